@@ -1,0 +1,24 @@
+"""A person's mistake, told in one sentence."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class Mistake(Exception):
+    """Something the person can put right; the message says what and how.
+
+    The command line prints the message alone and exits with code 2.
+    """
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``"; did you mean 'x'?"`` for the closest known name, or nothing.
+
+    Example:
+        >>> did_you_mean("epoch", ["epochs", "lr"])
+        "; did you mean 'epochs'?"
+        >>> did_you_mean("zzz", ["epochs", "lr"])
+        ''
+    """
+    close = get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
