@@ -1,0 +1,3 @@
+"""Quaternion graph neural networks for PyTorch."""
+
+__version__ = "0.1.0"

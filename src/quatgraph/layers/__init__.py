@@ -1,0 +1,7 @@
+"""Layers within the quaternion space; each takes and gives plain tensors."""
+
+from quatgraph.layers.conv import QGNNConv, SimplifiedQGNNConv
+from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.layers.linear import QuaternionLinear
+
+__all__ = ["QGNNConv", "QuaternionDropout", "QuaternionLinear", "SimplifiedQGNNConv"]

@@ -1,0 +1,1 @@
+"""The paper's models, one file per task."""

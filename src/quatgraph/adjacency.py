@@ -1,0 +1,309 @@
+"""The one sparse matrix of the package: a graph, or bag-of-words features."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+import torch
+import torch.utils._pytree as pytree
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+from quatgraph.ops import aggregate
+
+Normalization = Literal["none", "row", "symmetric"]
+Duplicates = Literal["keep", "merge"]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjacency:
+    r"""A sparse matrix :math:`\mathbf{A}` prepared once for many products.
+
+    Row ``v`` lists the senders ``u`` that node ``v`` listens to; ``weight`` holds
+    :math:`a_{v,u}`. Build one with :meth:`from_edge_index` and refine it by chaining::
+
+        Adjacency.from_edge_index(edge_index, n).with_self_loops().normalized("symmetric")
+
+    It may be rectangular, so that sparse features are one too. It is a pytree of tensors.
+
+    Attributes:
+        rowptr: Where each row's entries begin, int32 ``(R + 1,)``.
+        col: Sender of each entry, int32 ``(E,)``.
+        weight: Value of each entry, ``(E,)``.
+        t_rowptr: Row pointers of the transpose, int32 ``(C + 1,)``.
+        t_col: Columns of the transpose, int32 ``(E,)``.
+        t_perm: Where each of the transpose's entries stands in ``weight``, int32 ``(E,)``.
+
+    Example:
+        >>> a = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
+        >>> (a @ torch.tensor([[1.0], [10.0], [100.0]])).flatten()
+        tensor([ 0.,  1., 10.])
+    """
+
+    rowptr: Tensor
+    col: Tensor
+    weight: Tensor
+    t_rowptr: Tensor
+    t_col: Tensor
+    t_perm: Tensor
+
+    @classmethod
+    def from_entries(
+        cls,
+        row: Tensor,
+        col: Tensor,
+        weight: Tensor | None,
+        shape: tuple[int, int],
+        *,
+        duplicates: Duplicates = "keep",
+    ) -> Self:
+        """Builds the matrix from its entries ``(row, col, weight)``, each ``(E,)``.
+
+        Args:
+            duplicates: ``"keep"`` leaves repeated entries, which add up in every product;
+                ``"merge"`` makes one entry of them, their weights summed (without weights: one).
+        """
+        num_rows, num_cols = shape
+        _check_range(row, num_rows)
+        _check_range(col, num_cols)
+        if duplicates == "merge":
+            row, col, weight = _merged(row, col, weight, num_cols)
+        if weight is None:
+            weight = torch.ones(row.numel(), device=row.device)
+        # Stable sorts: the order of a row's entries, and so every sum's rounding, is the caller's.
+        sorted_row, order = torch.sort(row.int(), stable=True)
+        sorted_col = col.int().index_select(0, order)
+        t_sorted, t_order = torch.sort(sorted_col, stable=True)
+        return cls(
+            rowptr=_pointers(sorted_row, num_rows),
+            col=sorted_col,
+            weight=weight.index_select(0, order),
+            t_rowptr=_pointers(t_sorted, num_cols),
+            t_col=sorted_row.index_select(0, t_order),
+            t_perm=t_order.int(),
+        )
+
+    @classmethod
+    def from_edge_index(
+        cls,
+        edge_index: Tensor,
+        num_nodes: int,
+        weight: Tensor | None = None,
+        *,
+        self_loops: bool = False,
+        duplicates: Duplicates = "keep",
+    ) -> Self:
+        """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs."""
+        sender, receiver = edge_index[0], edge_index[1]
+        if duplicates == "merge":
+            receiver, sender, weight = _merged(receiver, sender, weight, num_nodes)
+        if self_loops:
+            receiver, sender, weight = _looped(receiver, sender, weight, num_nodes)
+        return cls.from_entries(receiver, sender, weight, (num_nodes, num_nodes))
+
+    @classmethod
+    def from_dense(cls, x: Tensor) -> Self:
+        """The non-zero numbers of a matrix, such as bag-of-words features."""
+        row, col = x.nonzero(as_tuple=True)
+        return cls.from_entries(row, col, x[row, col], (x.size(0), x.size(1)))
+
+    @classmethod
+    def of(
+        cls,
+        edges: "Tensor | Adjacency",
+        num_nodes: int,
+        weight: Tensor | None = None,
+        *,
+        self_loops: bool = True,
+        normalization: Normalization = "symmetric",
+    ) -> "Adjacency":
+        """Takes whatever a PyG convolution takes.
+
+        Args:
+            edges: An ``edge_index`` ``(2, E)`` or PyG's ``EdgeIndex``; a sparse torch matrix
+                ``(N, N)`` whose rows are receivers (PyG's ``adj_t``); or an :class:`Adjacency`,
+                which is prepared already and returned as it is.
+        """
+        if isinstance(edges, Adjacency):
+            return edges
+        if edges.layout != torch.strided:
+            if weight is not None:
+                raise Mistake("a sparse matrix holds its own weights: leave out edge_weight")
+            coo = edges.to_sparse_coo().coalesce()
+            edges, weight = coo.indices().flip(0), coo.values()
+        elif type(edges) is not Tensor and hasattr(edges, "as_tensor"):
+            edges = edges.as_tensor()
+        if edges.dim() != 2 or edges.size(0) != 2:
+            raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edges.shape)}")
+        made = cls.from_edge_index(edges, num_nodes, weight, self_loops=self_loops)
+        return made.normalized(normalization)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.rowptr.size(-1) - 1, self.t_rowptr.size(-1) - 1
+
+    @property
+    def num_edges(self) -> int:
+        return self.col.size(-1)
+
+    @property
+    def device(self) -> torch.device:
+        return self.weight.device
+
+    @property
+    def receiver(self) -> Tensor:
+        """Row of each entry, ``(E,)``."""
+        rows = torch.arange(self.shape[0], device=self.col.device, dtype=self.col.dtype)
+        return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=self.num_edges)
+
+    @property
+    def sender(self) -> Tensor:
+        """Column of each entry, ``(E,)``."""
+        return self.col
+
+    def with_weight(self, weight: Tensor) -> Self:
+        """The same structure with other values."""
+        return replace(self, weight=weight)
+
+    def with_self_loops(self) -> Self:
+        r""":math:`\mathbf{A} + \mathbf{I}`; a node that already has a loop keeps its weight."""
+        num_nodes = self._square("self-loops")
+        row, col, weight = _looped(self.receiver, self.col, self.weight, num_nodes)
+        return type(self).from_entries(row, col, weight, self.shape)
+
+    def normalized(self, kind: Normalization) -> Self:
+        r""":math:`\mathbf{D}^{-1}\mathbf{A}` for ``"row"``,
+        :math:`\mathbf{D}^{-1/2}\mathbf{A}\mathbf{D}^{-1/2}` for ``"symmetric"``, with
+        :math:`\mathbf{D}` the sums of the rows; rows that sum to zero stay as they are."""
+        if kind == "none":
+            return self
+        if kind == "symmetric":
+            self._square("symmetric normalisation")
+        degree = self @ self.weight.new_ones(self.shape[1], 1)
+        positive = degree > 0
+        power = -1.0 if kind == "row" else -0.5
+        inverse = torch.where(positive, torch.where(positive, degree, 1).pow(power), 0).flatten()
+        weight = self.weight * inverse.index_select(0, self.receiver)
+        if kind == "symmetric":
+            weight = weight * inverse.index_select(0, self.col)
+        return self.with_weight(weight)
+
+    def tiled(self) -> Self:
+        r""":math:`[\mathbf{A}\,\mathbf{A}\,\mathbf{A}\,\mathbf{A}]`: features as four equal
+        components, so that each copy can have a mask of its own."""
+        rows, cols = self.shape
+        col = torch.cat([self.col + part * cols for part in range(4)])
+        return type(self).from_entries(
+            self.receiver.repeat(4), col, self.weight.repeat(4), (rows, 4 * cols)
+        )
+
+    def transpose(self) -> Self:
+        order = torch.argsort(self.t_perm)
+        return type(self)(
+            rowptr=self.t_rowptr,
+            col=self.t_col,
+            weight=self.weight.index_select(0, self.t_perm),
+            t_rowptr=self.rowptr,
+            t_col=self.col,
+            t_perm=order.int(),
+        )
+
+    def gather_senders(self) -> Self:
+        """The matrix ``(E, C)`` that takes each entry's sender row out of x."""
+        return self._gather(self.col, self.t_rowptr, self.t_perm)
+
+    def gather_receivers(self) -> Self:
+        """The matrix ``(E, R)`` that takes each entry's receiver row out of x; transposed, it sums
+        numbers of the entries over each row."""
+        return self._gather(self.receiver, self.rowptr, self._entries(self.num_edges))
+
+    def _gather(self, col: Tensor, t_rowptr: Tensor, t_order: Tensor) -> Self:
+        return type(self)(
+            rowptr=self._entries(self.num_edges + 1),
+            col=col,
+            weight=torch.ones(self.num_edges, device=self.device),
+            t_rowptr=t_rowptr,
+            t_col=t_order,
+            t_perm=t_order,
+        )
+
+    def _entries(self, count: int) -> Tensor:
+        return torch.arange(count, device=self.device, dtype=torch.int32)
+
+    def to(self, device: torch.device | str) -> Self:
+        return type(self)(*(getattr(self, f.name).to(device) for f in fields(self)))
+
+    def to_dense(self) -> Tensor:
+        """The matrix itself, for looking at small ones."""
+        dense = self.weight.new_zeros(self.shape)
+        return dense.index_put((self.receiver, self.col), self.weight, accumulate=True)
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """Sums what each row receives, ``(..., C, F) -> (..., R, F)``."""
+        if x.dim() > 2:  # leading dimensions ride along as columns
+            columns = x.movedim(-2, 0)
+            y = self._times(columns.flatten(1))
+            return y.unflatten(1, columns.shape[1:]).movedim(0, -2)
+        return self._times(x)
+
+    def _times(self, x: Tensor) -> Tensor:
+        if x.size(0) != self.shape[1]:
+            raise Mistake(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
+        return aggregate(
+            self.rowptr, self.col, self.weight, x, self.t_rowptr, self.t_col, self.t_perm
+        )
+
+    def _square(self, what: str) -> int:
+        if self.shape[0] != self.shape[1]:
+            raise Mistake(f"{what} needs a square matrix, got {self.shape}")
+        return self.shape[0]
+
+
+def _pointers(sorted_index: Tensor, size: int) -> Tensor:
+    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
+    return torch.searchsorted(sorted_index, bounds, out_int32=True)
+
+
+def _merged(
+    row: Tensor, col: Tensor, weight: Tensor | None, num_cols: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    key, group = torch.unique(row.long() * num_cols + col, return_inverse=True)
+    if weight is not None:
+        weight = weight.new_zeros(key.numel()).index_add(0, group, weight)
+    return key // num_cols, key % num_cols, weight
+
+
+def _looped(
+    row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gives every node one loop, of weight 1 or of the weight its loop has already.
+
+    Old loops stay as entries of weight zero: the number of entries then depends on shapes alone,
+    so nothing waits for the device and the whole can be compiled.
+    """
+    if weight is None:
+        weight = torch.ones(row.numel(), device=row.device)
+    nodes = torch.arange(num_nodes, device=row.device, dtype=row.dtype)
+    is_loop = row == col
+    # Entries that are no loops all go to one spare place behind the last node.
+    place = torch.where(is_loop, row, num_nodes).long()
+    loops = weight.new_ones(num_nodes + 1).scatter_reduce(
+        0, place, weight, reduce="amax", include_self=False
+    )[:num_nodes]
+    weight = torch.cat((torch.where(is_loop, 0, weight), loops))
+    return torch.cat((row, nodes)), torch.cat((col, nodes)), weight
+
+
+def _check_range(index: Tensor, size: int) -> None:
+    """Refuses ids out of range; only where that costs no wait for a device."""
+    if torch.compiler.is_compiling() or index.device.type != "cpu" or index.numel() == 0:
+        return
+    low, high = int(index.min()), int(index.max())
+    if low < 0 or high >= size:
+        raise Mistake(f"node ids must lie in 0..{size - 1}, got {low if low < 0 else high}")
+
+
+def _flatten(adjacency: Adjacency) -> tuple[list[Any], None]:
+    return [getattr(adjacency, f.name) for f in fields(adjacency)], None
+
+
+pytree.register_pytree_node(Adjacency, _flatten, lambda children, _: Adjacency(*children))

@@ -1,0 +1,118 @@
+"""The methods QGNN is compared with in Table 2, and a model that sees no graph."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.baselines.layers import GraphAttention, GraphConv, Linear
+from quatgraph.errors import Mistake
+from quatgraph.layers import QuaternionDropout
+
+
+class GCN(nn.Module):
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real twin of QGNN.
+
+    Args:
+        hidden: Width of the hidden layers.
+        num_layers: Hidden layers before the prediction layer.
+        dropout: Rate on the input of every layer.
+        skip: Whether each layer also adds a product of the node's own vector, not aggregated.
+
+    Shape:
+        - x: ``(N, in_channels)``, dense or sparse
+        - output: logits ``(N, C)``
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 16,
+        num_layers: int = 1,
+        dropout: float = 0.5,
+        skip: bool = False,
+    ) -> None:
+        super().__init__()
+        _check_layers(num_layers)
+        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
+        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+        self.convs = nn.ModuleList(GraphConv(a, b) for a, b in pairs)
+        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        self.dropout = QuaternionDropout(dropout)
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        for layer, conv in enumerate(self.convs):
+            x = self.dropout(x if layer == 0 else torch.relu(x))
+            y = conv(x, adjacency)
+            x = y + self.owns[layer](x) if len(self.owns) else y
+        return x
+
+
+class GAT(nn.Module):
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its graph has self-loops
+    and no normalisation. One head in the prediction layer.
+
+    Args:
+        hidden: Width of the hidden layers, all heads together.
+        heads: Attention heads of the hidden layers.
+        dropout: Rate on the input of every layer and on the attention coefficients.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 64,
+        num_layers: int = 1,
+        heads: int = 8,
+        dropout: float = 0.6,
+    ) -> None:
+        super().__init__()
+        _check_layers(num_layers)
+        if hidden % heads:
+            raise Mistake(f"GAT's width {hidden} cannot be shared among {heads} heads")
+        sizes = [in_channels] + [hidden] * (num_layers - 1)
+        self.convs = nn.ModuleList(
+            GraphAttention(size, hidden // heads, heads=heads, dropout=dropout) for size in sizes
+        )
+        self.prediction = GraphAttention(hidden, num_classes, dropout=dropout)
+        self.dropout = QuaternionDropout(dropout)
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        for conv in self.convs:
+            x = F.elu(conv(self.dropout(x), adjacency))
+        return self.prediction(self.dropout(x), adjacency)
+
+
+class MLP(nn.Module):
+    """A perceptron on the node's own features: what the graph adds is the distance to this."""
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 16,
+        num_layers: int = 1,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        _check_layers(num_layers)
+        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
+        self.linears = nn.ModuleList(
+            Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
+        )
+        self.dropout = QuaternionDropout(dropout)
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        for layer, linear in enumerate(self.linears):
+            x = linear(self.dropout(x if layer == 0 else torch.relu(x)))
+        return x
+
+
+def _check_layers(num_layers: int) -> None:
+    if num_layers < 1:
+        raise Mistake(f"the model needs at least one hidden layer, got num_layers={num_layers}")

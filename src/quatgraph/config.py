@@ -1,0 +1,256 @@
+"""Typed configuration: dataclasses in code, TOML presets on disk, nothing in between."""
+
+import copy
+import dataclasses
+import datetime
+import hashlib
+import itertools
+import json
+import math
+import re
+import tomllib
+import types
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from quatgraph.errors import Mistake, did_you_mean
+
+Config = TypeVar("Config")
+
+_DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+_PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=,#]+")
+
+
+def load(config: type[Config], path: Path) -> Config:
+    """Reads a preset file."""
+    return build(config, read_toml(path))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The values of a TOML file, before they are checked against a config."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise Mistake(f"{path} is not valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise Mistake(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from error
+    except OSError as error:
+        raise Mistake(f"cannot read {path}: {error.strerror}") from error
+
+
+def build(config: type[Config], values: dict[str, Any], under: str = "") -> Config:
+    """Makes a config, nested ones too; refuses unknown keys and values of another type.
+
+    Args:
+        config: A dataclass; its field types may be nested dataclasses, ``int``, ``float``,
+            ``bool``, ``str``, ``Literal``, ``X | None`` and ``tuple[X, ...]``. TOML has no null,
+            so the text ``"none"`` stands for ``None`` where it could mean nothing else.
+        values: As read from TOML; a field that is not named keeps its default.
+        under: Prefix of the keys in messages, as ``"train."``.
+    """
+    kinds = _kinds(config)
+    made = {}
+    for key, value in values.items():
+        if key not in kinds:
+            raise Mistake(f"unknown key {under + key!r}{_hint(key, kinds, under)}")
+        made[key] = _convert(value, kinds[key], under + key)
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        needed = field.default is dataclasses.MISSING is field.default_factory
+        if needed and field.init and field.name not in made:
+            kind = _described(kinds[field.name])
+            raise Mistake(f"the key {under + field.name!r} is missing; set it to {kind}")
+    try:
+        return config(**made)
+    except ValueError as error:
+        raise Mistake(str(error)) from error
+
+
+def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """A copy of ``values`` with every ``"a.b=c"`` applied, later ones last.
+
+    The value is read as TOML; a plain word that is not TOML stands for itself.
+
+    Example:
+        >>> override({"train": {"lr": 0.1, "epochs": 5}}, ["train.lr=0.2", "dataset=cora"])
+        {'train': {'lr': 0.2, 'epochs': 5}, 'dataset': 'cora'}
+    """
+    values = copy.deepcopy(values)
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not _DOTTED.fullmatch(key.strip()):
+            raise Mistake(f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1")
+        _put(values, key.strip(), _parsed(text.strip(), assignment))
+    return values
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A config as nested plain values, ready for JSON; :func:`build` reads it back."""
+    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+
+
+def digest(config: Any) -> str:
+    """Sixteen hex digits that name a config, or the dict of one, by its values.
+
+    Two configs that :func:`build` made equal agree, however their files were written.
+    """
+    text = json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def flatten(values: dict[str, Any]) -> dict[str, Any]:
+    """Nested values under dotted keys.
+
+    Example:
+        >>> flatten({"train": {"lr": 0.1}, "seeds": 2})
+        {'train.lr': 0.1, 'seeds': 2}
+    """
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            flat |= {f"{key}.{below}": inner for below, inner in flatten(value).items()}
+        else:
+            flat[key] = value
+    return flat
+
+
+def unflatten(flat: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of :func:`flatten`."""
+    values: dict[str, Any] = {}
+    for key, value in flat.items():
+        _put(values, key, copy.deepcopy(value))
+    return values
+
+
+def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every combination of the grid's values over ``values``, the last key running fastest.
+
+    Keys are dotted, or nested as TOML nests them; each holds the list of values to try.
+
+    Example:
+        >>> expand_grid({"seeds": 2}, {"lr": [1, 2], "decay": [0]})
+        [{'seeds': 2, 'lr': 1, 'decay': 0}, {'seeds': 2, 'lr': 2, 'decay': 0}]
+    """
+    axes = flatten(grid)
+    for key, choices in axes.items():
+        if not isinstance(choices, list) or not choices:
+            raise Mistake(
+                f"the grid's {key} must be a list of values to try, got {_shown(choices)}"
+            )
+    expanded = []
+    for combination in itertools.product(*axes.values()):
+        point = copy.deepcopy(values)
+        for key, value in zip(axes, combination, strict=True):
+            _put(point, key, copy.deepcopy(value))
+        expanded.append(point)
+    return expanded
+
+
+def _kinds(config: Any) -> dict[str, Any]:
+    hints = get_type_hints(config)
+    return {field.name: hints[field.name] for field in dataclasses.fields(config) if field.init}
+
+
+def _hint(key: str, kinds: dict[str, Any], under: str) -> str:
+    """Where the key may have been meant: in a table below, under a close name, or a known one."""
+    for section, kind in kinds.items():
+        if dataclasses.is_dataclass(kind) and key in _kinds(kind):
+            return f"; did you mean '{under}{section}.{key}'?"
+    return did_you_mean(key, kinds) or f"; known keys are {', '.join(kinds)}"
+
+
+def _convert(value: Any, kind: Any, name: str) -> Any:
+    """``value`` as ``kind``, or a Mistake that calls it ``name``."""
+    options = _options(kind)
+    for option in options:
+        if dataclasses.is_dataclass(option) and isinstance(value, dict):
+            return build(option, value, under=f"{name}.")  # type: ignore[arg-type]
+        if get_origin(option) is tuple and isinstance(value, list | tuple):
+            each = get_args(option)[0]
+            return tuple(_convert(item, each, f"{name}[{i}]") for i, item in enumerate(value))
+        if get_origin(option) is Literal:
+            # By type too: True equals 1, but is not the choice 1.
+            if any(value == choice and type(value) is type(choice) for choice in get_args(option)):
+                return value
+        elif type(value) is option and option is not float:
+            return value  # not isinstance: True is not a number of epochs
+    if float in options and type(value) in (int, float):
+        return _finite(value, name)
+    if types.NoneType in options and value == "none":
+        return None
+    raise Mistake(f"{name} must be {_described(kind)}, got {_shown(value)}")
+
+
+def _finite(value: int | float, name: str) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Mistake(f"{name} must be a finite number, got {value}")
+    return number
+
+
+def _options(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _described(kind: Any) -> str:
+    """A type in plain words."""
+    words = {
+        int: "a whole number",
+        float: "a number",
+        bool: "true or false",
+        str: "text",
+        types.NoneType: "none",
+    }
+    options = _options(kind)
+    if len(options) > 1:
+        return " or ".join(_described(option) for option in options)
+    if get_origin(kind) is Literal:
+        choices = ", ".join(_shown(choice) for choice in get_args(kind))
+        return f"one of {choices}" if len(get_args(kind)) > 1 else choices
+    if get_origin(kind) is tuple:
+        return f"a list, each item {_described(get_args(kind)[0])}"
+    if dataclasses.is_dataclass(kind):
+        return f"a table with the keys {', '.join(_kinds(kind))}"
+    return words[kind]
+
+
+def _shown(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def _parsed(text: str, assignment: str) -> Any:
+    """A value of ``--set``, as TOML or as the word it is."""
+    try:
+        # Alone on its line: a second line would be a second key.
+        value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else None
+    except tomllib.TOMLDecodeError:
+        value = None
+    if value is not None and not isinstance(value, datetime.date | datetime.time):
+        return value
+    if _PLAIN_WORD.fullmatch(text):
+        return text
+    raise Mistake(f"cannot read the value in {assignment!r}; put text between quotes")
+
+
+def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
+    *path, last = dotted.split(".")
+    for depth, key in enumerate(path, 1):
+        below = values.setdefault(key, {})
+        if not isinstance(below, dict):
+            above = ".".join(path[:depth])
+            raise Mistake(f"cannot set {dotted!r}: {above!r} is a single value, not a table")
+        values = below
+    values[last] = value
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return to_dict(value)
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value

@@ -1,0 +1,325 @@
+"""A person's own graph: ``nodes.csv``, ``edges.csv`` and perhaps ``features.npz``.
+
+``nodes.csv`` begins with a line of column names: ``id``, ``label`` (empty for a node without one),
+perhaps ``split`` (train, valid, test or empty), and any number of columns of numbers, the features.
+``features.npz`` may give the features instead: an array ``x`` ``(N, F)``, or the arrays ``data``,
+``indices``, ``indptr`` and ``shape`` of a sparse matrix, its rows in the order of ``nodes.csv``.
+
+``edges.csv`` has two columns of ids, sender and receiver, and perhaps a third of weights. A first
+line that names no node is taken for column names. How edges are merged: see
+:func:`quatgraph.data.edges.merge_edges`.
+"""
+
+import io
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch_geometric.data import Data
+
+from quatgraph.data.assembly import as_columns, assemble, no_masks
+from quatgraph.data.edges import merge_edges
+from quatgraph.data.sparse import dense
+from quatgraph.data.splits import PARTS, Masks, check_split, stratified_split
+from quatgraph.data.table import Table, read_table
+from quatgraph.errors import Mistake, did_you_mean
+
+SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
+NOT_FEATURES = ("id", "label", "split")
+
+
+def read_folder(
+    path: Path, *, directed: bool = False, split_seed: int = 0, labels_needed: bool = True
+) -> Data:
+    """Reads a graph of one's own from a folder.
+
+    Args:
+        path: The folder.
+        directed: Whether an edge goes from its first node to its second only.
+        split_seed: Seed of the split that is drawn where ``nodes.csv`` has no ``split`` column.
+        labels_needed: Whether to refuse a graph that cannot be trained on: no labels, or a class
+            without a training node. Predicting needs none.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise Mistake(f"there is no folder {path}; name the folder that holds nodes.csv")
+    return read_files(
+        path / "nodes.csv",
+        path / "edges.csv",
+        path / "features.npz",
+        name=path.resolve().name,
+        directed=directed,
+        split_seed=split_seed,
+        labels_needed=labels_needed,
+    )
+
+
+def read_files(
+    nodes: Path,
+    edges: Path,
+    features: Path | None = None,
+    *,
+    name: str,
+    directed: bool = False,
+    split_seed: int = 0,
+    labels_needed: bool = True,
+) -> Data:
+    """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
+    table = read_table(nodes)
+    columns = _named_columns(table)
+    node_ids, index = _node_ids(table, columns, labels_needed)
+    feature_names = [key for key in columns if key not in NOT_FEATURES]
+    x: Tensor | None = None
+    if features is not None and features.exists():
+        if feature_names:
+            raise Mistake(
+                f"{nodes} has the feature column {feature_names[0]!r} and {features} gives "
+                "features too; keep one of the two"
+            )
+        x = _read_npz(features, len(node_ids))
+    elif feature_names:
+        x = _numbers(table, [(key, columns[key]) for key in feature_names])
+    y, label_names = _labels(columns.get("label"), len(node_ids))
+    if labels_needed and not label_names:
+        raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
+    if "split" in columns:
+        masks = _split_column(table, columns["split"])
+    elif label_names:
+        masks = as_columns(stratified_split(y, split_seed))
+    else:
+        masks = no_masks(len(node_ids))
+    if labels_needed:
+        train, valid, test = (mask & (y >= 0).unsqueeze(1) for mask in masks)
+        check_split(y, (train, valid, test), label_names, where=f"the split of {nodes}")
+    sender, receiver, weight = _read_edges(edges, index)
+    edge_index, edge_weight = merge_edges(
+        sender, receiver, len(node_ids), directed=directed, weight=weight
+    )
+    return assemble(
+        name=name,
+        x=x,
+        y=y,
+        edge_index=edge_index,
+        edge_weight=edge_weight,
+        masks=masks,
+        label_names=label_names,
+        directed=directed,
+        node_ids=node_ids,
+        feature_names=feature_names or None,
+    )
+
+
+def label_order(labels: set[str]) -> list[str]:
+    """Labels sorted, by value where all of them are numbers.
+
+    Example:
+        >>> label_order({"10", "9"}), label_order({"10", "9", "b"})
+        (['9', '10'], ['10', '9', 'b'])
+    """
+    try:
+        values = {label: float(label) for label in labels}
+    except ValueError:
+        return sorted(labels)
+    if not all(map(math.isfinite, values.values())):
+        return sorted(labels)
+    return sorted(labels, key=lambda label: (values[label], label))
+
+
+def _named_columns(table: Table) -> dict[str, list[str]]:
+    """Each column's cells by its name, the line of names left out."""
+    if not len(table):
+        raise Mistake(f"{table.path} is empty; it needs a line of column names and a line per node")
+    header = table.row(0)
+    for place, key in enumerate(header):
+        if not key:
+            raise Mistake(f"column {place + 1} of {table.path} has no name; name or remove it")
+        if key in header[:place]:
+            raise Mistake(f"{table.path} has two columns named {key!r}; rename or remove one")
+    return {key: cells[1:] for key, cells in zip(header, table.columns, strict=True)}
+
+
+def _node_ids(
+    table: Table, columns: dict[str, list[str]], labels_needed: bool
+) -> tuple[list[str], dict[str, int]]:
+    for key in ("id", "label") if labels_needed else ("id",):
+        if key not in columns:
+            found = ", ".join(list(columns)[:8]) + (", ..." if len(columns) > 8 else "")
+            raise Mistake(
+                f"{table.path} has no column {key!r}, its columns are {found}; "
+                f"name one of them {key!r}"
+            )
+    ids = columns["id"]
+    if not ids:
+        raise Mistake(f"{table.path} lists no nodes; add a line for each")
+    index = dict(zip(ids, range(len(ids)), strict=True))
+    if "" in index:
+        raise Mistake(f"{table.at(ids.index('') + 1)} has no id; give every node one")
+    if len(index) < len(ids):
+        seen: set[str] = set()
+        for row, node in enumerate(ids):
+            if node in seen:
+                raise Mistake(
+                    f"{table.at(row + 1)} repeats the node id {node!r}; list each node once"
+                )
+            seen.add(node)
+    return ids, index
+
+
+def _labels(cells: list[str] | None, num_nodes: int) -> tuple[Tensor, list[str]]:
+    if cells is None:
+        return torch.full((num_nodes,), -1), []
+    names = label_order(set(cells) - {""})
+    number = {name: place for place, name in enumerate(names)}
+    return torch.tensor([number.get(cell, -1) for cell in cells]), names
+
+
+def _split_column(table: Table, cells: list[str]) -> Masks:
+    words = [cell.lower() for cell in cells]
+    for word in set(words) - set(SPLIT_WORDS):
+        row = words.index(word)
+        raise Mistake(
+            f"{table.at(row + 1)} has the unknown split {cells[row]!r}; "
+            f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
+        )
+    part = torch.tensor([SPLIT_WORDS[word] for word in words]).unsqueeze(1)
+    return part == 0, part == 1, part == 2
+
+
+def _numbers(table: Table, columns: Sequence[tuple[str, list[str]]]) -> Tensor:
+    """Feature columns as ``(N, F)``; every cell must be a finite number."""
+    x = np.empty((len(columns[0][1]), len(columns)), dtype=np.float32)
+    for place, (key, cells) in enumerate(columns):
+        x[:, place] = _column_numbers(table, key, cells, skipped=1)
+    return torch.from_numpy(x)
+
+
+def _column_numbers(
+    table: Table, key: str, cells: list[str], *, skipped: int
+) -> NDArray[np.float64]:
+    try:
+        values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+    except ValueError:
+        row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
+        raise Mistake(
+            f"{table.at(row + skipped)} has {cells[row]!r} in column {key!r}; write a number"
+        ) from None
+    # The largest float32: what is larger becomes infinite in a model.
+    bad = ~(np.abs(values) <= np.finfo(np.float32).max)
+    if bad.any():
+        row = int(bad.argmax())
+        raise Mistake(
+            f"{table.at(row + skipped)} has {cells[row]!r} in column {key!r}; write a finite number"
+        )
+    return values
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_npz(path: Path, num_nodes: int) -> Tensor:
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            for key in ("x", "data", "indices", "indptr", "shape"):
+                if key in archive.files:
+                    arrays[key] = archive[key]
+    except (OSError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise _no_archive(path, error) from error
+    except (zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
+        raise _no_archive(path, error) from error
+    if "x" in arrays:
+        x = arrays["x"]
+        if x.ndim != 2 or x.dtype.kind not in "fiub":
+            raise Mistake(
+                f"'x' in {path} must be numbers of shape (nodes, features), not {x.shape}"
+            )
+    elif {"data", "indices", "indptr", "shape"} <= arrays.keys():
+        shape = arrays["shape"]
+        if shape.shape != (2,) or shape.dtype.kind not in "iu":
+            raise Mistake(f"'shape' in {path} must be two whole numbers; write the file again")
+        data, indices, indptr = (arrays[key] for key in ("data", "indices", "indptr"))
+        x = dense(data, indices, indptr, (int(shape[0]), int(shape[1])), where=str(path))
+    else:
+        raise Mistake(f"{path} needs an array 'x', or 'data', 'indices', 'indptr' and 'shape'")
+    if len(x) != num_nodes:
+        raise Mistake(
+            f"{path} has {len(x)} rows but nodes.csv lists {num_nodes} nodes; "
+            "give one row per node, in the order of nodes.csv"
+        )
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise Mistake(
+            f"{path} has a value that is no finite number in row {row}, column {column} "
+            "(counted from 0); replace it"
+        )
+    return torch.from_numpy(x)
+
+
+def _no_archive(path: Path, error: Exception) -> Mistake:
+    return Mistake(
+        f"{path} cannot be read as plain arrays ({error}); write it with numpy.savez or "
+        "scipy.sparse.save_npz, without Python objects"
+    )
+
+
+def _read_edges(
+    path: Path, index: dict[str, int]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]:
+    """Sender, receiver and weight of each line, as places in ``nodes.csv``."""
+    table = read_table(path)
+    if not len(table):
+        nothing = np.empty(0, dtype=np.int64)
+        return nothing, nothing, None
+    width = len(table.columns)
+    if width not in (2, 3):
+        raise Mistake(
+            f"{path} has {width} columns; give two ids and perhaps a weight, "
+            "separated by commas, tabs or semicolons"
+        )
+    first = table.row(0)
+    # A line with a number as weight is an edge to unknown nodes, not a line of names.
+    skipped = int(
+        first[0] not in index
+        and first[1] not in index
+        and not (width == 3 and _is_number(first[2]))
+    )
+    ends = []
+    for column in table.columns[:2]:
+        cells = column[skipped:]
+        ids = np.fromiter(map(index.get, cells, repeat(-1)), dtype=np.int64, count=len(cells))
+        ends.append(ids)
+    unknown = (ends[0] < 0) | (ends[1] < 0)
+    if unknown.any():
+        row = int(unknown.argmax())
+        node = table.row(row + skipped)[0 if ends[0][row] < 0 else 1]
+        raise Mistake(
+            f"{table.at(row + skipped)} has an edge to the unknown node {node!r}; "
+            f"add it to nodes.csv or remove the edge{did_you_mean(node, list(index)[:10_000])}"
+        )
+    if width == 2:
+        return ends[0], ends[1], None
+    weight = _column_numbers(
+        table, first[2] if skipped else "weight", table.columns[2][skipped:], skipped=skipped
+    )
+    if (weight < 0).any():
+        row = int((weight < 0).argmax())
+        raise Mistake(
+            f"{table.at(row + skipped)} has the negative weight {weight[row]:g}; "
+            "weights must be zero or more"
+        )
+    return ends[0], ends[1], weight

@@ -1,0 +1,102 @@
+"""Brings node features to one scale, the same for training and for later graphs."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+
+Kind = Literal["none", "row", "standard"]
+KINDS: tuple[Kind, ...] = ("none", "row", "standard")
+
+
+@dataclass(frozen=True, slots=True)
+class Scaling:
+    """How features are scaled before a model sees them.
+
+    ``"row"`` divides each row by its sum, as is usual for counts of words; ``"standard"`` gives
+    each column mean 0 and variance 1.
+
+    Attributes:
+        kind: What is done.
+        width: Number of features it was fitted to.
+        mean: Mean of each column; empty unless ``"standard"``.
+        std: Standard deviation of each column, 0 for a constant one; empty unless ``"standard"``.
+    """
+
+    kind: Kind
+    width: int
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    @classmethod
+    def fit(cls, x: Tensor, kind: Literal["auto", "none", "row", "standard"] = "auto") -> Self:
+        """Decides the scaling of ``x`` ``(N, F)``; ``"auto"``: rows if nothing is negative.
+
+        Example:
+            >>> Scaling.fit(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).kind
+            'row'
+        """
+        negative = bool((x < 0).any())
+        if kind == "auto":
+            kind = "standard" if negative else "row"
+        if kind not in KINDS:
+            raise Mistake(f"there is no scaling {kind!r}; choose auto, {', '.join(KINDS)}")
+        if kind == "row":
+            _refuse_negative(negative)
+        if kind != "standard":
+            return cls(kind, x.size(1))
+        wide = x.double()
+        std = wide.std(dim=0, correction=0)
+        # Rounding leaves a constant column a tiny deviation, which would blow it up.
+        std[wide.amax(dim=0) == wide.amin(dim=0)] = 0
+        return cls(kind, x.size(1), tuple(wide.mean(dim=0).tolist()), tuple(std.tolist()))
+
+    def apply(self, x: Tensor) -> Tensor:
+        """Scales ``x``; zero rows stay zero, constant columns become zero.
+
+        Shape:
+            - x: ``(N, width)``
+            - output: ``(N, width)``
+        """
+        if x.dim() != 2 or x.size(1) != self.width:
+            raise Mistake(
+                f"the features have shape {tuple(x.shape)} but the model was trained with "
+                f"{self.width} features a node; give the same features in the same order"
+            )
+        if self.kind == "none":
+            return x
+        if self.kind == "row":
+            _refuse_negative(bool((x < 0).any()))
+            total = x.sum(dim=1, keepdim=True)
+            return torch.where(total > 0, x / total, 0.0)
+        mean, std = (torch.tensor(v, dtype=torch.float64, device=x.device) for v in self._moments())
+        scaled = torch.where(std > 0, (x.double() - mean) / std, 0.0)
+        return scaled.to(x.dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The scaling as values that JSON can hold."""
+        return {**asdict(self), "mean": list(self.mean), "std": list(self.std)}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The scaling that :meth:`to_dict` wrote."""
+        try:
+            kind, width = values["kind"], int(values["width"])
+            mean, std = (tuple(float(v) for v in values[key]) for key in ("mean", "std"))
+        except (KeyError, TypeError, ValueError) as error:
+            raise Mistake(f"the stored feature scaling is damaged ({error!r})") from error
+        moments = width if kind == "standard" else 0
+        if kind not in KINDS or len(mean) != moments or len(std) != moments:
+            raise Mistake(f"the stored feature scaling is damaged (kind {kind!r}, width {width})")
+        return cls(kind, width, mean, std)
+
+    def _moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self.mean, self.std
+
+
+def _refuse_negative(negative: bool) -> None:
+    if negative:
+        raise Mistake("scaling by rows needs features without negative values; use 'standard'")

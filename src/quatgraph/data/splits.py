@@ -1,0 +1,87 @@
+"""Train, valid and test parts: drawn per class, and checked."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+
+Masks = tuple[Tensor, Tensor, Tensor]
+PARTS = ("train", "valid", "test")
+
+
+def stratified_split(
+    y: Tensor, seed: int, fractions: tuple[float, float, float] = (0.6, 0.2, 0.2)
+) -> Masks:
+    """Draws train, valid and test masks, class by class.
+
+    A class of three or more labelled nodes has at least one in each part; a smaller one is wholly
+    in the training part. Nodes without a label (``-1``) are in none.
+
+    Args:
+        y: Class of each node.
+        seed: Zero or more; the same seed gives the same split.
+        fractions: Shares of the three parts.
+
+    Shape:
+        - y: ``(N,)``
+        - output: three of ``(N,)``
+
+    Example:
+        >>> train, valid, test = stratified_split(torch.tensor([0, 0, 0, 1, 1, 1, -1]), seed=0)
+        >>> int(train.sum()), int(valid.sum()), int(test.sum())
+        (2, 2, 2)
+    """
+    if seed < 0:
+        raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
+    if min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise Mistake(f"the fractions of a split must be positive and sum to 1, got {fractions}")
+    random = np.random.default_rng(seed)
+    masks = [torch.zeros(y.numel(), dtype=torch.bool) for _ in PARTS]
+    for label in y[y >= 0].unique():
+        nodes = torch.nonzero(y == label).flatten()
+        nodes = nodes[torch.from_numpy(random.permutation(nodes.numel()))]
+        sizes = _sizes(nodes.numel(), fractions)
+        for mask, part in zip(masks, nodes.split(sizes), strict=True):
+            mask[part] = True
+    train, valid, test = masks
+    return train, valid, test
+
+
+def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) -> None:
+    """Refuses masks of which some part is empty, or some class is never trained.
+
+    Args:
+        y: Class of each node, ``-1`` for none.
+        masks: Train, valid and test masks.
+        label_names: Name of each class, for the message.
+        where: Whose split it is, for the message.
+
+    Shape:
+        - y: ``(N,)``
+        - masks: three of ``(N, S)``
+    """
+    train, valid, test = masks
+    if bool(((train & valid) | (train & test) | (valid & test)).any()):
+        raise Mistake(f"{where} puts a node into two parts of one split; let each be in one")
+    for part, mask in zip(PARTS, masks, strict=True):
+        if not bool(mask.any(dim=0).all()):
+            raise Mistake(
+                f"{where} leaves no labelled node for the {part} part; "
+                "label more nodes or give a split of your own"
+            )
+    for label, name in enumerate(label_names):
+        if not bool(train[y == label].any(dim=0).all()):
+            raise Mistake(
+                f"class {name!r} has no training node in {where}; "
+                "mark at least one of its nodes as train or remove the class"
+            )
+
+
+def _sizes(count: int, fractions: tuple[float, float, float]) -> list[int]:
+    if count < len(PARTS):
+        return [count, 0, 0]
+    valid, test = (max(1, int(count * share + 0.5)) for share in fractions[1:])
+    while valid + test >= count:
+        valid, test = (valid - 1, test) if valid > test else (valid, test - 1)
+    return [count - valid - test, valid, test]

@@ -1,0 +1,140 @@
+"""Graph convolutions within the quaternion space."""
+
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.errors import Mistake
+from quatgraph.layers.linear import QuaternionLinear
+
+
+class QGNNConv(nn.Module):
+    r"""The aggregation of `Quaternion Graph Neural Networks <https://arxiv.org/abs/2008.05089>`_.
+
+    .. math::
+        \mathbf{h}'_v = \sum_{u \in \mathcal{N}_v \cup \{v\}}
+        a_{v,u} \, \mathbf{W} \otimes \mathbf{h}_u
+
+    This is Eq. 5 without its activation, which the model applies. Called like PyG's ``GCNConv``:
+    a plain ``edge_index`` gets self-loops and symmetric normalization; an :class:`Adjacency` is
+    taken as it is, so that one graph is prepared once.
+
+    Args:
+        in_channels: Width of a node's input, real numbers, a multiple of four (unless ``tiled``).
+        out_channels: Width of a node's output, a multiple of four.
+        bias: Whether to add a learned quaternion vector; the paper has none.
+        add_self_loops: Whether a plain ``edge_index`` gets self-loops.
+        normalize: Whether a plain ``edge_index`` is normalised, symmetrically.
+        cached: Whether to prepare the first graph seen and keep it: for a single graph only.
+        tiled: See :class:`QuaternionLinear`.
+
+    Shape:
+        - x: ``(N, in_channels)``; sparse rows as an :class:`Adjacency`
+        - edge_index: ``(2, E)``, a sparse matrix, or a prepared :class:`Adjacency` of N nodes
+        - edge_weight: ``(E,)``
+        - output: ``(N, out_channels)``
+
+    Example:
+        >>> import torch
+        >>> conv = QGNNConv(64, 64)
+        >>> conv(torch.randn(3, 64), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
+        torch.Size([3, 64])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        bias: bool = False,
+        add_self_loops: bool = True,
+        normalize: bool = True,
+        cached: bool = False,
+        tiled: bool = False,
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.add_self_loops = add_self_loops
+        self.normalize = normalize
+        self.cached = cached
+        self.linear = QuaternionLinear(in_channels, out_channels, bias=bias, tiled=tiled)
+        self._prepared: Adjacency | None = None
+
+    def reset_parameters(self) -> None:
+        self.linear.reset_parameters()
+        self._prepared = None
+
+    def prepare(
+        self, edge_index: Tensor | Adjacency, num_nodes: int, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        """The matrix this layer multiplies with, for the given graph."""
+        if self._prepared is not None:
+            return self._prepared
+        adjacency = Adjacency.of(
+            edge_index,
+            num_nodes,
+            edge_weight,
+            self_loops=self.add_self_loops,
+            normalization="symmetric" if self.normalize else "none",
+        )
+        if self.cached:
+            self._prepared = adjacency
+        return adjacency
+
+    def forward(
+        self,
+        x: Tensor | Adjacency,
+        edge_index: Tensor | Adjacency,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        num_nodes = x.shape[0] if isinstance(x, Adjacency) else x.shape[-2]
+        return self.prepare(edge_index, num_nodes, edge_weight) @ self.linear(x)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_channels}, {self.out_channels}"
+
+
+class SimplifiedQGNNConv(nn.Module):
+    r"""Several aggregations, one Hamilton product, no nonlinearity between them:
+    `Simple Graph Convolution <https://arxiv.org/abs/1902.07153>`_ in the quaternion space.
+
+    .. math:: \mathbf{H}' = \mathbf{A}^K \, (\mathbf{W} \otimes \mathbf{H})
+
+    Args:
+        in_channels, out_channels, bias, tiled: As in :class:`QGNNConv`.
+        num_hops: :math:`K`.
+
+    Shape:
+        - as :class:`QGNNConv`
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        num_hops: int = 2,
+        bias: bool = False,
+        tiled: bool = False,
+    ) -> None:
+        super().__init__()
+        if num_hops < 1:
+            raise Mistake(f"num_hops must be at least 1, got {num_hops}")
+        self.num_hops = num_hops
+        self.conv = QGNNConv(in_channels, out_channels, bias=bias, tiled=tiled)
+
+    def reset_parameters(self) -> None:
+        self.conv.reset_parameters()
+
+    def forward(
+        self,
+        x: Tensor | Adjacency,
+        edge_index: Tensor | Adjacency,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        num_nodes = x.shape[0] if isinstance(x, Adjacency) else x.shape[-2]
+        adjacency = self.conv.prepare(edge_index, num_nodes, edge_weight)
+        y = self.conv(x, adjacency)
+        for _ in range(self.num_hops - 1):
+            y = adjacency @ y
+        return y

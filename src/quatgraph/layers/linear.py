@@ -1,0 +1,72 @@
+"""The quaternion counterpart of :class:`torch.nn.Linear`."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled, quats
+from quatgraph.errors import Mistake
+from quatgraph.ops import hamilton_linear
+
+
+class QuaternionLinear(nn.Module):
+    r"""Multiplies a quaternion vector by a quaternion matrix.
+
+    .. math:: \mathbf{y} = \mathbf{W} \otimes \mathbf{x} + \mathbf{b}
+
+    The four components of :math:`\mathbf{W}` are shared by the four components of
+    :math:`\mathbf{x}`, so the layer holds a quarter of the weights of a real one of its width.
+
+    Args:
+        in_features: Width of the input, a multiple of four (any width if ``tiled``).
+        out_features: Width of the output, a multiple of four.
+        bias: Whether to add a learned quaternion vector.
+        tiled: Whether the input is a real vector standing for the quaternion vector whose
+            four components all equal it, as the paper lifts given features (Section 5.1). Such a
+            layer also takes the four components themselves, as needed once they differ.
+
+    Shape:
+        - x: ``(..., in_features)``, or sparse rows as an :class:`Adjacency`;
+          if ``tiled`` also ``(..., 4 * in_features)``
+        - output: ``(..., out_features)``
+
+    Example:
+        >>> layer = QuaternionLinear(32, 64)
+        >>> layer(torch.randn(5, 32)).shape
+        torch.Size([5, 64])
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, *, bias: bool = False, tiled: bool = False
+    ) -> None:
+        super().__init__()
+        self.in_quats = in_features if tiled else quats(in_features)
+        self.out_quats = quats(out_features)
+        self.tiled = tiled
+        self.weight = nn.Parameter(torch.empty(4, self.out_quats, self.in_quats))
+        self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws the weights as the released code does: Glorot over ``in_quats + 4 * out_quats``."""
+        bound = math.sqrt(6.0 / (self.in_quats + 4 * self.out_quats))
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor | Adjacency) -> Tensor:
+        width = x.shape[-1]
+        stands_for_four = self.tiled and width == self.in_quats
+        if not stands_for_four and width != 4 * self.in_quats:
+            wanted = self.in_quats if self.tiled else 4 * self.in_quats
+            raise Mistake(f"{self} takes inputs {wanted} wide, got {width}")
+        if isinstance(x, Tensor):
+            return hamilton_linear(x, self.weight, self.bias, tiled=stands_for_four)
+        matrix = (hamilton_matrix_tiled if stands_for_four else hamilton_matrix)(self.weight)
+        y = x @ matrix.mT
+        return y if self.bias is None else y + self.bias
+
+    def extra_repr(self) -> str:
+        return f"{self.in_quats} -> {self.out_quats} quaternions, tiled={self.tiled}"

@@ -1,0 +1,244 @@
+r"""Sums over incoming edges: the sparse half of every graph convolution.
+
+.. math:: \mathbf{y}_v = \sum_{e \in \mathrm{row}(v)} w_e \, \mathbf{x}_{\mathrm{col}(e)}
+
+The matrix comes as CSR together with the CSR of its transpose. Its gradients are
+
+.. math::
+    \bar{\mathbf{x}}_u = \sum_{e : \mathrm{col}(e) = u} w_e \, \bar{\mathbf{y}}_{\mathrm{row}(e)},
+    \qquad \bar w_e = \langle \bar{\mathbf{y}}_{\mathrm{row}(e)}, \mathbf{x}_{\mathrm{col}(e)} \rangle
+
+so the first is the same sum over the transpose's rows and the second a row of products: each output
+number is written by one thread in one order, without atomics, and repeats bit for bit.
+
+Shapes: R rows, C columns, E entries, F features; ``weight`` ``(E,)`` with ``x`` ``(C, F)``, or
+``(M, E)`` with ``(M, C, F)`` for M sets of values on one structure. Indices are int32.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+from quatgraph.ops.backend import use_triton
+
+_EDGE_BLOCK = 1 << 22  # numbers a block of edge products may hold at once
+
+
+def aggregate(
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    t_rowptr: Tensor,
+    t_col: Tensor,
+    t_perm: Tensor,
+) -> Tensor:
+    """Multiplies a sparse matrix by a dense one; weights are cast to x's type.
+
+    Args:
+        rowptr: ``(R + 1,)``, where each row's entries begin; the last number is ``E``.
+        col: ``(E,)``, the column of each entry.
+        weight: ``(E,)``, the entries' values; padding entries have the value 0.
+        x: ``(C, F)``.
+        t_rowptr: ``(C + 1,)``, the transpose's row pointers.
+        t_col: ``(E,)``, the transpose's columns.
+        t_perm: ``(E,)``, the position in ``weight`` of each of the transpose's entries.
+
+    Shape:
+        - output: ``(R, F)``, in x's type, summed in float32 (float64 for float64)
+    """
+    return _aggregate(rowptr, col, weight.to(x.dtype), x, t_rowptr, t_col, t_perm)
+
+
+@torch.library.custom_op("quatgraph::aggregate", mutates_args=())
+def _aggregate(
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    t_rowptr: Tensor,
+    t_col: Tensor,
+    t_perm: Tensor,
+) -> Tensor:
+    return _sum_rows_forward(rowptr, col, None, weight, x)
+
+
+@torch.library.custom_op("quatgraph::sum_rows", mutates_args=())
+def _sum_rows(rowptr: Tensor, col: Tensor, perm: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    """The sum over rows whose e-th entry has the value ``weight[perm[e]]``."""
+    return _sum_rows_forward(rowptr, col, perm, weight, x)
+
+
+@torch.library.custom_op("quatgraph::entry_products", mutates_args=())
+def _entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """The inner product of ``y``'s row and ``x``'s row for each entry."""
+    if use_triton(x):
+        from quatgraph.ops.kernels.aggregate import entry_products
+
+        return entry_products(rowptr, col, y, x)
+    row = torch.repeat_interleave(rowptr.diff(), output_size=col.numel())
+    per_entry = max(1, y.size(-1)) * (y.size(0) if y.dim() == 3 else 1)
+    block = max(1, _EDGE_BLOCK // per_entry)
+    parts = [
+        (_wide(y).index_select(-2, r) * _wide(x).index_select(-2, c)).sum(dim=-1)
+        for r, c in zip(row.split(block), col.split(block), strict=True)
+    ]
+    return torch.cat(parts, dim=-1).to(x.dtype) if parts else y.new_zeros(*y.shape[:-2], 0)
+
+
+def _sum_rows_forward(
+    rowptr: Tensor, col: Tensor, perm: Tensor | None, weight: Tensor, x: Tensor
+) -> Tensor:
+    if use_triton(x):
+        from quatgraph.ops.kernels.aggregate import sum_rows
+
+        return sum_rows(rowptr, col, perm, weight, x)
+    if perm is not None:
+        weight = weight.index_select(-1, perm)
+    if x.dim() == 3:
+        return torch.stack([_sum_rows_torch(rowptr, col, *one) for one in zip(weight, x)])  # noqa: B905
+    return _sum_rows_torch(rowptr, col, weight, x)
+
+
+def _sum_rows_torch(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    if col.numel() == 0 or x.numel() == 0:
+        return x.new_zeros(rowptr.numel() - 1, x.size(-1))
+    # The embedding bag is torch's fastest weighted row sum on the CPU: two to three times its CSR
+    # product (benchmarks/records/aggregate.jsonl).
+    y = F.embedding_bag(
+        col,
+        _wide(x).contiguous(),
+        rowptr,
+        mode="sum",
+        per_sample_weights=_wide(weight).contiguous(),
+        include_last_offset=True,
+    )
+    return y.to(x.dtype)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """The type sums are taken in."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+@_aggregate.register_fake
+def _(
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    t_rowptr: Tensor,
+    t_col: Tensor,
+    t_perm: Tensor,
+) -> Tensor:
+    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1))
+
+
+@_sum_rows.register_fake
+def _(rowptr: Tensor, col: Tensor, perm: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1))
+
+
+@_entry_products.register_fake
+def _(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    return x.new_empty(*x.shape[:-2], col.size(0))
+
+
+def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    rowptr, col, weight, x, *transpose = inputs
+    # x is kept only for the weights' gradient: a layer on a fixed graph holds no copy of it.
+    kept = x if ctx.needs_input_grad[2] else None
+    ctx.save_for_backward(rowptr, col, weight, kept, *transpose)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    rowptr, col, weight, x, t_rowptr, t_col, t_perm = ctx.saved_tensors
+    grad = grad.contiguous()
+    grad_weight = grad_x = None
+    if ctx.needs_input_grad[2]:
+        grad_weight = _entry_products(rowptr, col, grad, x)
+    if ctx.needs_input_grad[3]:
+        grad_x = _sum_rows(t_rowptr, t_col, t_perm, weight, grad)
+    return None, None, grad_weight, grad_x, None, None, None
+
+
+_aggregate.register_autograd(_backward, setup_context=_setup_context)
+
+
+@_aggregate.register_vmap
+def _(
+    info: Any,
+    in_dims: tuple[int | None, ...],
+    rowptr: Tensor,
+    col: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    t_rowptr: Tensor,
+    t_col: Tensor,
+    t_perm: Tensor,
+) -> tuple[Tensor, int]:
+    members = info.batch_size
+    graph_dims = (*in_dims[:2], *in_dims[4:])
+    if any(dim is not None for dim in graph_dims):
+        # Each member has its own graph: together they are one block-diagonal graph.
+        rowptr, col, weight, x, t_rowptr, t_col, t_perm = (
+            _members_first(value, dim, members)
+            for value, dim in zip(
+                (rowptr, col, weight, x, t_rowptr, t_col, t_perm), in_dims, strict=True
+            )
+        )
+        if x.dim() != 3:
+            raise NotImplementedError("aggregate: a graph per member within another vmap")
+        rows, entries, columns = rowptr.size(1) - 1, col.size(1), x.size(1)
+        y = _aggregate(
+            _block_pointers(rowptr, entries),
+            _block_indices(col, columns),
+            weight.flatten(),
+            x.flatten(0, 1),
+            _block_pointers(t_rowptr, entries),
+            _block_indices(t_col, rows),
+            _block_indices(t_perm, entries),
+        )
+        return y.unflatten(0, (members, rows)), 0
+    if in_dims[2] is None:
+        # Members share graph and weights: they ride along as extra columns of one product.
+        assert in_dims[3] is not None
+        x = x.movedim(in_dims[3], -2)  # (..., C, M, F)
+        y = _aggregate(rowptr, col, weight, x.flatten(-2), t_rowptr, t_col, t_perm)
+        return y.unflatten(-1, x.shape[-2:]), y.dim() - 1
+    # Each member has its own weights on the shared graph; an outer vmap's members join them.
+    weight = _members_first(weight, in_dims[2], members)
+    x = _members_first(x, in_dims[3], members)
+    lead = x.shape[:-2]
+    y = _aggregate(
+        rowptr,
+        col,
+        weight.reshape(-1, weight.size(-1)),
+        x.reshape(-1, *x.shape[-2:]),
+        t_rowptr,
+        t_col,
+        t_perm,
+    )
+    return y.unflatten(0, lead), 0
+
+
+def _members_first(value: Tensor, dim: int | None, members: int) -> Tensor:
+    return value.expand(members, *value.shape) if dim is None else value.movedim(dim, 0)
+
+
+def _block_pointers(rowptr: Tensor, entries: int) -> Tensor:
+    """Row pointers of the block-diagonal matrix of M matrices with equally many entries."""
+    if rowptr.size(0) * entries >= 1 << 31:
+        raise Mistake(f"{rowptr.size(0)} graphs of {entries} edges are too many for one product")
+    start = torch.arange(rowptr.size(0), device=rowptr.device, dtype=rowptr.dtype) * entries
+    inner = rowptr[:, :-1] + start[:, None]
+    last = torch.full((1,), rowptr.size(0) * entries, device=rowptr.device, dtype=rowptr.dtype)
+    return torch.cat((inner.flatten(), last))
+
+
+def _block_indices(index: Tensor, size: int) -> Tensor:
+    start = torch.arange(index.size(0), device=index.device, dtype=index.dtype) * size
+    return (index + start[:, None]).flatten()

@@ -1,0 +1,49 @@
+"""Chooses between the Triton kernels and plain torch: one rule, one switch."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.util import find_spec
+from typing import Literal
+
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+
+Backend = Literal["auto", "torch", "triton"]
+_forced: ContextVar[Backend] = ContextVar("backend", default="auto")
+
+
+@cache
+def triton_installed() -> bool:
+    return find_spec("triton") is not None
+
+
+def chosen_backend() -> str:
+    """What :func:`backend` or the variable ``QUATGRAPH_BACKEND`` asks for."""
+    forced = _forced.get()
+    wanted = os.environ.get("QUATGRAPH_BACKEND", "auto") if forced == "auto" else forced
+    if wanted not in ("auto", "torch", "triton"):
+        raise Mistake(f"QUATGRAPH_BACKEND must be auto, torch or triton, got {wanted!r}")
+    return wanted
+
+
+def use_triton(*tensors: Tensor) -> bool:
+    """Whether the kernels take these tensors: all of them on a CUDA device, Triton installed."""
+    wanted = chosen_backend()
+    able = all(t.is_cuda for t in tensors) and triton_installed()
+    if wanted == "triton" and not able:
+        raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
+    return able and wanted != "torch"
+
+
+@contextmanager
+def backend(name: Backend) -> Iterator[None]:
+    """Forces a backend within a block, as the tests and benchmarks do."""
+    token = _forced.set(name)
+    try:
+        yield
+    finally:
+        _forced.reset(token)

@@ -1,0 +1,29 @@
+r"""The Hamilton product of a quaternion matrix and many quaternion vectors.
+
+.. math:: \mathbf{y} = \mathbf{W} \otimes \mathbf{x} + \mathbf{b}
+
+One real product with the matrix form of :math:`\mathbf{W}` (Eq. 9), which is small beside ``x``.
+"""
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled
+
+
+def hamilton_linear(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, tiled: bool = False
+) -> Tensor:
+    r"""Multiplies every vector of ``x`` by a quaternion matrix.
+
+    Args:
+        x: ``(..., 4n)``; with ``tiled`` ``(..., n)``, one real vector that stands for the
+            quaternion vector whose four components all equal it. The four column blocks of the
+            matrix are then summed first: a quarter of the product, no tiled copy in memory.
+        weight: ``(4, m, n)``, the components of :math:`\mathbf{W}`.
+        bias: ``(4m,)``.
+
+    Shape:
+        - output: ``(..., 4m)``
+    """
+    return F.linear(x, hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight), bias)

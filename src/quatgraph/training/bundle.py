@@ -1,0 +1,95 @@
+"""A trained model on disk: ``model.safetensors`` and ``card.json``, never a pickle."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+from quatgraph.training.runtime import ensure_folder, json_text, safetensors_bytes, write_atomic
+
+FORMAT_VERSION = 1
+_CARD, _TENSORS = "card.json", "model.safetensors"
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What ``predict`` and ``serve`` open.
+
+    Attributes:
+        card: ``task``, and what the task needs to rebuild the model: config, vocabularies,
+            metrics. Saving adds ``format`` and ``sha256``, the digest of the tensors' file.
+        tensors: The model's state, by name.
+    """
+
+    card: dict[str, Any]
+    tensors: dict[str, Tensor]
+
+
+def save_bundle(folder: Path, bundle: Bundle) -> None:
+    """Writes both files, the card last.
+
+    The card names the tensors' digest, so a pair of which only one file was written is
+    noticed on loading.
+    """
+    if "task" not in bundle.card:
+        raise ValueError("a bundle's card must name its task")
+    ensure_folder(folder)
+    data = safetensors_bytes(bundle.tensors)
+    card = bundle.card | {"format": FORMAT_VERSION, "sha256": hashlib.sha256(data).hexdigest()}
+    write_atomic(folder / _TENSORS, data)
+    write_atomic(folder / _CARD, json_text(card, indent=2) + "\n")
+
+
+def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
+    """Reads a bundle, with its tensors on the CPU; checks that it is whole.
+
+    Args:
+        folder: Where :func:`save_bundle` wrote it.
+        task: The task it must be for, if that matters.
+    """
+    card = _card(folder)
+    found = card.get("format")
+    if found != FORMAT_VERSION:
+        raise Mistake(
+            f"the bundle {folder} has format {found}, but this version of quatgraph reads "
+            f"format {FORMAT_VERSION}; train it again or use the version that wrote it"
+        )
+    if task is not None and card.get("task") != task:
+        raise Mistake(f"the bundle {folder} is for the task {card.get('task')!r}, not {task!r}")
+    try:
+        data = (folder / _TENSORS).read_bytes()
+    except OSError as error:
+        raise Mistake(f"cannot read {folder / _TENSORS}: {error.strerror}") from error
+    if hashlib.sha256(data).hexdigest() != card.get("sha256"):
+        raise Mistake(
+            f"{folder / _TENSORS} is not the file its {_CARD} describes: the bundle was changed "
+            "or only half written, so train it again"
+        )
+    try:
+        tensors = safetensors.torch.load(data)
+    except SafetensorError as error:
+        raise Mistake(f"{folder / _TENSORS} is corrupt ({error}); train it again") from error
+    return Bundle(card, tensors)
+
+
+def _card(folder: Path) -> dict[str, Any]:
+    path = folder / _CARD
+    if not folder.is_dir():
+        raise Mistake(f"there is no bundle {folder}; give the folder that a training wrote")
+    if not path.is_file():
+        raise Mistake(f"{folder} is not a bundle: it has no {_CARD}")
+    try:
+        card = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Mistake(f"{path} is not valid JSON: {error}") from error
+    except OSError as error:
+        raise Mistake(f"cannot read {path}: {error.strerror}") from error
+    if not isinstance(card, dict):
+        raise Mistake(f"{path} is not a bundle's card: it holds no JSON object")
+    return card

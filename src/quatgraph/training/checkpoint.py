@@ -1,0 +1,58 @@
+"""Exact checkpoints: everything a run needs to go on as if it had never stopped.
+
+Tensors and state live in one file, so that they change together by one rename. Generator states
+are ``uint8`` tensors, hence tensors like any other.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+from quatgraph.training.runtime import (
+    ensure_folder,
+    safetensors_bytes,
+    unwritable,
+    write_atomic,
+)
+
+_FILE, _STATE = "checkpoint.safetensors", "state"
+
+
+def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Replaces the folder's checkpoint.
+
+    Args:
+        folder: Made if need be.
+        tensors: Kept bit for bit, whatever their type.
+        state: What JSON can hold; floats come back exactly, infinities too, tuples as lists.
+    """
+    ensure_folder(folder)
+    write_atomic(folder / _FILE, safetensors_bytes(tensors, {_STATE: json.dumps(state)}))
+
+
+def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The tensors, on the CPU, and the state; None where there is no checkpoint."""
+    path = folder / _FILE
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            state = json.loads(file.metadata()[_STATE])
+            # Clones, so that nothing hangs on the file's memory map.
+            return {name: file.get_tensor(name).clone() for name in file.keys()}, state  # noqa: SIM118
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise Mistake(f"the checkpoint {path} is corrupt; remove it to start afresh") from error
+    except OSError as error:
+        raise Mistake(f"cannot read the checkpoint {path}: {error.strerror}") from error
+
+
+def remove_checkpoint(folder: Path) -> None:
+    """Removes the folder's checkpoint, if there is one."""
+    try:
+        (folder / _FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(folder / _FILE, error) from error

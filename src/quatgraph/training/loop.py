@@ -1,0 +1,356 @@
+"""The training loop: epochs, selection and early stopping for all members of an ensemble at once.
+
+Nothing inside an epoch waits for the device: the step (forward, loss, backward, clipping, Adam) and
+the evaluation (metrics, curves, best weights, patience) are each one piece of device work, on a GPU
+captured once as a CUDA graph and replayed. The host looks only every few epochs, to show progress,
+write a checkpoint, or stop.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint, save_checkpoint
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.optim import MemberAdam
+from quatgraph.training.runtime import Deadline, seeded
+
+Metrics = dict[str, Tensor]
+Select = Literal["last", "best-valid"]
+
+_LOOK_EVERY = {"cpu": 1, "cuda": 25}  # epochs between two looks of the host
+_WARM_UPS = 3
+
+
+class Paused(Exception):
+    """Training stopped before its end with everything saved; ``resume`` goes on from there."""
+
+    def __init__(self, done: int, epochs: int) -> None:
+        super().__init__(f"stopped after {done} of {epochs} epochs")
+        self.done, self.epochs = done, epochs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How long to train, what to keep, and where to save what is half done."""
+
+    epochs: int
+    select: Select = "last"
+    """``last``: the last epoch; ``best-valid``: the first epoch with the highest ``monitor``."""
+    monitor: str = "valid/accuracy"
+    patience: int | None = None
+    """Evaluations without a better ``monitor`` after which a member's choice is final."""
+    evaluate_every: int = 1
+    seed: int = 0
+    """Seed of what is random in training: dropout masks and the like."""
+    checkpoint: Path | None = None
+    resume: bool = False
+    save_every: float = 60.0
+    """Seconds between two checkpoints."""
+    key: str = ""
+    """Names the run, so that a checkpoint of another one is refused."""
+    deadline: Deadline = Deadline(None)
+    capture: bool = True
+    """Whether a GPU replays captured steps; off, it launches each operation, for comparison."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """What a training gave; ``(M,)`` has one number per member."""
+
+    best_epoch: Tensor
+    """The selected epoch of each member, counted from 1, ``(M,)``."""
+    metrics: Metrics
+    """At the selected epoch, each ``(M,)``."""
+    curves: dict[str, Tensor]
+    """At every evaluation, each ``(T, M)``."""
+    curve_epochs: list[int]
+    """The epochs those evaluations followed."""
+    weights: dict[str, Tensor]
+    """The selected parameters and buffers, each ``(M, ...)``."""
+    seconds: float
+    """Wall time of the training steps, without evaluation and without warm-up."""
+    epochs_run: int
+
+
+def fit(
+    ensemble: Ensemble,
+    optimizer: MemberAdam,
+    *,
+    loss: Callable[[], Tensor],
+    evaluate: Callable[[], Metrics],
+    plan: Plan,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Fit:
+    """Trains every member and returns each at its selected epoch.
+
+    Args:
+        loss: One training step's loss of each member, ``(M,)``.
+        evaluate: Metrics named ``part/metric``, each ``(M,)``; called without gradients and with
+            the ensemble in evaluation mode. Neither function may wait for the device.
+        progress: Told the number of epochs done and in all.
+
+    Raises:
+        Paused: The plan's deadline passed or Ctrl-C was pressed, and a checkpoint holds the state.
+    """
+    device = optimizer.lr.device
+    with seeded(plan.seed, device):
+        run = _Run(ensemble, optimizer, loss, evaluate, plan)
+        run.restore_or_start(device)
+        every = _LOOK_EVERY[device.type]
+        saved_at = time.monotonic()
+        with _interrupt_flag() as interrupted:
+            while run.epoch < plan.epochs and not run.all_stopped():
+                run.train_epochs(min(every, plan.epochs - run.epoch))
+                progress(run.epoch, plan.epochs)
+                unfinished = run.epoch < plan.epochs
+                stop = unfinished and (interrupted.is_set() or plan.deadline.passed())
+                if plan.checkpoint is not None and (
+                    stop or time.monotonic() - saved_at > plan.save_every
+                ):
+                    run.save(device)
+                    saved_at = time.monotonic()
+                if stop:
+                    if interrupted.is_set():
+                        raise KeyboardInterrupt
+                    raise Paused(run.epoch, plan.epochs)
+        result = run.finish()
+    if plan.checkpoint is not None:
+        remove_checkpoint(plan.checkpoint)
+    return result
+
+
+class _Run:
+    """The state of one training: everything a checkpoint must hold is in :meth:`tensors`."""
+
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        optimizer: MemberAdam,
+        loss: Callable[[], Tensor],
+        evaluate: Callable[[], Metrics],
+        plan: Plan,
+    ) -> None:
+        self.ensemble, self.optimizer, self.plan = ensemble, optimizer, plan
+        self.loss, self.evaluate = loss, evaluate
+        device, members = optimizer.lr.device, ensemble.num_members
+        self.names = sorted(self._measure())
+        if plan.select == "best-valid" and plan.monitor not in self.names:
+            raise Mistake(f"{plan.monitor} is not measured; there are {', '.join(self.names)}")
+        self.epoch = 0
+        self.clock = _Stopwatch(device)
+        evaluations = -(-plan.epochs // plan.evaluate_every)
+        self.curves = torch.zeros(evaluations, len(self.names), members, device=device)
+        self.evaluation = torch.zeros(1, dtype=torch.int64, device=device)
+        self.best = torch.full((members,), -torch.inf, device=device)
+        self.best_evaluation = torch.zeros(members, dtype=torch.int64, device=device)
+        self.stale = torch.zeros(members, dtype=torch.int64, device=device)
+        self.best_weights = {
+            name: value.detach().clone()
+            for name, value in ensemble.stacked().items()
+            if plan.select == "best-valid"
+        }
+        self._train: Callable[[], None] = self._train_once
+        self._evaluate: Callable[[], None] = self._evaluate_once
+
+    def restore_or_start(self, device: torch.device) -> None:
+        found = load_checkpoint(self.plan.checkpoint) if self.plan.checkpoint else None
+        if device.type == "cuda" and self.plan.capture:
+            self._capture()
+        if found is None or not self.plan.resume:
+            return
+        tensors, state = found
+        if state["key"] != self.plan.key or state["epochs"] != self.plan.epochs:
+            raise Mistake(
+                f"{self.plan.checkpoint} holds a checkpoint of another run: "
+                "repeat that run's settings, or start anew without --resume"
+            )
+        _copy_into(self.tensors(), tensors)
+        torch.set_rng_state(tensors["rng/cpu"])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["rng/cuda"], device)
+        self.epoch = int(state["epoch"])
+        self.clock.total = float(state["seconds"])
+
+    def train_epochs(self, count: int) -> None:
+        for _ in range(count):
+            with self.clock:
+                self._train()
+            self.epoch += 1
+            if self.epoch % self.plan.evaluate_every == 0 or self.epoch == self.plan.epochs:
+                self._evaluate()
+        self.clock.wait()
+
+    def all_stopped(self) -> bool:
+        patience = self.plan.patience
+        return patience is not None and bool((self.stale >= patience).all())
+
+    def save(self, device: torch.device) -> None:
+        assert self.plan.checkpoint is not None
+        tensors = {**self.tensors(), "rng/cpu": torch.get_rng_state()}
+        if device.type == "cuda":
+            tensors["rng/cuda"] = torch.cuda.get_rng_state(device)
+        state = {
+            "key": self.plan.key,
+            "epoch": self.epoch,
+            "epochs": self.plan.epochs,
+            "seconds": self.clock.read(),
+        }
+        save_checkpoint(self.plan.checkpoint, tensors, state)
+
+    def finish(self) -> Fit:
+        seconds = self.clock.read()
+        count = int(self.evaluation)
+        every = self.plan.evaluate_every
+        epochs = [min((i + 1) * every, self.epoch) for i in range(count)]
+        curves = self.curves[:count].cpu()
+        if self.plan.select == "last":
+            chosen = torch.full((self.ensemble.num_members,), count - 1)
+            weights = {k: v.detach().clone() for k, v in self.ensemble.stacked().items()}
+        else:
+            chosen, weights = self.best_evaluation.cpu(), self.best_weights
+        members = torch.arange(self.ensemble.num_members)
+        return Fit(
+            best_epoch=torch.tensor(epochs)[chosen],
+            metrics={name: curves[chosen, i, members] for i, name in enumerate(self.names)},
+            curves={name: curves[:, i] for i, name in enumerate(self.names)},
+            curve_epochs=epochs,
+            weights=weights,
+            seconds=seconds,
+            epochs_run=self.epoch,
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor that training changes, by name."""
+        return {
+            "curves": self.curves,
+            "evaluation": self.evaluation,
+            "best": self.best,
+            "best_evaluation": self.best_evaluation,
+            "stale": self.stale,
+            **{f"best/{name}": value for name, value in self.best_weights.items()},
+            **{f"model/{name}": value for name, value in self.ensemble.stacked().items()},
+            **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
+        }
+
+    def _train_once(self) -> None:
+        self.ensemble.train()
+        self.optimizer.zero_grad()
+        self.loss().sum().backward()
+        self.optimizer.step()
+
+    def _measure(self) -> Metrics:
+        self.ensemble.eval()
+        with torch.no_grad():
+            return self.evaluate()
+
+    def _evaluate_once(self) -> None:
+        metrics = self._measure()
+        row = torch.stack([metrics[name] for name in self.names])
+        self.curves.index_copy_(0, self.evaluation, row[None].to(self.curves.dtype))
+        if self.plan.select == "best-valid":
+            value = row[self.names.index(self.plan.monitor)]
+            better = value > self.best
+            if self.plan.patience is not None:
+                better &= self.stale < self.plan.patience
+            self.best.copy_(torch.where(better, value, self.best))
+            self.best_evaluation.copy_(torch.where(better, self.evaluation, self.best_evaluation))
+            self.stale.copy_(torch.where(better, 0, self.stale + 1))
+            for name, weight in self.ensemble.stacked().items():
+                kept = self.best_weights[name]
+                mask = better.view(-1, *[1] * (weight.dim() - 1))
+                kept.copy_(torch.where(mask, weight, kept))
+        self.evaluation += 1
+
+    def _capture(self) -> None:
+        """Replaces both pieces of work by CUDA graphs; the warm-up leaves no trace."""
+        before = {name: value.detach().clone() for name, value in self.tensors().items()}
+        rng = torch.cuda.get_rng_state()
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(_WARM_UPS):
+                self._train_once()
+                self.evaluation.zero_()
+                self._evaluate_once()
+        torch.cuda.current_stream().wait_stream(side)
+        self.optimizer.zero_grad()
+        train, evaluate = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(train):
+            self._train_once()
+        with torch.cuda.graph(evaluate, pool=train.pool()):
+            self._evaluate_once()
+        self._train, self._evaluate = train.replay, evaluate.replay
+        _copy_into(self.tensors(), before)
+        torch.cuda.set_rng_state(rng)
+
+
+def _copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(values[name])
+
+
+class _Stopwatch:
+    """Adds up the time of the blocks it wraps; on a GPU by events, without waiting."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.cuda = device.type == "cuda"
+        self.total = 0.0
+        self.pending: list[tuple[Any, Any]] = []
+        self.began: Any = None
+
+    def __enter__(self) -> None:
+        if self.cuda:
+            self.began = torch.cuda.Event(enable_timing=True)
+            self.began.record()
+        else:
+            self.began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        if self.cuda:
+            ended = torch.cuda.Event(enable_timing=True)
+            ended.record()
+            self.pending.append((self.began, ended))
+        else:
+            self.total += time.perf_counter() - self.began
+
+    def wait(self) -> None:
+        if self.cuda:
+            torch.cuda.synchronize()
+
+    def read(self) -> float:
+        if self.pending:
+            self.wait()
+            self.total += sum(a.elapsed_time(b) for a, b in self.pending) / 1e3
+            self.pending.clear()
+        return self.total
+
+
+@contextmanager
+def _interrupt_flag() -> Iterator[threading.Event]:
+    """Turns Ctrl-C into a flag read between epochs; a second Ctrl-C interrupts at once."""
+    flag = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield flag
+        return
+
+    def on_interrupt(signum: int, frame: object) -> None:
+        if flag.is_set():
+            raise KeyboardInterrupt
+        flag.set()
+
+    before = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield flag
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,69 @@
+"""Metrics and losses over masked nodes, for all members of an ensemble at once.
+
+Masks multiply instead of selecting, so that shapes are fixed and nothing waits for the device:
+these functions can be captured in a CUDA graph. A member whose mask is empty gets NaN.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def accuracy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """The fraction of masked nodes whose largest logit is their label's.
+
+    Shape:
+        - logits: ``(..., N, C)``
+        - labels: ``(N,)``
+        - mask: ``(..., N)``, bool or 0 and 1
+        - output: ``(...)``
+
+    Example:
+        >>> logits = torch.tensor([[2.0, 1.0], [0.0, 1.0], [0.0, 3.0]])
+        >>> accuracy(logits, torch.tensor([0, 0, 1]), torch.tensor([1, 1, 0]))
+        tensor(0.5000)
+    """
+    return _masked_mean((logits.argmax(dim=-1) == labels).to(_precision(logits)), mask)
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """The mean of ``-log softmax(logits)[label]`` over the masked nodes, per member.
+
+    A label may be -1, unknown, where the mask is 0. Gradients reach ``logits``.
+
+    Shape:
+        - logits: ``(..., N, C)``
+        - labels: ``(N,)``
+        - mask: ``(..., N)``, bool or 0 and 1
+        - output: ``(...)``
+    """
+    known = labels.clamp(min=0).expand(logits.shape[:-1]).unsqueeze(-1)
+    log_p = logits.log_softmax(dim=-1, dtype=_precision(logits))
+    return _masked_mean(-log_p.gather(-1, known).squeeze(-1), mask)
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and the sample standard deviation (over ``n - 1``); 0.0 for a single run.
+
+    Example:
+        >>> mean_std([1.0, 2.0, 3.0])
+        (2.0, 1.0)
+    """
+    if not values:
+        raise ValueError("no values to average")
+    mean = math.fsum(values) / len(values)
+    if len(values) == 1:
+        return mean, 0.0
+    return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+    mask = mask.to(values.dtype)
+    return (values * mask).sum(dim=-1) / mask.sum(dim=-1)
+
+
+def _precision(logits: Tensor) -> torch.dtype:
+    """At least float32: bfloat16 cannot count beyond 256."""
+    return torch.promote_types(logits.dtype, torch.float32)

@@ -1,0 +1,91 @@
+r"""Adam for an ensemble: each member with its own learning rate, weight decay and norm.
+
+.. math::
+    \mathbf{g} \leftarrow \mathbf{g} + \lambda_m \boldsymbol\theta, \quad
+    \mathbf{m} \leftarrow \beta_1 \mathbf{m} + (1 - \beta_1) \mathbf{g}, \quad
+    \mathbf{v} \leftarrow \beta_2 \mathbf{v} + (1 - \beta_2) \mathbf{g}^2, \quad
+    \boldsymbol\theta \leftarrow \boldsymbol\theta - \eta_m
+    \frac{\mathbf{m} / (1 - \beta_1^t)}{\sqrt{\mathbf{v} / (1 - \beta_2^t)} + \epsilon}
+
+This is :class:`torch.optim.Adam` member by member; everything, the step counter too, lives on the
+device, so that a captured step never asks the host.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class MemberAdam:
+    """Adam over stacked parameters ``(M, ...)``.
+
+    Args:
+        params: Stacked parameters.
+        lr: One learning rate per member.
+        weight_decay: One L2 factor per member, added to the gradient as Adam does.
+        clip: Largest gradient norm of a member, or None.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        clip: float | None = None,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        self.params = list(params)
+        like = self.params[0]
+        self.lr = torch.tensor(lr, device=like.device, dtype=like.dtype)
+        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=like.dtype)
+        self.clip, self.betas, self.eps = clip, betas, eps
+        self.steps = torch.zeros((), device=like.device, dtype=torch.float64)
+        self.mean = [torch.zeros_like(p) for p in self.params]
+        self.square = [torch.zeros_like(p) for p in self.params]
+
+    def zero_grad(self) -> None:
+        for param in self.params:
+            param.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
+        if self.clip is not None:
+            clip_member_gradients_(grads, self.clip)
+        self.steps += 1
+        first, second = self.betas
+        correction = 1 - first**self.steps
+        root = (1 - second**self.steps).sqrt()
+        size = (self.lr / correction).to(self.lr.dtype)
+        root = root.to(self.lr.dtype)
+        for param, grad, mean, square in zip(
+            self.params, grads, self.mean, self.square, strict=True
+        ):
+            grad = grad + _spread(self.weight_decay, param) * param
+            mean.lerp_(grad, 1 - first)
+            square.mul_(second).addcmul_(grad, grad, value=1 - second)
+            param.sub_(_spread(size, param) * mean / (square.sqrt() / root + self.eps))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole state by name; writing into these tensors restores it."""
+        state = {"steps": self.steps}
+        for index, (mean, square) in enumerate(zip(self.mean, self.square, strict=True)):
+            state |= {f"mean.{index}": mean, f"square.{index}": square}
+        return state
+
+
+@torch.no_grad()
+def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
+    """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
+    norm = torch.stack([g.flatten(1).norm(dim=1) for g in grads]).norm(dim=0)
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for grad in grads:
+        grad.mul_(_spread(scale, grad))
+
+
+def _spread(value: Tensor, like: Tensor) -> Tensor:
+    """One number per member, shaped to multiply ``like`` ``(M, ...)``."""
+    return value.view(-1, *[1] * (like.dim() - 1))

@@ -1,0 +1,157 @@
+"""One JSON line per finished run: the only source of every reported number."""
+
+import dataclasses
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+from typing import Any, Literal
+
+from quatgraph.errors import Mistake
+from quatgraph.training.runtime import ensure_folder, json_text, unwritable
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """What was run, on what, and what came out.
+
+    A record is complete: its config and its members rerun it, its environment explains its speed.
+    A number that is NaN or infinite is stored as ``null`` and read back as NaN.
+    """
+
+    task: str
+    dataset: str
+    method: str
+    protocol: Literal["paper", "honest"]
+    split: int
+    seed: int
+    config: dict[str, Any]
+    config_digest: str
+    data_digest: str
+    members: list[dict[str, Any]]
+    """What ran together in the ensemble, this run included: split, seed and whatever differed."""
+    metrics: dict[str, float]
+    """Named ``part/metric``, as in ``test/accuracy``, always as fractions."""
+    selected: dict[str, dict[str, Any]]
+    """For each selection rule, the ``epoch`` it picked and the ``metrics`` there."""
+    best_epoch: int
+    epochs_run: int
+    parameters: int
+    """Learned numbers of one member."""
+    seconds: float
+    """Wall time of the whole ensemble's training, without evaluation."""
+    ensemble: str
+    """Shared by the records of one ensemble, whose ``seconds`` must be added up once."""
+    curves: dict[str, list[float]]
+    """Values by epoch, kept to four significant digits; may be empty."""
+    environment: dict[str, str]
+    finished: str
+    """UTC, ISO 8601."""
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        # Rounded here, so that a record equals what is read back.
+        short = {name: [float(f"{v:.4g}") for v in curve] for name, curve in self.curves.items()}
+        object.__setattr__(self, "curves", short)
+
+
+def append_records(path: Path, records: Iterable[RunRecord]) -> None:
+    """Adds one line per record, safely among other writers and against being killed.
+
+    The lines go in by one write; where it fails they are taken back, and what a killed
+    writer left of a line is dropped first.
+    """
+    lines = "".join(json_text(dataclasses.asdict(record)) + "\n" for record in records)
+    if not lines:
+        return
+    ensure_folder(path.parent)
+    try:
+        with path.open("a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # released on closing
+            _end_last_line(file)
+            start = file.seek(0, os.SEEK_END)
+            try:
+                _write(file, lines.encode())
+                os.fsync(file.fileno())
+            except BaseException:
+                file.truncate(start)
+                raise
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def read_records(path: Path) -> list[RunRecord]:
+    """The records of a file, or of every ``*.jsonl`` in a folder, by name.
+
+    A last line that was cut short is passed over; any other line that is no record is a Mistake.
+    """
+    if path.is_dir():
+        return [record for file in sorted(path.glob("*.jsonl")) for record in read_records(file)]
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise Mistake(f"cannot read the records in {path}: {error.strerror}") from error
+    if not _is_whole(lines[-1]):
+        lines.pop()
+    return [_parsed(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+
+
+def _parsed(line: bytes, path: Path, number: int) -> RunRecord:
+    try:
+        values = json.loads(line)
+        schema = values["schema"]
+        if schema == SCHEMA:
+            for key in ("metrics", "selected", "curves"):
+                values[key] = _nan_for_null(values[key])
+            return RunRecord(**values)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Mistake(
+            f"line {number} of {path} is not a run record; remove that line or restore the file"
+        ) from error
+    raise Mistake(
+        f"line {number} of {path} has schema {schema}, but this version of quatgraph reads "
+        f"schema {SCHEMA}; read it with the version that wrote it"
+    )
+
+
+def _nan_for_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _nan_for_null(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_nan_for_null(inner) for inner in value]
+    return math.nan if value is None else value
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether the line is complete JSON: a part of an object never is."""
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _end_last_line(file: FileIO) -> None:
+    """Makes the file end with a newline: drops a torn line, ends a whole one."""
+    file.seek(0)
+    content = file.readall()
+    start = content.rfind(b"\n") + 1
+    if start == len(content):
+        return
+    if _is_whole(content[start:]):
+        _write(file, b"\n")
+    else:
+        file.truncate(start)
+
+
+def _write(file: FileIO, data: bytes) -> None:
+    # One call unless the system takes less, as on a disk that fills up.
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

@@ -1,0 +1,177 @@
+"""The machine underneath: device, seeds, time, versions, and files that are written whole."""
+
+import json
+import math
+import os
+import platform
+import re
+import secrets
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+import quatgraph
+from quatgraph.errors import Mistake, did_you_mean
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device of a name: ``auto`` (CUDA where there is one), ``cpu``, ``cuda`` or ``cuda:N``."""
+    if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):
+        hint = did_you_mean(name, ("auto", "cpu", "cuda"))
+        raise Mistake(f"unknown device {name!r}{hint or '; choose auto, cpu, cuda or cuda:N'}")
+    if not torch.cuda.is_available():
+        raise Mistake(f"device {name!r} needs CUDA, which is not available here; use cpu or auto")
+    if ":" not in name:
+        # With its index, so that it equals the device of the tensors made on it.
+        return torch.device("cuda", torch.cuda.current_device())
+    index, count = int(name.partition(":")[2]), torch.cuda.device_count()
+    if index >= count:
+        raise Mistake(f"device {name!r} does not exist; the last one here is 'cuda:{count - 1}'")
+    return torch.device("cuda", index)
+
+
+def environment(device: torch.device | None = None) -> dict[str, str]:
+    """What a record says about where it ran; ``device`` is the CPU unless given."""
+    on_cuda = device is not None and device.type == "cuda"
+    return {
+        "quatgraph": quatgraph.__version__,
+        "commit": os.environ.get("QUATGRAPH_COMMIT") or _commit(Path(quatgraph.__file__).parent),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "torch_geometric": _installed("torch_geometric"),
+        "cuda": torch.version.cuda or "none",
+        "device": torch.cuda.get_device_name(device) if on_cuda else "cpu",
+        "cpus": str(os.cpu_count() or "unknown"),
+        "platform": platform.platform(),
+    }
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seeds the CPU's generator and the device's within a block, and restores both after it."""
+    on_cuda = device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_cuda else []):
+        # Not torch.manual_seed: that seeds every GPU, and only these two are restored.
+        torch.default_generator.manual_seed(seed)
+        if on_cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+class Deadline:
+    """A limit on wall time, counted from its making; ``None`` never passes."""
+
+    def __init__(self, minutes: float | None) -> None:
+        if minutes is not None and not minutes >= 0:
+            raise Mistake(f"the number of minutes must be zero or more, got {minutes}")
+        self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+
+    def left(self) -> float:
+        """Seconds left, never below zero; infinite without a limit."""
+        return max(0.0, self._end - time.monotonic())
+
+    def passed(self) -> bool:
+        return self.left() == 0
+
+
+def ensure_folder(path: Path) -> Path:
+    """Makes the folder if need be, and checks that a file can be written in it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise unwritable(path, error) from error
+    return path
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Writes the file whole or not at all: whoever opens it sees the old content or the new."""
+    data = content.encode() if isinstance(content, str) else content
+    # In the same folder, for a rename is atomic only within one file system.
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)  # noqa: PTH105
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
+    return json.dumps(_without_nan(value), sort_keys=True, indent=indent, allow_nan=False)
+
+
+def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+    """The content of a safetensors file, from tensors on any device, views among them."""
+    # Copies, because safetensors refuses tensors that share memory.
+    copies = {
+        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
+    }
+    return safetensors.torch.save(copies, metadata)
+
+
+def unwritable(path: Path, error: OSError) -> Mistake:
+    """The Mistake for a file or folder that cannot be written."""
+    reason = error.strerror or type(error).__name__
+    return Mistake(
+        f"cannot write {path}: {reason}; choose a folder that is writable and has space left"
+    )
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _installed(package: str) -> str:
+    # From the metadata: importing PyG takes seconds.
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+@cache
+def _commit(folder: Path) -> str:
+    """The commit the package's code comes from, as it was when first asked."""
+    # A package installed below somebody's checkout is not part of it, hence tracked files only.
+    if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
+        return "unknown"
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    # Of the code alone: a run that appends to tracked records does not make it another program.
+    changes = _git(folder, "status", "--porcelain", "--", ".")
+    return f"{commit}+dirty" if commit and changes else commit or "unknown"
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints, or None where it fails or is missing."""
+    try:
+        done = subprocess.run(
+            ("git", *arguments), cwd=folder, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
