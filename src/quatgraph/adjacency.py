@@ -125,16 +125,17 @@ class Adjacency:
         """
         if isinstance(edges, Adjacency):
             return edges
+        edge_index: Tensor = edges
         if edges.layout != torch.strided:
             if weight is not None:
                 raise Mistake("a sparse matrix holds its own weights: leave out edge_weight")
             coo = edges.to_sparse_coo().coalesce()
-            edges, weight = coo.indices().flip(0), coo.values()
+            edge_index, weight = coo.indices().flip(0), coo.values()
         elif type(edges) is not Tensor and hasattr(edges, "as_tensor"):
-            edges = edges.as_tensor()
-        if edges.dim() != 2 or edges.size(0) != 2:
-            raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edges.shape)}")
-        made = cls.from_edge_index(edges, num_nodes, weight, self_loops=self_loops)
+            edge_index = edges.as_tensor()
+        if edge_index.dim() != 2 or edge_index.size(0) != 2:
+            raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+        made = cls.from_edge_index(edge_index, num_nodes, weight, self_loops=self_loops)
         return made.normalized(normalization)
 
     @property

@@ -101,7 +101,7 @@ def inner_product(q: Tensor, p: Tensor) -> Tensor:
 
 
 def concatenate(*vectors: Tensor) -> Tensor:
-    r""":math:`[\mathbf{q} \parallel \mathbf{p}]` (Eq. 4): component by component, not plain ``cat``.
+    r""":math:`[\mathbf{q} \parallel \mathbf{p}]` (Eq. 4): by components, not plain ``cat``.
 
     Shape:
         - vectors: ``(..., 4n)``, ``(..., 4m)``, ...

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-class Mistake(Exception):
+class Mistake(Exception):  # noqa: N818
     """Something the person can put right; the message says what and how.
 
     The command line prints the message alone and exits with code 2.

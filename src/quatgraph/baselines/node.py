@@ -1,5 +1,7 @@
 """The methods QGNN is compared with in Table 2, and a model that sees no graph."""
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,17 +39,20 @@ class GCN(nn.Module):
         super().__init__()
         _check_layers(num_layers)
         sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+        pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(GraphConv(a, b) for a, b in pairs)
         self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        for layer, conv in enumerate(self.convs):
-            x = self.dropout(x if layer == 0 else torch.relu(x))
-            y = conv(x, adjacency)
-            x = y + self.owns[layer](x) if len(self.owns) else y
-        return x
+        y = self._layer(0, self.dropout(x), adjacency)
+        for layer in range(1, len(self.convs)):
+            y = self._layer(layer, self.dropout(torch.relu(y)), adjacency)
+        return y
+
+    def _layer(self, layer: int, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        y = self.convs[layer](x, adjacency)
+        return y + self.owns[layer](x) if len(self.owns) else y
 
 
 class GAT(nn.Module):
@@ -102,15 +107,14 @@ class MLP(nn.Module):
         super().__init__()
         _check_layers(num_layers)
         sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        self.linears = nn.ModuleList(
-            Linear(a, b) for a, b in zip(sizes[:-1], sizes[1:], strict=True)
-        )
+        self.linears = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        for layer, linear in enumerate(self.linears):
-            x = linear(self.dropout(x if layer == 0 else torch.relu(x)))
-        return x
+        y: Tensor = self.linears[0](self.dropout(x))
+        for linear in self.linears[1:]:
+            y = linear(self.dropout(torch.relu(y)))
+        return y
 
 
 def _check_layers(num_layers: int) -> None:

@@ -32,7 +32,8 @@ def merge_edges(
         key = np.unique(key if directed else np.concatenate((key, _turned(key, num_nodes))))
         return _unpacked(key, num_nodes), None
     key, place = np.unique(key, return_inverse=True)
-    merged: NDArray[np.float64] = np.bincount(place, weights=weight[apart], minlength=len(key))
+    merged = np.zeros(len(key))
+    np.add.at(merged, place, weight[apart])
     if not directed:
         both = np.concatenate((key, _turned(key, num_nodes)))
         key, place = np.unique(both, return_inverse=True)

@@ -6,7 +6,8 @@ The matrix comes as CSR together with the CSR of its transpose. Its gradients ar
 
 .. math::
     \bar{\mathbf{x}}_u = \sum_{e : \mathrm{col}(e) = u} w_e \, \bar{\mathbf{y}}_{\mathrm{row}(e)},
-    \qquad \bar w_e = \langle \bar{\mathbf{y}}_{\mathrm{row}(e)}, \mathbf{x}_{\mathrm{col}(e)} \rangle
+    \qquad
+    \bar w_e = \langle \bar{\mathbf{y}}_{\mathrm{row}(e)}, \mathbf{x}_{\mathrm{col}(e)} \rangle
 
 so the first is the same sum over the transpose's rows and the second a row of products: each output
 number is written by one thread in one order, without atomics, and repeats bit for bit.

@@ -22,7 +22,7 @@ from quatgraph.errors import Mistake
 from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
-from quatgraph.training.runtime import Deadline, seeded
+from quatgraph.training.runtime import NO_DEADLINE, Deadline, seeded
 
 Metrics = dict[str, Tensor]
 Select = Literal["last", "best-valid"]
@@ -31,7 +31,7 @@ _LOOK_EVERY = {"cpu": 1, "cuda": 25}  # epochs between two looks of the host
 _WARM_UPS = 3
 
 
-class Paused(Exception):
+class Paused(Exception):  # noqa: N818
     """Training stopped before its end with everything saved; ``resume`` goes on from there."""
 
     def __init__(self, done: int, epochs: int) -> None:
@@ -58,7 +58,7 @@ class Plan:
     """Seconds between two checkpoints."""
     key: str = ""
     """Names the run, so that a checkpoint of another one is refused."""
-    deadline: Deadline = Deadline(None)
+    deadline: Deadline = NO_DEADLINE
     capture: bool = True
     """Whether a GPU replays captured steps; off, it launches each operation, for comparison."""
 
@@ -80,6 +80,7 @@ class Fit:
     seconds: float
     """Wall time of the training steps, without evaluation and without warm-up."""
     epochs_run: int
+    device: torch.device
 
 
 def fit(
@@ -227,6 +228,7 @@ class _Run:
             weights=weights,
             seconds=seconds,
             epochs_run=self.epoch,
+            device=self.optimizer.lr.device,
         )
 
     def tensors(self) -> dict[str, Tensor]:

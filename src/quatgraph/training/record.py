@@ -5,7 +5,7 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -34,8 +34,8 @@ class RunRecord:
     config: dict[str, Any]
     config_digest: str
     data_digest: str
-    members: list[dict[str, Any]]
-    """What ran together in the ensemble, this run included: split, seed and whatever differed."""
+    members: dict[str, list[Any]]
+    """What ran together in the ensemble, in order; see :func:`compact_members`."""
     metrics: dict[str, float]
     """Named ``part/metric``, as in ``test/accuracy``, always as fractions."""
     selected: dict[str, dict[str, Any]]
@@ -59,6 +59,17 @@ class RunRecord:
         # Rounded here, so that a record equals what is read back.
         short = {name: [float(f"{v:.4g}") for v in curve] for name, curve in self.curves.items()}
         object.__setattr__(self, "curves", short)
+
+
+def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+    """Members as columns: each key with its values, or with one value where all share it.
+
+    Example:
+        >>> compact_members([{"split": 0, "lr": 0.1}, {"split": 1, "lr": 0.1}])
+        {'split': [0, 1], 'lr': [0.1]}
+    """
+    columns = {key: [member[key] for member in members] for key in members[0]}
+    return {key: col[:1] if len(set(col)) == 1 else col for key, col in columns.items()}
 
 
 def append_records(path: Path, records: Iterable[RunRecord]) -> None:

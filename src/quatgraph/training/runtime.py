@@ -42,6 +42,13 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that can still be had on the device."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def environment(device: torch.device | None = None) -> dict[str, str]:
     """What a record says about where it ran; ``device`` is the CPU unless given."""
     on_cuda = device is not None and device.type == "cuda"
@@ -85,6 +92,9 @@ class Deadline:
 
     def passed(self) -> bool:
         return self.left() == 0
+
+
+NO_DEADLINE = Deadline(None)
 
 
 def ensure_folder(path: Path) -> Path:

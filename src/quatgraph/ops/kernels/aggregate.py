@@ -75,9 +75,7 @@ def _wide(x: Tensor) -> tl.dtype:
     return tl.float64 if x.dtype == torch.float64 else tl.float32
 
 
-def sum_rows(
-    rowptr: Tensor, col: Tensor, perm: Tensor | None, weight: Tensor, x: Tensor
-) -> Tensor:
+def sum_rows(rowptr: Tensor, col: Tensor, perm: Tensor | None, weight: Tensor, x: Tensor) -> Tensor:
     """See :mod:`quatgraph.ops.aggregate`."""
     weight, x = weight.contiguous(), x.contiguous()
     rows, width = rowptr.numel() - 1, x.size(-1)

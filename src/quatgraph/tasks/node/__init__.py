@@ -1,0 +1,1 @@
+"""Node classification: one graph, some labelled nodes, any number of splits and seeds at once."""

@@ -1,0 +1,97 @@
+"""What decides a node-classification number, as typed configuration."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from quatgraph import config as configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    name: str = ""
+    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    path: str = ""
+    """A folder with ``nodes.csv`` and ``edges.csv``."""
+    directed: bool = False
+    """Whether an edge of ``edges.csv`` speaks in its own direction only."""
+    split_seed: int = 0
+    """Seed of the split, where the files give none."""
+    scaling: Literal["auto", "none", "row", "standard"] = "auto"
+    """How features are scaled: rows to sum 1, columns standardised; auto: rows unless negative."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    name: Literal["qgnn", "gcn", "gat", "mlp"] = "qgnn"
+    hidden_quats: int = 16
+    """Quaternions per hidden layer; real models get the same width, four times as many reals."""
+    num_layers: int = 1
+    """Hidden layers before the prediction layer."""
+    dropout: float = 0.5
+    """Rate on the input of every layer."""
+    masks: Literal["real", "quaternion"] = "quaternion"
+    """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
+    activation: Literal["relu", "tanh", "elu", "none"] = "relu"
+    """The activation g of QGNN."""
+    skip: bool = False
+    """Whether a layer of QGNN or GCN also adds a product of the node's own vector."""
+    heads: int = 8
+    """Attention heads of GAT."""
+    normalization: Literal["none", "row", "symmetric"] = "symmetric"
+    """Of the adjacency matrix with self-loops; GAT always takes none."""
+
+    def __post_init__(self) -> None:
+        for key in ("hidden_quats", "num_layers", "heads"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"model.dropout must be in [0, 1), got {self.dropout}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    epochs: int = 300
+    lr: float = 0.01
+    weight_decay: float = 5e-4
+    """Adam's L2 factor, on all weights."""
+    select: Literal["last", "best-valid"] = "best-valid"
+    """Which epoch is kept: the last, or the first with the best validation accuracy."""
+    patience: int | None = 100
+    """Epochs without a better validation accuracy after which a run is over."""
+    clip: float | None = None
+    """Largest norm of a run's gradient."""
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "lr", "patience", "clip"):
+            value = getattr(self, key)
+            if value is not None and value <= 0:
+                raise ValueError(f"train.{key} must be positive, got {value}")
+        if self.weight_decay < 0:
+            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Everything that decides one node-classification number, besides split and seed."""
+
+    protocol: Literal["paper", "honest"] = "honest"
+    """``paper``: what the paper and its code do; ``honest``: all choices on validation data."""
+    seeds: int = 1
+    """Seeds per split."""
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be runs of one configuration."""
+        values = configs.to_dict(self)
+        del values["seeds"]
+        return values
+
+
+VARYING = ("train.lr", "train.weight_decay", "model.dropout")
+"""Settings in which the members of one ensemble may differ."""

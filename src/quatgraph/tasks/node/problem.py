@@ -1,0 +1,135 @@
+"""A graph and its splits as the models take them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.baselines.node import GAT, GCN, MLP
+from quatgraph.data import node as source
+from quatgraph.data.scaling import Scaling
+from quatgraph.errors import Mistake
+from quatgraph.models.node import QGNN
+from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
+
+SPARSE_BELOW = 0.2
+"""Features with a smaller share of non-zero numbers are kept sparse."""
+
+
+def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return QGNN(
+        features,
+        classes,
+        hidden_quats=model.hidden_quats,
+        num_layers=model.num_layers,
+        dropout=model.dropout,
+        masks=model.masks,
+        activation=model.activation,
+        skip=model.skip,
+    )
+
+
+def _gcn(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GCN(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        dropout=model.dropout,
+        skip=model.skip,
+    )
+
+
+def _gat(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GAT(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        heads=model.heads,
+        dropout=model.dropout,
+    )
+
+
+def _mlp(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return MLP(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        dropout=model.dropout,
+    )
+
+
+MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
+    "qgnn": _qgnn,
+    "gcn": _gcn,
+    "gat": _gat,
+    "mlp": _mlp,
+}
+
+
+def load_data(config: DataConfig) -> Data:
+    """Reads the dataset a config names, or the person's own files."""
+    if bool(config.name) == bool(config.path):
+        raise Mistake("give either data.name, a dataset of the catalog, or data.path, a folder")
+    if config.name:
+        return source.load(config.name)
+    return source.read_folder(
+        Path(config.path), directed=config.directed, split_seed=config.split_seed
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A graph as the models take it, on a device."""
+
+    features: Tensor | Adjacency
+    adjacency: Adjacency
+    labels: Tensor
+    """Class of each node, -1 where unknown, ``(N,)``."""
+    parts: dict[str, Tensor]
+    """Masks of ``train``, ``valid`` and ``test``, each ``(S, N)``."""
+    num_classes: int
+    scaling: Scaling | None
+    """None for a graph without features, where each node is a feature of its own."""
+
+
+def prepare(
+    data: Data, config: NodeConfig, device: torch.device, scaling: Scaling | None = None
+) -> Problem:
+    """Scales features, prepares the adjacency matrix and moves all to the device.
+
+    Args:
+        scaling: That of the training graph, when this is another one.
+    """
+    num_nodes = int(data.num_nodes)
+    features: Tensor | Adjacency
+    if data.x is None:
+        nodes = torch.arange(num_nodes)
+        features = Adjacency.from_entries(nodes, nodes, None, (num_nodes, num_nodes))
+    else:
+        scaling = scaling or Scaling.fit(data.x, config.data.scaling)
+        features = scaling.apply(data.x)
+        if features.count_nonzero() < SPARSE_BELOW * features.numel():
+            features = Adjacency.from_dense(features)
+    adjacency = Adjacency.from_edge_index(
+        data.edge_index, num_nodes, data.edge_weight, self_loops=True
+    ).normalized("none" if config.model.name == "gat" else config.model.normalization)
+    masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
+    return Problem(
+        features=features.to(device),
+        adjacency=adjacency.to(device),
+        labels=data.y.to(device),
+        parts={part: mask.T.contiguous().to(device) for part, mask in masks.items()},
+        num_classes=len(data.label_names),
+        scaling=scaling,
+    )
+
+
+def build_model(config: NodeConfig, problem: Problem) -> nn.Module:
+    return MODELS[config.model.name](config.model, problem.features.shape[1], problem.num_classes)

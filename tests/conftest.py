@@ -1,0 +1,25 @@
+"""What a test needs of its surroundings: said here once, by marker."""
+
+import os
+
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    realdata = [item for item in items if item.get_closest_marker("realdata")]
+    if realdata and not os.environ.get("QUATGRAPH_DATA"):
+        _skip(realdata, "QUATGRAPH_DATA is not set")
+    gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if gpu and not _cuda():
+        _skip(gpu, "no CUDA device")
+
+
+def _skip(items: list[pytest.Item], reason: str) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _cuda() -> bool:
+    import torch
+
+    return torch.cuda.is_available()

@@ -1,0 +1,70 @@
+"""Drawn splits and their checks."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from quatgraph.data.splits import check_split, stratified_split
+from quatgraph.errors import Mistake
+
+
+@settings(deadline=None, derandomize=True)
+@given(
+    st.lists(st.integers(-1, 3), min_size=1, max_size=60),
+    st.integers(0, 100),
+    st.sampled_from([(0.6, 0.2, 0.2), (0.02, 0.49, 0.49), (0.9, 0.05, 0.05)]),
+)
+def test_every_labelled_node_has_one_part_and_every_class_is_trained(labels, seed, fractions):
+    y = torch.tensor(labels)
+    train, valid, test = stratified_split(y, seed, fractions)
+    assert torch.equal(train.int() + valid.int() + test.int(), (y >= 0).int())
+    for label in set(labels) - {-1}:
+        sizes = [int(mask[y == label].sum()) for mask in (train, valid, test)]
+        assert sizes[0] >= 1
+        assert sum(sizes) < 3 or min(sizes) >= 1
+
+
+def test_a_large_class_is_divided_by_the_fractions():
+    masks = stratified_split(torch.zeros(100, dtype=torch.long), 0)
+    assert [int(mask.sum()) for mask in masks] == [60, 20, 20]
+
+
+def test_a_seed_decides_the_split():
+    y = torch.arange(200) % 4
+    first, again, other = (stratified_split(y, seed) for seed in (1, 1, 2))
+    assert all(map(torch.equal, first, again))
+    assert not torch.equal(first[0], other[0])
+
+
+def test_a_split_refuses_odd_fractions_and_seeds():
+    y = torch.zeros(5, dtype=torch.long)
+    with pytest.raises(Mistake, match="sum to 1"):
+        stratified_split(y, 0, (0.5, 0.2, 0.2))
+    with pytest.raises(Mistake, match="0 or more"):
+        stratified_split(y, -1)
+
+
+def masks_of(*parts: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    train, valid, test = (
+        torch.tensor([letter in part for part in parts]).unsqueeze(1) for letter in "rvt"
+    )
+    return train, valid, test
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        (("r", "r", "v", "t"), None),
+        (("r", "v", "v", "t"), "class 'b' has no training node in here"),
+        (("r", "r", "t", "t"), "no labelled node for the valid part"),
+        (("r", "rv", "v", "t"), "two parts"),
+    ],
+)
+def test_a_split_that_cannot_be_used_is_refused(parts, words):
+    y = torch.tensor([0, 1, 0, 1])
+    if words is None:
+        check_split(y, masks_of(*parts), ["a", "b"], where="here")
+        return
+    with pytest.raises(Mistake, match=words):
+        check_split(y, masks_of(*parts), ["a", "b"], where="here")
