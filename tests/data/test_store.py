@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as httpd:
         httpd.release = threading.Event()
-        thread = threading.Thread(target=httpd.serve_forever)
+        thread = threading.Thread(target=httpd.serve_forever, args=(0.02,))
         thread.start()
         yield f"http://127.0.0.1:{httpd.server_port}"
         httpd.release.set()

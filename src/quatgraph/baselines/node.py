@@ -20,6 +20,7 @@ class GCN(nn.Module):
         num_layers: Hidden layers before the prediction layer.
         dropout: Rate on the input of every layer.
         skip: Whether each layer also adds a product of the node's own vector, not aggregated.
+        bias: Whether layers add a learned vector.
 
     Shape:
         - x: ``(N, in_channels)``, dense or sparse
@@ -35,12 +36,13 @@ class GCN(nn.Module):
         num_layers: int = 1,
         dropout: float = 0.5,
         skip: bool = False,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         _check_layers(num_layers)
         sizes = [in_channels] + [hidden] * num_layers + [num_classes]
         pairs = list(pairwise(sizes))
-        self.convs = nn.ModuleList(GraphConv(a, b) for a, b in pairs)
+        self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in pairs)
         self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
         self.dropout = QuaternionDropout(dropout)
 

@@ -29,8 +29,8 @@ def merge_edges(
     apart = sender != receiver
     key = sender[apart] * num_nodes + receiver[apart]
     if weight is None:
-        key = np.unique(key if directed else np.concatenate((key, _turned(key, num_nodes))))
-        return _unpacked(key, num_nodes), None
+        key = key if directed else np.concatenate((key, _turned(key, num_nodes)))
+        return _unpacked(_distinct(key), num_nodes), None
     key, place = np.unique(key, return_inverse=True)
     merged = np.zeros(len(key))
     np.add.at(merged, place, weight[apart])
@@ -62,6 +62,12 @@ def count_edges(edge_index: Tensor, num_nodes: int, *, directed: bool) -> int:
 
 def _turned(key: Ids, num_nodes: int) -> Ids:
     return key % num_nodes * num_nodes + key // num_nodes
+
+
+def _distinct(key: Ids) -> Ids:
+    # By sorting: for this many keys numpy's own unique hashes first, ten times slower.
+    key = np.sort(key)
+    return key[np.diff(key, prepend=-1) != 0]
 
 
 def _unpacked(key: Ids, num_nodes: int) -> Tensor:

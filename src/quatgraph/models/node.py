@@ -41,6 +41,7 @@ class QGNN(nn.Module):
         masks: See :class:`QuaternionDropout`; for the input see :func:`four_copies`.
         activation: g, applied to each component.
         skip: Whether each layer also adds a product of the node's own vector, not aggregated.
+        bias: Whether layers add a learned vector; the paper has none.
 
     Shape:
         - x: ``(N, in_channels)``, dense or sparse, or its :func:`four_copies`
@@ -59,6 +60,7 @@ class QGNN(nn.Module):
         masks: Masks = "real",
         activation: Activation = "relu",
         skip: bool = False,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         if num_layers < 1:
@@ -67,15 +69,16 @@ class QGNN(nn.Module):
         sizes = [in_channels] + [hidden] * (num_layers - 1)
         tiled = [layer == 0 for layer in range(num_layers)]
         self.convs = nn.ModuleList(
-            QGNNConv(size, hidden, tiled=first) for size, first in zip(sizes, tiled, strict=True)
+            QGNNConv(size, hidden, bias=bias, tiled=first)
+            for size, first in zip(sizes, tiled, strict=True)
         )
         self.owns = nn.ModuleList(
             QuaternionLinear(size, hidden, tiled=first)
             for size, first in zip(sizes, tiled, strict=True)
             if skip
         )
-        self.prediction = nn.Linear(hidden, num_classes, bias=False)
-        self.own_prediction = nn.Linear(hidden, num_classes) if skip else None
+        self.prediction = nn.Linear(hidden, num_classes, bias=bias)
+        self.own_prediction = nn.Linear(hidden, num_classes, bias=False) if skip else None
         # On the input every stored number is masked by itself, whichever form it comes in.
         self.input_dropout = QuaternionDropout(dropout, masks="real")
         self.dropout = QuaternionDropout(dropout, masks=masks)

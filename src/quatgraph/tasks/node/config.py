@@ -35,6 +35,8 @@ class ModelConfig:
     """The activation g of QGNN."""
     skip: bool = False
     """Whether a layer of QGNN or GCN also adds a product of the node's own vector."""
+    bias: bool = False
+    """Whether the layers of QGNN or GCN add a learned vector."""
     heads: int = 8
     """Attention heads of GAT."""
     normalization: Literal["none", "row", "symmetric"] = "symmetric"

@@ -30,6 +30,7 @@ def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
         masks=model.masks,
         activation=model.activation,
         skip=model.skip,
+        bias=model.bias,
     )
 
 
@@ -41,6 +42,7 @@ def _gcn(model: ModelConfig, features: int, classes: int) -> nn.Module:
         num_layers=model.num_layers,
         dropout=model.dropout,
         skip=model.skip,
+        bias=model.bias,
     )
 
 
