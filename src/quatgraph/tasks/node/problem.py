@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
 
-SPARSE_BELOW = 0.2
+SPARSE_BELOW = {"cpu": 0.2, "cuda": 0.2}
 """Features with a smaller share of non-zero numbers are kept sparse."""
 
 
@@ -102,12 +103,18 @@ class Problem:
 
 
 def prepare(
-    data: Data, config: NodeConfig, device: torch.device, scaling: Scaling | None = None
+    data: Data,
+    config: NodeConfig,
+    device: torch.device,
+    *,
+    scaling: Scaling | None = None,
+    layout: Literal["auto", "sparse", "dense"] = "auto",
 ) -> Problem:
     """Scales features, prepares the adjacency matrix and moves all to the device.
 
     Args:
         scaling: That of the training graph, when this is another one.
+        layout: How features are held; ``auto`` keeps those with few non-zero numbers sparse.
     """
     num_nodes = int(data.num_nodes)
     features: Tensor | Adjacency
@@ -117,10 +124,11 @@ def prepare(
     else:
         scaling = scaling or Scaling.fit(data.x, config.data.scaling)
         features = scaling.apply(data.x)
-        if features.count_nonzero() < SPARSE_BELOW * features.numel():
+        few = features.count_nonzero() < SPARSE_BELOW[device.type] * features.numel()
+        if layout == "sparse" or (layout == "auto" and few):
             features = Adjacency.from_dense(features)
     adjacency = Adjacency.from_edge_index(
-        data.edge_index, num_nodes, data.edge_weight, self_loops=True
+        data.edge_index, num_nodes, data.get("edge_weight"), self_loops=True
     ).normalized("none" if config.model.name == "gat" else config.model.normalization)
     masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
     return Problem(

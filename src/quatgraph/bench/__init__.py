@@ -1,0 +1,14 @@
+"""Benchmarks: each compares variants of the same work in one run and gives rows of numbers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from quatgraph.bench import aggregate, conv, node
+
+BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
+    "aggregate": aggregate.rows,
+    "conv": conv.rows,
+    "node": node.rows,
+}

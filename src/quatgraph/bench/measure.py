@@ -1,0 +1,48 @@
+"""Times a piece of work and its peak memory."""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+def measure(
+    work: Callable[[], object], device: torch.device, *, repeats: int = 20
+) -> dict[str, Any]:
+    """Median and quintiles of the wall time in milliseconds, after three warm-ups.
+
+    On a GPU the time is that between events, and ``peak_mib`` the memory that the work took
+    beyond what was held before it.
+    """
+    for _ in range(3):
+        work()
+    times = []
+    if device.type != "cuda":
+        for _ in range(repeats):
+            began = time.perf_counter()
+            work()
+            times.append(1e3 * (time.perf_counter() - began))
+        return _summary(times)
+    torch.cuda.synchronize()
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    for _ in range(repeats):
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first.record()
+        work()
+        last.record()
+        last.synchronize()
+        times.append(first.elapsed_time(last))
+    peak = (torch.cuda.max_memory_allocated() - held) / 2**20
+    return _summary(times) | {"peak_mib": round(peak, 1)}
+
+
+def _summary(times: list[float]) -> dict[str, Any]:
+    low, *_, high = statistics.quantiles(times, n=5)
+    return {
+        "ms": round(statistics.median(times), 4),
+        "ms_20": round(low, 4),
+        "ms_80": round(high, 4),
+    }

@@ -1,0 +1,37 @@
+"""Presets: the published settings of each cell as TOML files, every value with its origin."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from quatgraph.config import read_toml
+from quatgraph.errors import Mistake, did_you_mean
+
+Protocol = Literal["paper", "honest"]
+_FOLDER = Path(__file__).parent
+
+
+def names(task: str | None = None) -> list[str]:
+    """All presets as ``task/dataset-method``."""
+    found = sorted(_FOLDER.glob(f"{task or '*'}/*.toml"))
+    return [f"{path.parent.name}/{path.stem}" for path in found]
+
+
+def preset(name: str, protocol: Protocol = "paper") -> dict[str, Any]:
+    """The values of a preset under a protocol.
+
+    A preset's file holds the protocol ``paper``; what ``honest`` changes is the same for all
+    presets of a task and stands in ``protocols.toml``.
+    """
+    if name not in names():
+        hint = did_you_mean(name, names()) or "; `quatgraph list presets` shows them"
+        raise Mistake(f"there is no preset {name!r}{hint}")
+    values = read_toml(_FOLDER / f"{name}.toml") | {"protocol": protocol}
+    if protocol == "honest":
+        for section, changes in protocols(name.split("/")[0])["honest"].items():
+            values[section] = values.get(section, {}) | changes
+    return values
+
+
+def protocols(task: str) -> dict[str, Any]:
+    """What a task's protocol ``honest`` changes, and the lists it searches."""
+    return read_toml(_FOLDER / "protocols.toml")[task]
