@@ -1,8 +1,19 @@
 """What a test needs of its surroundings: said here once, by marker."""
 
 import os
+import sys
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("quatgraph", deadline=None, derandomize=True)
+settings.load_profile("quatgraph")
+
+
+@pytest.fixture(autouse=True)
+def _same_random_numbers() -> None:
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

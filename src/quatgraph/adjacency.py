@@ -285,11 +285,12 @@ def _looped(
         weight = torch.ones(row.numel(), device=row.device)
     nodes = torch.arange(num_nodes, device=row.device, dtype=row.dtype)
     is_loop = row == col
-    # Entries that are no loops all go to one spare place behind the last node.
-    place = torch.where(is_loop, row, num_nodes).long()
-    loops = weight.new_ones(num_nodes + 1).scatter_reduce(
-        0, place, weight, reduce="amax", include_self=False
-    )[:num_nodes]
+    # Every entry bids for its row's loop, those that are no loops with nothing.
+    bids = torch.where(is_loop, weight, -torch.inf)
+    loops = weight.new_full((num_nodes,), -torch.inf).scatter_reduce(
+        0, row.long(), bids, reduce="amax"
+    )
+    loops = torch.where(loops == -torch.inf, 1, loops)
     weight = torch.cat((torch.where(is_loop, 0, weight), loops))
     return torch.cat((row, nodes)), torch.cat((col, nodes)), weight
 
