@@ -42,11 +42,11 @@ def resolve_device(name: str) -> torch.device:
     return torch.device("cuda", index)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that can still be had on the device."""
+def total_memory(device: torch.device) -> int:
+    """Bytes of memory the device has; the same at every call, unlike what is free."""
     if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return torch.cuda.get_device_properties(device).total_memory
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def environment(device: torch.device | None = None) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """Runs of node classification, as few ensembles, and what they leave: records and a bundle."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import accuracy, cross_entropy
 from quatgraph.training.optim import MemberAdam
 from quatgraph.training.record import RunRecord, compact_members
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment, free_memory
+from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment, total_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ class Outcome:
     problem: Problem
 
     def best(self) -> int:
-        """The member with the best validation accuracy (the lower loss among equals)."""
-        keys = zip(
-            self.fit.metrics["valid/accuracy"].tolist(),
-            (-self.fit.metrics["valid/loss"]).tolist(),
-            strict=True,
-        )
-        return max(enumerate(keys), key=lambda pair: pair[1])[0]
+        """The member with the best :func:`merit`."""
+        return max(range(len(self.records)), key=lambda index: merit(self.records[index].metrics))
+
+
+def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
+    """What runs are chosen by: validation accuracy, then the lower validation loss."""
+    return metrics["valid/accuracy"], -metrics["valid/loss"]
 
 
 def members_of(config: NodeConfig, data: Data) -> list[Member]:
@@ -161,7 +161,7 @@ def run(
 
 
 def members_at_once(problem: Problem, config: NodeConfig, device: torch.device) -> int:
-    """How many members fit into half of the memory that is free, by a count of activations."""
+    """How many members fit into a third of the memory, by a count of activations."""
     nodes = problem.labels.numel()
     hidden = 4 * config.model.hidden_quats
     stored = (
@@ -172,7 +172,7 @@ def members_at_once(problem: Problem, config: NodeConfig, device: torch.device) 
     copies = 4 if trains_on_four_copies(config) else 1
     attention = config.model.heads * problem.adjacency.num_edges * (config.model.name == "gat")
     numbers = 4 * copies * stored + 12 * nodes * hidden * config.model.num_layers + 12 * attention
-    return max(1, int(free_memory(device) / 2 / (4 * numbers)))
+    return max(1, int(total_memory(device) / 3 / (4 * numbers)))
 
 
 def trains_on_four_copies(config: NodeConfig) -> bool:

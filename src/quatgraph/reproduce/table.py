@@ -1,0 +1,140 @@
+"""A table of the paper as data, and its cells out of records."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from quatgraph import config as configs
+from quatgraph.config import read_toml
+from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.presets import Protocol, names, preset
+from quatgraph.tasks import TASKS
+from quatgraph.training.metrics import mean_std
+from quatgraph.training.record import RunRecord
+
+PROTOCOLS: tuple[Protocol, ...] = ("paper", "honest")
+_FOLDER = Path(__file__).parent / "tables"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    name: str
+    title: str
+    task: str
+    metric: str
+    rows: list[str]
+    """Datasets."""
+    columns: list[str]
+    """Methods."""
+    methods: dict[str, str]
+    """What each method is called in print."""
+    splits: int
+    seeds: int
+    paper: dict[str, dict[str, float]]
+    """Published values as fractions, by dataset and method; some are missing."""
+
+    def preset_of(self, dataset: str, method: str) -> str | None:
+        """The preset that fills a cell, or None for a method that is not run."""
+        name = f"{self.task}/{dataset}-{method}"
+        return name if name in names(self.task) else None
+
+    def cells(self, only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
+        """Datasets and methods; ``only`` names some: union within each kind, both must hold."""
+        known = [*self.rows, *self.columns]
+        for name in only:
+            if name not in known:
+                hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+                raise Mistake(f"table {self.name!r} has no {name!r}{hint}")
+        datasets = [d for d in self.rows if d in only] or self.rows
+        methods = [m for m in self.columns if m in only] or self.columns
+        return ((dataset, method) for dataset in datasets for method in methods)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One number of a table with what is behind it; values are fractions."""
+
+    task: str
+    dataset: str
+    method: str
+    protocol: Protocol
+    metric: str
+    mean: float | None
+    std: float | None
+    runs: int
+    configs: int
+    """Configurations tried, among which validation data chose."""
+    paper: float | None
+    seconds: float
+    """Training wall time of the cell's ensembles, without evaluation."""
+    parameters: int | None
+
+
+def table_names() -> list[str]:
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def load_table(name: str) -> Table:
+    if name not in table_names():
+        hint = did_you_mean(name, table_names()) or f"; there are {', '.join(table_names())}"
+        raise Mistake(f"there is no table {name!r}{hint}")
+    values = read_toml(_FOLDER / f"{name}.toml")
+    runs, paper = values.pop("runs"), values.pop("paper")
+    return Table(
+        name=name,
+        splits=runs["splits"],
+        seeds=runs["seeds"],
+        paper={d: {m: v / 100 for m, v in row.items()} for d, row in paper.items()},
+        **values,
+    )
+
+
+def cell(
+    table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
+) -> Cell:
+    """One cell, out of the records that belong to it."""
+    mine = [
+        r
+        for r in records
+        if (r.dataset, r.method, r.protocol) == (dataset, method, protocol)
+        and r.task == table.task
+        and r.seed < table.seeds
+    ]
+    name = table.preset_of(dataset, method)
+    if protocol == "paper" and name is not None:
+        wanted = configs.digest(TASKS[table.task].build(preset(name, "paper")).identity())
+        mine = [r for r in mine if r.config_digest == wanted]
+    chosen = mine if protocol == "paper" else choose_by_validation(mine)
+    values = [r.metrics[table.metric] for r in chosen]
+    mean, std = mean_std(values) if values else (None, None)
+    ensembles = {r.ensemble: r.seconds for r in mine}
+    return Cell(
+        task=table.task,
+        dataset=dataset,
+        method=method,
+        protocol=protocol,
+        metric=table.metric,
+        mean=mean,
+        std=std,
+        runs=len(values),
+        configs=len({r.config_digest for r in mine}),
+        paper=table.paper.get(dataset, {}).get(method),
+        seconds=sum(ensembles.values()),
+        parameters=max((r.parameters for r in chosen), default=None),
+    )
+
+
+def choose_by_validation(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """For each split the runs of one configuration: the one with the best validation accuracy.
+
+    Test data plays no part. A configuration's validation accuracy is the mean over its seeds.
+    """
+    groups: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        groups[record.split][record.config_digest].append(record)
+
+    def merit(runs: list[RunRecord]) -> float:
+        return sum(r.metrics["valid/accuracy"] for r in runs) / len(runs)
+
+    return [run for split in sorted(groups) for run in max(groups[split].values(), key=merit)]

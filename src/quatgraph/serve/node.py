@@ -1,0 +1,162 @@
+"""Asks a trained node classifier: which class has each node, and how sure is it?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from quatgraph import config as configs
+from quatgraph.data import node as source
+from quatgraph.data.scaling import Scaling
+from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.node.problem import MODELS, load_data, prepare
+from quatgraph.training.bundle import Bundle
+from quatgraph.training.metrics import accuracy, cross_entropy
+
+
+@dataclass(frozen=True, slots=True)
+class NodePredictions:
+    """Classes and probabilities, with the person's own ids and label names."""
+
+    ids: list[str]
+    classes: list[str]
+    probabilities: Tensor
+    """``(N, C)``, in the order of ``ids`` and ``classes``."""
+
+    @property
+    def labels(self) -> list[str]:
+        """The most probable class of each node."""
+        return [self.classes[index] for index in self.probabilities.argmax(dim=1).tolist()]
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row per node: ``id``, ``prediction``, ``probability`` and ``p(class)`` for each."""
+        names = [f"p({label})" for label in self.classes]
+        for node, label, row in zip(
+            self.ids, self.labels, self.probabilities.tolist(), strict=True
+        ):
+            shown = dict(zip(names, (round(p, 6) for p in row), strict=True))
+            yield {"id": node, "prediction": label, "probability": round(max(row), 6), **shown}
+
+
+class NodePredictor:
+    """A node classifier out of a bundle.
+
+    Example:
+        A bundle answers for the graph it was trained on, or for a new one::
+
+            quatgraph.load("my-model").predict()
+            quatgraph.load("my-model").predict("another-folder")
+    """
+
+    def __init__(self, bundle: Bundle, device: torch.device, data: Data | None = None) -> None:
+        self.card = bundle.card
+        self.device = device
+        self.config = configs.build(NodeConfig, self.card["config"])
+        scaling = self.card["scaling"]
+        self.scaling = None if scaling is None else Scaling.from_dict(scaling)
+        classes = len(self.card["labels"])
+        self.model = MODELS[self.config.model.name](
+            self.config.model, self.card["num_features"], classes
+        )
+        self.model.load_state_dict(bundle.tensors)
+        self.model.to(device).eval()
+        self._data = data
+
+    def predict(
+        self, graph: Data | Path | str | None = None, *, nodes: Sequence[str] | None = None
+    ) -> NodePredictions:
+        """Classifies nodes.
+
+        Args:
+            graph: A folder in the format of the training data, or a PyG ``Data``; the graph the
+                model was trained on unless given.
+            nodes: Ids to answer for; all nodes unless given.
+        """
+        data = self._training_data() if graph is None else self._new_data(graph)
+        logits = self._logits(data)
+        chosen = _positions(nodes, data.node_ids)
+        probabilities = logits.softmax(dim=1).cpu()[chosen]
+        ids = [data.node_ids[index] for index in chosen]
+        return NodePredictions(ids, self.card["labels"], probabilities)
+
+    def evaluate(self) -> dict[str, float]:
+        """The bundle's metrics, computed again from its weights and the training data."""
+        data = self._training_data()
+        problem = prepare(data, self.config, self.device, scaling=self.scaling)
+        logits = self._logits(data)
+        parts = {name: mask[self.card["split"]].float() for name, mask in problem.parts.items()}
+        metrics = {
+            f"{name}/accuracy": float(accuracy(logits, problem.labels, mask))
+            for name, mask in parts.items()
+        }
+        loss = cross_entropy(logits, problem.labels, parts["valid"])
+        return metrics | {"valid/loss": float(loss)}
+
+    @torch.no_grad()
+    def _logits(self, data: Data) -> Tensor:
+        problem = prepare(data, self.config, self.device, scaling=self.scaling)
+        return self.model(problem.features, problem.adjacency)
+
+    def _training_data(self) -> Data:
+        if self._data is None:
+            source_of = self.config.data
+            if not source_of.name and not source_of.path:
+                raise Mistake("this model was trained on a graph in memory: give the graph")
+            self._data = load_data(source_of)
+        if self._data.digest != self.card["data"]["digest"]:
+            raise Mistake(
+                f"the data of {self.card['data']['name']!r} is no longer what the model was "
+                "trained on: restore it, or name a folder to predict for"
+            )
+        return self._data
+
+    def _new_data(self, graph: Data | Path | str) -> Data:
+        if isinstance(graph, Data):
+            data = source.from_data(graph, labels_needed=False)
+        else:
+            data = source.read_folder(
+                Path(graph), directed=self.config.data.directed, labels_needed=False
+            )
+        if data.digest == self.card["data"]["digest"]:
+            return data
+        if self.scaling is None:
+            raise Mistake(
+                "this model was trained without features, on the nodes themselves, "
+                "so it can only answer for the graph it was trained on"
+            )
+        return _with_columns(data, self.card["features"])
+
+
+def _with_columns(data: Data, wanted: list[str]) -> Data:
+    """The data with the training data's feature columns, in their order."""
+    if data.x is None:
+        raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
+    if data.feature_names == wanted:
+        return data
+    places = {name: index for index, name in enumerate(data.feature_names)}
+    missing = [name for name in wanted if name not in places]
+    if missing:
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        hint = did_you_mean(missing[0], places)
+        raise Mistake(
+            f"the graph lacks the feature {missing[0]!r}{more} of the training data{hint}"
+        )
+    made = data.clone()
+    made.x = data.x[:, [places[name] for name in wanted]]
+    made.feature_names = wanted
+    return made
+
+
+def _positions(nodes: Sequence[str] | None, ids: list[str]) -> list[int]:
+    if nodes is None:
+        return list(range(len(ids)))
+    places = {node: index for index, node in enumerate(ids)}
+    for node in nodes:
+        if node not in places:
+            raise Mistake(f"there is no node {node!r} in the graph{did_you_mean(node, places)}")
+    return [places[node] for node in nodes]

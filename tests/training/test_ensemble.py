@@ -1,0 +1,147 @@
+"""Members of an ensemble against the same models on their own."""
+
+from itertools import product
+
+import pytest
+import torch
+import torch.nn.functional as F
+import torch.utils._pytree as pytree
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.baselines.node import GAT, GCN
+from quatgraph.layers import QGNNConv, QuaternionDropout
+from quatgraph.models.node import QGNN
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.optim import MemberAdam
+
+N, IN, CLASSES = 8, 5, 3
+LR, DECAY, CLIP = [0.1, 0.01, 0.05], [0.0, 5e-4, 0.1], 0.5
+
+
+class WithBatchNorm(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = QGNNConv(IN, 8, tiled=True)
+        self.norm = nn.BatchNorm1d(8)
+        self.prediction = nn.Linear(8, CLASSES)
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        return adjacency @ self.prediction(torch.relu(self.norm(self.conv(x, adjacency))))
+
+
+MODELS = {
+    "batch norm": WithBatchNorm,
+    "QGNN": lambda: QGNN(IN, CLASSES, num_layers=2, dropout=0.0, skip=True, bias=True),
+    "GCN": lambda: GCN(IN, CLASSES, num_layers=2, dropout=0.0),
+    "GAT": lambda: GAT(IN, CLASSES, hidden=6, heads=3, dropout=0.0),
+}
+
+
+def random_graph() -> Adjacency:
+    return Adjacency.of(torch.randint(N, (2, 15)), N)
+
+
+def doubled(graph: Adjacency) -> Adjacency:
+    return graph.with_weight(graph.weight.double())
+
+
+def alone(build, seed: int) -> nn.Module:
+    torch.manual_seed(seed)
+    return build().double()
+
+
+@pytest.mark.parametrize("vmap", [True, False])
+@pytest.mark.parametrize("name", MODELS)
+def test_members_train_as_if_each_were_alone(name, vmap):
+    build, graph = MODELS[name], doubled(random_graph())
+    x, y = torch.randn(N, IN, dtype=torch.float64), torch.randint(CLASSES, (N,))
+    ensemble = Ensemble([build] * 3, [0, 1, 2], vmap=vmap).double()
+    adam = MemberAdam(ensemble.parameters(), lr=LR, weight_decay=DECAY, clip=CLIP)
+    for _ in range(10):
+        adam.zero_grad()
+        logits = ensemble(x, graph)
+        sum(F.cross_entropy(one, y) for one in logits).backward()
+        adam.step()
+    for m in range(3):
+        model = alone(build, m)
+        single = torch.optim.Adam(model.parameters(), lr=LR[m], weight_decay=DECAY[m])
+        for _ in range(10):
+            single.zero_grad()
+            F.cross_entropy(model(x, graph), y).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+            single.step()
+        member = ensemble.member(m)
+        for key, value in (*model.named_parameters(), *model.named_buffers()):
+            torch.testing.assert_close(member[key], value, rtol=1e-9, atol=1e-9)
+        expected = model.eval()(x, graph)
+        torch.testing.assert_close(ensemble.eval()(x, graph)[m], expected, rtol=1e-8, atol=1e-8)
+        ensemble.train()
+
+
+@pytest.mark.parametrize(
+    ("vmap", "own_x", "own_graph"),
+    [case for case in product([True, False], repeat=3) if case[1] or case[2]],
+)
+def test_members_may_have_inputs_of_their_own(vmap, own_x, own_graph):
+    graphs, x = [random_graph() for _ in range(3)], torch.randn(3, N, IN)
+    stacked = pytree.tree_map(lambda *parts: torch.stack(parts), *graphs)
+    ensemble = Ensemble([MODELS["QGNN"]] * 3, [0, 1, 2], vmap=vmap)
+    y = ensemble(
+        x if own_x else x[0],
+        stacked if own_graph else graphs[0],
+        in_dims=(0 if own_x else None, 0 if own_graph else None),
+    )
+    for m in range(3):
+        model = alone(MODELS["QGNN"], m).float()
+        expected = model(x[m if own_x else 0], graphs[m if own_graph else 0])
+        torch.testing.assert_close(y[m], expected)
+
+
+def test_members_draw_masks_of_their_own_at_their_own_rates():
+    rates = [0.0, 0.2, 0.7]
+    builds = [lambda rate=rate: nn.Sequential(QuaternionDropout(rate)) for rate in rates]
+    for vmap in (True, False):
+        ensemble = Ensemble(builds, [0, 0, 0], vmap=vmap)
+        y = ensemble(torch.ones(100, 100))
+        for member, rate in zip(y, rates, strict=True):
+            assert (member == 0).float().mean().item() == pytest.approx(rate, abs=0.02)
+            torch.testing.assert_close(member.max().item(), 1 / (1 - rate))
+        assert torch.equal(ensemble.eval()(torch.ones(100, 100)), torch.ones(3, 100, 100))
+    same = Ensemble([nn.Sequential, builds[1]][1:] * 2, [0, 0])(torch.ones(100, 100))
+    assert not torch.equal(same[0], same[1])
+
+
+def test_a_seed_decides_a_members_start_and_the_callers_random_numbers_are_untouched():
+    before = torch.get_rng_state()
+    ensemble = Ensemble([MODELS["GCN"]] * 3, [7, 7, 8])
+    assert torch.equal(torch.get_rng_state(), before)
+    weight = ensemble.stacked()["convs.0.linear.weight"]
+    assert torch.equal(weight[0], weight[1])
+    assert not torch.equal(weight[0], weight[2])
+    assert torch.equal(weight[2], alone(MODELS["GCN"], 8).float().convs[0].linear.weight)
+
+
+def test_a_members_state_loads_into_the_model_and_is_a_copy():
+    ensemble, graph, x = Ensemble([MODELS["QGNN"]] * 2, [0, 1]), random_graph(), torch.randn(N, IN)
+    before = ensemble(x, graph)
+    model = MODELS["QGNN"]()
+    model.load_state_dict({k: v for k, v in ensemble.member(1).items() if "rate" not in k})
+    torch.testing.assert_close(model(x, graph), before[1])
+    for value in ensemble.member(1).values():
+        value.zero_()
+    assert torch.equal(ensemble(x, graph), before)
+
+
+def test_loading_copies_values_in_place():
+    one, other = (Ensemble([MODELS["GCN"]] * 2, seeds) for seeds in ([0, 1], [2, 3]))
+    graph, x = random_graph(), torch.randn(N, IN)
+    parameters = list(other.parameters())
+    other.load_stacked_(one.stacked())
+    assert torch.equal(other(x, graph), one(x, graph))
+    assert all(a is b for a, b in zip(parameters, other.parameters(), strict=True))
+
+
+def test_as_many_seeds_as_members_are_needed():
+    with pytest.raises(ValueError, match="shorter"):
+        Ensemble([MODELS["GCN"]] * 3, [0, 1])

@@ -1,0 +1,86 @@
+"""Adam and clipping over stacked parameters against torch's own, one member at a time."""
+
+import pytest
+import torch
+from torch import nn
+
+from quatgraph.training.optim import MemberAdam, clip_member_gradients_
+
+SHAPES = [(3, 2), (4,), ()]
+LR, DECAY = [0.1, 0.01, 1.0], [0.0, 0.5, 0.01]
+
+
+def stacked() -> list[nn.Parameter]:
+    return [nn.Parameter(torch.randn(3, *s, dtype=torch.float64)) for s in SHAPES]
+
+
+def give_gradients(params: list[nn.Parameter]) -> None:
+    for param in params:
+        param.grad = 3 * torch.randn_like(param)
+
+
+@pytest.mark.parametrize("clip", [None, 2.0])
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.8)])
+def test_each_member_steps_as_under_torchs_adam(clip, betas):
+    params = stacked()
+    alone = [[nn.Parameter(p[m].detach().clone()) for p in params] for m in range(3)]
+    ours = MemberAdam(params, lr=LR, weight_decay=DECAY, clip=clip, betas=betas)
+    theirs = [
+        torch.optim.Adam(member, lr=lr, weight_decay=decay, betas=betas)
+        for member, lr, decay in zip(alone, LR, DECAY, strict=True)
+    ]
+    for _ in range(10):
+        give_gradients(params)
+        for m, (member, adam) in enumerate(zip(alone, theirs, strict=True)):
+            for one, all_members in zip(member, params, strict=True):
+                one.grad = all_members.grad[m].clone()
+            if clip is not None:
+                nn.utils.clip_grad_norm_(member, clip)
+            adam.step()
+        ours.step()
+    for m, member in enumerate(alone):
+        for one, all_members in zip(member, params, strict=True):
+            torch.testing.assert_close(all_members[m], one, rtol=1e-9, atol=1e-9)
+
+
+def test_clipping_looks_at_each_members_norm_alone():
+    grads = [torch.randn(3, *s, dtype=torch.float64) for s in SHAPES]
+    for grad in grads:
+        grad[0] *= 1e-3  # small enough to be left alone
+        grad[1] *= 1e3
+    expected = []
+    for m in range(3):
+        member = [nn.Parameter(torch.zeros(s, dtype=torch.float64)) for s in SHAPES]
+        for one, grad in zip(member, grads, strict=True):
+            one.grad = grad[m].clone()
+        nn.utils.clip_grad_norm_(member, 1.0)
+        expected.append([one.grad for one in member])
+    untouched = [grad[0].clone() for grad in grads]
+    clip_member_gradients_(grads, 1.0)
+    for grad, *wanted in zip(grads, *expected, strict=True):
+        torch.testing.assert_close(grad, torch.stack(wanted))
+    assert all(torch.equal(g[0], was) for g, was in zip(grads, untouched, strict=True))
+
+
+def test_zero_grad_forgets_the_gradients():
+    params = stacked()
+    give_gradients(params)
+    MemberAdam(params, lr=LR, weight_decay=DECAY).zero_grad()
+    assert all(param.grad is None for param in params)
+
+
+def test_writing_into_the_state_restores_it():
+    params, other = stacked(), stacked()
+    ours, restored = (MemberAdam(p, lr=LR, weight_decay=DECAY) for p in (params, other))
+    give_gradients(params)
+    ours.step()
+    for mine, wanted in zip(other, params, strict=True):
+        mine.data.copy_(wanted)
+    for name, tensor in restored.tensors().items():
+        tensor.copy_(ours.tensors()[name])
+    give_gradients(params)
+    for mine, wanted in zip(other, params, strict=True):
+        mine.grad = wanted.grad.clone()
+    ours.step()
+    restored.step()
+    assert all(torch.equal(a, b) for a, b in zip(other, params, strict=True))
