@@ -1,3 +1,68 @@
-"""Quaternion graph neural networks for PyTorch."""
+"""Quaternion graph neural networks for PyTorch.
+
+The names below are resolved when they are first used, so that importing the package, and with it
+``quatgraph --help``, loads neither torch nor PyG.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from quatgraph.adjacency import Adjacency
+    from quatgraph.errors import Mistake
+    from quatgraph.layers import (
+        QGNNConv,
+        QuaternionDropout,
+        QuaternionLinear,
+        SimplifiedQGNNConv,
+    )
+    from quatgraph.models.node import QGNN
+    from quatgraph.ops import aggregate, backend, hamilton_linear
+    from quatgraph.serve import NodePredictor, load, train_nodes
+    from quatgraph.training.ensemble import Ensemble
+
+_HOMES = {
+    "Adjacency": "adjacency",
+    "Ensemble": "training.ensemble",
+    "Mistake": "errors",
+    "NodePredictor": "serve",
+    "QGNN": "models.node",
+    "QGNNConv": "layers",
+    "QuaternionDropout": "layers",
+    "QuaternionLinear": "layers",
+    "SimplifiedQGNNConv": "layers",
+    "aggregate": "ops",
+    "backend": "ops",
+    "hamilton_linear": "ops",
+    "load": "serve",
+    "train_nodes": "serve",
+}
+
+__all__ = [
+    "QGNN",
+    "Adjacency",
+    "Ensemble",
+    "Mistake",
+    "NodePredictor",
+    "QGNNConv",
+    "QuaternionDropout",
+    "QuaternionLinear",
+    "SimplifiedQGNNConv",
+    "aggregate",
+    "backend",
+    "hamilton_linear",
+    "load",
+    "train_nodes",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__", "algebra"]

@@ -100,7 +100,7 @@ def test_members_may_have_inputs_of_their_own(vmap, own_x, own_graph):
 
 def test_members_draw_masks_of_their_own_at_their_own_rates():
     rates = [0.0, 0.2, 0.7]
-    builds = [lambda rate=rate: nn.Sequential(QuaternionDropout(rate)) for rate in rates]
+    builds = [lambda rate=rate: QuaternionDropout(rate) for rate in rates]
     for vmap in (True, False):
         ensemble = Ensemble(builds, [0, 0, 0], vmap=vmap)
         y = ensemble(torch.ones(100, 100))
@@ -108,7 +108,7 @@ def test_members_draw_masks_of_their_own_at_their_own_rates():
             assert (member == 0).float().mean().item() == pytest.approx(rate, abs=0.02)
             torch.testing.assert_close(member.max().item(), 1 / (1 - rate))
         assert torch.equal(ensemble.eval()(torch.ones(100, 100)), torch.ones(3, 100, 100))
-    same = Ensemble([nn.Sequential, builds[1]][1:] * 2, [0, 0])(torch.ones(100, 100))
+    same = Ensemble([builds[1]] * 2, [0, 0])(torch.ones(100, 100))
     assert not torch.equal(same[0], same[1])
 
 

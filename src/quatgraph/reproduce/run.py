@@ -35,7 +35,9 @@ def run_missing(
     """
     for dataset, method in table.cells(only):
         name = table.preset_of(dataset, method)
-        for protocol in PROTOCOLS if name else ():
+        if name is None:
+            continue
+        for protocol in PROTOCOLS:
             values = preset(name, protocol) | {"seeds": table.seeds}
             where = results / "records" / f"{table.task}-{dataset}.jsonl"
             yield from _run_configs(

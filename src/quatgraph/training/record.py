@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import FileIO
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +35,7 @@ class RunRecord:
     config: dict[str, Any]
     config_digest: str
     data_digest: str
-    members: dict[str, list[Any]]
+    members: dict[str, dict[str, list[Any]]]
     """What ran together in the ensemble, in order; see :func:`compact_members`."""
     metrics: dict[str, float]
     """Named ``part/metric``, as in ``test/accuracy``, always as fractions."""
@@ -61,24 +62,35 @@ class RunRecord:
         object.__setattr__(self, "curves", short)
 
 
-def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """Members as columns: each key with its values, or with one value where all share it.
+def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[Any]]]:
+    """Members, in order, in few words: as the ``product`` of lists, the last key running fastest,
+    or, where they are none, as ``columns`` of equal length.
 
     Example:
-        >>> compact_members([{"split": 0, "lr": 0.1}, {"split": 1, "lr": 0.1}])
-        {'split': [0, 1], 'lr': [0.1]}
+        >>> compact_members([{"lr": 0.1, "split": 0}, {"lr": 0.1, "split": 1}])
+        {'product': {'lr': [0.1], 'split': [0, 1]}}
+        >>> compact_members([{"lr": 0.1, "split": 0}, {"lr": 0.2, "split": 1}])
+        {'columns': {'lr': [0.1, 0.2], 'split': [0, 1]}}
     """
     columns = {key: [member[key] for member in members] for key in members[0]}
-    return {key: col[:1] if len(set(col)) == 1 else col for key, col in columns.items()}
+    lists = {key: list(dict.fromkeys(column)) for key, column in columns.items()}
+    if list(product(*lists.values())) == list(zip(*columns.values(), strict=True)):
+        return {"product": lists}
+    return {"columns": columns}
 
 
 def append_records(path: Path, records: Iterable[RunRecord]) -> None:
-    """Adds one line per record, safely among other writers and against being killed.
+    """Adds one line per record; see :func:`append_lines`."""
+    append_lines(path, map(dataclasses.asdict, records))
+
+
+def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
+    """Adds one JSON line per value, safely among other writers and against being killed.
 
     The lines go in by one write; where it fails they are taken back, and what a killed
     writer left of a line is dropped first.
     """
-    lines = "".join(json_text(dataclasses.asdict(record)) + "\n" for record in records)
+    lines = "".join(json_text(value) + "\n" for value in values)
     if not lines:
         return
     ensure_folder(path.parent)

@@ -1,6 +1,6 @@
 """A training that lives in a folder: it can be stopped, resumed, and leaves a bundle."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,10 +33,14 @@ class Job:
     """Configurations among which it was chosen."""
 
 
-def default_candidates(config: NodeConfig) -> list[NodeConfig]:
-    """The few settings that are tried on a person's own graph; validation data decides."""
+def default_candidates(config: NodeConfig, fixed: Container[str] = ()) -> list[NodeConfig]:
+    """The few settings that are tried on a person's own graph; validation data decides.
+
+    Args:
+        fixed: Settings, as ``train.lr``, that stay as they are.
+    """
     values = configs.to_dict(config)
-    grid = protocols("node")["own"]
+    grid = {key: tried for key, tried in protocols("node")["own"].items() if key not in fixed}
     return [configs.build(NodeConfig, made) for made in configs.expand_grid(values, grid)]
 
 

@@ -34,7 +34,7 @@ class Member:
 
     def described(self) -> dict[str, Any]:
         flat = configs.flatten(configs.to_dict(self.config))
-        return {"split": self.split, "seed": self.seed, **{key: flat[key] for key in VARYING}}
+        return {key: flat[key] for key in VARYING} | {"seed": self.seed, "split": self.split}
 
 
 def together(members: Sequence[Member]) -> list[list[Member]]:

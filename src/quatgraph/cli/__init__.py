@@ -1,0 +1,13 @@
+"""The command line. Each command reads its arguments, calls one function and prints the result.
+
+Heavy imports stand inside the commands, so that ``--help`` answers at once.
+"""
+
+from quatgraph.cli import learn, look
+from quatgraph.cli.shell import app
+
+__all__ = ["app", "learn", "look", "main"]
+
+
+def main() -> None:
+    app(prog_name="quatgraph")

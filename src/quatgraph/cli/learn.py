@@ -1,0 +1,253 @@
+"""Commands that train: train, search, reproduce, demo."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quatgraph.cli.shell import Device, Json, MaxMinutes, Set, app, command, emit, progress
+from quatgraph.errors import Mistake, did_you_mean
+
+Protocol = Annotated[str, typer.Option(help="honest or paper.")]
+Results = Annotated[Path, typer.Option(help="Where run records are kept.")]
+
+
+@command(app)
+def train(
+    what: Annotated[str, typer.Argument(help="A preset, as node/cora-qgnn, or a task: node.")],
+    data: Annotated[
+        Path | None, typer.Option(help="A folder with your nodes.csv and edges.csv.")
+    ] = None,
+    directed: Annotated[bool, typer.Option(help="Your edges speak in one direction.")] = False,
+    set_: Set = None,
+    protocol: Protocol = "honest",
+    seeds: Annotated[int | None, typer.Option(help="Seeds per split.")] = None,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder for the bundle and records.")] = None,
+    resume: Annotated[bool, typer.Option(help="Go on where the last call stopped.")] = False,
+    max_minutes: MaxMinutes = None,
+    json_: Json = False,
+) -> None:
+    """Train a preset, or a model of your own graph, and keep it as a bundle.
+
+    quatgraph train node --data my-graph --out my-model
+    """
+    from quatgraph.tasks.node.job import train_in_folder
+    from quatgraph.training.loop import Paused
+    from quatgraph.training.runtime import Deadline, resolve_device
+
+    candidates = _candidates(what, data, directed, set_ or [], protocol, seeds)
+    folder = out or Path("quatgraph-runs") / (data.resolve().name if data else what)
+    try:
+        with progress() as show:
+            job = train_in_folder(
+                candidates,
+                folder,
+                device=resolve_device(device),
+                resume=resume,
+                deadline=Deadline(max_minutes),
+                progress=show,
+            )
+    except Paused as paused:
+        left = {"paused": True, "done": paused.done, "epochs": paused.epochs, "out": str(folder)}
+        _say(json_, left, f"{paused}: repeat the command with --resume --out {folder}")
+        return
+    _report(job, json_)
+
+
+def _candidates(
+    what: str, data: Path | None, directed: bool, set_: list[str], protocol: str, seeds: int | None
+) -> list[Any]:
+    from quatgraph import config as configs
+    from quatgraph.presets import names, preset
+    from quatgraph.tasks import TASKS
+    from quatgraph.tasks.node.config import NodeConfig
+    from quatgraph.tasks.node.job import default_candidates
+
+    if protocol not in ("paper", "honest"):
+        raise Mistake(f"--protocol is honest or paper, got {protocol!r}")
+    more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    if "/" in what:
+        if data is not None:
+            raise Mistake(f"a preset names its data: use `train {what.split('/')[0]} --data ...`")
+        values = preset(what, protocol)  # type: ignore[arg-type]
+        return [configs.build(NodeConfig, configs.override(values, set_) | more)]
+    if what not in TASKS:
+        known = [*TASKS, *names()]
+        hint = did_you_mean(what, known) or "; `quatgraph list presets` shows what there is"
+        raise Mistake(f"there is no task or preset {what!r}{hint}")
+    if data is None:
+        raise Mistake(f"tell where your graph is: `quatgraph train {what} --data FOLDER`")
+    place = {"data": {"path": str(data), "directed": directed}}
+    values = configs.override({"protocol": protocol, **place, **more}, set_)
+    config = configs.build(NodeConfig, values)
+    # What the person sets is not searched; without a setting, validation data decides.
+    chosen = configs.flatten(values)
+    return default_candidates(config, fixed=chosen.keys())
+
+
+def _report(job: Any, json_: bool) -> None:
+    from quatgraph.training.metrics import mean_std
+
+    tests = [r.metrics["test/accuracy"] for r in job.records]
+    if job.configs > 1:
+        tests = [
+            r.metrics["test/accuracy"]
+            for r in job.records
+            if r.config_digest == job.chosen.config_digest
+        ]
+    mean, std = mean_std(tests)
+    if json_:
+        emit(
+            {
+                "bundle": str(job.folder),
+                "metrics": job.chosen.metrics,
+                "mean": mean,
+                "std": std,
+                "runs": len(tests),
+                "configs": job.configs,
+                "seconds": sum({r.ensemble: r.seconds for r in job.records}.values()),
+                "config": job.chosen.config,
+            }
+        )
+        return
+    typer.echo(f"test accuracy {100 * mean:.2f} ± {100 * std:.2f} % over {len(tests)} runs")
+    if job.configs > 1:
+        setting = job.chosen.config
+        typer.echo(
+            f"chosen on validation data among {job.configs} settings: "
+            f"lr {setting['train']['lr']}, weight decay {setting['train']['weight_decay']}, "
+            f"dropout {setting['model']['dropout']}"
+        )
+    kept = job.chosen.metrics
+    typer.echo(
+        f"kept the run that is best on validation data: split {job.chosen.split}, seed "
+        f"{job.chosen.seed}, valid {100 * kept['valid/accuracy']:.2f} %, "
+        f"test {100 * kept['test/accuracy']:.2f} %"
+    )
+    typer.echo(f"ask it: quatgraph predict {job.folder}")
+
+
+@command(app)
+def search(
+    preset: Annotated[str, typer.Argument(help="A preset, as node/cora-qgnn.")],
+    set_: Set = None,
+    seeds: Annotated[int, typer.Option(help="Seeds per split and configuration.")] = 1,
+    results: Results = Path("results"),
+    device: Device = "auto",
+    max_minutes: MaxMinutes = None,
+) -> None:
+    """Try every combination of a task's lists, chosen later on validation data.
+
+    quatgraph search node/cora-qgnn --set model.num_layers=1
+    """
+    from quatgraph.presets import preset as values_of
+    from quatgraph.reproduce import run
+    from quatgraph.training.loop import Paused
+    from quatgraph.training.runtime import Deadline, resolve_device
+
+    values_of(preset)
+    finished = 0
+    try:
+        with progress() as show:
+            for records in run.search(
+                preset,
+                results,
+                seeds=seeds,
+                overrides=set_ or [],
+                device=resolve_device(device),
+                deadline=Deadline(max_minutes),
+                progress=show,
+            ):
+                finished += len(records)
+    except Paused:
+        typer.echo(f"{finished} runs finished in time; repeat the command to go on")
+        return
+    typer.echo(f"{finished} runs added to {results / 'records'}")
+
+
+@command(app)
+def reproduce(
+    table: Annotated[str, typer.Argument(help="A table: node.")],
+    only: Annotated[
+        list[str] | None, typer.Option(help="A dataset or a method; may repeat.")
+    ] = None,
+    device: Device = "auto",
+    results: Results = Path("results"),
+    write: Annotated[bool, typer.Option("--write", help="Write the table into README.md.")] = False,
+    max_minutes: MaxMinutes = None,
+    json_: Json = False,
+) -> None:
+    """Run what a table of the paper still lacks, then print it beside the paper's numbers.
+
+    Finished runs are read back from their records, so an interrupted command goes on.
+
+    quatgraph reproduce node --only cora --only qgnn
+    """
+    from quatgraph.reproduce.render import cells, render, write_between
+    from quatgraph.reproduce.run import read_results, run_missing
+    from quatgraph.reproduce.table import load_table
+    from quatgraph.training.loop import Paused
+    from quatgraph.training.runtime import Deadline, resolve_device
+
+    spec = load_table(table)
+    where = resolve_device(device)
+    picked = only or []
+    try:
+        with progress() as show:
+            for _ in run_missing(
+                spec,
+                results,
+                only=picked,
+                device=where,
+                deadline=Deadline(max_minutes),
+                progress=show,
+            ):
+                pass
+    except Paused:
+        typer.echo("time is up; repeat the command to run the rest", err=True)
+    records = read_results(results)
+    if json_:
+        for one in cells(spec, records, picked):
+            emit(one)
+    else:
+        typer.echo(render(spec, records, picked))
+    if write:
+        write_between(Path("README.md"), f"table {table}", render(spec, records))
+
+
+@command(app)
+def demo(device: Device = "cpu") -> None:
+    """Train a small quaternion network on Zachary's karate club and ask it.
+
+    quatgraph demo
+    """
+    import tempfile
+
+    from quatgraph.serve import load
+    from quatgraph.tasks.node.job import train_in_folder
+    from quatgraph.training.runtime import resolve_device
+
+    typer.echo("Zachary's karate club: 34 members, 78 friendships, 2 factions after the split.")
+    config = _candidates("node/karate-qgnn", None, False, [], "honest", 20)[0]
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "karate"
+        with progress() as show:
+            job = train_in_folder([config], out, device=resolve_device(device), progress=show)
+        tests = [r.metrics["test/accuracy"] for r in job.records]
+        typer.echo(
+            f"{len(tests)} quaternion networks learned together from 8 labelled members in "
+            f"{job.records[0].seconds:.1f} s; they place the other "
+            f"{100 * sum(tests) / len(tests):.0f} % right on average."
+        )
+        asked = ["9", "20", "34"]
+        for row in load(out, device=device).predict(nodes=asked).rows():
+            typer.echo(
+                f"  member {row['id']:>2} joins {row['prediction']} "
+                f"({100 * row['probability']:.0f} %)"
+            )
+    typer.echo("Your own graph: quatgraph train node --data FOLDER (nodes.csv, edges.csv)")
+
+
+def _say(json_: bool, value: dict[str, Any], sentence: str) -> None:
+    emit(value) if json_ else typer.echo(sentence)

@@ -1,0 +1,214 @@
+"""Commands that look: list, data, evaluate, predict, bench, info."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quatgraph.cli.shell import Device, Json, app, command, emit, emit_light
+from quatgraph.errors import Mistake, did_you_mean
+
+data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(data_app, name="data", help="Fetch, check or describe a dataset.")
+KINDS = ("datasets", "models", "presets", "tables")
+
+
+@command(app, "list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help=", ".join(KINDS))] = None,
+    json_: Json = False,
+) -> None:
+    """Show what there is: datasets, models, presets, tables.
+
+    quatgraph list presets
+    """
+    kinds = KINDS if kind is None else (kind,)
+    for one in kinds:
+        if one not in KINDS:
+            raise Mistake(f"there is no list of {one!r}{did_you_mean(one, KINDS)}")
+        if json_:
+            emit_light({one: _listed(one)})
+        else:
+            typer.echo(f"{one}: {', '.join(_listed(one))}")
+
+
+def _listed(kind: str) -> list[str]:
+    if kind == "datasets":
+        from quatgraph.data.store import catalog
+
+        return list(catalog())
+    if kind == "presets":
+        from quatgraph.presets import names
+
+        return names()
+    if kind == "tables":
+        from quatgraph.reproduce.table import table_names
+
+        return table_names()
+    from quatgraph.tasks.node.problem import MODELS
+
+    return [f"node/{name}" for name in MODELS]
+
+
+@command(data_app)
+def fetch(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> None:
+    """Download a dataset, or find it in QUATGRAPH_DATA, and verify it.
+
+    quatgraph data fetch cora
+    """
+    from quatgraph.data import store
+
+    found = store.fetch(name)
+    typer.echo(f"{name}: {len(found)} files, all as the catalog says")
+
+
+@command(data_app)
+def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> None:
+    """Compare a dataset's files with the catalog's digests; exit 1 if any differs.
+
+    quatgraph data check cora
+    """
+    from quatgraph.data import store
+
+    states = store.check(name)
+    for path, state in states:
+        typer.echo(f"{state:13} {path}")
+    if any(state != "ok" for _, state in states):
+        raise typer.Exit(1)
+    typer.echo(f"{name}: {len(states)} files, all ok")
+
+
+@command(data_app)
+def stats(
+    name: Annotated[str, typer.Argument(help="A dataset, as cora, or a folder of your own.")],
+    json_: Json = False,
+) -> None:
+    """Count nodes, edges, features and classes.
+
+    quatgraph data stats my-graph
+    """
+    from quatgraph.data import node
+
+    own = Path(name).is_dir()
+    data = node.read_folder(Path(name)) if own else node.load(name)
+    numbers = node.statistics(data)
+    if json_:
+        emit({"name": data.name, **numbers})
+    else:
+        typer.echo("\n".join(f"{key:9} {value:,}" for key, value in numbers.items()))
+
+
+@command(app)
+def evaluate(
+    bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
+    device: Device = "auto",
+    json_: Json = False,
+) -> None:
+    """Compute a bundle's metrics again; exit 1 if they are not the recorded ones.
+
+    quatgraph evaluate my-model
+    """
+    from quatgraph.serve import load
+
+    predictor = load(bundle, device=device)
+    recorded, again = predictor.card["metrics"], predictor.evaluate()
+    for name, value in again.items():
+        if json_:
+            emit({"metric": name, "recorded": recorded[name], "computed": value})
+        else:
+            typer.echo(f"{name:15} recorded {recorded[name]:.4f}  computed {value:.4f}")
+    # Another device rounds differently, which may turn a node or two.
+    if any(abs(recorded[name] - value) > 0.005 for name, value in again.items()):
+        raise typer.Exit(1)
+
+
+@command(app)
+def predict(
+    bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
+    graph: Annotated[
+        Path | None, typer.Argument(help="A folder with a new graph; the training graph if none.")
+    ] = None,
+    node: Annotated[list[str] | None, typer.Option(help="Id of a node; may repeat.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write here instead of the screen.")] = None,
+    device: Device = "auto",
+    json_: Json = False,
+) -> None:
+    """Give each node its class and the probabilities, as CSV or JSON lines.
+
+    quatgraph predict my-model --node alice
+    """
+    from quatgraph.serve import load
+    from quatgraph.training.runtime import json_text, write_atomic
+
+    rows = list(load(bundle, device=device).predict(graph, nodes=node).rows())
+    text = "".join(f"{json_text(row)}\n" for row in rows) if json_ else _csv(rows)
+    if out is None:
+        typer.echo(text, nl=False)
+    else:
+        write_atomic(out, text)
+        typer.echo(f"{len(rows)} predictions in {out}")
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+@command(app)
+def bench(
+    what: Annotated[
+        str | None, typer.Argument(help="aggregate, conv or node; all if none.")
+    ] = None,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
+    json_: Json = False,
+) -> None:
+    """Time the operations and trainings on this machine, variants side by side.
+
+    quatgraph bench conv
+    """
+    from quatgraph.bench import BENCHES
+    from quatgraph.training.record import append_lines
+    from quatgraph.training.runtime import environment, resolve_device
+
+    if what is not None and what not in BENCHES:
+        hint = did_you_mean(what, BENCHES) or f"; there are {', '.join(BENCHES)}"
+        raise Mistake(f"there is no benchmark {what!r}{hint}")
+    where = resolve_device(device)
+    about = environment(where)
+    for name in BENCHES if what is None else (what,):
+        for row in BENCHES[name](where):
+            if json_:
+                emit({"bench": name, **row})
+            else:
+                typer.echo("  ".join(f"{value}" for value in (name, *row.values())))
+            if out is not None:
+                append_lines(out / f"{name}.jsonl", [{"bench": name, **row, "environment": about}])
+
+
+@command(app)
+def info(device: Device = "auto", json_: Json = False) -> None:
+    """Show versions, device, backend and where data is looked for.
+
+    quatgraph info
+    """
+    from quatgraph.data.store import cache_root, data_root
+    from quatgraph.ops.backend import chosen_backend, triton_installed
+    from quatgraph.training.runtime import environment, resolve_device
+
+    known = environment(resolve_device(device)) | {
+        "backend": chosen_backend(),
+        "triton": "installed" if triton_installed() else "not installed",
+        "data": str(data_root() or "QUATGRAPH_DATA is not set"),
+        "cache": str(cache_root()),
+    }
+    if json_:
+        emit(known)
+    else:
+        typer.echo("\n".join(f"{key:15} {value}" for key, value in known.items()))

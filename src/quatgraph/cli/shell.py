@@ -1,0 +1,123 @@
+"""What all commands share: the app, errors told in one sentence, progress, output."""
+
+import functools
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any, ParamSpec
+
+import typer
+
+from quatgraph import __version__
+from quatgraph.errors import Mistake
+
+P = ParamSpec("P")
+
+app = typer.Typer(
+    help="Quaternion graph neural networks: train, ask, reproduce.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
+MaxMinutes = Annotated[
+    float | None, typer.Option(help="Stop at a checkpoint after so many minutes; exit 0.")
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="Change a setting: train.lr=0.01; may repeat.")
+]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P, None]], Any]:
+    """Adds a command whose mistakes are told in one sentence, with the right exit code."""
+
+    def add(body: Callable[P, None]) -> Any:
+        @functools.wraps(body)
+        def told(*args: P.args, **kwargs: P.kwargs) -> None:
+            # Dependencies' deprecations are ours to follow, not a user's to read.
+            warnings.filterwarnings("ignore", category=DeprecationWarning)
+            warnings.filterwarnings("ignore", category=FutureWarning)
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+            try:
+                body(*args, **kwargs)
+                sys.stdout.flush()
+            except Mistake as mistake:
+                _tell(str(mistake))
+                raise typer.Exit(2) from None
+            except KeyboardInterrupt:
+                _tell("interrupted; what was finished is kept, and --resume goes on from it")
+                raise typer.Exit(130) from None
+            except BrokenPipeError:  # the reader, such as `head`, has seen enough
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise typer.Exit(0) from None
+            except MemoryError:
+                _tell("out of memory; lower model.hidden_quats or the number of seeds")
+                raise typer.Exit(1) from None
+            except RuntimeError as error:
+                if "out of memory" not in str(error):
+                    raise
+                _tell("the device is out of memory; lower model.hidden_quats or use --device cpu")
+                raise typer.Exit(1) from None
+
+        return home.command(name)(told)
+
+    return add
+
+
+def emit(value: Mapping[str, Any]) -> None:
+    """One JSON object on one line; numbers that JSON lacks become null."""
+    from quatgraph.training.runtime import json_text
+
+    typer.echo(json_text(value))
+
+
+def emit_light(value: Mapping[str, Any]) -> None:
+    """As :func:`emit`, for commands that need no torch."""
+    typer.echo(json.dumps(value, sort_keys=True))
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar with rate and time left on standard error; silent where that is no terminal."""
+    if not sys.stderr.isatty():
+        yield lambda title, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total} epochs"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    tasks: dict[str, Any] = {}
+
+    def show(title: str, done: int, total: int) -> None:
+        if title not in tasks or done < bar.tasks[tasks[title]].completed:
+            tasks[title] = bar.add_task(title, total=total)
+        bar.update(tasks[title], completed=done, visible=done < total)
+
+    with bar:
+        yield show
+
+
+def _tell(sentence: str) -> None:
+    typer.echo(f"quatgraph: {sentence}", err=True)

@@ -1,0 +1,197 @@
+"""QGNNConv against the paper's equations, PyG's convolutions and a graph layer's symmetries."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv, Sequential, SGConv
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.algebra import hamilton_product
+from quatgraph.errors import Mistake
+from quatgraph.layers import QGNNConv, SimplifiedQGNNConv
+from quatgraph.training.ensemble import Ensemble
+
+N, IN, OUT = 6, 3, 2  # nodes and quaternions
+# Directed, with a loop at node 1; node 5 is alone.
+EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 1], [1, 0, 2, 1, 2, 3, 1]])
+WEIGHT = torch.tensor([1.0, 2.0, 0.5, 3.0, 1.5, 2.5, 4.0])
+
+
+def four_real_convolutions(conv: nn.Module, real: nn.Module, weight: Tensor) -> None:
+    """Makes ``conv`` real-only, ``[W, 0, 0, 0]``, and gives ``real`` the same W."""
+    with torch.no_grad():
+        conv.weight.zero_()
+        conv.weight[0].copy_(weight)
+        real.weight.copy_(weight)
+
+
+def test_is_the_sum_of_hamilton_products_over_neighbours():
+    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN)
+    adjacency = Adjacency.of(EDGES, N, WEIGHT)
+    expected = torch.zeros(N, OUT, 4)
+    for v, row in enumerate(adjacency.to_dense()):
+        for u, a in enumerate(row):
+            for m in range(OUT):
+                for n in range(IN):
+                    product = hamilton_product(conv.linear.weight[:, m, n], x[u, n::IN])
+                    expected[v, m] += a * product
+    torch.testing.assert_close(conv(x, adjacency), expected.mT.flatten(1))
+    torch.testing.assert_close(conv(x, EDGES, WEIGHT), expected.mT.flatten(1))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"add_self_loops": False},
+        {"normalize": False, "add_self_loops": False},
+        {"normalize": False},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("weight", [None, WEIGHT])
+def test_real_only_weights_make_it_four_of_pygs_gcnconv_in_parallel(weight, settings):
+    conv, real = QGNNConv(4 * IN, 4 * OUT, **settings), GCNConv(IN, OUT, bias=False, **settings)
+    four_real_convolutions(conv.linear, real.lin, torch.randn(OUT, IN))
+    x = torch.randn(N, 4, IN)
+    expected = torch.cat([real(x[:, part], EDGES, weight) for part in range(4)], dim=1)
+    torch.testing.assert_close(conv(x.flatten(1), EDGES, weight), expected)
+
+
+@pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
+def test_every_node_gets_the_bias_once_as_in_pyg(layer):
+    conv, x = layer(4 * IN, 4 * OUT, bias=True), torch.randn(N, 4 * IN)
+    without = conv(x, EDGES, WEIGHT)
+    (bias,) = (value for name, value in conv.named_parameters() if name.endswith("bias"))
+    nn.init.normal_(bias)
+    torch.testing.assert_close(conv(x, EDGES, WEIGHT), without + bias)
+
+
+def test_commutes_with_relabelling_the_nodes():
+    conv, x, order = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN), torch.randperm(N)
+    relabelled = order.argsort()[EDGES]
+    torch.testing.assert_close(conv(x[order], relabelled, WEIGHT), conv(x, EDGES, WEIGHT)[order])
+
+
+def test_a_tiled_input_equals_four_copies():
+    lifted, direct = QGNNConv(IN, 4 * OUT, tiled=True), QGNNConv(4 * IN, 4 * OUT)
+    direct.load_state_dict(lifted.state_dict())
+    h = torch.randn(N, IN)
+    torch.testing.assert_close(lifted(h, EDGES), direct(h.repeat(1, 4), EDGES))
+
+
+@pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
+@pytest.mark.parametrize("tiled", [False, True])
+def test_sparse_features_equal_dense_ones(tiled, layer):
+    conv = layer(IN if tiled else 4 * IN, 4 * OUT, tiled=tiled)
+    x = torch.randn(N, IN if tiled else 4 * IN).relu()
+    torch.testing.assert_close(conv(Adjacency.from_dense(x), EDGES), conv(x, EDGES))
+
+
+def test_holds_a_quarter_of_the_weights_of_gcnconv():
+    ours, real = QGNNConv(64, 64), GCNConv(64, 64, bias=False)
+    assert 4 * sum(p.numel() for p in ours.parameters()) == sum(
+        p.numel() for p in real.parameters()
+    )
+
+
+def test_takes_gcnconvs_place_in_a_pyg_model_and_learns():
+    model = Sequential(
+        "x, edge_index",
+        [
+            (QGNNConv(64, 64), "x, edge_index -> x"),
+            nn.ReLU(),
+            (QGNNConv(64, 8), "x, edge_index -> x"),
+        ],
+    )
+    x, y = torch.randn(N, 64), torch.arange(N)
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(5):
+        loss = nn.functional.cross_entropy(model(x, EDGES), y)
+        adam.zero_grad()
+        loss.backward()
+        assert all(p.grad.any() for p in model.parameters())
+        adam.step()
+        losses.append(loss.item())
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_cached_graph_is_kept_until_reset():
+    conv, x = QGNNConv(4 * IN, 4 * OUT, cached=True), torch.randn(N, 4 * IN)
+    first = conv(x, EDGES)
+    assert torch.equal(conv(x, EDGES.flip(0)), first)
+    weights = conv.state_dict()["linear.weight"].clone()
+    conv.reset_parameters()
+    conv.load_state_dict({"linear.weight": weights})
+    assert not torch.equal(conv(x, EDGES.flip(0)), first)
+    fresh = QGNNConv(4 * IN, 4 * OUT)
+    assert not torch.equal(fresh(x, EDGES), fresh(x, EDGES.flip(0)))
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+@pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
+def test_compiles_whole_and_keeps_values_and_gradients(layer, prepared):
+    conv, x = layer(4 * IN, 4 * OUT), torch.randn(N, 4 * IN, requires_grad=True)
+    graph = Adjacency.of(EDGES, N) if prepared else EDGES
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    inputs, probe = (x, *conv.parameters()), torch.randn(N, 4 * OUT)
+    ours, plain = compiled(x, graph), conv(x, graph)
+    torch.testing.assert_close(ours, plain)
+    wanted = torch.autograd.grad(plain, inputs, probe)
+    for mine, expected in zip(torch.autograd.grad(ours, inputs, probe), wanted, strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+def test_autocast_gives_bfloat16_near_the_exact_result():
+    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = conv(x, EDGES)
+    assert y.dtype == torch.bfloat16
+    exact = conv.double()(x.double(), EDGES)
+    torch.testing.assert_close(y.double(), exact, rtol=2**-6, atol=2**-6)
+    y.sum().backward()
+    assert conv.linear.weight.grad.any()
+
+
+@pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
+def test_members_of_an_ensemble_equal_single_layers(layer):
+    def build() -> nn.Module:
+        return layer(4 * IN, 4 * OUT, bias=True)
+
+    ensemble, x = Ensemble([build] * 3, [0, 1, 2]), torch.randn(N, 4 * IN)
+    for graph in (Adjacency.of(EDGES, N), EDGES):
+        y = ensemble(x, graph)
+        for m in range(3):
+            conv = build()
+            conv.load_state_dict(ensemble.member(m))
+            torch.testing.assert_close(y[m], conv(x, graph))
+
+
+@pytest.mark.parametrize("hops", [1, 2, 4])
+def test_the_simplified_layer_is_one_product_and_several_hops(hops):
+    conv, x = SimplifiedQGNNConv(4 * IN, 4 * OUT, num_hops=hops), torch.randn(N, 4 * IN)
+    matrix = torch.linalg.matrix_power(Adjacency.of(EDGES, N, WEIGHT).to_dense(), hops)
+    expected = matrix @ conv.conv.linear(x)
+    torch.testing.assert_close(conv(x, EDGES, WEIGHT), expected)
+    torch.testing.assert_close(conv(x, Adjacency.of(EDGES, N, WEIGHT)), expected)
+
+
+@pytest.mark.parametrize("hops", [1, 3])
+def test_real_only_weights_make_the_simplified_layer_four_of_pygs_sgconv(hops):
+    conv = SimplifiedQGNNConv(4 * IN, 4 * OUT, num_hops=hops)
+    real = SGConv(IN, OUT, K=hops, bias=False)
+    four_real_convolutions(conv.conv.linear, real.lin, torch.randn(OUT, IN))
+    x = torch.randn(N, 4, IN)
+    expected = torch.cat([real(x[:, part], EDGES, WEIGHT) for part in range(4)], dim=1)
+    torch.testing.assert_close(conv(x.flatten(1), EDGES, WEIGHT), expected)
+
+
+def test_no_hops_are_a_mistake():
+    with pytest.raises(Mistake, match="num_hops must be at least 1, got 0"):
+        SimplifiedQGNNConv(4, 4, num_hops=0)
+
+
+def test_a_graph_of_other_nodes_is_a_mistake():
+    with pytest.raises(Mistake, match="cannot multiply"):
+        QGNNConv(4, 4)(torch.randn(N + 1, 4), Adjacency.of(EDGES, N))

@@ -1,0 +1,92 @@
+"""QuaternionLinear as a module; its product is tested with hamilton_linear."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.algebra import hamilton_product
+from quatgraph.errors import Mistake
+from quatgraph.layers import QuaternionLinear
+
+IN, OUT = 3, 2  # quaternions
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_is_the_sum_of_hamilton_products(bias):
+    layer, x = QuaternionLinear(4 * IN, 4 * OUT, bias=bias), torch.randn(5, 4 * IN)
+    expected = torch.zeros(5, 4, OUT)
+    if bias:
+        nn.init.normal_(layer.bias)
+        expected += layer.bias.view(4, OUT)
+    for v in range(5):
+        for m in range(OUT):
+            for n in range(IN):
+                expected[v, :, m] += hamilton_product(layer.weight[:, m, n], x[v, n::IN])
+    torch.testing.assert_close(layer(x), expected.flatten(1))
+
+
+def test_a_tiled_layer_takes_one_copy_or_all_four():
+    layer = QuaternionLinear(IN, 4 * OUT, bias=True, tiled=True)
+    direct = QuaternionLinear(4 * IN, 4 * OUT, bias=True)
+    nn.init.normal_(layer.bias)
+    direct.load_state_dict(layer.state_dict())
+    h, four = torch.randn(5, IN), torch.randn(5, 4 * IN)
+    torch.testing.assert_close(layer(h), direct(h.repeat(1, 4)))
+    torch.testing.assert_close(layer(four), direct(four))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("tiled", [False, True])
+def test_sparse_rows_give_what_dense_rows_give(tiled, bias):
+    layer = QuaternionLinear(IN if tiled else 4 * IN, 4 * OUT, bias=bias, tiled=tiled)
+    if bias:
+        nn.init.normal_(layer.bias)
+    x = torch.randn(5, IN if tiled else 4 * IN).relu()
+    ours, dense = layer(Adjacency.from_dense(x)), layer(x)
+    torch.testing.assert_close(ours, dense)
+    probe = torch.randn_like(dense)
+    (mine,) = torch.autograd.grad(ours, layer.weight, probe)
+    (wanted,) = torch.autograd.grad(dense, layer.weight, probe)
+    torch.testing.assert_close(mine, wanted)
+
+
+def test_holds_a_quarter_of_the_weights_of_a_real_layer():
+    ours, real = QuaternionLinear(64, 32), nn.Linear(64, 32, bias=False)
+    assert 4 * sum(p.numel() for p in ours.parameters()) == sum(
+        p.numel() for p in real.parameters()
+    )
+
+
+def test_starts_within_the_released_codes_bound():
+    layer = QuaternionLinear(400, 80, bias=True)
+    bound = math.sqrt(6 / (100 + 4 * 20))
+    assert bound * 0.99 < layer.weight.abs().max() <= bound
+    assert layer.weight.mean().abs() < bound / 50
+    assert not layer.bias.any()
+
+
+def test_reset_draws_new_weights():
+    layer = QuaternionLinear(8, 8, bias=True)
+    before = layer.weight.clone()
+    nn.init.ones_(layer.bias)
+    layer.reset_parameters()
+    assert not torch.equal(layer.weight, before)
+    assert not layer.bias.any()
+
+
+def test_widths_that_are_not_quaternions_are_mistakes():
+    with pytest.raises(Mistake, match="got 6: use 8"):
+        QuaternionLinear(6, 8)
+    with pytest.raises(Mistake, match="got 10: use 12"):
+        QuaternionLinear(6, 10, tiled=True)
+
+
+@pytest.mark.parametrize(("tiled", "wanted"), [(False, 12), (True, 3)])
+def test_inputs_of_another_width_are_mistakes(tiled, wanted):
+    layer = QuaternionLinear(wanted, 8, tiled=tiled)
+    for x in (torch.randn(5, 8), Adjacency.from_dense(torch.ones(5, 8))):
+        with pytest.raises(Mistake, match=f"takes inputs {wanted} wide, got 8"):
+            layer(x)
