@@ -11,9 +11,10 @@ settings.load_profile("quatgraph")
 
 
 @pytest.fixture(autouse=True)
-def _same_random_numbers() -> None:
+def _same_numbers_one_thread() -> None:
     if torch := sys.modules.get("torch"):
         torch.manual_seed(0)
+        torch.set_num_threads(1)  # the tests' tensors are small: more threads wait for each other
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

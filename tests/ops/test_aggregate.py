@@ -100,6 +100,19 @@ def test_input_and_gradient_need_not_be_contiguous():
         torch.testing.assert_close(mine, wanted)
 
 
+def test_x_is_kept_only_for_the_weights_gradient():
+    graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F, requires_grad=True)
+
+    def keeps_x(weight: Tensor) -> bool:
+        kept = []
+        with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda packed: packed):
+            graph.times(weight, x)
+        return x.data_ptr() in [saved.data_ptr() for saved in kept]
+
+    assert not keeps_x(weight)
+    assert keeps_x(weight.requires_grad_())
+
+
 # Which of (the graph, weight, x) have one value per member.
 CASES = {
     "a shared graph": (False, False, True),
@@ -209,14 +222,13 @@ def test_graphs_too_many_for_int32_are_refused():
 def test_bfloat16_is_float64_rounded_once():
     graph = random_structure(entries=60)
     weight, x = torch.randn(60), torch.randn(C, 16, dtype=torch.bfloat16)
-    y, weight_grad, x_grad = values_and_gradients(graph.times, weight, x)
-    assert (y.dtype, weight_grad.dtype, x_grad.dtype) == (
-        torch.bfloat16,
-        torch.float32,
-        torch.bfloat16,
+    ours = values_and_gradients(graph.times, weight, x)
+    assert [part.dtype for part in ours] == [torch.bfloat16, torch.float32, torch.bfloat16]
+    exact = values_and_gradients(
+        lambda weight, x: graph.dense(weight) @ x, weight.bfloat16().double(), x.double()
     )
-    exact = graph.dense(weight.bfloat16()) @ x.double()
-    torch.testing.assert_close(y.double(), exact, rtol=2**-8, atol=1e-5)
+    for mine, wanted in zip(ours, exact, strict=True):
+        torch.testing.assert_close(mine.double(), wanted, rtol=2**-8, atol=1e-5)
 
 
 def test_bfloat16_sums_are_taken_in_float32():

@@ -63,6 +63,7 @@ def test_the_first_best_epoch_of_each_member_is_restored():
     assert result.metrics["valid/accuracy"].tolist() == pytest.approx([0.5, 0.9])
     assert result.metrics["test/epoch"].tolist() == [2, 1]
     assert trained_epochs(result) == [2, 1]
+    assert not any(value.requires_grad for value in result.weights.values())
     torch.testing.assert_close(result.curves["valid/accuracy"], torch.tensor(SCRIPT))
     assert result.curve_epochs == [1, 2, 3, 4, 5]
     assert result.epochs_run == 5
@@ -73,11 +74,18 @@ def test_another_metric_can_be_monitored():
     assert scripted(SCRIPT, plan).best_epoch.tolist() == [3, 3]
 
 
-def test_patience_makes_a_members_choice_final_while_the_others_go_on():
+@pytest.mark.parametrize("paused", [False, True])
+def test_patience_makes_a_members_choice_final_while_the_others_go_on(tmp_path, paused):
     # Member 0 improves once more at epoch 5, after two evaluations without: too late.
     script = [[0.5, 0.1], [0.4, 0.2], [0.3, 0.3], [0.4, 0.4], [0.9, 0.5], [0.9, 0.4], [0.9, 0.4]]
     script += [[1.0, 1.0]] * 3
-    result = scripted(script, Plan(epochs=10, select="best-valid", patience=2))
+    plan = Plan(epochs=10, select="best-valid", patience=2)
+    if paused:
+        plan = replace(plan, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
+        for _ in range(7):
+            with pytest.raises(Paused):
+                scripted(script, plan)
+    result = scripted(script, plan)
     assert result.best_epoch.tolist() == [1, 5]
     assert trained_epochs(result) == [1, 5]
     assert result.epochs_run == 7
@@ -184,20 +192,17 @@ def interrupt_after(epochs: int):
     return lambda done, total: signal.raise_signal(signal.SIGINT) if done == epochs else None
 
 
-def test_control_c_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupted(tmp_path):
+@pytest.mark.parametrize("epoch", [2, PLAN.epochs])
+def test_control_c_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupted(tmp_path, epoch):
     plan = replace(PLAN, checkpoint=tmp_path, resume=True)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        train(plan, progress=interrupt_after(2))
+        train(plan, progress=interrupt_after(epoch))
     assert signal.getsignal(signal.SIGINT) is handler
     told = []
-    assert_same_bits(train(plan, progress=lambda *now: told.append(now)), train())
-    assert told[0] == (3, 6)
-
-
-def test_control_c_in_the_last_epoch_is_not_swallowed():
-    with pytest.raises(KeyboardInterrupt):
-        train(progress=interrupt_after(PLAN.epochs))
+    assert_same_bits(train(plan, progress=lambda done, _: told.append(done)), train())
+    assert told == list(range(epoch + 1, PLAN.epochs + 1))
+    assert load_checkpoint(tmp_path) is None
 
 
 def test_checkpoints_are_also_written_while_training_goes_on(tmp_path):

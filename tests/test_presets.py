@@ -1,0 +1,126 @@
+"""Presets: the published numbers, each with its origin, under both protocols."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from quatgraph import config as configs
+from quatgraph import presets
+from quatgraph.data.store import catalog
+from quatgraph.errors import Mistake
+from quatgraph.presets import names, preset, protocols
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.node.problem import MODELS
+
+FILES = sorted((Path(presets.__file__).parent / "node").glob("*.toml"))
+PUBLISHED = [name for name in names("node") if not name.startswith("node/karate")]
+
+
+def built(name: str, protocol: presets.Protocol) -> NodeConfig:
+    return configs.build(NodeConfig, preset(name, protocol))
+
+
+def test_every_file_is_a_preset() -> None:
+    assert names("node") == [f"node/{path.stem}" for path in FILES]
+    assert len(names("node")) == 16
+    assert names() == names("node")
+
+
+@pytest.mark.parametrize("protocol", ["paper", "honest"])
+@pytest.mark.parametrize("name", names("node"))
+def test_every_preset_builds_a_config_under_both_protocols(
+    name: str, protocol: presets.Protocol
+) -> None:
+    assert built(name, protocol).protocol == protocol
+
+
+@pytest.mark.parametrize("name", names("node"))
+def test_a_preset_is_named_by_its_dataset_and_method(name: str) -> None:
+    config = built(name, "paper")
+    dataset, method = name.removeprefix("node/").split("-", 1)
+    assert dataset == config.data.name
+    assert dataset in catalog()
+    assert method.split("-")[0] == config.model.name
+    assert config.model.name in MODELS
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_every_value_says_where_it_is_from(path: Path) -> None:
+    lines = [line for line in path.read_text().splitlines() if re.match(r"[\w.\"-]+ *=", line)]
+    assert len(lines) >= 6
+    for line in lines:
+        if not line.startswith("name ="):
+            assert re.search(r"# *\w+", line), f"{line!r} has no origin"
+
+
+@pytest.mark.parametrize(
+    ("dataset", "hidden_quats", "lr", "epochs"),
+    [("cora", 4, 0.05, 100), ("citeseer", 4, 0.05, 100), ("pubmed", 16, 0.1, 200)],
+)
+def test_the_paper_protocol_says_the_numbers_of_section_5_2(
+    dataset: str, hidden_quats: int, lr: float, epochs: int
+) -> None:
+    for method, weight_decay in (("qgnn", 5e-4), ("gcn", 5e-6), ("gcn-matched", 5e-4)):
+        config = built(f"node/{dataset}-{method}", "paper")
+        assert config.model.hidden_quats == hidden_quats
+        assert config.model.num_layers == 1
+        assert config.model.bias is False
+        assert config.train.lr == lr
+        assert config.train.epochs == epochs
+        assert config.train.select == "last"
+        assert config.train.weight_decay == weight_decay
+    assert built(f"node/{dataset}-qgnn", "paper").model.masks == "real"
+
+
+def test_gcn_matched_differs_from_gcn_in_weight_decay_alone() -> None:
+    for dataset in ("cora", "citeseer", "pubmed"):
+        gcn, matched = (
+            configs.flatten(built(f"node/{dataset}-{method}", "paper").identity())
+            for method in ("gcn", "gcn-matched")
+        )
+        assert [key for key in gcn if gcn[key] != matched[key]] == ["train.weight_decay"]
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_paper_protocol_never_uses_validation_data(name: str) -> None:
+    assert built(name, "paper").train.select == "last"
+
+
+@pytest.mark.parametrize("name", names("node"))
+def test_the_honest_protocol_selects_on_validation_data_for_all_alike(name: str) -> None:
+    honest = built(name, "honest")
+    assert honest.train.select == "best-valid"
+    changed = configs.flatten(protocols("node")["honest"])
+    flat = configs.flatten(honest.identity())
+    assert {key: flat[key] for key in changed} == changed
+
+
+@pytest.mark.parametrize("name", names("node"))
+def test_the_honest_protocol_changes_only_what_protocols_toml_says(name: str) -> None:
+    paper, honest = (configs.flatten(built(name, p).identity()) for p in ("paper", "honest"))
+    changed = configs.flatten(protocols("node")["honest"]).keys() | {"protocol"}
+    assert {key for key in paper if paper[key] != honest[key]} <= changed
+
+
+@pytest.mark.parametrize("which", ["grid", "own"])
+def test_the_lists_of_a_search_are_of_settings_that_exist(which: str) -> None:
+    grid = protocols("node")[which]
+    default = configs.to_dict(NodeConfig())
+    assert grid.keys() <= configs.flatten(default).keys()
+    points = [configs.build(NodeConfig, made) for made in configs.expand_grid(default, grid)]
+    assert len({configs.digest(point) for point in points}) == len(points) > 1
+
+
+def test_an_unknown_preset_is_a_mistake_with_a_hint() -> None:
+    with pytest.raises(Mistake, match="no preset 'node/cora-qgn'; did you mean 'node/cora-qgnn'"):
+        preset("node/cora-qgn")
+    with pytest.raises(Mistake, match="`quatgraph list presets` shows them"):
+        preset("zzzzzzzz")
+    with pytest.raises(Mistake, match="no preset"):
+        preset("../presets/node/cora-qgnn")
+
+
+def test_reading_a_preset_twice_gives_values_that_are_not_shared() -> None:
+    preset("node/cora-qgnn")["train"]["lr"] = 7.0
+    assert preset("node/cora-qgnn")["train"]["lr"] == 0.05
