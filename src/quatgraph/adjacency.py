@@ -94,6 +94,7 @@ class Adjacency:
     ) -> Self:
         """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs."""
         sender, receiver = edge_index[0], edge_index[1]
+        _check_range(edge_index, num_nodes)
         if duplicates == "merge":
             receiver, sender, weight = _merged(receiver, sender, weight, num_nodes)
         if self_loops:
