@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from functools import cache
 from importlib.util import find_spec
 from typing import Literal
@@ -13,7 +12,8 @@ from torch import Tensor
 from quatgraph.errors import Mistake
 
 Backend = Literal["auto", "torch", "triton"]
-_forced: ContextVar[Backend] = ContextVar("backend", default="auto")
+# Not a context variable: a GPU's backward pass runs in a thread of its own, which has none.
+_forced: list[Backend] = ["auto"]
 
 
 @cache
@@ -23,7 +23,7 @@ def triton_installed() -> bool:
 
 def chosen_backend() -> str:
     """What :func:`backend` or the variable ``QUATGRAPH_BACKEND`` asks for."""
-    forced = _forced.get()
+    forced = _forced[-1]
     wanted = os.environ.get("QUATGRAPH_BACKEND", "auto") if forced == "auto" else forced
     if wanted not in ("auto", "torch", "triton"):
         raise Mistake(f"QUATGRAPH_BACKEND must be auto, torch or triton, got {wanted!r}")
@@ -42,8 +42,8 @@ def use_triton(*tensors: Tensor) -> bool:
 @contextmanager
 def backend(name: Backend) -> Iterator[None]:
     """Forces a backend within a block, as the tests and benchmarks do."""
-    token = _forced.set(name)
+    _forced.append(name)
     try:
         yield
     finally:
-        _forced.reset(token)
+        _forced.pop()
