@@ -94,6 +94,13 @@ class Adjacency:
     ) -> Self:
         """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs."""
         sender, receiver = edge_index[0], edge_index[1]
+        if edge_index.is_floating_point():
+            raise Mistake("edge_index must hold whole numbers: use edge_index.long()")
+        if weight is not None and weight.shape != sender.shape:
+            raise Mistake(
+                f"there must be one weight per edge: {tuple(weight.shape)} weights came with "
+                f"{sender.numel()} edges"
+            )
         _check_range(edge_index, num_nodes)
         if duplicates == "merge":
             receiver, sender, weight = _merged(receiver, sender, weight, num_nodes)
@@ -125,6 +132,8 @@ class Adjacency:
                 which is prepared already and returned as it is.
         """
         if isinstance(edges, Adjacency):
+            if weight is not None:
+                raise Mistake("an Adjacency holds its own weights: leave out edge_weight")
             return edges
         edge_index: Tensor = edges
         if edges.layout != torch.strided:
@@ -175,7 +184,7 @@ class Adjacency:
     def normalized(self, kind: Normalization) -> Self:
         r""":math:`\mathbf{D}^{-1}\mathbf{A}` for ``"row"``,
         :math:`\mathbf{D}^{-1/2}\mathbf{A}\mathbf{D}^{-1/2}` for ``"symmetric"``, with
-        :math:`\mathbf{D}` the sums of the rows; rows that sum to zero stay as they are."""
+        :math:`\mathbf{D}` the sums of the rows; a row that sums to zero or less becomes zero."""
         if kind == "none":
             return self
         if kind == "symmetric":

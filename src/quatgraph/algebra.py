@@ -87,7 +87,7 @@ def unit(q: Tensor) -> Tensor:
 def inverse(q: Tensor) -> Tensor:
     r""":math:`q^{-1} = \bar q / \|q\|^2`, so that :math:`q \otimes q^{-1} = 1`; zero has none."""
     size = norm(q).tile(4)
-    return conjugate(q / size) / size  # divided twice: a square would overflow first
+    return conjugate(q / size) / size  # divided twice: the square would leave the range sooner
 
 
 def inner_product(q: Tensor, p: Tensor) -> Tensor:

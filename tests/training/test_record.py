@@ -51,7 +51,18 @@ def test_records_come_back_in_order_and_equal(path: Path) -> None:
     append_records(path, [record(0), record(1)])
     append_records(path, [record(2, dataset="éß\n")])
     assert read_records(path) == [record(0), record(1), record(2, dataset="éß\n")]
-    assert path.read_bytes().count(b"\n") == 3
+
+
+def test_the_runs_of_one_ensemble_share_a_line(path: Path) -> None:
+    runs = [record(seed, metrics={"test/accuracy": seed / 7}) for seed in range(50)]
+    append_records(path, [*runs, record(0, ensemble="e2")])
+    first, second = path.read_bytes().splitlines()
+    assert len(first) < 4 * len(second)
+    assert read_records(path) == [*runs, record(0, ensemble="e2")]
+
+
+def test_metrics_keep_six_digits() -> None:
+    assert record(metrics={"test/accuracy": 0.857142857}).metrics == {"test/accuracy": 0.857143}
 
 
 def test_appending_nothing_makes_no_file(path: Path) -> None:
@@ -128,7 +139,8 @@ def test_a_record_with_an_unknown_field_is_refused(path: Path) -> None:
 
 
 def test_another_schema_is_refused(path: Path) -> None:
-    append_records(path, [record(), record(schema=2)])
+    append_records(path, [record()])
+    append_records(path, [record(schema=2)])
     with pytest.raises(Mistake, match=r"line 2 of .*node\.jsonl has schema 2.* reads schema 1"):
         read_records(path)
 

@@ -59,7 +59,10 @@ def random_matrix(
 
 
 def csr(matrix: Adjacency) -> Tensor:
-    return torch.sparse_csr_tensor(matrix.rowptr, matrix.col, matrix.weight, matrix.shape)
+    # Said outright that nothing is checked: torch warns where it has to assume it.
+    return torch.sparse_csr_tensor(
+        matrix.rowptr, matrix.col, matrix.weight, matrix.shape, check_invariants=False
+    )
 
 
 def _trainable(matrix: Adjacency) -> dict[str, Callable[[Tensor], Tensor]]:

@@ -31,7 +31,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
                 runs = [
                     Member(config, split, seed)
                     for seed in range(SEEDS[device.type])
-                    for split in range(10)
+                    for split in range(data.train_mask.size(1))
                 ]
                 began = time.perf_counter()
                 fit = train(runs, problem, plan_of(config))

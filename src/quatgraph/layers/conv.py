@@ -1,5 +1,6 @@
 """Graph convolutions within the quaternion space."""
 
+import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
@@ -22,7 +23,7 @@ class QGNNConv(nn.Module):
         in_channels: Width of a node's input, real numbers, a multiple of four (unless ``tiled``).
         out_channels: Width of a node's output, a multiple of four.
         bias: Whether to add a learned quaternion vector; the paper has none.
-        add_self_loops: Whether a plain ``edge_index`` gets self-loops.
+        add_self_loops: Whether a plain ``edge_index`` gets self-loops; as ``normalize`` if None.
         normalize: Whether a plain ``edge_index`` is normalised, symmetrically.
         cached: Whether to prepare the first graph seen and keep it: for a single graph only.
         tiled: See :class:`QuaternionLinear`.
@@ -34,7 +35,6 @@ class QGNNConv(nn.Module):
         - output: ``(N, out_channels)``
 
     Example:
-        >>> import torch
         >>> conv = QGNNConv(64, 64)
         >>> conv(torch.randn(3, 64), torch.tensor([[0, 1, 2], [1, 2, 0]])).shape
         torch.Size([3, 64])
@@ -46,7 +46,7 @@ class QGNNConv(nn.Module):
         out_channels: int,
         *,
         bias: bool = False,
-        add_self_loops: bool = True,
+        add_self_loops: bool | None = None,
         normalize: bool = True,
         cached: bool = False,
         tiled: bool = False,
@@ -54,14 +54,17 @@ class QGNNConv(nn.Module):
         super().__init__()
         self.in_channels = in_channels
         self.out_channels = out_channels
-        self.add_self_loops = add_self_loops
+        self.add_self_loops = normalize if add_self_loops is None else add_self_loops
         self.normalize = normalize
         self.cached = cached
-        self.linear = QuaternionLinear(in_channels, out_channels, bias=bias, tiled=tiled)
+        self.linear = QuaternionLinear(in_channels, out_channels, tiled=tiled)
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._prepared: Adjacency | None = None
 
     def reset_parameters(self) -> None:
         self.linear.reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
         self._prepared = None
 
     def prepare(
@@ -88,7 +91,8 @@ class QGNNConv(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         num_nodes = x.shape[0] if isinstance(x, Adjacency) else x.shape[-2]
-        return self.prepare(edge_index, num_nodes, edge_weight) @ self.linear(x)
+        y = self.prepare(edge_index, num_nodes, edge_weight) @ self.linear(x)
+        return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"
@@ -121,10 +125,13 @@ class SimplifiedQGNNConv(nn.Module):
         if num_hops < 1:
             raise Mistake(f"num_hops must be at least 1, got {num_hops}")
         self.num_hops = num_hops
-        self.conv = QGNNConv(in_channels, out_channels, bias=bias, tiled=tiled)
+        self.conv = QGNNConv(in_channels, out_channels, tiled=tiled)
+        self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def reset_parameters(self) -> None:
         self.conv.reset_parameters()
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def forward(
         self,
@@ -137,4 +144,4 @@ class SimplifiedQGNNConv(nn.Module):
         y = self.conv(x, adjacency)
         for _ in range(self.num_hops - 1):
             y = adjacency @ y
-        return y
+        return y if self.bias is None else y + self.bias

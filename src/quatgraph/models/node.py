@@ -77,7 +77,8 @@ class QGNN(nn.Module):
             for size, first in zip(sizes, tiled, strict=True)
             if skip
         )
-        self.prediction = nn.Linear(hidden, num_classes, bias=bias)
+        self.prediction = nn.Linear(hidden, num_classes, bias=False)
+        self.bias = nn.Parameter(torch.zeros(num_classes)) if bias else None
         self.own_prediction = nn.Linear(hidden, num_classes, bias=False) if skip else None
         # On the input every stored number is masked by itself, whichever form it comes in.
         self.input_dropout = QuaternionDropout(dropout, masks="real")
@@ -94,7 +95,9 @@ class QGNN(nn.Module):
             x = self.activation(y)
         x = self.dropout(x)
         logits = adjacency @ self.prediction(x)
-        return logits if self.own_prediction is None else logits + self.own_prediction(x)
+        if self.own_prediction is not None:
+            logits = logits + self.own_prediction(x)
+        return logits if self.bias is None else logits + self.bias
 
 
 def four_copies(x: Tensor | Adjacency) -> Tensor | Adjacency:

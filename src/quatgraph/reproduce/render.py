@@ -45,15 +45,19 @@ def render(table: Table, records: Sequence[RunRecord], only: Sequence[str] = ())
 
 def write_between(path: Path, name: str, text: str) -> None:
     """Replaces what stands between ``<!-- name -->`` and ``<!-- /name -->`` in a file."""
-    write_atomic(path, replaced_between(path.read_text(), name, text))
+    try:
+        content = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise Mistake(f"cannot write into {path}: {error.strerror}") from error
+    write_atomic(path, replaced_between(content, name, text))
 
 
 def replaced_between(content: str, name: str, text: str) -> str:
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    if content.count(begin) != 1 or content.count(end) != 1:
+    head, _, rest = content.partition(begin)
+    if content.count(begin) != 1 or content.count(end) != 1 or end not in rest:
         raise Mistake(f"the file needs one line {begin} and one line {end} to write between")
-    head, rest = content.split(begin)
-    return f"{head}{begin}\n{text}\n{end}{rest.split(end)[1]}"
+    return f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 def _percent(value: float | None) -> str:

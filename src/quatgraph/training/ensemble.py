@@ -85,5 +85,5 @@ def _pick(inputs: Sequence[Any], dims: Sequence[int | None], member: int) -> lis
 
 def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=()):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs too
         return build()

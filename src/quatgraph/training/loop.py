@@ -114,7 +114,7 @@ def fit(
                 run.train_epochs(min(every, plan.epochs - run.epoch))
                 progress(run.epoch, plan.epochs)
                 unfinished = run.epoch < plan.epochs
-                stop = unfinished and (interrupted.is_set() or plan.deadline.passed())
+                stop = interrupted.is_set() or (unfinished and plan.deadline.passed())
                 if plan.checkpoint is not None and (
                     stop or time.monotonic() - saved_at > plan.save_every
                 ):
@@ -255,6 +255,7 @@ class _Run:
         with torch.no_grad():
             return self.evaluate()
 
+    @torch.no_grad()
     def _evaluate_once(self) -> None:
         metrics = self._measure()
         row = torch.stack([metrics[name] for name in self.names])

@@ -52,8 +52,8 @@ class MemberAdam:
 
     @torch.no_grad()
     def step(self) -> None:
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.params]
         if self.clip is not None:
+            grads = [param.grad for param in self.params if param.grad is not None]
             clip_member_gradients_(grads, self.clip)
         self.steps += 1
         first, second = self.betas
@@ -61,10 +61,10 @@ class MemberAdam:
         root = (1 - second**self.steps).sqrt()
         size = (self.lr / correction).to(self.lr.dtype)
         root = root.to(self.lr.dtype)
-        for param, grad, mean, square in zip(
-            self.params, grads, self.mean, self.square, strict=True
-        ):
-            grad = grad + _spread(self.weight_decay, param) * param
+        for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
+            if param.grad is None:
+                continue
+            grad = param.grad + _spread(self.weight_decay, param) * param
             mean.lerp_(grad, 1 - first)
             square.mul_(second).addcmul_(grad, grad, value=1 - second)
             param.sub_(_spread(size, param) * mean / (square.sqrt() / root + self.eps))
@@ -80,7 +80,7 @@ class MemberAdam:
 @torch.no_grad()
 def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
     """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
-    norm = torch.stack([g.flatten(1).norm(dim=1) for g in grads]).norm(dim=0)
+    norm = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in grads]).norm(dim=0)
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     for grad in grads:
         grad.mul_(_spread(scale, grad))

@@ -1,5 +1,9 @@
-"""One JSON line per finished run: the only source of every reported number."""
+"""A record for every finished run: the only source of every reported number.
 
+On disk the runs of one ensemble share a line of JSON, with what they have in common written once.
+"""
+
+import copy
 import dataclasses
 import fcntl
 import json
@@ -38,9 +42,10 @@ class RunRecord:
     members: dict[str, dict[str, list[Any]]]
     """What ran together in the ensemble, in order; see :func:`compact_members`."""
     metrics: dict[str, float]
-    """Named ``part/metric``, as in ``test/accuracy``, always as fractions."""
+    """Named ``part/metric``, as in ``test/accuracy``, always as fractions; six digits."""
     selected: dict[str, dict[str, Any]]
-    """For each selection rule, the ``epoch`` it picked and the ``metrics`` there."""
+    """For each selection rule, the ``epoch`` it picked and, unless they are this record's own,
+    the ``metrics`` there."""
     best_epoch: int
     epochs_run: int
     parameters: int
@@ -60,6 +65,8 @@ class RunRecord:
         # Rounded here, so that a record equals what is read back.
         short = {name: [float(f"{v:.4g}") for v in curve] for name, curve in self.curves.items()}
         object.__setattr__(self, "curves", short)
+        exact = {name: float(f"{value:.6g}") for name, value in self.metrics.items()}
+        object.__setattr__(self, "metrics", exact)
 
 
 def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[Any]]]:
@@ -80,8 +87,18 @@ def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, dict[str, li
 
 
 def append_records(path: Path, records: Iterable[RunRecord]) -> None:
-    """Adds one line per record; see :func:`append_lines`."""
-    append_lines(path, map(dataclasses.asdict, records))
+    """Adds one line per ensemble; see :func:`append_lines`."""
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for record in records:
+        key = record.ensemble, record.schema
+        groups.setdefault(key, []).append(dataclasses.asdict(record))
+    append_lines(
+        path,
+        (
+            {"schema": schema, "count": len(runs), "runs": _factored(runs)}
+            for (_, schema), runs in groups.items()
+        ),
+    )
 
 
 def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
@@ -122,18 +139,42 @@ def read_records(path: Path) -> list[RunRecord]:
         raise Mistake(f"cannot read the records in {path}: {error.strerror}") from error
     if not _is_whole(lines[-1]):
         lines.pop()
-    return [_parsed(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
+    return [
+        record
+        for number, line in enumerate(lines, 1)
+        if line.strip()
+        for record in _parsed(line, path, number)
+    ]
 
 
-def _parsed(line: bytes, path: Path, number: int) -> RunRecord:
+def _factored(values: list[Any]) -> dict[str, Any]:
+    """Several values as one tree: what is the ``same`` for all, by ``keys``, or for ``each``."""
+    first = values[0]
+    if all(value == first for value in values):
+        return {"same": first}
+    if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
+        return {"keys": {key: _factored([value[key] for value in values]) for key in first}}
+    return {"each": values}
+
+
+def _expanded(tree: dict[str, Any], index: int) -> Any:
+    """One of the values that :func:`_factored` put together."""
+    if "keys" in tree:
+        return {key: _expanded(inner, index) for key, inner in tree["keys"].items()}
+    return copy.deepcopy(tree["same"]) if "same" in tree else tree["each"][index]
+
+
+def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:
     try:
         values = json.loads(line)
         schema = values["schema"]
         if schema == SCHEMA:
-            for key in ("metrics", "selected", "curves"):
-                values[key] = _nan_for_null(values[key])
-            return RunRecord(**values)
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+            runs = [_expanded(values["runs"], index) for index in range(values["count"])]
+            for run in runs:
+                for key in ("metrics", "selected", "curves"):
+                    run[key] = _nan_for_null(run[key])
+            return [RunRecord(**run) for run in runs]
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise Mistake(
             f"line {number} of {path} is not a run record; remove that line or restore the file"
         ) from error

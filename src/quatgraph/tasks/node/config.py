@@ -25,7 +25,7 @@ class ModelConfig:
     name: Literal["qgnn", "gcn", "gat", "mlp"] = "qgnn"
     hidden_quats: int = 16
     """Quaternions per hidden layer; real models get the same width, four times as many reals."""
-    num_layers: int = 1
+    num_layers: int = 2
     """Hidden layers before the prediction layer."""
     dropout: float = 0.5
     """Rate on the input of every layer."""
@@ -33,7 +33,7 @@ class ModelConfig:
     """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
     activation: Literal["relu", "tanh", "elu", "none"] = "relu"
     """The activation g of QGNN."""
-    skip: bool = False
+    skip: bool = True
     """Whether a layer of QGNN or GCN also adds a product of the node's own vector."""
     bias: bool = False
     """Whether the layers of QGNN or GCN add a learned vector."""

@@ -64,6 +64,7 @@ def train_in_folder(
     Raises:
         Paused: The deadline passed; ``resume`` goes on from there.
     """
+    data = data or load_data(candidates[0].data)
     ensure_folder(folder)
     records_at = folder / RECORDS
     done = read_records(records_at) if records_at.exists() else []
@@ -71,7 +72,6 @@ def train_in_folder(
         raise Mistake(f"{folder} holds a training already: choose another --out, or --resume it")
     if not resume:
         remove_checkpoint(folder)
-    data = data or load_data(candidates[0].data)
     members = [member for config in candidates for member in members_of(config, data)]
     finished = {(r.config_digest, r.split, r.seed): r for r in done}
     if not finished.keys() <= {_key(member) for member in members}:

@@ -204,7 +204,7 @@ def _records(
                 data_digest=data.digest,
                 members=ran_with,
                 metrics=metrics,
-                selected={member.config.train.select: {"epoch": epoch, "metrics": metrics}},
+                selected={member.config.train.select: {"epoch": epoch}},
                 best_epoch=epoch,
                 epochs_run=fitted.epochs_run,
                 parameters=parameters,

@@ -1,0 +1,37 @@
+# `make demo` and `make test`: each makes .venv, installs what it needs, and does its work.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SHARED_DATA := $(wildcard ../shared/data)
+
+# Some CPUs stop Python at a bfloat16 product (illegal instruction) unless oneDNN is held back.
+export ONEDNN_MAX_CPU_ISA := AVX512_CORE_BF16
+ifneq ($(SHARED_DATA),)
+export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
+endif
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.installed
+	$(BIN)/quatgraph demo
+
+test: lint
+	$(BIN)/python -m pytest -q
+
+lint: $(VENV)/.tested
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+$(VENV)/.tested: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,75 @@
+"""Benchmarks run on tiny sizes and give the numbers they promise."""
+
+import pytest
+import torch
+
+from quatgraph.bench import BENCHES, aggregate, conv, measure, node
+from quatgraph.config import override
+from quatgraph.presets import preset
+
+CPU = torch.device("cpu")
+TIMES = {"ms", "ms_20", "ms_80"}
+
+
+def test_a_measure_is_the_median_within_its_quintiles() -> None:
+    calls = []
+    found = measure.measure(lambda: calls.append(sum(range(1000))), CPU, repeats=7)
+    assert len(calls) == 3 + 7
+    assert found.keys() == TIMES
+    assert 0 <= found["ms_20"] <= found["ms"] <= found["ms_80"]
+
+
+def test_aggregate_compares_variants_that_compute_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(aggregate, "SIZES", {"cpu": {"tiny": (6, 5, 20, 3)}})
+    rows = list(aggregate.rows(CPU))
+    assert all(row.keys() == {"case", "variant", "work"} | TIMES for row in rows)
+    assert [(row["variant"], row["work"]) for row in rows] == [
+        ("quatgraph", "forward"),
+        ("torch CSR", "forward"),
+        ("torch embedding bag", "forward"),
+        ("torch index_add", "forward"),
+        ("quatgraph", "forward and backward"),
+        ("torch CSR", "forward and backward"),
+    ]
+    matrix, x = aggregate.random_matrix(6, 5, 20, CPU), torch.randn(5, 3)
+    variants = aggregate._variants(matrix)
+    for product in variants.values():
+        torch.testing.assert_close(product(x), variants["quatgraph"](x))
+
+
+def test_conv_compares_raw_and_prepared_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv, "SIZES", {"cpu": (20, 60, 8)})
+    rows = list(conv.rows(CPU))
+    assert all(row.keys() == {"case", "graph", "variant", "work"} | TIMES for row in rows)
+    assert [(row["variant"], row["graph"]) for row in rows] == [
+        ("QGNNConv", "raw edge_index"),
+        ("GCNConv", "raw edge_index"),
+        ("QGNNConv, prepared", "prepared"),
+        ("GCNConv, torch CSR", "prepared"),
+    ]
+    assert rows[0]["case"] == "20 nodes, 60 edges, 8 wide"
+
+
+def test_node_times_whole_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "DATASETS", {"cpu": ("karate",)})
+    monkeypatch.setattr(node, "SEEDS", {"cpu": 2})
+    monkeypatch.setattr(node, "preset", lambda name: override(preset(name), ["train.epochs=3"]))
+    rows = list(node.rows(CPU))
+    assert [row["variant"] for row in rows] == [
+        "4 masks, sparse features",
+        "1 masks, sparse features",
+    ]
+    for row in rows:
+        assert row.keys() == {
+            *("case", "variant", "work"),
+            *("seconds", "seconds_with_start", "test_accuracy"),
+        }
+        assert row["case"] == "karate, 2 runs, 3 epochs"
+        assert 0 < row["seconds"] <= row["seconds_with_start"]
+        assert 0 <= row["test_accuracy"] <= 1
+
+
+def test_every_bench_has_a_name() -> None:
+    assert list(BENCHES) == ["aggregate", "conv", "node"]

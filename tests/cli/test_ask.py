@@ -1,0 +1,151 @@
+"""Commands that ask a trained model: evaluate and predict."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from quatgraph.cli import app
+
+IDS = ["alice", "bob smith", 'say "hi"', "d,e"] + [f"n{k}" for k in range(16)]
+
+
+def call(*arguments: str):
+    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def assert_told(result, *words: str) -> None:
+    """One sentence on standard error, exit code 2, and nothing else."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("quatgraph: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def write_graph(folder: Path, columns: dict[str, list]) -> None:
+    folder.mkdir()
+    with (folder / "nodes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", *columns])
+        writer.writerows(zip(IDS, *columns.values(), strict=True))
+    with (folder / "edges.csv").open("w", newline="") as file:
+        csv.writer(file).writerows((IDS[k], IDS[(k + 2) % 20]) for k in range(20))
+
+
+COLUMNS = {"label": ["sun, moon", "star"] * 10, "x": [0.1, 4.0] * 10, "y": list(range(20))}
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A graph of one's own with awkward ids, and a model of it."""
+    place = tmp_path_factory.mktemp("world")
+    write_graph(place / "graph", COLUMNS)
+    settings = ["--set", "train.epochs=30", "--set", "model.hidden_quats=2", "--device", "cpu"]
+    trained = call(
+        "train", "node", "--data", str(place / "graph"), *settings, "--out", f"{place}/m"
+    )
+    assert trained.exit_code == 0
+    return place
+
+
+def test_predictions_are_csv_with_the_persons_own_words(world: Path) -> None:
+    result = call("predict", f"{world}/m")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert list(rows[0]) == ["id", "prediction", "probability", "p(star)", "p(sun, moon)"]
+    assert [row["id"] for row in rows] == IDS
+    assert {row["prediction"] for row in rows} <= {"star", "sun, moon"}
+    for row in rows:
+        assert float(row["p(star)"]) + float(row["p(sun, moon)"]) == pytest.approx(1, abs=1e-5)
+
+
+def test_predictions_are_json_lines_for_programs(world: Path) -> None:
+    nodes = ["--node", "d,e", "--node", "alice"]
+    result = call("predict", f"{world}/m", *nodes, "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["id"] for row in rows] == ["d,e", "alice"]
+    assert rows[0].keys() == {"id", "prediction", "probability", "p(star)", "p(sun, moon)"}
+
+
+def test_predictions_go_to_a_file_when_told(world: Path, tmp_path: Path) -> None:
+    out = tmp_path / "answers.csv"
+    result = call("predict", f"{world}/m", "--out", str(out))
+    assert (result.exit_code, result.stdout) == (0, f"20 predictions in {out}\n")
+    assert out.read_text() == call("predict", f"{world}/m").stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]
+    nowhere = call("predict", f"{world}/m", "--out", str(tmp_path / "no" / "answers.csv"))
+    assert_told(nowhere, "cannot write", "answers.csv")
+
+
+def test_a_new_graph_without_labels_is_predicted_for(world: Path, tmp_path: Path) -> None:
+    write_graph(tmp_path / "new", {"y": COLUMNS["y"], "x": COLUMNS["x"]})
+    result = call("predict", f"{world}/m", str(tmp_path / "new"))
+    assert result.stdout == call("predict", f"{world}/m").stdout
+
+
+def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path) -> None:
+    write_graph(tmp_path / "new", {"x": COLUMNS["x"]})
+    told = call("predict", f"{world}/m", str(tmp_path / "new"))
+    assert_told(told, "lacks the feature 'y' of the training data")
+    assert_told(call("predict", f"{world}/m", str(tmp_path / "nowhere")), "there is no folder")
+
+
+def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:
+    told = call("predict", f"{world}/m", "--node", "alise")
+    assert_told(told, "no node 'alise' in the graph; did you mean 'alice'?")
+
+
+def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
+    result = call("evaluate", f"{world}/m", "--json")
+    assert result.exit_code == 0
+    rows = {row["metric"]: row for row in map(json.loads, result.stdout.splitlines())}
+    assert rows.keys() == {"train/accuracy", "valid/accuracy", "test/accuracy", "valid/loss"}
+    for row in rows.values():
+        assert row["computed"] == pytest.approx(row["recorded"], abs=1e-4)
+
+
+def copied(world: Path, tmp_path: Path, **changes: object) -> str:
+    """The model with something changed on its card."""
+    for name in ("card.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((world / "m" / name).read_bytes())
+    card = json.loads((tmp_path / "card.json").read_text()) | changes
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    return str(tmp_path)
+
+
+def test_metrics_that_are_not_the_recorded_ones_exit_with_1(world: Path, tmp_path: Path) -> None:
+    card = json.loads((world / "m" / "card.json").read_text())
+    wrong = card["metrics"] | {"test/accuracy": card["metrics"]["test/accuracy"] - 0.5}
+    result = call("evaluate", copied(world, tmp_path, metrics=wrong))
+    assert result.exit_code == 1
+    assert "test/accuracy" in result.stdout
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"format": 99}, "has format 99, but this version of quatgraph reads format 1"),
+        ({"task": "link"}, "for the task 'link', which this version cannot predict"),
+        ({"sha256": "0"}, "is not the file its card.json describes"),
+    ],
+)
+def test_a_bundle_that_cannot_be_used_is_a_mistake(
+    command: str, changes: dict, words: str, world: Path, tmp_path: Path
+) -> None:
+    assert_told(call(command, copied(world, tmp_path, **changes)), words)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_folder_that_is_no_bundle_is_a_mistake(command: str, tmp_path: Path) -> None:
+    assert_told(call(command, str(tmp_path / "no")), "there is no bundle")
+    assert_told(call(command, str(tmp_path)), "is not a bundle: it has no card.json")
+    assert_told(call(command, str(tmp_path), "--device", "tpu"), "quatgraph: ")

@@ -1,0 +1,194 @@
+"""The command line as a whole: help, exit codes, where output goes, and the commands that look."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import quatgraph
+from quatgraph.bench import conv
+from quatgraph.cli import app
+from quatgraph.presets import names
+
+COMMANDS = ["train", "search", "reproduce", "demo", "list", "evaluate", "predict", "bench", "info"]
+COMMANDS += ["data fetch", "data check", "data stats"]
+
+
+def call(*arguments: str):
+    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def assert_told(result, *words: str) -> None:
+    """One sentence on standard error, exit code 2, and nothing else."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("quatgraph: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_every_command_shows_an_example(command: str) -> None:
+    result = call(*command.split(), "--help")
+    assert result.exit_code == 0
+    assert re.search(rf"^  quatgraph {command}( |$)", result.stdout, flags=re.MULTILINE)
+    assert result.stderr == ""
+
+
+def test_the_help_lists_every_command() -> None:
+    printed = call("--help").stdout
+    for command in COMMANDS:
+        assert re.search(rf"^  {command.split()[0]} ", printed, flags=re.MULTILINE)
+
+
+def test_the_version_is_printed() -> None:
+    result = call("--version")
+    assert (result.exit_code, result.stdout) == (0, f"{quatgraph.__version__}\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["frobnicate"],
+        ["train"],
+        ["train", "node", "--frobnicate"],
+        ["train", "node/karate-qgnn", "--seeds", "many"],
+        ["train", "node/karate-qgnn", "--max-minutes", "soon"],
+        ["data"],
+    ],
+)
+def test_arguments_that_cannot_be_read_exit_with_2_and_write_nothing(
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = call(*arguments)
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_lists_show_what_there_is() -> None:
+    result = call("list")
+    kinds = dict(line.split(": ") for line in result.stdout.splitlines())
+    assert list(kinds) == ["datasets", "models", "presets", "tables"]
+    assert kinds["datasets"].split(", ")[:2] == ["karate", "cora"]
+    assert kinds["models"] == "node/qgnn, node/gcn, node/gat, node/mlp"
+    assert kinds["presets"].split(", ") == names()
+    assert call("list", "tables").stdout == "tables: node\n"
+
+
+def test_lists_are_json_for_programs() -> None:
+    lines = [json.loads(line) for line in call("list", "--json").stdout.splitlines()]
+    assert [list(line) for line in lines] == [["datasets"], ["models"], ["presets"], ["tables"]]
+    assert json.loads(call("list", "presets", "--json").stdout) == {"presets": names()}
+
+
+def test_a_list_of_something_else_is_a_mistake() -> None:
+    assert_told(call("list", "preset"), "no list of 'preset'", "did you mean 'presets'?")
+
+
+def test_info_tells_versions_device_and_where_data_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUATGRAPH_DATA", str(tmp_path))
+    result = call("info", "--json", "--device", "cpu")
+    told = json.loads(result.stdout)
+    assert told["quatgraph"] == quatgraph.__version__
+    assert told["device"] == "cpu"
+    assert told["data"] == str(tmp_path)
+    assert told.keys() >= {"torch", "torch_geometric", "cuda", "backend", "triton", "cache"}
+    plain = dict(line.split(maxsplit=1) for line in call("info").stdout.splitlines())
+    assert plain["data"] == str(tmp_path)
+
+
+def test_the_data_of_the_sample_is_counted() -> None:
+    result = call("data", "stats", "karate", "--json")
+    assert json.loads(result.stdout) == {
+        "name": "karate",
+        "nodes": 34,
+        "labelled": 34,
+        "edges": 78,
+        "features": 0,
+        "classes": 2,
+        "splits": 1,
+    }
+    assert call("data", "stats", "karate").stdout.splitlines()[0] == "nodes     34"
+
+
+def test_the_data_of_a_folder_of_ones_own_is_counted(tmp_path: Path) -> None:
+    lines = [f"n{i},{'ab'[i % 2]},{i},0" for i in range(10)]
+    (tmp_path / "nodes.csv").write_text("id,label,f,g\n" + "\n".join(lines))
+    (tmp_path / "edges.csv").write_text("n0,n1\nn1,n0\nn1,n2\n")
+    told = json.loads(call("data", "stats", str(tmp_path), "--json").stdout)
+    assert (told["nodes"], told["edges"], told["features"]) == (10, 2, 2)
+
+
+def test_checking_data_that_is_not_there_fails_with_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUATGRAPH_DATA", str(tmp_path))
+    monkeypatch.setenv("QUATGRAPH_CACHE", str(tmp_path / "cache"))
+    result = call("data", "check", "cora")
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0].startswith("missing")
+    assert not (tmp_path / "cache").exists()
+    assert call("data", "check", "karate").exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["fetch", "check", "stats"])
+def test_an_unknown_dataset_is_a_mistake(command: str) -> None:
+    assert_told(call("data", command, "coro"), "no dataset 'coro'", "did you mean 'cora'?")
+
+
+@pytest.mark.realdata
+def test_the_files_of_cora_are_as_the_catalog_says() -> None:
+    result = call("data", "check", "cora")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[-1].endswith("files, all ok")
+    assert json.loads(call("data", "stats", "cora", "--json").stdout)["nodes"] == 2708
+
+
+def test_a_benchmark_prints_its_rows_and_keeps_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conv, "SIZES", {"cpu": (20, 60, 8)})
+    result = call("bench", "conv", "--device", "cpu", "--json", "--out", str(tmp_path))
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["bench"] for row in rows] == ["conv"] * 4
+    kept = [json.loads(line) for line in (tmp_path / "conv.jsonl").read_text().splitlines()]
+    assert [row["ms"] for row in kept] == [row["ms"] for row in rows]
+    assert kept[0]["environment"]["device"] == "cpu"
+    plain = call("bench", "conv", "--device", "cpu").stdout.splitlines()
+    assert len(plain) == 4
+    assert plain[0].startswith("conv  20 nodes, 60 edges, 8 wide")
+
+
+def test_an_unknown_benchmark_or_device_is_a_mistake() -> None:
+    assert_told(call("bench", "con"), "no benchmark 'con'", "did you mean 'conv'?")
+    assert_told(call("bench", "conv", "--device", "gpu"), "unknown device 'gpu'")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error() -> None:
+    """As in ``quatgraph list | head -0``."""
+    environment = os.environ | {"PYTHONPATH": str(Path(quatgraph.__file__).parents[1])}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quatgraph", "list", "presets"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    _, told = process.communicate(timeout=60) if process.stderr is None else (b"", b"")
+    assert process.stderr is not None
+    told = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(timeout=60) == 0
+    assert told == b""

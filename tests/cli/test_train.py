@@ -1,0 +1,364 @@
+"""Commands that train: from a person's folder to a bundle, stopped, resumed, refused."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import quatgraph
+from quatgraph import presets
+from quatgraph.cli import app
+from quatgraph.config import override
+from quatgraph.reproduce import run as running
+from quatgraph.reproduce import table as tables
+
+SHORT = ["--set", "train.epochs=5", "--set", "model.hidden_quats=2", "--device", "cpu"]
+NAMES = [f"{name}-{k}" for k in range(8) for name in ("ann", "bob", "eve")]
+
+
+def call(*arguments: str):
+    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def assert_told(result, *words: str) -> None:
+    """One sentence on standard error, exit code 2, and nothing else."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("quatgraph: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def last_object(result) -> dict:
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a command writes by default lands in the test's own folder."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def pets(tmp_path: Path) -> Path:
+    folder = tmp_path / "pets"
+    folder.mkdir()
+    with (folder / "nodes.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "label", "size", "noise"])
+        for place, name in enumerate(NAMES):
+            label = ("cat", "dog")[place % 2]
+            writer.writerow([name, label, 1 + 4 * (place % 2), place % 5])
+    edges = [(name, NAMES[(place + 2) % len(NAMES)]) for place, name in enumerate(NAMES)]
+    (folder / "edges.csv").write_text("".join(f"{a},{b}\n" for a, b in edges))
+    return folder
+
+
+def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Path) -> None:
+    trained = call("train", "node", "--data", "pets", "--out", "model", "--device", "cpu")
+    assert trained.exit_code == 0
+    assert trained.stderr == ""
+    lines = trained.stdout.splitlines()
+    assert lines[0].startswith("test accuracy ")
+    assert lines[1].startswith("chosen on validation data among 8 settings: lr 0.0")
+    assert lines[2].startswith("kept the run that is best on validation data: split 0, seed 0")
+    assert lines[3] == "ask it: quatgraph predict model"
+
+    evaluated = call("evaluate", "model", "--device", "cpu")
+    assert evaluated.exit_code == 0
+    assert evaluated.stdout.startswith("train/accuracy  recorded ")
+
+    predicted = call("predict", "model", "--device", "cpu")
+    assert predicted.exit_code == 0
+    assert predicted.stderr == ""
+    rows = list(csv.DictReader(predicted.stdout.splitlines()))
+    assert [row["id"] for row in rows] == NAMES
+    assert {row["prediction"] for row in rows} == {"cat", "dog"}
+    assert [row["prediction"] for row in rows].count("dog") in range(10, 15)
+
+
+def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
+    result = call("train", "node/karate-qgnn", *SHORT, "--seeds", "3", "--out", "m", "--json")
+    assert len(result.stdout.splitlines()) == 1
+    told = last_object(result)
+    assert told["bundle"] == "m"
+    assert (told["runs"], told["configs"]) == (3, 1)
+    assert told["metrics"].keys() == {
+        "train/accuracy",
+        "valid/accuracy",
+        "test/accuracy",
+        "valid/loss",
+    }
+    assert all(0 <= told["metrics"][f"{part}/accuracy"] <= 1 for part in ("train", "test"))
+    assert told["config"]["train"]["epochs"] == 5
+    assert told["seconds"] > 0
+    card = json.loads((tmp_path / "m" / "card.json").read_text())
+    assert card["metrics"] == told["metrics"]
+    records = [json.loads(line) for line in (tmp_path / "m" / "records.jsonl").open()]
+    tests = [record["metrics"]["test/accuracy"] for record in records]
+    assert told["mean"] == pytest.approx(sum(tests) / 3)
+
+
+def test_a_training_goes_to_a_folder_of_its_name_unless_told(pets: Path, tmp_path: Path) -> None:
+    fixed = ["--set", "train.lr=0.05", "--set", "model.dropout=0.1", "--seeds", "2"]
+    told = last_object(call("train", "node", "--data", "pets/", *SHORT, *fixed, "--json"))
+    assert told["bundle"] == "quatgraph-runs/pets"
+    # What was set is not searched: only the weight decay has two values left.
+    assert (told["configs"], told["runs"]) == (2, 2)
+    assert told["config"]["train"]["lr"] == 0.05
+    told = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
+    assert told["bundle"] == "quatgraph-runs/node/karate-qgnn"
+    assert (tmp_path / told["bundle"] / "card.json").exists()
+
+
+def test_the_protocol_is_honest_unless_told() -> None:
+    honest = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
+    assert honest["config"]["protocol"] == "honest"
+    paper = ["--protocol", "paper", "--out", "paper", "--json"]
+    told = last_object(call("train", "node/karate-qgnn", *SHORT, *paper))
+    assert told["config"]["protocol"] == "paper"
+
+
+MISTAKES = [
+    (["node/karate-qgn"], "no preset 'node/karate-qgn'; did you mean 'node/karate-qgnn'?"),
+    (["nodes"], "no task or preset 'nodes'; did you mean 'node'?"),
+    (["node"], "--data FOLDER"),
+    (["node", "--data", "nowhere"], "there is no folder nowhere"),
+    (["node", "--data", "."], "nodes.csv"),
+    (["node/karate-qgnn", "--data", "."], "use `train node --data ...`"),
+    (["node/karate-qgnn", "--set", "train.lrr=1"], "unknown key 'train.lrr'"),
+    (["node/karate-qgnn", "--set", "lr=1"], "did you mean 'train.lr'?"),
+    (["node/karate-qgnn", "--set", "train.lr"], "write it as key=value"),
+    (["node/karate-qgnn", "--set", "train.lr=fast"], "train.lr must be a number, got 'fast'"),
+    (["node/karate-qgnn", "--set", "train.epochs=1.5"], "train.epochs must be a whole number"),
+    (["node/karate-qgnn", "--set", "train.epochs=0"], "train.epochs must be positive"),
+    (["node/karate-qgnn", "--set", "model.name=gin"], "model.name must be one of"),
+    (["node/karate-qgnn", "--set", "data.name=karat"], "did you mean 'karate'?"),
+    (["node/karate-qgnn", "--protocol", "fair"], "--protocol is honest or paper, got 'fair'"),
+    (["node/karate-qgnn", "--seeds", "0"], "seeds must be at least 1"),
+    (["node/karate-qgnn", "--device", "gpu"], "unknown device 'gpu'; did you mean 'cpu'?"),
+    (["node/karate-qgnn", "--max-minutes", "-1"], "minutes must be zero or more"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), MISTAKES, ids=lambda value: str(value)[:40])
+def test_a_mistake_is_told_in_one_sentence_and_leaves_nothing(
+    arguments: list[str], words: str, tmp_path: Path
+) -> None:
+    assert_told(call("train", *arguments), words)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cuda_without_cuda_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    told = call("train", "node/karate-qgnn", "--device", "cuda")
+    assert_told(told, "device 'cuda' needs CUDA, which is not available here; use cpu or auto")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("out", ["file/out", "file"])
+def test_a_place_that_cannot_be_written_is_a_mistake(out: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("precious")
+    assert_told(call("train", "node/karate-qgnn", *SHORT, "--out", out), f"cannot write {out}")
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_model_that_cannot_be_built_is_a_mistake() -> None:
+    gat = ["--set", "model.name=gat", "--set", "model.hidden_quats=1", "--out", "m"]
+    assert_told(call("train", "node/karate-qgnn", *gat), "cannot be shared among 8 heads")
+
+
+def test_a_folder_that_holds_a_training_is_not_overwritten(tmp_path: Path) -> None:
+    first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
+    assert call(*first).exit_code == 0
+    before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
+    assert_told(call(*first), "m holds a training already", "--resume")
+    other = call(*first, "--set", "train.lr=0.3", "--resume")
+    assert_told(other, "m holds a training with other settings")
+    assert call(*first, "--resume").exit_code == 0
+    assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
+
+
+def test_time_that_is_up_exits_with_0_and_says_how_to_go_on() -> None:
+    first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
+    stopped = call(*first, "--max-minutes", "0")
+    assert stopped.exit_code == 0
+    assert stopped.stdout.strip() == (
+        "stopped after 1 of 5 epochs: repeat the command with --resume --out m"
+    )
+    again = call(*first, "--resume", "--max-minutes", "0", "--json")
+    assert last_object(again) == {"paused": True, "done": 2, "epochs": 5, "out": "m"}
+    assert_told(call("predict", "m"), "m is not a bundle")
+    resumed = last_object(call(*first, "--resume", "--json"))
+    whole = last_object(call(*first[:-1], "whole", "--json"))
+    assert resumed["metrics"] == whole["metrics"]
+
+
+LONG = ["train", "node/karate-qgnn", "--seeds", "3", "--device", "cpu", "--json"]
+LONG += ["--set", "train.epochs=400", "--set", "train.patience=none"]
+
+
+def started(*arguments: str, out: Path) -> subprocess.Popen:
+    """A training in a process of its own, when its epochs are under way."""
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(quatgraph.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "quatgraph", *arguments, "--out", str(out)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    limit = time.monotonic() + 60
+    while not out.exists() and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.01)
+    time.sleep(0.5)
+    assert process.poll() is None, process.communicate()
+    return process
+
+
+def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+    whole = last_object(call(*LONG, "--out", "whole"))
+    process = started(*LONG, out=tmp_path / "m")
+    process.send_signal(signal.SIGINT)
+    printed, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert printed == ""
+    assert told.startswith("quatgraph: interrupted")
+    assert told.count("\n") == 1
+    assert [path.name for path in (tmp_path / "m").iterdir()] == ["checkpoint.safetensors"]
+    resumed = last_object(call(*LONG, "--out", "m", "--resume"))
+    assert resumed["metrics"] == whole["metrics"]
+    assert resumed["mean"] == whole["mean"]
+
+
+def test_a_killed_training_can_be_resumed(tmp_path: Path) -> None:
+    whole = last_object(call(*LONG, "--out", "whole"))
+    assert last_object(call(*LONG, "--out", "m", "--max-minutes", "0"))["paused"]
+    checkpoint = (tmp_path / "m" / "checkpoint.safetensors").read_bytes()
+    process = started(*LONG, "--resume", out=tmp_path / "m")
+    time.sleep(2.5)  # the folder was there before: the process may still be importing
+    process.kill()
+    process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert (tmp_path / "m" / "checkpoint.safetensors").read_bytes() == checkpoint
+    resumed = last_object(call(*LONG, "--out", "m", "--resume"))
+    assert resumed["metrics"] == whole["metrics"]
+
+
+def test_the_demo_names_three_members_and_leaves_nothing(tmp_path: Path) -> None:
+    result = call("demo")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("Zachary's karate club: 34 members")
+    answers = [line.split() for line in lines if line.startswith("  member")]
+    assert [answer[1] for answer in answers] == ["9", "20", "34"]
+    assert [answer[3] for answer in answers] == ["Mr.", "Mr.", "Officer"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def tiny_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of one dataset, presets of three epochs, a grid of two."""
+    table = tables.Table(
+        name="node",
+        title="Tiny",
+        task="node",
+        metric="test/accuracy",
+        rows=["karate"],
+        columns=["qgnn", "hgcn"],
+        methods={"qgnn": "QGNN", "hgcn": "HGCN"},
+        splits=1,
+        seeds=2,
+        paper={"karate": {"hgcn": 0.5}},
+    )
+    monkeypatch.setattr(tables, "load_table", lambda name: table)
+
+    def short(name: str, protocol: presets.Protocol = "paper") -> dict:
+        return override(presets.preset(name, protocol), ["train.epochs=3"])
+
+    for module in (running, tables):
+        monkeypatch.setattr(module, "preset", short)
+    monkeypatch.setattr(running, "protocols", lambda task: {"grid": {"train.lr": [0.1, 0.2]}})
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_table_is_reproduced_and_printed(tmp_path: Path) -> None:
+    result = call("reproduce", "node", "--device", "cpu")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("| dataset | method | the paper |")
+    assert lines[2].startswith("| karate | QGNN |")
+    assert "(2)" in lines[2]
+    assert "| 50.00 | not run |" in lines[3]
+    records = (tmp_path / "results" / "records" / "node-karate.jsonl").read_text()
+    again = call("reproduce", "node", "--device", "cpu")
+    assert again.stdout == result.stdout
+    assert (tmp_path / "results" / "records" / "node-karate.jsonl").read_text() == records
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_the_cells_of_a_table_are_objects_for_programs() -> None:
+    result = call("reproduce", "node", "--json", "--results", "r", "--only", "qgnn")
+    cells = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [cell["protocol"] for cell in cells] == ["paper", "honest"]
+    for cell in cells:
+        assert cell.keys() >= {
+            *("task", "dataset", "method", "protocol", "metric", "mean"),
+            *("std", "runs", "configs", "paper", "seconds"),
+        }
+        assert (cell["task"], cell["dataset"], cell["method"]) == ("node", "karate", "qgnn")
+        assert 0 <= cell["mean"] <= 1
+        assert (cell["runs"], cell["paper"]) == (2, None)
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_table_is_written_into_readme_between_its_markers(tmp_path: Path) -> None:
+    told = call("reproduce", "node", "--write", "--device", "cpu")
+    assert told.exit_code == 2
+    assert "README.md" in told.stderr
+    (tmp_path / "README.md").write_text("Hi\n<!-- table node -->\n<!-- /table node -->\n")
+    result = call("reproduce", "node", "--write", "--device", "cpu")
+    assert result.exit_code == 0
+    written = (tmp_path / "README.md").read_text()
+    assert written == f"Hi\n<!-- table node -->\n{result.stdout}<!-- /table node -->\n"
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_table_that_runs_out_of_time_shows_what_there_is() -> None:
+    result = call("reproduce", "node", "--max-minutes", "0", "--device", "cpu")
+    assert result.exit_code == 0
+    assert result.stderr == "time is up; repeat the command to run the rest\n"
+    assert "| karate | QGNN |  | not run |" in result.stdout
+
+
+def test_an_unknown_table_or_cell_is_a_mistake(tmp_path: Path) -> None:
+    assert_told(call("reproduce", "nodee"), "no table 'nodee'; did you mean 'node'?")
+    assert_told(call("reproduce", "node", "--only", "cra"), "did you mean 'cora'?")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_search_runs_once() -> None:
+    first = call("search", "node/karate-qgnn", "--device", "cpu")
+    assert (first.exit_code, first.stdout) == (0, "2 runs added to results/records\n")
+    again = call("search", "node/karate-qgnn", "--device", "cpu")
+    assert (again.exit_code, again.stdout) == (0, "0 runs added to results/records\n")
+
+
+def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
+    assert_told(call("search", "karate"), "no preset 'karate'")
+    assert list(tmp_path.iterdir()) == []

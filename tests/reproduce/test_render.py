@@ -1,0 +1,140 @@
+"""Tables as text; README's numbers are those of the committed records."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quatgraph import config as configs
+from quatgraph.errors import Mistake
+from quatgraph.presets import preset
+from quatgraph.reproduce.render import cells, render, replaced_between, write_between
+from quatgraph.reproduce.table import Table, load_table
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.training.record import RunRecord, read_records
+
+ROOT = Path(__file__).parents[2]
+TABLE = Table(
+    name="tiny",
+    title="A tiny table",
+    task="node",
+    metric="test/accuracy",
+    rows=["cora"],
+    columns=["qgnn", "gcn", "hgcn"],
+    methods={"qgnn": "QGNN", "gcn": "GCN, real", "hgcn": "HGCN"},
+    splits=2,
+    seeds=1,
+    paper={"cora": {"qgnn": 0.8748, "hgcn": 0.8609}},
+)
+
+
+def record(test: float, protocol: str, **changes: Any) -> RunRecord:
+    config = configs.build(NodeConfig, preset("node/cora-qgnn", "paper")).identity()
+    values = {
+        "task": "node",
+        "dataset": "cora",
+        "method": "qgnn",
+        "protocol": protocol,
+        "split": 0,
+        "seed": 0,
+        "config": config,
+        "config_digest": configs.digest(config),
+        "data_digest": "d",
+        "members": {},
+        "metrics": {"test/accuracy": test, "valid/accuracy": 0.5},
+        "selected": {},
+        "best_epoch": 1,
+        "epochs_run": 1,
+        "parameters": 23_063,
+        "seconds": 1.5,
+        "ensemble": protocol,
+        "curves": {},
+        "environment": {},
+        "finished": "",
+    }
+    return RunRecord(**values | changes)
+
+
+RECORDS = [
+    record(0.87, "paper", split=0),
+    record(0.88, "paper", split=1),
+    record(0.85, "honest", config_digest="a"),
+    record(0.50, "honest", config_digest="b", metrics={"test/accuracy": 0.9, "valid/accuracy": 0}),
+    record(0.8, "honest", method="gcn"),
+]
+
+
+def test_a_small_table_reads_so() -> None:
+    assert render(TABLE, RECORDS) == "\n".join(
+        [
+            "| dataset | method | the paper | ours, protocol `paper` | difference "
+            "| ours, protocol `honest` | configurations | weights |",
+            "|---|---|---|---|---|---|---|---|",
+            "| cora | QGNN | 87.48 | 87.50 ± 0.71 (2) | +0.02 | 85.00 ± 0.00 (1) | 2 | 23,063 |",
+            "| cora | GCN, real |  | not run |  | 80.00 ± 0.00 (1) | 1 |  |",
+            "| cora | HGCN | 86.09 | not run |  | not run |  |  |",
+        ]
+    )
+
+
+def test_some_cells_are_rendered_alone() -> None:
+    lines = render(TABLE, RECORDS, only=["hgcn"]).splitlines()
+    assert len(lines) == 3
+    assert lines[2].startswith("| cora | HGCN |")
+
+
+def test_cells_for_programs_are_fractions_with_the_documented_keys() -> None:
+    made = list(cells(TABLE, RECORDS, only=["qgnn"]))
+    assert [one["protocol"] for one in made] == ["paper", "honest"]
+    assert made[0].keys() >= {
+        *("task", "dataset", "method", "protocol", "metric", "mean"),
+        *("std", "runs", "configs", "paper", "seconds"),
+    }
+    assert made[0]["mean"] == pytest.approx(0.875)
+    assert made[0]["paper"] == 0.8748
+    assert made[0]["seconds"] == 1.5
+    assert made[1]["configs"] == 2
+
+
+def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:
+    content = "a\n<!-- table x -->\nold\nlines\n<!-- /table x -->\nb <!-- table y -->\n"
+    made = replaced_between(content, "table x", "new")
+    assert made == "a\n<!-- table x -->\nnew\n<!-- /table x -->\nb <!-- table y -->\n"
+    assert replaced_between(made, "table x", "new") == made
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "nothing here",
+        "<!-- table x -->",
+        "<!-- /table x -->",
+        "<!-- table x --><!-- table x --><!-- /table x -->",
+    ],
+)
+def test_a_file_without_both_markers_is_a_mistake(content: str) -> None:
+    with pytest.raises(Mistake, match="needs one line <!-- table x --> and one line"):
+        replaced_between(content, "table x", "new")
+
+
+def test_markers_in_the_wrong_order_are_a_mistake() -> None:
+    with pytest.raises(Mistake, match="needs one line <!-- table x -->"):
+        replaced_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
+
+
+def test_a_file_is_written_between_its_markers(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("é\n<!-- table x -->\n<!-- /table x -->\n", encoding="utf-8")
+    write_between(readme, "table x", "± 1")
+    assert readme.read_text(encoding="utf-8") == "é\n<!-- table x -->\n± 1\n<!-- /table x -->\n"
+
+
+def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match=r"README\.md"):
+        write_between(tmp_path / "README.md", "table x", "new")
+
+
+def test_the_table_in_readme_is_that_of_the_committed_records() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    records = read_records(ROOT / "results" / "records")
+    assert replaced_between(readme, "table node", render(load_table("node"), records)) == readme

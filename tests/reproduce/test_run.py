@@ -1,0 +1,167 @@
+"""Filling a table: only what is missing runs, and a search runs once."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quatgraph import config as configs
+from quatgraph import presets
+from quatgraph.errors import Mistake
+from quatgraph.reproduce import run as running
+from quatgraph.reproduce import table as tables
+from quatgraph.reproduce.run import read_results, run_missing, search
+from quatgraph.reproduce.table import Table, cell
+from quatgraph.training.loop import Paused
+from quatgraph.training.record import RunRecord
+from quatgraph.training.runtime import Deadline
+
+CPU = torch.device("cpu")
+GRID = {"train.lr": [0.01, 0.05], "model.hidden_quats": [2, 3]}
+
+
+def table_of(**changes: Any) -> Table:
+    values = {
+        "name": "tiny",
+        "title": "A tiny table",
+        "task": "node",
+        "metric": "test/accuracy",
+        "rows": ["karate"],
+        "columns": ["qgnn", "hgcn"],
+        "methods": {"qgnn": "QGNN", "hgcn": "HGCN"},
+        "splits": 1,
+        "seeds": 2,
+        "paper": {"karate": {"hgcn": 0.5}},
+    }
+    return Table(**values | changes)
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Presets of three epochs, and a search through four configurations."""
+
+    def short(name: str, protocol: presets.Protocol = "paper") -> dict[str, Any]:
+        values = presets.preset(name, protocol)
+        select = "last" if protocol == "paper" else "best-valid"
+        return configs.override(values, ["train.epochs=3", f"train.select={select}"])
+
+    for module in (running, tables):
+        monkeypatch.setattr(module, "preset", short)
+    monkeypatch.setattr(running, "protocols", lambda task: {"grid": GRID})
+
+
+def ran(table: Table, results: Path, **others: Any) -> list[list[RunRecord]]:
+    return list(run_missing(table, results, device=CPU, **others))
+
+
+def test_a_table_is_filled_under_both_protocols(tmp_path: Path) -> None:
+    finished = ran(table_of(), tmp_path)
+    assert [[(r.protocol, r.seed) for r in records] for records in finished] == [
+        [("paper", 0), ("paper", 1)],
+        [("honest", 0), ("honest", 1)],
+    ]
+    assert read_results(tmp_path) == [record for records in finished for record in records]
+    assert [path.name for path in (tmp_path / "records").iterdir()] == ["node-karate.jsonl"]
+    for protocol in ("paper", "honest"):
+        made = cell(table_of(), read_results(tmp_path), "karate", "qgnn", protocol)
+        assert (made.runs, made.configs) == (2, 1)
+
+
+def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:
+    ran(table_of(), tmp_path)
+    assert ran(table_of(), tmp_path) == []
+    more = ran(table_of(seeds=3), tmp_path)
+    assert [[(r.protocol, r.seed) for r in records] for records in more] == [
+        [("paper", 2)],
+        [("honest", 2)],
+    ]
+
+
+def test_runs_of_other_settings_do_not_count_as_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran(table_of(), tmp_path)
+    before = running.preset
+    monkeypatch.setattr(
+        running, "preset", lambda *a: configs.override(before(*a), ["train.lr=0.3"])
+    )
+    assert len(ran(table_of(), tmp_path)) == 2
+
+
+def test_an_interrupted_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    begun = run_missing(table_of(), tmp_path, device=CPU)
+    first = next(begun)
+    begun.close()
+    assert read_results(tmp_path) == first
+    rest = ran(table_of(), tmp_path)
+    assert [r.protocol for r in rest[0]] == ["honest", "honest"]
+    assert len(rest) == 1
+
+
+def test_a_deadline_stops_a_table_and_keeps_what_is_whole(tmp_path: Path) -> None:
+    with pytest.raises(Paused):
+        ran(table_of(), tmp_path, deadline=Deadline(0))
+    assert read_results(tmp_path) == []
+    assert len(ran(table_of(), tmp_path)) == 2
+
+
+def test_only_limits_what_runs(tmp_path: Path) -> None:
+    assert ran(table_of(), tmp_path, only=["hgcn"]) == []
+    with pytest.raises(Mistake, match="has no 'gin'"):
+        ran(table_of(), tmp_path, only=["gin"])
+    assert read_results(tmp_path) == []
+
+
+def searched(results: Path, **others: Any) -> list[RunRecord]:
+    found = search("node/karate-qgnn", results, device=CPU, **others)
+    return [record for records in found for record in records]
+
+
+def test_a_search_tries_every_combination_once(tmp_path: Path) -> None:
+    records = searched(tmp_path)
+    tried = {(r.config["train"]["lr"], r.config["model"]["hidden_quats"]) for r in records}
+    assert tried == {(0.01, 2), (0.01, 3), (0.05, 2), (0.05, 3)}
+    assert len(records) == 4
+    # What only differs in the learning rate was one ensemble.
+    assert len({r.ensemble for r in records}) == 2
+    assert {(r.protocol, r.method, r.dataset) for r in records} == {("honest", "qgnn", "karate")}
+    assert read_results(tmp_path) == records
+    assert searched(tmp_path) == []
+    assert read_results(tmp_path) == records
+
+
+def test_more_seeds_of_a_search_add_only_the_new_ones(tmp_path: Path) -> None:
+    searched(tmp_path)
+    assert {r.seed for r in searched(tmp_path, seeds=2)} == {1}
+
+
+def test_what_is_set_is_not_searched(tmp_path: Path) -> None:
+    records = searched(tmp_path, overrides=["model.hidden_quats=5", "train.weight_decay=0.0"])
+    assert {r.config["model"]["hidden_quats"] for r in records} == {5}
+    assert {r.config["train"]["weight_decay"] for r in records} == {0.0}
+    assert len(records) == 2
+
+
+def test_what_a_search_left_is_chosen_from_in_the_honest_cell_alone(tmp_path: Path) -> None:
+    records = searched(tmp_path)
+    table = table_of()
+    honest = cell(table, read_results(tmp_path), "karate", "qgnn", "honest")
+    assert (honest.runs, honest.configs) == (1, 4)
+    best = max(r.metrics["valid/accuracy"] for r in records)
+    assert honest.mean in {
+        r.metrics["test/accuracy"] for r in records if r.metrics["valid/accuracy"] == best
+    }
+    paper = cell(table, read_results(tmp_path), "karate", "qgnn", "paper")
+    assert paper.runs == 0
+
+
+def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="no preset 'node/karate-gnn'"):
+        list(search("node/karate-gnn", tmp_path, device=CPU))
+
+
+def test_results_that_cannot_be_written_are_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Mistake, match="cannot write"):
+        ran(table_of(), tmp_path / "file")

@@ -1,0 +1,213 @@
+"""Cells out of hand-made records: what is counted, what is chosen, what is ignored."""
+
+import dataclasses
+import random
+from typing import Any
+
+import pytest
+
+from quatgraph import config as configs
+from quatgraph.errors import Mistake
+from quatgraph.presets import Protocol, preset
+from quatgraph.reproduce.table import Cell, Table, cell, choose_by_validation, load_table
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.training.record import RunRecord
+
+TABLE = Table(
+    name="tiny",
+    title="A tiny table",
+    task="node",
+    metric="test/accuracy",
+    rows=["cora", "karate"],
+    columns=["qgnn", "gcn", "hgcn"],
+    methods={"qgnn": "QGNN", "gcn": "GCN", "hgcn": "HGCN"},
+    splits=2,
+    seeds=2,
+    paper={"cora": {"qgnn": 0.8748, "hgcn": 0.8609}},
+)
+
+
+def record(test: float, valid: float = 0.5, **changes: Any) -> RunRecord:
+    """A run of QGNN on Cora under the protocol ``honest``."""
+    made = RunRecord(
+        task="node",
+        dataset="cora",
+        method="qgnn",
+        protocol="honest",
+        split=0,
+        seed=0,
+        config={},
+        config_digest="a",
+        data_digest="d",
+        members={"product": {"seed": [0], "split": [0]}},
+        metrics={"test/accuracy": test, "valid/accuracy": valid, "valid/loss": 1.0},
+        selected={},
+        best_epoch=1,
+        epochs_run=1,
+        parameters=100,
+        seconds=2.0,
+        ensemble="e",
+        curves={},
+        environment={},
+        finished="2030-01-01T00:00:00+00:00",
+    )
+    return dataclasses.replace(made, **changes)
+
+
+def cell_of(records: list[RunRecord], protocol: Protocol = "honest") -> Cell:
+    return cell(TABLE, records, "cora", "qgnn", protocol)
+
+
+PAPER = configs.digest(configs.build(NodeConfig, preset("node/cora-qgnn", "paper")).identity())
+
+
+def paper_record(test: float, **changes: Any) -> RunRecord:
+    return record(test, **{"protocol": "paper", "config_digest": PAPER} | changes)
+
+
+def test_a_cell_is_the_mean_and_the_sample_standard_deviation_of_its_runs() -> None:
+    made = cell_of([paper_record(t, split=s) for s, t in enumerate((0.80, 0.82, 0.87))], "paper")
+    assert made.mean == pytest.approx(0.83)
+    assert made.std == pytest.approx(0.036055512754639891)  # over n - 1
+    assert (made.runs, made.configs) == (3, 1)
+    assert made.paper == 0.8748
+    assert (made.task, made.dataset, made.method) == ("node", "cora", "qgnn")
+    assert (made.protocol, made.metric) == ("paper", "test/accuracy")
+    assert made.parameters == 100
+
+
+def test_a_cell_without_runs_is_empty() -> None:
+    made = cell(TABLE, [record(0.9, dataset="karate")], "cora", "hgcn", "paper")
+    assert (made.mean, made.std, made.parameters) == (None, None, None)
+    assert (made.runs, made.configs, made.seconds) == (0, 0, 0)
+    assert made.paper == 0.8609
+    assert cell(TABLE, [], "karate", "qgnn", "honest").paper is None
+
+
+def test_the_seconds_of_an_ensemble_are_counted_once() -> None:
+    records = [
+        paper_record(0.8, split=0, ensemble="one", seconds=3.0),
+        paper_record(0.8, split=1, ensemble="one", seconds=3.0),
+        paper_record(0.8, split=0, seed=1, ensemble="two", seconds=0.5),
+    ]
+    assert cell_of(records, "paper").seconds == 3.5
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dataset": "citeseer"},
+        {"method": "gcn"},
+        {"protocol": "honest"},
+        {"task": "graph"},
+        {"seed": 2},
+        {"config_digest": "another"},
+    ],
+)
+def test_a_paper_cell_counts_only_what_belongs_to_it(changes: dict[str, Any]) -> None:
+    made = cell_of([paper_record(0.8), paper_record(0.1, **changes)], "paper")
+    assert (made.runs, made.configs, made.mean, made.seconds) == (1, 1, 0.8, 2.0)
+
+
+def test_an_honest_cell_counts_every_configuration_that_was_tried() -> None:
+    records = [
+        record(0.70, valid=0.6, config_digest="a", ensemble="one"),
+        record(0.60, valid=0.9, config_digest="b", ensemble="two", parameters=7),
+        record(0.99, valid=0.8, config_digest="c", ensemble="three", seconds=5.0),
+        record(0.99, valid=1.0, config_digest="d", seed=2),
+    ]
+    made = cell_of(records)
+    assert (made.mean, made.std, made.runs, made.configs) == (0.60, 0.0, 1, 3)
+    assert made.seconds == 9.0
+    assert made.parameters == 7
+
+
+def test_the_configuration_is_chosen_for_each_split_by_the_mean_over_its_seeds() -> None:
+    records = [
+        # On split 0, b has the single best run but a the better mean.
+        record(0.1, valid=0.80, config_digest="a", split=0, seed=0),
+        record(0.2, valid=0.80, config_digest="a", split=0, seed=1),
+        record(0.9, valid=0.90, config_digest="b", split=0, seed=0),
+        record(0.9, valid=0.60, config_digest="b", split=0, seed=1),
+        # On split 1, b is better.
+        record(0.9, valid=0.70, config_digest="a", split=1, seed=0),
+        record(0.3, valid=0.71, config_digest="b", split=1, seed=0),
+    ]
+    chosen = choose_by_validation(records)
+    assert [(r.split, r.seed, r.config_digest) for r in chosen] == [
+        (0, 0, "a"),
+        (0, 1, "a"),
+        (1, 0, "b"),
+    ]
+    assert cell_of(records).mean == pytest.approx((0.1 + 0.2 + 0.3) / 3)
+
+
+def test_the_choice_stays_whatever_the_test_data_says() -> None:
+    draw = random.Random(0)
+    records = [
+        record(draw.random(), draw.random(), config_digest=digest, split=split, seed=seed)
+        for digest in "abcd"
+        for split in range(4)
+        for seed in range(2)
+    ]
+    tests = [r.metrics["test/accuracy"] for r in records]
+    choice = [(r.config_digest, r.split, r.seed) for r in choose_by_validation(records)]
+    assert len({digest for digest, _, _ in choice}) > 1
+    for _ in range(10):
+        draw.shuffle(tests)
+        other = [
+            dataclasses.replace(r, metrics=r.metrics | {"test/accuracy": test})
+            for r, test in zip(records, tests, strict=True)
+        ]
+        again = [(r.config_digest, r.split, r.seed) for r in choose_by_validation(other)]
+        assert again == choice
+
+
+@pytest.mark.parametrize(
+    ("only", "cells"),
+    [
+        ([], [(d, m) for d in ("cora", "karate") for m in ("qgnn", "gcn", "hgcn")]),
+        (["karate"], [("karate", "qgnn"), ("karate", "gcn"), ("karate", "hgcn")]),
+        (["gcn"], [("cora", "gcn"), ("karate", "gcn")]),
+        (["hgcn", "qgnn"], [(d, m) for d in ("cora", "karate") for m in ("qgnn", "hgcn")]),
+        (["gcn", "cora"], [("cora", "gcn")]),
+        (["karate", "cora", "gcn"], [("cora", "gcn"), ("karate", "gcn")]),
+    ],
+)
+def test_only_is_a_union_within_a_kind_and_an_intersection_across(
+    only: list[str], cells: list[tuple[str, str]]
+) -> None:
+    assert list(TABLE.cells(only)) == cells
+
+
+def test_an_unknown_name_in_only_is_a_mistake() -> None:
+    with pytest.raises(Mistake, match="table 'tiny' has no 'cara'; did you mean 'cora'"):
+        TABLE.cells(["cara"])
+    with pytest.raises(Mistake, match="has no 'zzz'; there are cora, karate, qgnn"):
+        TABLE.cells(["zzz"])
+
+
+def test_a_method_without_a_preset_is_not_run() -> None:
+    assert TABLE.preset_of("cora", "qgnn") == "node/cora-qgnn"
+    assert TABLE.preset_of("cora", "hgcn") is None
+
+
+def test_table_2_holds_the_numbers_of_the_paper() -> None:
+    table = load_table("node")
+    assert table.rows == ["cora", "citeseer", "pubmed"]
+    assert table.paper["cora"] == pytest.approx(
+        {"qgnn": 0.8748, "gcn": 0.8577, "gat": 0.8637, "hgcn": 0.8609}
+    )
+    assert table.paper["pubmed"]["qgnn"] == pytest.approx(0.8765)
+    assert (table.splits, table.seeds) == (10, 10)
+    assert set(table.methods) == set(table.columns)
+    assert all(set(row) <= set(table.columns) for row in table.paper.values())
+    without = {m for d in table.rows for m in table.columns if table.preset_of(d, m) is None}
+    assert without == {"hgcn"}
+
+
+def test_an_unknown_table_is_a_mistake() -> None:
+    with pytest.raises(Mistake, match="no table 'nodes'; did you mean 'node'"):
+        load_table("nodes")
+    with pytest.raises(Mistake, match="no table 'zzz'; there are node"):
+        load_table("zzz")

@@ -1,0 +1,225 @@
+"""Trainings in a folder: refused, paused, resumed, finished; the bundle they leave."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from quatgraph import config as configs
+from quatgraph.errors import Mistake
+from quatgraph.tasks.node import job as jobs
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.node.job import Job, default_candidates, train_in_folder
+from quatgraph.tasks.node.run import Member, together
+from quatgraph.training.bundle import load_bundle
+from quatgraph.training.loop import Paused
+from quatgraph.training.record import RunRecord, read_records
+from quatgraph.training.runtime import Deadline
+
+CPU = torch.device("cpu")
+SMALL = {"data.name": "karate", "train.epochs": 10, "train.lr": 0.05, "model.hidden_quats": 2}
+
+
+def config_of(**values: Any) -> NodeConfig:
+    return configs.build(NodeConfig, configs.unflatten(SMALL | values))
+
+
+def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:
+    return train_in_folder(candidates, folder, device=CPU, **others)
+
+
+def numbers(record: RunRecord) -> tuple[Any, ...]:
+    """What a run gave, without the clock."""
+    curves = {name: tuple(values) for name, values in record.curves.items()}
+    return (record.config_digest, record.split, record.seed, record.best_epoch, record.metrics) + (
+        curves,
+        record.members,
+        record.ensemble,
+        record.epochs_run,
+    )
+
+
+def assert_same(one: Job, other: Job) -> None:
+    assert list(map(numbers, one.records)) == list(map(numbers, other.records))
+    assert numbers(one.chosen) == numbers(other.chosen)
+    first, second = load_bundle(one.folder), load_bundle(other.folder)
+    assert first.card["sha256"] == second.card["sha256"]
+    assert first.card["metrics"] == second.card["metrics"]
+    for name, tensor in first.tensors.items():
+        assert torch.equal(tensor, second.tensors[name])
+
+
+def test_a_training_leaves_records_and_a_bundle_and_nothing_else(tmp_path: Path) -> None:
+    job = trained([config_of(seeds=3)], tmp_path / "new" / "out")
+    files = {path.name for path in job.folder.iterdir()}
+    assert files == {"records.jsonl", "card.json", "model.safetensors"}
+    assert read_records(job.folder / "records.jsonl") == job.records
+    assert [r.seed for r in job.records] == [0, 1, 2]
+    assert job.configs == 1
+
+
+def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
+    candidates = [config_of(seeds=3, **{"train.lr": lr}) for lr in (0.001, 0.1)]
+    job = trained(candidates, tmp_path)
+    merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in job.records]
+    best = job.records[merits.index(max(merits))]
+    assert job.chosen == best
+    assert job.configs == 2
+    card = load_bundle(tmp_path).card
+    assert card["metrics"] == best.metrics
+    assert (card["seed"], card["epoch"]) == (best.seed, best.best_epoch)
+    assert configs.build(NodeConfig, card["config"]).identity() == best.config
+
+
+def test_the_bundle_is_the_best_whichever_ensemble_it_is_in(tmp_path: Path) -> None:
+    wide, narrow = config_of(seeds=2, **{"model.hidden_quats": 8}), config_of(seeds=2)
+    first = trained([wide, narrow], tmp_path / "wide-first")
+    second = trained([narrow, wide], tmp_path / "narrow-first")
+    assert len({r.ensemble for r in first.records}) == 2
+    assert numbers(first.chosen) == numbers(second.chosen)
+    bundles = [load_bundle(job.folder).card["sha256"] for job in (first, second)]
+    assert bundles[0] == bundles[1]
+
+
+def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
+    trained([config_of()], tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(Mistake, match="holds a training already: choose another --out"):
+        trained([config_of(**{"train.lr": 0.2})], tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_finished_training_is_resumed_by_doing_nothing(tmp_path: Path) -> None:
+    first = trained([config_of(seeds=2)], tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    told: list[Any] = []
+    again = trained([config_of(seeds=2)], tmp_path, resume=True, progress=lambda *a: told.append(a))
+    assert told == []
+    assert again == first
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_more_seeds_of_the_same_settings_go_on_from_those_that_are_there(tmp_path: Path) -> None:
+    two = trained([config_of(seeds=2)], tmp_path)
+    three = trained([config_of(seeds=3)], tmp_path, resume=True)
+    assert three.records[:2] == two.records
+    assert [r.seed for r in three.records] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("changed", [{"train.lr": 0.2}, {"model.hidden_quats": 3}, {"seeds": 1}])
+def test_other_settings_cannot_resume_a_training(tmp_path: Path, changed: dict[str, Any]) -> None:
+    trained([config_of(seeds=2)], tmp_path)
+    with pytest.raises(Mistake, match="holds a training with other settings"):
+        trained([config_of(**changed)], tmp_path, resume=True)
+
+
+def test_other_settings_cannot_resume_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(Paused):
+        trained([config_of()], tmp_path, deadline=Deadline(0))
+    with pytest.raises(Mistake, match="checkpoint of another run"):
+        trained([config_of(**{"train.lr": 0.2})], tmp_path, resume=True)
+    # The checkpoint is still there for the run it belongs to.
+    assert len(trained([config_of()], tmp_path, resume=True).records) == 1
+
+
+def test_a_paused_training_has_no_bundle_yet_and_says_how_far_it_is(tmp_path: Path) -> None:
+    with pytest.raises(Paused, match="stopped after 1 of 10 epochs") as paused:
+        trained([config_of()], tmp_path, deadline=Deadline(0))
+    assert (paused.value.done, paused.value.epochs) == (1, 10)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
+
+
+@pytest.mark.parametrize("select", ["best-valid", "last"])
+def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
+    tmp_path: Path, select: str
+) -> None:
+    # Two ensembles, with dropout, each stopped after its first three epochs.
+    candidates = [
+        config_of(seeds=2, **{"train.select": select, "model.hidden_quats": quats, "train.lr": lr})
+        for quats in (2, 3)
+        for lr in (0.05, 0.1)
+    ]
+    whole = trained(candidates, tmp_path / "whole")
+    pauses = 0
+    for limit in [Deadline(0)] * 3 + [None, Deadline(0), Deadline(0), None]:
+        deadline = limit or StopAfterOneEnsemble(tmp_path / "parts" / "records.jsonl")
+        try:
+            parts = trained(candidates, tmp_path / "parts", resume=pauses > 0, deadline=deadline)
+        except Paused:
+            pauses += 1
+    assert pauses == 6
+    assert_same(parts, whole)
+    assert not (tmp_path / "parts" / "checkpoint.safetensors").exists()
+
+
+class StopAfterOneEnsemble(Deadline):
+    """Passes as soon as one more ensemble has been recorded."""
+
+    def __init__(self, records: Path) -> None:
+        super().__init__(None)
+        self.records = records
+        self.before = self._size()
+
+    def passed(self) -> bool:
+        return self._size() > self.before
+
+    def _size(self) -> int:
+        return self.records.stat().st_size if self.records.exists() else 0
+
+
+def test_starting_anew_forgets_a_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(Paused):
+        trained([config_of()], tmp_path / "a", deadline=Deadline(0))
+    anew = trained([config_of()], tmp_path / "a")
+    assert_same(anew, trained([config_of()], tmp_path / "b"))
+
+
+def test_resuming_where_nothing_was_begun_begins(tmp_path: Path) -> None:
+    job = trained([config_of()], tmp_path, resume=True)
+    assert len(job.records) == 1
+
+
+def test_what_a_kill_between_bundle_and_records_left_is_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = trained([config_of(seeds=2)], tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs, "append_records", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            trained([config_of(seeds=2)], tmp_path / "cut")
+    assert (tmp_path / "cut" / "card.json").exists()
+    assert_same(trained([config_of(seeds=2)], tmp_path / "cut", resume=True), whole)
+
+
+def test_data_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
+    config = config_of(**{"data.name": "", "data.path": str(tmp_path / "nowhere")})
+    with pytest.raises(Mistake, match="there is no folder"):
+        trained([config], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("a file")
+    with pytest.raises(Mistake, match="cannot write"):
+        trained([config_of()], tmp_path / "file" / "out")
+
+
+def test_curves_are_kept_for_a_few_runs_and_not_for_many(tmp_path: Path) -> None:
+    few = trained([config_of(seeds=2)], tmp_path / "few")
+    assert len(few.records[0].curves["valid/loss"]) == 10
+    many = trained([config_of(seeds=31, **{"train.epochs": 1})], tmp_path / "many")
+    assert many.records[0].curves == {}
+    assert json.loads((tmp_path / "many" / "card.json").read_text())["task"] == "node"
+
+
+def test_a_graph_of_ones_own_is_tried_with_a_few_settings() -> None:
+    candidates = default_candidates(config_of())
+    assert len(candidates) == 8
+    assert len({configs.digest(c.identity()) for c in candidates}) == 8
+    assert {c.model.hidden_quats for c in candidates} == {2}
+    assert len(together([Member(c, 0, 0) for c in candidates])) == 1
+    fixed = default_candidates(config_of(), fixed={"train.lr", "model.dropout"})
+    assert {(c.train.lr, c.model.dropout) for c in fixed} == {(0.05, 0.5)}
+    assert len(fixed) == 2
