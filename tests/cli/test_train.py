@@ -1,6 +1,7 @@
 """Commands that train: from a person's folder to a bundle, stopped, resumed, refused."""
 
 import csv
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 import quatgraph
 from quatgraph import presets
 from quatgraph.cli import app
+from quatgraph.cli.shell import progress
 from quatgraph.config import override
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
@@ -104,7 +106,8 @@ def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
     assert told["seconds"] > 0
     card = json.loads((tmp_path / "m" / "card.json").read_text())
     assert card["metrics"] == told["metrics"]
-    records = [json.loads(line) for line in (tmp_path / "m" / "records.jsonl").open()]
+    lines = (tmp_path / "m" / "records.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
     tests = [record["metrics"]["test/accuracy"] for record in records]
     assert told["mean"] == pytest.approx(sum(tests) / 3)
 
@@ -208,21 +211,29 @@ LONG = ["train", "node/karate-qgnn", "--seeds", "3", "--device", "cpu", "--json"
 LONG += ["--set", "train.epochs=400", "--set", "train.patience=none"]
 
 
-def started(*arguments: str, out: Path) -> subprocess.Popen:
-    """A training in a process of its own, when its epochs are under way."""
+SAVE_OFTEN = """
+from quatgraph.cli import main
+from quatgraph.training.loop import Plan
+Plan.__init__.__kwdefaults__["save_every"] = 0.0
+main()
+"""
+
+
+def started(*how: str, until: Path) -> subprocess.Popen:
+    """The long training in a process of its own, half a second after a file is there."""
     environment = os.environ | {
         "PYTHONPATH": str(Path(quatgraph.__file__).parents[1]),
         "OMP_NUM_THREADS": "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "quatgraph", *arguments, "--out", str(out)],
+        [sys.executable, *how, *LONG, "--out", "m"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     limit = time.monotonic() + 60
-    while not out.exists() and process.poll() is None and time.monotonic() < limit:
+    while not until.exists() and process.poll() is None and time.monotonic() < limit:
         time.sleep(0.01)
     time.sleep(0.5)
     assert process.poll() is None, process.communicate()
@@ -231,7 +242,7 @@ def started(*arguments: str, out: Path) -> subprocess.Popen:
 
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
     whole = last_object(call(*LONG, "--out", "whole"))
-    process = started(*LONG, out=tmp_path / "m")
+    process = started("-m", "quatgraph", until=tmp_path / "m")
     process.send_signal(signal.SIGINT)
     printed, told = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -244,18 +255,63 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_pa
     assert resumed["mean"] == whole["mean"]
 
 
-def test_a_killed_training_can_be_resumed(tmp_path: Path) -> None:
+def test_a_training_killed_while_it_saves_can_be_resumed(tmp_path: Path) -> None:
     whole = last_object(call(*LONG, "--out", "whole"))
-    assert last_object(call(*LONG, "--out", "m", "--max-minutes", "0"))["paused"]
-    checkpoint = (tmp_path / "m" / "checkpoint.safetensors").read_bytes()
-    process = started(*LONG, "--resume", out=tmp_path / "m")
-    time.sleep(2.5)  # the folder was there before: the process may still be importing
+    process = started("-c", SAVE_OFTEN, until=tmp_path / "m" / "checkpoint.safetensors")
     process.kill()
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    assert (tmp_path / "m" / "checkpoint.safetensors").read_bytes() == checkpoint
+    assert not (tmp_path / "m" / "card.json").exists()
+    done = last_object(call(*LONG, "--out", "m", "--resume", "--max-minutes", "0"))["done"]
+    assert 2 < done < 400
     resumed = last_object(call(*LONG, "--out", "m", "--resume"))
     assert resumed["metrics"] == whole["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (MemoryError(), 1, "out of memory"),
+        (RuntimeError("CUDA out of memory. Tried to allocate"), 1, "device is out of memory"),
+    ],
+)
+def test_what_ends_a_training_is_told_in_one_sentence(
+    error: BaseException, code: int, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("quatgraph.tasks.node.job.train_in_folder", fails)
+    result = call("train", "node/karate-qgnn", "--device", "cpu")
+    assert result.exit_code == code
+    assert result.stdout == ""
+    assert result.stderr.startswith("quatgraph: ")
+    assert result.stderr.count("\n") == 1
+    assert words in result.stderr
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_goes_to_a_terminal_on_standard_error_and_nowhere_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with progress() as show:
+        show("karate", 1, 2)
+    assert capsys.readouterr() == ("", "")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress() as show:
+        for title in ("karate", "cora", "karate"):
+            show(title, 1, 2)
+            show(title, 2, 2)
+    assert "karate" in terminal.getvalue()
+    assert "epochs" in terminal.getvalue()
+    assert capsys.readouterr().out == ""
 
 
 def test_the_demo_names_three_members_and_leaves_nothing(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The methods QGNN is compared with in Table 2, and a model that sees no graph."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -47,14 +48,7 @@ class GCN(nn.Module):
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        y = self._layer(0, self.dropout(x), adjacency)
-        for layer in range(1, len(self.convs)):
-            y = self._layer(layer, self.dropout(torch.relu(y)), adjacency)
-        return y
-
-    def _layer(self, layer: int, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        y = self.convs[layer](x, adjacency)
-        return y + self.owns[layer](x) if len(self.owns) else y
+        return _through(self.convs, self.owns, self.dropout, torch.relu, x, adjacency)
 
 
 class GAT(nn.Module):
@@ -65,6 +59,7 @@ class GAT(nn.Module):
         hidden: Width of the hidden layers, all heads together.
         heads: Attention heads of the hidden layers.
         dropout: Rate on the input of every layer and on the attention coefficients.
+        skip: As in :class:`GCN`.
     """
 
     def __init__(
@@ -76,22 +71,23 @@ class GAT(nn.Module):
         num_layers: int = 1,
         heads: int = 8,
         dropout: float = 0.6,
+        skip: bool = False,
     ) -> None:
         super().__init__()
         _check_layers(num_layers)
         if hidden % heads:
             raise Mistake(f"GAT's width {hidden} cannot be shared among {heads} heads")
-        sizes = [in_channels] + [hidden] * (num_layers - 1)
+        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
+        pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(
-            GraphAttention(size, hidden // heads, heads=heads, dropout=dropout) for size in sizes
+            GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in pairs[:-1]
         )
-        self.prediction = GraphAttention(hidden, num_classes, dropout=dropout)
+        self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
+        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        for conv in self.convs:
-            x = F.elu(conv(self.dropout(x), adjacency))
-        return self.prediction(self.dropout(x), adjacency)
+        return _through(self.convs, self.owns, self.dropout, F.elu, x, adjacency)
 
 
 class MLP(nn.Module):
@@ -117,6 +113,24 @@ class MLP(nn.Module):
         for linear in self.linears[1:]:
             y = linear(self.dropout(torch.relu(y)))
         return y
+
+
+def _through(
+    convs: nn.ModuleList,
+    owns: nn.ModuleList,
+    dropout: QuaternionDropout,
+    activation: Callable[[Tensor], Tensor],
+    x: Tensor | Adjacency,
+    adjacency: Adjacency,
+) -> Tensor:
+    """Layer by layer, with dropout before and the activation between; ``owns`` may be empty."""
+    for layer, conv in enumerate(convs):
+        x = dropout(x)
+        y = conv(x, adjacency)
+        if len(owns):
+            y = y + owns[layer](x)
+        x = activation(y)
+    return y
 
 
 def _check_layers(num_layers: int) -> None:

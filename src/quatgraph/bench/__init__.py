@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from quatgraph.bench import aggregate, conv, node
+from quatgraph.bench import aggregate, conv, defaults, node
 
 BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "aggregate": aggregate.rows,
     "conv": conv.rows,
     "node": node.rows,
+    "defaults": defaults.rows,
 }

@@ -34,7 +34,7 @@ class ModelConfig:
     activation: Literal["relu", "tanh", "elu", "none"] = "relu"
     """The activation g of QGNN."""
     skip: bool = True
-    """Whether a layer of QGNN or GCN also adds a product of the node's own vector."""
+    """Whether a layer also adds a product of the node's own vector; MLP has nothing else."""
     bias: bool = False
     """Whether the layers of QGNN or GCN add a learned vector."""
     heads: int = 8

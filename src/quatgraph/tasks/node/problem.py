@@ -17,7 +17,7 @@ from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
 
-SPARSE_BELOW = {"cpu": 0.2, "cuda": 0.2}
+SPARSE_BELOW = 0.2
 """Features with a smaller share of non-zero numbers are kept sparse."""
 
 
@@ -55,6 +55,7 @@ def _gat(model: ModelConfig, features: int, classes: int) -> nn.Module:
         num_layers=model.num_layers,
         heads=model.heads,
         dropout=model.dropout,
+        skip=model.skip,
     )
 
 
@@ -124,7 +125,7 @@ def prepare(
     else:
         scaling = scaling or Scaling.fit(data.x, config.data.scaling)
         features = scaling.apply(data.x)
-        few = features.count_nonzero() < SPARSE_BELOW[device.type] * features.numel()
+        few = features.count_nonzero() < SPARSE_BELOW * features.numel()
         if layout == "sparse" or (layout == "auto" and few):
             features = Adjacency.from_dense(features)
     adjacency = Adjacency.from_edge_index(
