@@ -58,7 +58,7 @@ def at_module_level(tree: ast.Module) -> ast.Module:
     """The tree without the bodies of its functions."""
 
     class WithoutFunctions(ast.NodeTransformer):
-        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:  # noqa: N802
+        def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
             return None
 
     return ast.fix_missing_locations(WithoutFunctions().visit(tree))

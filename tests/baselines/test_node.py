@@ -36,7 +36,7 @@ def test_gat_is_a_stack_of_pygs_gatconv(layers):
     model = GAT(IN, CLASSES, hidden=12, heads=3, num_layers=layers).eval()
     x = features = torch.randn(N, IN)
     assert len(model.convs) == layers
-    for conv in (*model.convs, model.prediction):
+    for conv in model.convs:
         real = GATConv(conv.linear.in_features, conv.att_src.size(1), conv.heads)
         real.load_state_dict(
             {

@@ -20,6 +20,7 @@ from quatgraph.cli.shell import progress
 from quatgraph.config import override
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
+from quatgraph.training.record import read_records
 
 SHORT = ["--set", "train.epochs=5", "--set", "model.hidden_quats=2", "--device", "cpu"]
 NAMES = [f"{name}-{k}" for k in range(8) for name in ("ann", "bob", "eve")]
@@ -106,9 +107,8 @@ def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
     assert told["seconds"] > 0
     card = json.loads((tmp_path / "m" / "card.json").read_text())
     assert card["metrics"] == told["metrics"]
-    lines = (tmp_path / "m" / "records.jsonl").read_text().splitlines()
-    records = [json.loads(line) for line in lines]
-    tests = [record["metrics"]["test/accuracy"] for record in records]
+    records = read_records(tmp_path / "m" / "records.jsonl")
+    tests = [record.metrics["test/accuracy"] for record in records]
     assert told["mean"] == pytest.approx(sum(tests) / 3)
 
 

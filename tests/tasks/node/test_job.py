@@ -32,12 +32,9 @@ def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:
 
 def numbers(record: RunRecord) -> tuple[Any, ...]:
     """What a run gave, without the clock."""
-    curves = {name: tuple(values) for name, values in record.curves.items()}
-    return (record.config_digest, record.split, record.seed, record.best_epoch, record.metrics) + (
-        curves,
-        record.members,
-        record.ensemble,
-        record.epochs_run,
+    return (
+        *(record.config_digest, record.split, record.seed, record.best_epoch, record.metrics),
+        *(record.curves, record.members, record.ensemble, record.epochs_run),
     )
 
 
