@@ -119,7 +119,7 @@ def test_a_value_in_place_of_a_table_is_refused() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"train": {"epoch": 3}}, "unknown key 'train.epoch'; did you mean 'epochs'?"),
+        ({"train": {"epoch": 3}}, "unknown key 'train.epoch'; did you mean 'train.epochs'?"),
         ({"lr": 0.1}, "unknown key 'lr'; did you mean 'train.lr'?"),
         ({"qqq": 1}, "unknown key 'qqq'; known keys are dataset, train, schedule, folds"),
     ],
@@ -142,7 +142,7 @@ def test_none_can_be_written_where_it_means_nothing_else() -> None:
 def test_an_optional_table_is_built_when_given() -> None:
     run = build(Run, {"dataset": "cora", "schedule": {"warmup": 3}})
     assert run.schedule == Schedule(warmup=3)
-    assert "did you mean 'warmup'" in refusal({"schedule": {"warmpu": 3}})
+    assert "did you mean 'schedule.warmup'" in refusal({"schedule": {"warmpu": 3}})
 
 
 def test_invalid_toml_is_refused_by_file_and_position(tmp_path: Path) -> None:

@@ -65,7 +65,8 @@ def test_the_paper_protocol_says_the_numbers_of_section_5_2(
         config = built(f"node/{dataset}-{method}", "paper")
         assert config.model.hidden_quats == hidden_quats
         assert config.model.num_layers == 1
-        assert config.model.bias is False
+        assert (config.model.skip, config.model.bias) == (False, False)
+        assert config.model.normalization == "symmetric"
         assert config.train.lr == lr
         assert config.train.epochs == epochs
         assert config.train.select == "last"

@@ -156,7 +156,8 @@ def _hint(key: str, kinds: dict[str, Any], under: str) -> str:
     for section, kind in kinds.items():
         if dataclasses.is_dataclass(kind) and key in _kinds(kind):
             return f"; did you mean '{under}{section}.{key}'?"
-    return did_you_mean(key, kinds) or f"; known keys are {', '.join(kinds)}"
+    full = [under + name for name in kinds]
+    return did_you_mean(under + key, full) or f"; known keys are {', '.join(full)}"
 
 
 def _convert(value: Any, kind: Any, name: str) -> Any:

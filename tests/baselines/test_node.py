@@ -35,7 +35,7 @@ def test_gcn_is_a_stack_of_pygs_gcnconv(layers, skip):
 def test_gat_is_a_stack_of_pygs_gatconv(layers):
     model = GAT(IN, CLASSES, hidden=12, heads=3, num_layers=layers).eval()
     x = features = torch.randn(N, IN)
-    assert len(model.convs) == layers
+    assert len(model.convs) == layers + 1
     for conv in model.convs:
         real = GATConv(conv.linear.in_features, conv.att_src.size(1), conv.heads)
         real.load_state_dict(
@@ -47,7 +47,7 @@ def test_gat_is_a_stack_of_pygs_gatconv(layers):
             }
         )
         y = real(x, EDGES)
-        x = y if conv is model.prediction else F.elu(y)
+        x = y if conv is model.convs[-1] else F.elu(y)
     graph = Adjacency.of(EDGES, N, normalization="none")
     torch.testing.assert_close(model(features, graph), x)
 

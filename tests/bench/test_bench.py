@@ -1,11 +1,14 @@
 """Benchmarks run on tiny sizes and give the numbers they promise."""
 
+import dataclasses
+
 import pytest
 import torch
 
-from quatgraph.bench import BENCHES, aggregate, conv, measure, node
+from quatgraph.bench import BENCHES, aggregate, conv, defaults, measure, node
 from quatgraph.config import override
 from quatgraph.presets import preset
+from quatgraph.tasks.node.config import TrainConfig
 
 CPU = torch.device("cpu")
 TIMES = {"ms", "ms_20", "ms_80"}
@@ -71,5 +74,26 @@ def test_node_times_whole_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 <= row["test_accuracy"] <= 1
 
 
+def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kinds = {"with features": (0.5, 0.1, 1.0), "without": (0.5, 0.1, None)}
+    for name, value in {"KINDS": kinds, "NODES": 40, "GRAPHS": 1}.items():
+        monkeypatch.setattr(defaults, name, value)
+    few = TrainConfig(epochs=2)
+    monkeypatch.setattr(
+        defaults, "default_candidates", lambda config: [dataclasses.replace(config, train=few)]
+    )
+    rows = list(defaults.rows(CPU))
+    assert [row["case"] for row in rows] == ["with features"] * 4 + ["without"] * 4
+    assert len({row["variant"] for row in rows}) == 4
+    for row in rows:
+        assert row.keys() == {"case", "variant", "work", "valid_accuracy"}
+        assert 0 <= row["valid_accuracy"] <= 1
+    # The features of the first kind tell the classes apart, the second kind has none.
+    assert defaults.random_graph(*kinds["with features"], seed=0).x.shape == (40, 32)
+    assert defaults.random_graph(*kinds["without"], seed=0).x is None
+
+
 def test_every_bench_has_a_name() -> None:
-    assert list(BENCHES) == ["aggregate", "conv", "node"]
+    assert list(BENCHES) == ["aggregate", "conv", "node", "defaults"]

@@ -136,7 +136,7 @@ MISTAKES = [
     (["node/karate-qgn"], "no preset 'node/karate-qgn'; did you mean 'node/karate-qgnn'?"),
     (["nodes"], "no task or preset 'nodes'; did you mean 'node'?"),
     (["node"], "--data FOLDER"),
-    (["node", "--data", "nowhere"], "there is no folder nowhere"),
+    (["node", "--data", "nowhere"], "there is no folder /"),
     (["node", "--data", "."], "nodes.csv"),
     (["node/karate-qgnn", "--data", "."], "use `train node --data ...`"),
     (["node/karate-qgnn", "--set", "train.lrr=1"], "unknown key 'train.lrr'"),
@@ -178,14 +178,14 @@ def test_a_place_that_cannot_be_written_is_a_mistake(out: str, tmp_path: Path) -
 
 def test_a_model_that_cannot_be_built_is_a_mistake() -> None:
     gat = ["--set", "model.name=gat", "--set", "model.hidden_quats=1", "--out", "m"]
-    assert_told(call("train", "node/karate-qgnn", *gat), "cannot be shared among 8 heads")
+    assert_told(call("train", "node/karate-qgnn", *gat), "cannot be shared among model.heads=8")
 
 
 def test_a_folder_that_holds_a_training_is_not_overwritten(tmp_path: Path) -> None:
     first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
     assert call(*first).exit_code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
-    assert_told(call(*first), "m holds a training already", "--resume")
+    assert_told(call(*first), "m holds a training already", "resume it")
     other = call(*first, "--set", "train.lr=0.3", "--resume")
     assert_told(other, "m holds a training with other settings")
     assert call(*first, "--resume").exit_code == 0

@@ -129,8 +129,9 @@ def test_the_configuration_is_chosen_for_each_split_by_the_mean_over_its_seeds()
         record(0.2, valid=0.80, config_digest="a", split=0, seed=1),
         record(0.9, valid=0.90, config_digest="b", split=0, seed=0),
         record(0.9, valid=0.60, config_digest="b", split=0, seed=1),
-        # On split 1, b is better.
+        # On split 1, b is better, though with one seed only.
         record(0.9, valid=0.70, config_digest="a", split=1, seed=0),
+        record(0.9, valid=0.70, config_digest="a", split=1, seed=1),
         record(0.3, valid=0.71, config_digest="b", split=1, seed=0),
     ]
     chosen = choose_by_validation(records)

@@ -25,6 +25,7 @@ NAMES = [f"{name}-{k}" for k in range(6) for name in ("ann", "bob", "eve", "zoë
 COLUMNS = ["height", "weight", "mood"]
 N = len(NAMES)
 SMALL = {"train.epochs": 40, "train.lr": 0.05, "model.hidden_quats": 2}
+SMALL |= {"model.num_layers": 1, "model.skip": False}
 
 
 def feature_rows() -> dict[str, list[float]]:

@@ -66,6 +66,10 @@ def _candidates(
 
     if protocol not in ("paper", "honest"):
         raise Mistake(f"--protocol is honest or paper, got {protocol!r}")
+    if any(item.partition("=")[0].strip() == "protocol" for item in set_):
+        raise Mistake("choose the protocol by --protocol, not by --set")
+    if protocol == "paper" and "/" not in what:
+        raise Mistake("the protocol paper belongs to the presets; your own data is trained honest")
     more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     if "/" in what:
         if data is not None:
@@ -78,7 +82,7 @@ def _candidates(
         raise Mistake(f"there is no task or preset {what!r}{hint}")
     if data is None:
         raise Mistake(f"tell where your graph is: `quatgraph train {what} --data FOLDER`")
-    place = {"data": {"path": str(data), "directed": directed}}
+    place = {"data": {"path": str(data.resolve()), "directed": directed}}
     values = configs.override({"protocol": protocol, **place, **more}, set_)
     config = configs.build(NodeConfig, values)
     # What the person sets is not searched; without a setting, validation data decides.
@@ -111,7 +115,8 @@ def _report(job: Any, json_: bool) -> None:
             }
         )
         return
-    typer.echo(f"test accuracy {100 * mean:.2f} ± {100 * std:.2f} % over {len(tests)} runs")
+    spread = f" ± {100 * std:.2f} % over {len(tests)} runs" if len(tests) > 1 else " %"
+    typer.echo(f"test accuracy {100 * mean:.2f}{spread}")
     if job.configs > 1:
         setting = job.chosen.config
         typer.echo(
@@ -161,7 +166,7 @@ def search(
             ):
                 finished += len(records)
     except Paused:
-        typer.echo(f"{finished} runs finished in time; repeat the command to go on")
+        typer.echo(f"time is up after {finished} runs; repeat the command to go on", err=True)
         return
     typer.echo(f"{finished} runs added to {results / 'records'}")
 

@@ -25,7 +25,8 @@ def list_(
     kinds = KINDS if kind is None else (kind,)
     for one in kinds:
         if one not in KINDS:
-            raise Mistake(f"there is no list of {one!r}{did_you_mean(one, KINDS)}")
+            hint = did_you_mean(one, KINDS) or f"; there are {', '.join(KINDS)}"
+            raise Mistake(f"there is no list of {one!r}{hint}")
         if json_:
             emit_light({one: _listed(one)})
         else:
@@ -75,7 +76,7 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
         typer.echo(f"{state:13} {path}")
     if any(state != "ok" for _, state in states):
         raise typer.Exit(1)
-    typer.echo(f"{name}: {len(states)} files, all ok")
+    typer.echo(f"{name}: {len(states)} files, all ok" if states else f"{name} is built in")
 
 
 @command(data_app)

@@ -60,7 +60,9 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
                 _tell(str(mistake))
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
-                _tell("interrupted; what was finished is kept, and --resume goes on from it")
+                _tell(
+                    "interrupted; finished work is kept: repeat the command, `train` with --resume"
+                )
                 raise typer.Exit(130) from None
             except BrokenPipeError:  # the reader, such as `head`, has seen enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -61,6 +61,8 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
         - y: ``(N,)``
         - masks: three of ``(N, S)``
     """
+    if len(label_names) < 2:
+        raise Mistake(f"all labelled nodes in {where} have one class; there must be two to tell")
     train, valid, test = masks
     if bool(((train & valid) | (train & test) | (valid & test)).any()):
         raise Mistake(f"{where} puts a node into two parts of one split; let each be in one")

@@ -1,6 +1,7 @@
 """Runs what a table lacks, and searches on validation data."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -91,8 +92,19 @@ def _run_configs(
         for member in work.members(config, data)
         if (method, configs.digest(config.identity()), member.split, member.seed) not in done
     ]
+    checkpoints = results / "checkpoints"
     for outcome in work.run(
-        missing, data, device=device, method=method, deadline=deadline, progress=progress
+        missing,
+        data,
+        device=device,
+        method=method,
+        checkpoint=lambda ensemble: checkpoints / ensemble,
+        resume=True,
+        deadline=deadline,
+        progress=progress,
     ):
         append_records(where, outcome.records)
+        for empty in (checkpoints / outcome.records[0].ensemble, checkpoints):
+            with suppress(OSError):  # not empty, or never made
+                empty.rmdir()
         yield outcome.records

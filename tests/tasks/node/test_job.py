@@ -20,6 +20,7 @@ from quatgraph.training.runtime import Deadline
 
 CPU = torch.device("cpu")
 SMALL = {"data.name": "karate", "train.epochs": 10, "train.lr": 0.05, "model.hidden_quats": 2}
+SMALL |= {"model.num_layers": 1, "model.skip": False}
 
 
 def config_of(**values: Any) -> NodeConfig:
@@ -83,7 +84,7 @@ def test_the_bundle_is_the_best_whichever_ensemble_it_is_in(tmp_path: Path) -> N
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
     trained([config_of()], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(Mistake, match="holds a training already: choose another --out"):
+    with pytest.raises(Mistake, match="holds a training already: choose another folder"):
         trained([config_of(**{"train.lr": 0.2})], tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -166,11 +167,12 @@ class StopAfterOneEnsemble(Deadline):
         return self.records.stat().st_size if self.records.exists() else 0
 
 
-def test_starting_anew_forgets_a_checkpoint(tmp_path: Path) -> None:
+def test_a_paused_training_is_not_begun_anew_by_mistake(tmp_path: Path) -> None:
     with pytest.raises(Paused):
-        trained([config_of()], tmp_path / "a", deadline=Deadline(0))
-    anew = trained([config_of()], tmp_path / "a")
-    assert_same(anew, trained([config_of()], tmp_path / "b"))
+        trained([config_of()], tmp_path, deadline=Deadline(0))
+    with pytest.raises(Mistake, match="holds a training already: choose another folder, or resume"):
+        trained([config_of()], tmp_path)
+    assert len(trained([config_of()], tmp_path, resume=True).records) == 1
 
 
 def test_resuming_where_nothing_was_begun_begins(tmp_path: Path) -> None:

@@ -48,6 +48,11 @@ class ModelConfig:
                 raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"model.dropout must be in [0, 1), got {self.dropout}")
+        if self.name == "gat" and 4 * self.hidden_quats % self.heads:
+            raise ValueError(
+                f"GAT's width {4 * self.hidden_quats} (four times model.hidden_quats) cannot be "
+                f"shared among model.heads={self.heads}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data
 from quatgraph.tasks.node.run import Member, bundle_of, members_of, merit, run
 from quatgraph.training.bundle import load_bundle, save_bundle
-from quatgraph.training.checkpoint import remove_checkpoint
+from quatgraph.training.checkpoint import load_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
 
@@ -68,14 +68,12 @@ def train_in_folder(
     ensure_folder(folder)
     records_at = folder / RECORDS
     done = read_records(records_at) if records_at.exists() else []
-    if done and not resume:
-        raise Mistake(f"{folder} holds a training already: choose another --out, or --resume it")
-    if not resume:
-        remove_checkpoint(folder)
+    if not resume and (done or load_checkpoint(folder)):
+        raise Mistake(f"{folder} holds a training already: choose another folder, or resume it")
     members = [member for config in candidates for member in members_of(config, data)]
     finished = {(r.config_digest, r.split, r.seed): r for r in done}
     if not finished.keys() <= {_key(member) for member in members}:
-        raise Mistake(f"{folder} holds a training with other settings: choose another --out")
+        raise Mistake(f"{folder} holds a training with other settings: choose another folder")
     missing = [member for member in members if _key(member) not in finished]
     best = merit(load_bundle(folder, task="node").card["metrics"]) if done else (-1.0, 0.0)
     for outcome in run(
@@ -83,7 +81,7 @@ def train_in_folder(
         data,
         device=device,
         keep_curves=len(members) <= 30,
-        checkpoint=folder,
+        checkpoint=lambda _: folder,
         resume=resume,
         deadline=deadline,
         progress=progress,

@@ -127,7 +127,7 @@ def run(
     device: torch.device,
     method: str | None = None,
     keep_curves: bool = False,
-    checkpoint: Path | None = None,
+    checkpoint: Callable[[str], Path] | None = None,
     resume: bool = False,
     deadline: Deadline = NO_DEADLINE,
     capture: bool = True,
@@ -137,6 +137,7 @@ def run(
 
     Args:
         method: Name of the method in the records; the model's name unless given.
+        checkpoint: The folder for an ensemble's checkpoint, by the name of the ensemble.
         progress: Told what is being trained, the epochs done, and the epochs in all.
     """
     for group in together(members):
@@ -148,7 +149,7 @@ def run(
             plan = plan_of(
                 config,
                 seed=int(key[:8], 16),
-                checkpoint=checkpoint,
+                checkpoint=checkpoint(key) if checkpoint else None,
                 resume=resume,
                 key=key,
                 deadline=deadline,
