@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from quatgraph.cli.pages import write_pages
 from quatgraph.cli.shell import Device, Json, MaxMinutes, Set, app, command, emit, progress
 from quatgraph.errors import Mistake, did_you_mean
 
@@ -179,7 +180,9 @@ def reproduce(
     ] = None,
     device: Device = "auto",
     results: Results = Path("results"),
-    write: Annotated[bool, typer.Option("--write", help="Write the table into README.md.")] = False,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write README.md and docs/ from the records.")
+    ] = False,
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
@@ -189,7 +192,7 @@ def reproduce(
 
     quatgraph reproduce node --only cora --only qgnn
     """
-    from quatgraph.reproduce.render import cells, render, write_between
+    from quatgraph.reproduce.render import cells, render
     from quatgraph.reproduce.run import read_results, run_missing
     from quatgraph.reproduce.table import load_table
     from quatgraph.training.loop import Paused
@@ -218,7 +221,7 @@ def reproduce(
     else:
         typer.echo(render(spec, records, picked))
     if write:
-        write_between(Path("README.md"), f"table {table}", render(spec, records))
+        write_pages(Path())
 
 
 @command(app)

@@ -161,7 +161,7 @@ def test_edge_weights_reach_the_adjacency_matrix(graph: Data) -> None:
 
 
 def test_a_width_that_heads_cannot_share_is_a_mistake() -> None:
-    with pytest.raises(ValueError, match=r"width 4 .* cannot be shared among model\.heads=8"):
+    with pytest.raises(Mistake, match=r"width 4 .* cannot be shared among model\.heads=8"):
         config_of(**{"model.name": "gat", "model.hidden_quats": 1})
 
 

@@ -1,0 +1,43 @@
+"""Benchmark records as tables: the newest row of each variant."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+MEASURES = {
+    "ms": ("time", "ms"),
+    "seconds": ("training", "s"),
+    "valid_accuracy": ("validation accuracy", ""),
+}
+
+
+def read_rows(folder: Path, bench: str) -> list[dict[str, Any]]:
+    """The newest row of each case, work, variant and device."""
+    newest: dict[tuple[str, ...], dict[str, Any]] = {}
+    for line in (folder / f"{bench}.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        device = row["environment"]["device"]
+        newest[row["case"], row["work"], row["variant"], device] = row
+    return list(newest.values())
+
+
+def render_bench(folder: Path, bench: str) -> str:
+    """A Markdown table of one benchmark."""
+    rows = read_rows(folder, bench)
+    measure = next(key for key in MEASURES if key in rows[0])
+    title, unit = MEASURES[measure]
+    memory = any("peak_mib" in row for row in rows)
+    head = ["device", "case", "work", "variant", title] + ["peak memory"] * memory
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    for row in rows:
+        shown = [
+            row["environment"]["device"],
+            row["case"],
+            row["work"],
+            row["variant"],
+            f"{row[measure]:.4g} {unit}".strip(),
+        ]
+        if memory:
+            shown.append(f"{row['peak_mib']:,.0f} MiB" if "peak_mib" in row else "")
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join(lines)
