@@ -245,8 +245,8 @@ def demo(device: Device = "cpu") -> None:
         tests = [r.metrics["test/accuracy"] for r in job.records]
         typer.echo(
             f"{len(tests)} quaternion networks learned together from 8 labelled members in "
-            f"{job.records[0].seconds:.1f} s; they place the other "
-            f"{100 * sum(tests) / len(tests):.0f} % right on average."
+            f"{job.records[0].seconds:.1f} s; on average they place "
+            f"{100 * sum(tests) / len(tests):.0f} % of the others right."
         )
         asked = ["9", "20", "34"]
         for row in load(out, device=device).predict(nodes=asked).rows():
