@@ -83,3 +83,13 @@ def test_a_model_without_hidden_layers_is_a_mistake(model):
 def test_heads_share_the_width_evenly():
     with pytest.raises(Mistake, match="width 64 cannot be shared among 7 heads"):
         GAT(IN, CLASSES, hidden=64, heads=7)
+
+
+def test_gats_skip_connections_add_a_product_of_the_nodes_own_vector():
+    plain = GAT(IN, CLASSES, hidden=12, heads=3).eval()
+    model = GAT(IN, CLASSES, hidden=12, heads=3, skip=True).eval()
+    model.load_state_dict(plain.state_dict(), strict=False)
+    x, graph = torch.randn(N, IN), Adjacency.of(EDGES, N, normalization="none")
+    hidden = F.elu(plain.convs[0](x, graph) + x @ model.owns[0].weight.mT)
+    expected = plain.convs[1](hidden, graph) + hidden @ model.owns[1].weight.mT
+    torch.testing.assert_close(model(x, graph), expected)

@@ -8,7 +8,7 @@ from quatgraph.cli.pages import pages
 from quatgraph.reproduce.render import replaced_between
 
 ROOT = Path(__file__).parents[2]
-PAGES = pages(ROOT)
+PAGES = pages(ROOT, ROOT / "results")
 
 
 @pytest.mark.parametrize(("page", "marker"), PAGES)

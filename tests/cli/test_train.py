@@ -418,3 +418,10 @@ def test_a_search_runs_once() -> None:
 def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
     assert_told(call("search", "karate"), "no preset 'karate'")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_protocol_of_the_paper_belongs_to_presets(tmp_path: Path) -> None:
+    (tmp_path / "g").mkdir()
+    own = call("train", "node", "--data", "g", "--protocol", "paper")
+    assert_told(own, "the protocol paper belongs to the presets")
+    assert_told(call("train", "node/karate-qgnn", "--set", "protocol=paper"), "--protocol")

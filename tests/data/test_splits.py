@@ -68,3 +68,9 @@ def test_a_split_that_cannot_be_used_is_refused(parts, words):
         return
     with pytest.raises(Mistake, match=words):
         check_split(y, masks_of(*parts), ["a", "b"], where="here")
+
+
+def test_a_single_class_is_refused():
+    masks = tuple(torch.eye(3, dtype=torch.bool)[:, [part]] for part in range(3))
+    with pytest.raises(Mistake, match="have one class"):
+        check_split(torch.zeros(3, dtype=torch.long), masks, ["a"], where="the split")

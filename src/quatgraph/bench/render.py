@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from quatgraph.errors import Mistake
+
 MEASURES = {
     "ms": ("time", "ms"),
     "seconds": ("training", "s"),
@@ -14,7 +16,10 @@ MEASURES = {
 def read_rows(folder: Path, bench: str) -> list[dict[str, Any]]:
     """The newest row of each case, work, variant and device."""
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
-    for line in (folder / f"{bench}.jsonl").read_text().splitlines():
+    path = folder / f"{bench}.jsonl"
+    if not path.is_file():
+        raise Mistake(f"there are no records in {path}: `quatgraph bench {bench} --out {folder}`")
+    for line in path.read_text().splitlines():
         row = json.loads(line)
         device = row["environment"]["device"]
         newest[row["case"], row["work"], row["variant"], device] = row

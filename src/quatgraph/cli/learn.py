@@ -221,7 +221,7 @@ def reproduce(
     else:
         typer.echo(render(spec, records, picked))
     if write:
-        write_pages(Path())
+        write_pages(Path(), results, f"table {table}")
 
 
 @command(app)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def pages(root: Path) -> dict[tuple[str, str], Callable[[], str]]:
+def pages(root: Path, results: Path) -> dict[tuple[str, str], Callable[[], str]]:
     """What stands between two markers of a page, by page and marker."""
     from quatgraph.bench.render import render_bench
     from quatgraph.reproduce.ablation import render_ablation
@@ -13,7 +13,7 @@ def pages(root: Path) -> dict[tuple[str, str], Callable[[], str]]:
     from quatgraph.reproduce.table import load_table
 
     table = load_table("node")
-    records = read_results(root / "results")
+    records = read_results(results)
     bench = root / "benchmarks" / "records"
     return {
         ("README.md", "table node"): lambda: render(table, records),
@@ -25,8 +25,11 @@ def pages(root: Path) -> dict[tuple[str, str], Callable[[], str]]:
     }
 
 
-def write_pages(root: Path) -> None:
+def write_pages(root: Path, results: Path, needed: str) -> None:
+    """Writes what has a place: the marker ``needed`` must have one, the others may."""
     from quatgraph.reproduce.render import write_between
 
-    for (page, marker), content in pages(root).items():
-        write_between(root / page, marker, content())
+    for (page, marker), content in pages(root, results).items():
+        path = root / page
+        if marker == needed or (path.is_file() and f"<!-- {marker} -->" in path.read_text()):
+            write_between(path, marker, content())
