@@ -6,26 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
-from quatgraph.cli import app
+from commands import assert_told, call
 
 IDS = ["alice", "bob smith", 'say "hi"', "d,e"] + [f"n{k}" for k in range(16)]
-
-
-def call(*arguments: str):
-    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
-def assert_told(result, *words: str) -> None:
-    """One sentence on standard error, exit code 2, and nothing else."""
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("quatgraph: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
 
 
 def write_graph(folder: Path, columns: dict[str, list]) -> None:

@@ -8,30 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import assert_told, call
 
 import quatgraph
 from quatgraph.bench import conv
-from quatgraph.cli import app
 from quatgraph.presets import names
 
 COMMANDS = ["train", "search", "reproduce", "demo", "list", "evaluate", "predict", "bench", "info"]
 COMMANDS += ["data fetch", "data check", "data stats"]
-
-
-def call(*arguments: str):
-    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
-def assert_told(result, *words: str) -> None:
-    """One sentence on standard error, exit code 2, and nothing else."""
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("quatgraph: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -11,11 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from commands import assert_told, call
 
 import quatgraph
 from quatgraph import presets
-from quatgraph.cli import app
 from quatgraph.cli.shell import progress
 from quatgraph.config import override
 from quatgraph.reproduce import run as running
@@ -24,21 +23,6 @@ from quatgraph.training.record import read_records
 
 SHORT = ["--set", "train.epochs=5", "--set", "model.hidden_quats=2", "--device", "cpu"]
 NAMES = [f"{name}-{k}" for k in range(8) for name in ("ann", "bob", "eve")]
-
-
-def call(*arguments: str):
-    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
-
-
-def assert_told(result, *words: str) -> None:
-    """One sentence on standard error, exit code 2, and nothing else."""
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("quatgraph: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
 
 
 def last_object(result) -> dict:

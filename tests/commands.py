@@ -1,0 +1,22 @@
+"""Runs commands of the command line within a test."""
+
+from typing import Any
+
+from typer.testing import CliRunner
+
+from quatgraph.cli import app
+
+
+def call(*arguments: str) -> Any:
+    """Runs a command in this process; what it raises beyond an exit is not swallowed."""
+    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+
+
+def assert_told(result: Any, *words: str) -> None:
+    """One sentence on standard error, exit code 2, and nothing else."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("quatgraph: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
