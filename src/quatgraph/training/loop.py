@@ -189,7 +189,7 @@ class _Run:
             self.epoch += 1
             if self.epoch % self.plan.evaluate_every == 0 or self.epoch == self.plan.epochs:
                 self._evaluate()
-        self.clock.wait()
+        self.clock.read()  # waits for the device, so that progress is true
 
     def all_stopped(self) -> bool:
         patience = self.plan.patience
@@ -327,13 +327,10 @@ class _Stopwatch:
         else:
             self.total += time.perf_counter() - self.began
 
-    def wait(self) -> None:
-        if self.cuda:
-            torch.cuda.synchronize()
-
     def read(self) -> float:
+        """The seconds so far; waits for the device."""
         if self.pending:
-            self.wait()
+            torch.cuda.synchronize()
             self.total += sum(a.elapsed_time(b) for a, b in self.pending) / 1e3
             self.pending.clear()
         return self.total
