@@ -195,3 +195,15 @@ def test_no_hops_are_a_mistake():
 def test_a_graph_of_other_nodes_is_a_mistake():
     with pytest.raises(Mistake, match="cannot multiply"):
         QGNNConv(4, 4)(torch.randn(N + 1, 4), Adjacency.of(EDGES, N))
+
+
+@pytest.mark.slow
+def test_compiles_to_machine_code():
+    conv, x = QGNNConv(8, 8), torch.randn(6, 8, requires_grad=True)
+    edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
+    compiled = torch.compile(conv, fullgraph=True)
+    expected = conv(x, edge_index)
+    torch.testing.assert_close(compiled(x, edge_index), expected)
+    (gradient,) = torch.autograd.grad(compiled(x, edge_index).square().sum(), x)
+    (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+    torch.testing.assert_close(gradient, wanted)
