@@ -225,7 +225,7 @@ def test_the_cache_follows_the_environment(monkeypatch):
 def test_an_unknown_dataset_or_file_gets_a_hint():
     with pytest.raises(Mistake, match="no dataset 'coar'; did you mean 'cora'"):
         store.fetch("coar")
-    with pytest.raises(Mistake, match="no dataset 'zzz'; known are citeseer, cora"):
+    with pytest.raises(Mistake, match="no dataset 'zzz'; known are citeseer, collab, cora"):
         store.check("zzz")
     with pytest.raises(Mistake, match=r"no file 'ind.cora.grap'; did you mean 'ind.cora.graph'"):
         store.read_bytes("cora", "ind.cora.grap")

@@ -198,6 +198,7 @@ def test_a_graph_of_other_nodes_is_a_mistake():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch, inside torch
 def test_compiles_to_machine_code():
     conv, x = QGNNConv(8, 8), torch.randn(6, 8, requires_grad=True)
     edge_index = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 4]])
