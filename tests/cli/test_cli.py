@@ -173,3 +173,12 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     process.stderr.close()
     assert process.wait(timeout=60) == 0
     assert told == b""
+
+
+def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:
+    assert json.loads(call("data", "stats", "cycles", "--json").stdout)["classes"] == 2
+    own = tmp_path / "mine.jsonl"
+    own.write_text('{"edges": [[0, 1]], "label": "a"}\n{"edges": [[0, 1], [1, 2]], "label": "b"}\n')
+    counted = json.loads(call("data", "stats", str(own), "--json").stdout)
+    assert (counted["graphs"], counted["nodes"], counted["edges"]) == (2, 5, 3)
+    assert_told(call("data", "stats", "mutagg"), "did you mean 'mutag'?")

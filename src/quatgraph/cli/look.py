@@ -88,15 +88,26 @@ def stats(
 
     quatgraph data stats my-graph
     """
-    from quatgraph.data import node
-
-    own = Path(name).is_dir()
-    data = node.read_folder(Path(name)) if own else node.load(name)
-    numbers = node.statistics(data)
+    called, numbers = _counted(name)
     if json_:
-        emit({"name": data.name, **numbers})
+        emit({"name": called, **numbers})
     else:
         typer.echo("\n".join(f"{key:9} {value:,}" for key, value in numbers.items()))
+
+
+def _counted(name: str) -> tuple[str, dict[str, int]]:
+    """Name and statistics of a dataset, or of a person's own files."""
+    from quatgraph.data import graph, node, store
+
+    path = Path(name)
+    if path.is_file() or (path.is_dir() and not (path / "nodes.csv").exists()):
+        graphs = graph.read(path, labels_needed=False)
+        return graphs.name, graph.statistics(graphs)
+    if not path.is_dir() and store.entry(name).task == "graph":
+        graphs = graph.load(name)
+        return graphs.name, graph.statistics(graphs)
+    data = node.read_folder(path) if path.is_dir() else node.load(name)
+    return data.name, node.statistics(data)
 
 
 @command(app)

@@ -1,0 +1,130 @@
+"""Folds for cross-validation: drawn per class, or the published lists of a dataset."""
+
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quatgraph.data import store
+from quatgraph.data.numbers import whole_numbers
+from quatgraph.errors import Mistake
+
+Fold = tuple[Tensor, Tensor]
+"""Places of the training and of the test graphs, each sorted unless a published list is not."""
+
+
+def stratified_folds(y: Tensor, num_folds: int = 10, seed: int = 0) -> list[Fold]:
+    """Cuts the labelled graphs into folds that all have the same mixture of classes.
+
+    The folds are those of scikit-learn's ``StratifiedKFold(num_folds, shuffle=True,
+    random_state=seed)``, which published results use. Graphs without a label (``-1``) are in none.
+
+    Args:
+        y: Class of each graph.
+        num_folds: Number of folds; each class needs as many graphs.
+        seed: Zero or more; the same seed gives the same folds.
+
+    Shape:
+        - y: ``(G,)``
+
+    Example:
+        >>> stratified_folds(torch.tensor([0, 1, 0, 1, -1]), num_folds=2)
+        [(tensor([0, 3]), tensor([1, 2])), (tensor([1, 2]), tensor([0, 3]))]
+    """
+    _check_seed(seed)
+    if num_folds < 2:
+        raise Mistake(f"there must be at least 2 folds, got {num_folds}")
+    known = (y >= 0).nonzero().flatten()
+    labels = y[known].numpy()
+    if not len(labels):
+        raise Mistake("no graph has a label; folds need labelled graphs")
+    classes, first_seen, sizes = np.unique(labels, return_index=True, return_counts=True)
+    if sizes.min() < num_folds:
+        raise Mistake(
+            f"class {classes[sizes.argmin()]} has {sizes.min()} graphs, too few for {num_folds} "
+            "folds; take fewer folds, add graphs or leave the class out"
+        )
+    # Classes are taken as they first appear. Laid end to end, sorted by class, the graphs are
+    # dealt to the folds like cards, which says how many of a class each fold gets; only which
+    # graph gets which of its class's folds is left to chance. numpy keeps this generator as it is.
+    random = np.random.RandomState(seed)
+    fold_of = np.empty(len(labels), dtype=np.int64)
+    dealt = 0
+    for place in np.argsort(first_seen):
+        cards = np.sort(np.arange(dealt, dealt + sizes[place]) % num_folds)
+        random.shuffle(cards)
+        fold_of[labels == classes[place]] = cards
+        dealt += sizes[place]
+    parts = torch.from_numpy(fold_of)
+    return [(known[parts != fold], known[parts == fold]) for fold in range(num_folds)]
+
+
+def fixed_folds(name: str) -> list[Fold]:
+    """The ten published folds of a dataset of the catalog, in the order of their files.
+
+    Each test fold has a tenth of the graphs, rounded down: what is left over is in every training
+    fold and is never tested.
+    """
+    entry = store.entry(name)
+    paths = [
+        [f"10fold_idx/{part}_idx-{number}.txt" for part in ("train", "test")]
+        for number in range(1, 11)
+    ]
+    if not {path for pair in paths for path in pair} <= {file.path for file in entry.files}:
+        raise Mistake(f"{name} has no published folds; draw them with stratified_folds")
+    num_graphs = entry.statistics["graphs"]
+    folds = []
+    for pair in paths:
+        train, test = (_read_list(name, path) for path in pair)
+        if not torch.equal(torch.cat((train, test)).sort().values, torch.arange(num_graphs)):
+            raise Mistake(
+                f"{pair[0]} and {pair[1]} of {name} do not share out its {num_graphs} graphs; "
+                f"run 'quatgraph data check {name}'"
+            )
+        folds.append((train, test))
+    return folds
+
+
+def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1) -> Fold:
+    """Takes a stratified part of a training fold for validation; the test fold stays unseen.
+
+    Of every class the part has its share, rounded, and at least one graph where the class has two
+    or more; one graph of every class is left to train on.
+
+    Args:
+        y: Class of each graph.
+        train: Places of the training graphs; those without a label are left out of both parts.
+        seed: Zero or more; the same seed gives the same part.
+        fraction: Share of the part, between 0 and 1.
+
+    Returns:
+        What is left to train on, and the part for validation, both sorted.
+
+    Shape:
+        - y: ``(G,)``
+        - train: ``(K,)``
+    """
+    _check_seed(seed)
+    if not 0 < fraction < 1:
+        raise Mistake(f"the validation share must be between 0 and 1, got {fraction}")
+    random = np.random.default_rng(seed)
+    train = train[y[train] >= 0].sort().values
+    is_valid = torch.zeros(train.numel(), dtype=torch.bool)
+    for label in y[train].unique():
+        members = (y[train] == label).nonzero().flatten()
+        count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
+        is_valid[members[torch.from_numpy(random.permutation(members.numel()))[:count]]] = True
+    if not bool(is_valid.any()):
+        raise Mistake("no class has two training graphs, so none can be put aside; add graphs")
+    return train[~is_valid], train[is_valid]
+
+
+def _read_list(name: str, path: str) -> Tensor:
+    rows = whole_numbers(store.read_bytes(name, path), f"{path} of {name}")
+    return torch.from_numpy(cast(np.ndarray, rows.matrix(1)).flatten())
+
+
+def _check_seed(seed: int) -> None:
+    if not 0 <= seed < 2**32:
+        raise Mistake(f"a seed must be a whole number from 0 to {2**32 - 1}, got {seed}")

@@ -1,0 +1,185 @@
+"""Reads text full of numbers, fast, and still knows the line of each row.
+
+Built for tens of millions of numbers in lines of unequal length: no Python runs per line unless a
+mistake has to be named.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatgraph.errors import Mistake
+
+_CHUNK = 1 << 22  # bytes at a time: arrays of this size stay cheap, whatever the file's size
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE, _SPACE, _MINUS = b"\n -"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The numbers of a text, line after line; blank lines are left out.
+
+    Attributes:
+        where: The file, for messages.
+        values: All numbers, int64 or float64.
+        counts: How many numbers each line has.
+        lines: Which line of the text, counted from 1, each row is.
+    """
+
+    where: str
+    values: NDArray[np.generic]
+    counts: NDArray[np.int64]
+    lines: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """Place of each row's first number among the values."""
+        return np.cumsum(self.counts) - self.counts
+
+    def at(self, row: int) -> str:
+        """Where a row, counted from 0, stands: ``"FILE line LINE"``."""
+        return f"{self.where} line {self.lines[row]}"
+
+    def matrix(self, width: int | None = None) -> NDArray[np.generic]:
+        """The values as ``(rows, width)``; rows of another length are a :class:`Mistake`.
+
+        Args:
+            width: Numbers per row; as many as the first row has where it is left out.
+        """
+        if width is None:
+            width = int(self.counts[0]) if len(self) else 0
+        wrong = self.counts != width
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise Mistake(
+                f"{self.at(row)} has {_numbers(int(self.counts[row]))} where {width} "
+                f"{'is' if width == 1 else 'are'} needed; correct the line"
+            )
+        return self.values.reshape(len(self), width)
+
+
+def read_content(path: Path) -> bytes:
+    """The bytes of a file, without a byte-order mark."""
+    if not path.is_file():
+        raise Mistake(f"there is no file {path}; put it there or name another place")
+    try:
+        return path.read_bytes().removeprefix(_BOM)
+    except OSError as error:
+        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def whole_numbers(content: bytes, where: str) -> Rows:
+    """Whole numbers separated by spaces, tabs or commas.
+
+    Example:
+        >>> rows = whole_numbers(b"2 3\\n\\n-1,0,5", "here")
+        >>> rows.values.tolist(), rows.counts.tolist(), rows.lines.tolist()
+        ([2, 3, -1, 0, 5], [2, 3], [1, 3])
+    """
+    strange = content.translate(None, b"0123456789-, \t\r\n")
+    if strange:
+        raise _no_number(content, content.find(strange[:1]), where)
+    values, counts = [], []
+    for start, text in _chunks(content):
+        codes = np.frombuffer(text, dtype=np.uint8)
+        minus = np.flatnonzero(codes == _MINUS)
+        if len(minus):
+            # Room for a neighbour on both sides of every byte.
+            padded = np.pad(codes, 1, constant_values=_SPACE)
+            lonely = (padded[minus] > _SPACE) | (padded[minus + 2] < ord("0"))
+            if lonely.any():
+                raise _no_number(content, start + int(minus[lonely.argmax()]), where)
+        # numpy finds a zero in a text of nothing but spaces.
+        if text.strip():
+            values.append(np.fromstring(text, dtype=np.int64, sep=" "))
+        counts.append(_counts(codes))
+    return _rows(where, _joined(values, np.int64), _joined(counts, np.int64))
+
+
+def real_numbers(content: bytes, where: str) -> Rows:
+    """Real numbers separated by spaces, tabs or commas; NaN and infinity are refused.
+
+    What is larger than the largest float32 is refused too: it becomes infinite in a model.
+    """
+    values, counts = [], []
+    for start, text in _chunks(content):
+        count = _counts(np.frombuffer(text, dtype=np.uint8))
+        with warnings.catch_warnings():
+            # What is no number ends the parsing early; the length tells, not the warning.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            try:
+                found = np.fromstring(text, dtype=np.float64, sep=" ")
+            except ValueError:
+                found = np.empty(0)
+        if len(found) != count.sum():
+            found = _one_by_one(content, start, text, where)
+        values.append(found)
+        counts.append(count)
+    rows = _rows(where, _joined(values, np.float64), _joined(counts, np.int64))
+    bad = ~(np.abs(rows.values) <= np.finfo(np.float32).max)
+    if bad.any():
+        row = int(np.searchsorted(np.cumsum(rows.counts), bad.argmax(), side="right"))
+        raise Mistake(f"{rows.at(row)} has a value that is no finite number; replace it")
+    return rows
+
+
+def _chunks(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """Pieces of whole lines with their places, commas as spaces."""
+    start = 0
+    while start < len(content):
+        newline = content.find(b"\n", start + _CHUNK)
+        end = len(content) if newline < 0 else newline + 1
+        yield start, content[start:end].replace(b",", b" ")
+        start = end
+
+
+def _counts(codes: NDArray[np.uint8]) -> NDArray[np.int64]:
+    """How many numbers each line of a text has, blank lines too."""
+    blank = codes <= _SPACE
+    begins = ~blank
+    begins[1:] &= blank[:-1]
+    ends = np.flatnonzero(codes == _NEWLINE)
+    if not len(ends) or ends[-1] != len(codes) - 1:
+        ends = np.append(ends, len(codes))
+    return np.diff(np.searchsorted(np.flatnonzero(begins), ends), prepend=0)
+
+
+def _joined(parts: list[NDArray], dtype: type) -> NDArray:
+    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
+
+
+def _rows(where: str, values: NDArray, counts: NDArray[np.int64]) -> Rows:
+    filled = np.flatnonzero(counts)
+    return Rows(where, values, counts[filled], filled + 1)
+
+
+def _one_by_one(content: bytes, start: int, text: bytes, where: str) -> NDArray[np.float64]:
+    """The slow way, which finds what is no number."""
+    values = []
+    for line in text.split(b"\n"):
+        for word in line.split():
+            try:
+                values.append(float(word))
+            except ValueError:
+                raise _no_number(content, start + line.find(word), where) from None
+        start += len(line) + 1
+    return np.array(values)
+
+
+def _no_number(content: bytes, place: int, where: str) -> Mistake:
+    line = content.count(b"\n", 0, place) + 1
+    begin = max(content.rfind(mark, 0, place) for mark in (b" ", b"\t", b"\n", b",")) + 1
+    words = content[begin : begin + 40].replace(b",", b" ").split()
+    word = words[0].decode("utf-8", "backslashreplace") if words else ""
+    return Mistake(f"{where} line {line} has {word!r}; write numbers only")
+
+
+def _numbers(count: int) -> str:
+    return "1 number" if count == 1 else f"{count} numbers"
