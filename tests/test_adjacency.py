@@ -267,3 +267,11 @@ def test_a_graph_without_edges_still_has_nodes():
     assert torch.equal(a.to_dense(), torch.eye(3))
     bare = Adjacency.from_edge_index(torch.empty(2, 0, dtype=torch.int64), 3)
     assert torch.equal(bare @ torch.ones(3, 2), torch.zeros(3, 2))
+
+
+def test_unknown_words_are_refused():
+    graph = Adjacency.from_edge_index(torch.tensor([[0], [1]]), 2)
+    with pytest.raises(Mistake, match="no normalization 'sym'"):
+        graph.normalized("sym")
+    with pytest.raises(Mistake, match="to 'keep' or to 'merge', got 'drop'"):
+        Adjacency.from_entries(graph.receiver, graph.col, None, (2, 2), duplicates="drop")

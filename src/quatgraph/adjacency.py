@@ -14,7 +14,7 @@ Normalization = Literal["none", "row", "symmetric"]
 Duplicates = Literal["keep", "merge"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Adjacency:
     r"""A sparse matrix :math:`\mathbf{A}` prepared once for many products.
 
@@ -63,6 +63,10 @@ class Adjacency:
                 ``"merge"`` makes one entry of them, their weights summed (without weights: one).
         """
         num_rows, num_cols = shape
+        if duplicates not in ("keep", "merge"):
+            raise Mistake(f"duplicates are to 'keep' or to 'merge', got {duplicates!r}")
+        if row.numel() >= 1 << 31:
+            raise Mistake(f"a matrix may have 2^31 - 1 entries, got {row.numel()}")
         _check_range(row, num_rows)
         _check_range(col, num_cols)
         if duplicates == "merge":
@@ -185,6 +189,8 @@ class Adjacency:
         r""":math:`\mathbf{D}^{-1}\mathbf{A}` for ``"row"``,
         :math:`\mathbf{D}^{-1/2}\mathbf{A}\mathbf{D}^{-1/2}` for ``"symmetric"``, with
         :math:`\mathbf{D}` the sums of the rows; a row that sums to zero or less becomes zero."""
+        if kind not in ("none", "row", "symmetric"):
+            raise Mistake(f"there is no normalization {kind!r}; choose none, row or symmetric")
         if kind == "none":
             return self
         if kind == "symmetric":

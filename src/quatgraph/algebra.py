@@ -166,5 +166,7 @@ def lift(x: Tensor, how: Lift) -> Tensor:
         return x.tile(4)
     if how == "real":
         return torch.nn.functional.pad(x, (0, 3 * x.size(-1)))
+    if how != "split":
+        raise Mistake(f"there is no lift {how!r}; choose tile, split or real")
     quats(x.size(-1))
     return x

@@ -11,7 +11,8 @@ from quatgraph.errors import Mistake
 
 
 def row(variant: str, ms: float, device: str = "cpu", **more: Any) -> str:
-    about = {"environment": {"device": device}, "case": "c", "work": "w", "variant": variant}
+    machine = {"device": device, "cpu": "chip", "cpus": "2"}
+    about = {"environment": machine, "case": "c", "work": "w", "variant": variant}
     return json.dumps(about | {"ms": ms} | more) + "\n"
 
 
@@ -19,8 +20,8 @@ def test_the_newest_row_of_each_variant_and_device_is_shown(tmp_path: Path) -> N
     rows = row("a", 1.0) + row("b", 3.0) + row("a", 2.0, "gpu", peak_mib=1024.4) + row("a", 1.5)
     (tmp_path / "conv.jsonl").write_text(rows)
     assert render_bench(tmp_path, "conv").splitlines()[2:] == [
-        "| cpu | c | w | a | 1.5 ms |  |",
-        "| cpu | c | w | b | 3 ms |  |",
+        "| chip, 2 cores | c | w | a | 1.5 ms |  |",
+        "| chip, 2 cores | c | w | b | 3 ms |  |",
         "| gpu | c | w | a | 2 ms | 1,024 MiB |",
     ]
 

@@ -58,8 +58,9 @@ def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Pat
     lines = trained.stdout.splitlines()
     assert lines[0].startswith("test accuracy ")
     assert lines[1].startswith("chosen on validation data among 8 settings: lr 0.0")
-    assert lines[2].startswith("kept the run that is best on validation data: split 0, seed 0")
-    assert lines[3] == "ask it: quatgraph predict model"
+    assert lines[2] == "features: each column standardised"
+    assert lines[3].startswith("kept the run that is best on validation data: split 0, seed 0")
+    assert lines[4] == "ask it: quatgraph predict model"
 
     evaluated = call("evaluate", "model", "--device", "cpu")
     assert evaluated.exit_code == 0
@@ -104,7 +105,7 @@ def test_a_training_goes_to_a_folder_of_its_name_unless_told(pets: Path, tmp_pat
     assert (told["configs"], told["runs"]) == (2, 2)
     assert told["config"]["train"]["lr"] == 0.05
     told = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
-    assert told["bundle"] == "quatgraph-runs/node/karate-qgnn"
+    assert told["bundle"] == "quatgraph-runs/node/karate-qgnn-honest"
     assert (tmp_path / told["bundle"] / "card.json").exists()
 
 
@@ -409,3 +410,42 @@ def test_the_protocol_of_the_paper_belongs_to_presets(tmp_path: Path) -> None:
     own = call("train", "node", "--data", "g", "--protocol", "paper")
     assert_told(own, "the protocol paper belongs to the presets")
     assert_told(call("train", "node/karate-qgnn", "--set", "protocol=paper"), "--protocol")
+
+
+def test_a_training_that_diverges_is_a_mistake(tmp_path: Path) -> None:
+    result = call("train", "node/karate-qgnn", *SHORT, "--set", "train.lr=1e30", "--out", "m")
+    assert_told(result, "every run diverged: lower train.lr")
+    assert not (tmp_path / "m" / "card.json").exists()
+
+
+def test_resuming_with_other_data_is_refused(pets: Path) -> None:
+    first = ["train", "node", "--data", "pets", "--out", "m", *SHORT]
+    assert call(*first, "--max-minutes", "0").exit_code == 0
+    text = (pets / "nodes.csv").read_text()
+    (pets / "nodes.csv").write_text(text.replace("dog", "wolf"))
+    assert_told(call(*first, "--resume"), "checkpoint of another run", "settings and data")
+    (pets / "nodes.csv").write_text(text)
+    assert call(*first, "--resume").exit_code == 0
+    (pets / "nodes.csv").write_text(text.replace("dog", "wolf"))
+    assert_told(call(*first, "--seeds", "2", "--resume"), "other settings or data")
+
+
+def test_data_that_was_moved_is_named_again(pets: Path, tmp_path: Path) -> None:
+    assert call("train", "node", "--data", "pets", "--out", "m", *SHORT).exit_code == 0
+    pets.rename(tmp_path / "moved")
+    assert call("evaluate", "m", "--device", "cpu").exit_code == 2
+    assert call("evaluate", "m", "moved", "--device", "cpu").exit_code == 0
+    assert call("predict", "m", "moved", "--device", "cpu").exit_code == 0
+
+
+def test_a_polite_kill_keeps_what_is_done(tmp_path: Path) -> None:
+    long = ["--set", "train.epochs=100000", "--set", "train.patience=100000", "--device", "cpu"]
+    command = [sys.executable, "-m", "quatgraph", "train", "node/karate-qgnn", *long, "--out", "m"]
+    root = str(Path(quatgraph.__file__).parents[1])
+    process = subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": root})
+    while not (tmp_path / "m").exists():
+        time.sleep(0.1)
+    time.sleep(1.5)
+    process.terminate()
+    assert process.wait(60) == 130
+    assert (tmp_path / "m" / "checkpoint.safetensors").exists()

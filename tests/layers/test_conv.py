@@ -208,3 +208,9 @@ def test_compiles_to_machine_code():
     (gradient,) = torch.autograd.grad(compiled(x, edge_index).square().sum(), x)
     (wanted,) = torch.autograd.grad(expected.square().sum(), x)
     torch.testing.assert_close(gradient, wanted)
+
+
+def test_a_pair_of_node_sets_is_refused():
+    x = torch.randn(3, 4)
+    with pytest.raises(Mistake, match="one set of nodes"):
+        QGNNConv(4, 4)((x, x), torch.tensor([[0], [1]]))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from quatgraph import config as configs
 from quatgraph.presets import preset
-from quatgraph.reproduce.ablation import render_ablation
+from quatgraph.reproduce.ablation import render_ablation, render_pairs
 from quatgraph.reproduce.table import load_table
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.training.record import RunRecord, read_records
@@ -33,3 +33,20 @@ def test_runs_are_gathered_by_what_they_change_in_the_preset() -> None:
         "| QGNN: as published | 90.00 ± 0.00 (1) |  |  |",
         "| QGNN: `train.lr = 0.5` | 70.00 ± 14.14 (2) |  |  |",
     ]
+
+
+def test_pairs_are_compared_split_by_split() -> None:
+    some = read_records(RECORDS)[0]
+    pairs = [{"this": ["qgnn"], "that": ["qgnn", "train.lr=0.5"]}]
+    table = dataclasses.replace(load_table("node"), pairs=pairs, rows=["cora"])
+    records = [
+        dataclasses.replace(changed(some, accuracy, *change), split=split)
+        for split, change, accuracy in [
+            (0, (), 0.9),
+            (1, (), 0.5),
+            (0, ("train.lr=0.5",), 0.8),
+            (1, ("train.lr=0.5",), 0.6),
+        ]
+    ]
+    line = render_pairs(table, records).splitlines()[2]
+    assert line == "| QGNN: as published; less QGNN: `train.lr = 0.5` | +0.00 ± 10.00 |"

@@ -165,3 +165,18 @@ def test_results_that_cannot_be_written_are_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Mistake, match="cannot write"):
         ran(table_of(), tmp_path / "file")
+
+
+def test_ablations_of_a_table_are_run_once_under_the_protocol_paper(tmp_path: Path) -> None:
+    table = table_of(ablations={"qgnn": [["train.lr=0.5"]]})
+    ran(table, tmp_path)
+    changed = [r for r in read_results(tmp_path) if r.config["train"]["lr"] == 0.5]
+    assert [(r.protocol, r.seed) for r in changed] == [("paper", 0), ("paper", 1)]
+    assert (tmp_path / "records" / "node-fidelity.jsonl").exists()
+    assert ran(table, tmp_path) == []
+
+
+def test_a_full_table_needs_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran(table_of(), tmp_path)
+    monkeypatch.setattr("quatgraph.data.node.load", lambda name: pytest.fail("read the data"))
+    assert ran(table_of(), tmp_path) == []

@@ -212,3 +212,8 @@ def test_an_unknown_table_is_a_mistake() -> None:
         load_table("nodes")
     with pytest.raises(Mistake, match="no table 'zzz'; there are node"):
         load_table("zzz")
+
+
+def test_a_run_that_is_on_record_twice_counts_once():
+    twice = [record(0.5), record(0.5), record(0.7, split=1)]
+    assert cell(TABLE, twice, "cora", "qgnn", "honest").runs == 2

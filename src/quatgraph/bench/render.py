@@ -21,8 +21,7 @@ def read_rows(folder: Path, bench: str) -> list[dict[str, Any]]:
         raise Mistake(f"there are no records in {path}: `quatgraph bench {bench} --out {folder}`")
     for line in path.read_text().splitlines():
         row = json.loads(line)
-        device = row["environment"]["device"]
-        newest[row["case"], row["work"], row["variant"], device] = row
+        newest[row["case"], row["work"], row["variant"], _machine(row)] = row
     return list(newest.values())
 
 
@@ -36,7 +35,7 @@ def render_bench(folder: Path, bench: str) -> str:
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
         shown = [
-            row["environment"]["device"],
+            _machine(row),
             row["case"],
             row["work"],
             row["variant"],
@@ -46,3 +45,9 @@ def render_bench(folder: Path, bench: str) -> str:
             shown.append(f"{row['peak_mib']:,.0f} MiB" if "peak_mib" in row else "")
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _machine(row: dict[str, Any]) -> str:
+    """The GPU, or the CPU with its cores."""
+    about = row["environment"]
+    return about["device"] if about["device"] != "cpu" else f"{about['cpu']}, {about['cpus']} cores"

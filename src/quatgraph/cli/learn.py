@@ -38,7 +38,7 @@ def train(
     from quatgraph.training.runtime import Deadline, resolve_device
 
     candidates = _candidates(what, data, directed, set_ or [], protocol, seeds)
-    folder = out or Path("quatgraph-runs") / (data.resolve().name if data else what)
+    folder = out or Path("quatgraph-runs") / (data.resolve().name if data else f"{what}-{protocol}")
     try:
         with progress() as show:
             job = train_in_folder(
@@ -125,6 +125,8 @@ def _report(job: Any, json_: bool) -> None:
             f"lr {setting['train']['lr']}, weight decay {setting['train']['weight_decay']}, "
             f"dropout {setting['model']['dropout']}"
         )
+    if job.scaling:
+        typer.echo(f"features: {job.scaling}")
     kept = job.chosen.metrics
     typer.echo(
         f"kept the run that is best on validation data: split {job.chosen.split}, seed "

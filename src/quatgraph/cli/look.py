@@ -60,7 +60,9 @@ def fetch(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
     from quatgraph.data import store
 
     found = store.fetch(name)
-    typer.echo(f"{name}: {len(found)} files, all as the catalog says")
+    typer.echo(
+        f"{name}: {len(found)} files, as the catalog says" if found else f"{name} is built in"
+    )
 
 
 @command(data_app)
@@ -113,6 +115,9 @@ def _counted(name: str) -> tuple[str, dict[str, int]]:
 @command(app)
 def evaluate(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
+    graph: Annotated[
+        Path | None, typer.Argument(help="Where the training data is now, if it was moved.")
+    ] = None,
     device: Device = "auto",
     json_: Json = False,
 ) -> None:
@@ -123,7 +128,7 @@ def evaluate(
     from quatgraph.serve import load
 
     predictor = load(bundle, device=device)
-    recorded, again = predictor.card["metrics"], predictor.evaluate()
+    recorded, again = predictor.card["metrics"], predictor.evaluate(graph)
     for name, value in again.items():
         if json_:
             emit({"metric": name, "recorded": recorded[name], "computed": value})

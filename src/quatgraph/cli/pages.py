@@ -7,7 +7,7 @@ from pathlib import Path
 def pages(root: Path, results: Path) -> dict[tuple[str, str], Callable[[], str]]:
     """What stands between two markers of a page, by page and marker."""
     from quatgraph.bench.render import render_bench
-    from quatgraph.reproduce.ablation import render_ablation
+    from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.render import render
     from quatgraph.reproduce.run import read_results
     from quatgraph.reproduce.table import load_table
@@ -20,6 +20,7 @@ def pages(root: Path, results: Path) -> dict[tuple[str, str], Callable[[], str]]
         ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(table, records),
+        ("docs/fidelity.md", "pairs node"): lambda: render_pairs(table, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
     }

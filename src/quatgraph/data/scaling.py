@@ -33,15 +33,21 @@ class Scaling:
 
     @classmethod
     def fit(cls, x: Tensor, kind: Literal["auto", "none", "row", "standard"] = "auto") -> Self:
-        """Decides the scaling of ``x`` ``(N, F)``; ``"auto"``: rows if nothing is negative.
+        """Decides the scaling of ``x`` ``(N, F)``.
+
+        ``"auto"`` scales the rows of what looks like counts of words, nothing negative and mostly
+        zeros, and standardises anything else: a row of ages and incomes has no meaningful sum.
 
         Example:
-            >>> Scaling.fit(torch.tensor([[1.0, 3.0], [0.0, 0.0]])).kind
+            >>> Scaling.fit(torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0]])).kind
             'row'
+            >>> Scaling.fit(torch.tensor([[35.0, 50_000.0], [61.0, 20_000.0]])).kind
+            'standard'
         """
         negative = bool((x < 0).any())
         if kind == "auto":
-            kind = "standard" if negative else "row"
+            counts = not negative and int(x.count_nonzero()) <= x.numel() // 2
+            kind = "row" if counts else "standard"
         if kind not in KINDS:
             raise Mistake(f"there is no scaling {kind!r}; choose auto, {', '.join(KINDS)}")
         if kind == "row":

@@ -90,6 +90,8 @@ class QGNNConv(nn.Module):
         edge_index: Tensor | Adjacency,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
+        if not hasattr(x, "shape"):  # as PyG's bipartite layers take it
+            raise Mistake("QGNNConv takes one set of nodes, not a pair (sources, targets)")
         num_nodes = x.shape[0] if isinstance(x, Adjacency) else x.shape[-2]
         y = self.prepare(edge_index, num_nodes, edge_weight) @ self.linear(x)
         return y if self.bias is None else y + self.bias

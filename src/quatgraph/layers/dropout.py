@@ -34,6 +34,8 @@ class QuaternionDropout(nn.Module):
         super().__init__()
         if not 0 <= rate < 1:
             raise Mistake(f"a dropout rate must be at least 0 and less than 1, got {rate}")
+        if masks not in ("real", "quaternion"):
+            raise Mistake(f"dropout masks are 'real' or 'quaternion', got {masks!r}")
         self.masks = masks
         self.register_buffer("rate", torch.tensor(float(rate)), persistent=False)
 

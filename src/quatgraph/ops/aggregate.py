@@ -97,7 +97,9 @@ def _sum_rows_forward(
         from quatgraph.ops.kernels.aggregate import sum_rows
 
         return sum_rows(rowptr, col, perm, weight, x)
-    if perm is not None:
+    if perm is not None and weight.dim() == 2 and weight.stride(0) == 0:
+        weight = weight[0].index_select(0, perm).expand_as(weight)
+    elif perm is not None:
         weight = weight.index_select(-1, perm)
     if x.dim() == 3:
         return torch.stack([_sum_rows_torch(rowptr, col, *one) for one in zip(weight, x)])  # noqa: B905
@@ -204,25 +206,21 @@ def _(
             _block_indices(t_perm, entries),
         )
         return y.unflatten(0, (members, rows)), 0
-    if in_dims[2] is None:
-        # Members share graph and weights: they ride along as extra columns of one product.
+    if in_dims[2] is None and x.is_cuda:
+        # Members share graph and weights: they ride along as extra columns of one product. (A CPU's
+        # cache holds one member's rows better than all members', so there each goes by itself.)
         assert in_dims[3] is not None
         x = x.movedim(in_dims[3], -2)  # (..., C, M, F)
         y = _aggregate(rowptr, col, weight, x.flatten(-2), t_rowptr, t_col, t_perm)
         return y.unflatten(-1, x.shape[-2:]), y.dim() - 1
-    # Each member has its own weights on the shared graph; an outer vmap's members join them.
+    # Each member has its values on the shared graph; an outer vmap's members join them.
     weight = _members_first(weight, in_dims[2], members)
     x = _members_first(x, in_dims[3], members)
     lead = x.shape[:-2]
-    y = _aggregate(
-        rowptr,
-        col,
-        weight.reshape(-1, weight.size(-1)),
-        x.reshape(-1, *x.shape[-2:]),
-        t_rowptr,
-        t_col,
-        t_perm,
-    )
+    if len(lead) > 1:
+        weight = weight.reshape(-1, weight.size(-1))
+        x = x.reshape(-1, *x.shape[-2:])
+    y = _aggregate(rowptr, col, weight, x, t_rowptr, t_col, t_perm)
     return y.unflatten(0, lead), 0
 
 

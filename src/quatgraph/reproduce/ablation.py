@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from quatgraph import config as configs
@@ -25,20 +26,64 @@ def render_ablation(table: Table, records: Sequence[RunRecord]) -> str:
         f"| method and what is changed | {' | '.join(table.rows)} |",
         f"|---|{'---|' * len(table.rows)}",
     ]
-    for method, changes in sorted(found, key=lambda change: (change[0], len(change[1]), change)):
-        by_dataset = found[method, changes]
-        said = ", ".join(f"`{key} = {_shown(value)}`" for key, value in changes)
-        values = [_cell(by_dataset.get(dataset, [])) for dataset in table.rows]
-        lines.append(f"| {method.upper()}: {said or 'as published'} | {' | '.join(values)} |")
+    for change in sorted(found, key=lambda change: (change[0], len(change[1]), change)):
+        values = [_cell(found[change].get(dataset, [])) for dataset in table.rows]
+        lines.append(f"| {_said(change)} | {' | '.join(values)} |")
     return "\n".join(lines)
 
 
+def render_pairs(table: Table, records: Sequence[RunRecord]) -> str:
+    """The table's pairs: the mean difference over the splits and its standard error."""
+    lines = [f"| this, less that | {' | '.join(table.rows)} |", f"|---|{'---|' * len(table.rows)}"]
+    for pair in table.pairs:
+        values = []
+        for dataset in table.rows:
+            this, that = (_wanted(table, dataset, pair[side]) for side in ("this", "that"))
+            ours, theirs = (_by_split(table, records, dataset, one) for one in (this, that))
+            mean, std = mean_std([ours[split] - theirs[split] for split in ours])
+            values.append(f"{100 * mean:+.2f} ± {100 * std / len(ours) ** 0.5:.2f}")
+        lines.append(f"| {_said(this)}; less {_said(that)} | {' | '.join(values)} |")
+    return "\n".join(lines)
+
+
+def _wanted(table: Table, dataset: str, side: Sequence[str]) -> Change:
+    model, *assignments = side
+    values = configs.override(preset(f"{table.task}/{dataset}-{model}"), assignments)
+    return _difference(table, dataset, TASKS[table.task].build(values).identity())
+
+
+def _by_split(
+    table: Table, records: Sequence[RunRecord], dataset: str, change: Change
+) -> dict[int, float]:
+    """The mean over seeds in each split."""
+    found: dict[int, list[float]] = defaultdict(list)
+    for record in records:
+        mine = record.task == table.task and record.protocol == "paper"
+        if mine and record.dataset == dataset and _change(table, record) == change:
+            found[record.split].append(record.metrics[table.metric])
+    return {split: sum(values) / len(values) for split, values in sorted(found.items())}
+
+
+def _said(change: Change) -> str:
+    model, changes = change
+    said = ", ".join(f"`{key} = {_shown(value)}`" for key, value in changes)
+    return f"{model.upper()}: {said or 'as published'}"
+
+
 def _change(table: Table, record: RunRecord) -> Change:
-    """The model, and the settings in which a run differs from its published preset."""
-    model = record.config["model"]["name"]
-    base = TASKS[table.task].build(preset(f"{table.task}/{record.dataset}-{model}")).identity()
-    published, ran = configs.flatten(base), configs.flatten(record.config)
-    return model, tuple((key, ran[key]) for key in ran if ran[key] != published.get(key))
+    return _difference(table, record.dataset, record.config)
+
+
+def _difference(table: Table, dataset: str, config: dict[str, Any]) -> Change:
+    """The model, and the settings in which a config differs from its published preset."""
+    model = config["model"]["name"]
+    published, ran = _published(table.task, dataset, model), configs.flatten(config)
+    return model, tuple((key, ran[key]) for key in sorted(ran) if ran[key] != published.get(key))
+
+
+@cache
+def _published(task: str, dataset: str, model: str) -> dict[str, Any]:
+    return configs.flatten(TASKS[task].build(preset(f"{task}/{dataset}-{model}")).identity())
 
 
 def _shown(value: object) -> str:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from quatgraph import config as configs
@@ -33,6 +33,10 @@ class Table:
     seeds: int
     paper: dict[str, dict[str, float]]
     """Published values as fractions, by dataset and method; some are missing."""
+    ablations: dict[str, list[list[str]]] = field(default_factory=dict)
+    """Changes of a method's published settings that are run too, each a list of ``key=value``."""
+    pairs: list[dict[str, list[str]]] = field(default_factory=list)
+    """What is compared split by split: ``this`` and ``that``, each a model and its changes."""
 
     def preset_of(self, dataset: str, method: str) -> str | None:
         """The preset that fills a cell, or None for a method that is not run."""
@@ -94,13 +98,15 @@ def cell(
     table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
 ) -> Cell:
     """One cell, out of the records that belong to it."""
-    mine = [
+    found = [
         r
         for r in records
         if (r.dataset, r.method, r.protocol) == (dataset, method, protocol)
         and r.task == table.task
         and r.seed < table.seeds
     ]
+    # Two calls at once may have run the same; a run counts once.
+    mine = list({(r.config_digest, r.split, r.seed): r for r in found}.values())
     name = table.preset_of(dataset, method)
     if protocol == "paper" and name is not None:
         wanted = configs.digest(TASKS[table.task].build(preset(name, "paper")).identity())

@@ -25,7 +25,12 @@ def load(bundle: Path | str, *, device: str = "auto") -> NodePredictor:
 
 
 def train_nodes(
-    data: Data, out: Path | str, *, config: NodeConfig | None = None, device: str = "auto"
+    data: Data,
+    out: Path | str,
+    *,
+    config: NodeConfig | None = None,
+    device: str = "auto",
+    resume: bool = False,
 ) -> NodePredictor:
     """Learns to classify the nodes of a PyG ``Data`` and returns the predictor.
 
@@ -33,11 +38,12 @@ def train_nodes(
         data: With ``y``, ``-1`` where unknown; ``x`` and the masks may be missing.
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
+        resume: Whether to go on with a training that ``out`` holds.
     """
     graph = from_data(data)
     candidates = default_candidates(NodeConfig()) if config is None else [config]
     where = resolve_device(device)
-    job = train_in_folder(candidates, Path(out), device=where, data=graph)
+    job = train_in_folder(candidates, Path(out), device=where, data=graph, resume=resume)
     return NodePredictor(load_bundle(job.folder), where, graph)
 
 

@@ -14,7 +14,7 @@ from quatgraph.data import node as source
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import MODELS, load_data, prepare
+from quatgraph.tasks.node.problem import MODELS, Problem, load_data, prepare
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.metrics import accuracy, cross_entropy
 
@@ -78,17 +78,23 @@ class NodePredictor:
             nodes: Ids to answer for; all nodes unless given.
         """
         data = self._training_data() if graph is None else self._new_data(graph)
-        logits = self._logits(data)
+        logits = self._logits(prepare(data, self.config, self.device, scaling=self.scaling))
         chosen = _positions(nodes, data.node_ids)
         probabilities = logits.softmax(dim=1).cpu()[chosen]
         ids = [data.node_ids[index] for index in chosen]
         return NodePredictions(ids, self.card["labels"], probabilities)
 
-    def evaluate(self) -> dict[str, float]:
-        """The bundle's metrics, computed again from its weights and the training data."""
+    def evaluate(self, graph: Data | Path | str | None = None) -> dict[str, float]:
+        """The bundle's metrics, computed again from its weights and the training data.
+
+        Args:
+            graph: Where the training data is now, if it was moved or was in memory.
+        """
+        if graph is not None:
+            self._data = self._read(graph, labels_needed=True)
         data = self._training_data()
         problem = prepare(data, self.config, self.device, scaling=self.scaling)
-        logits = self._logits(data)
+        logits = self._logits(problem)
         parts = {name: mask[self.card["split"]].float() for name, mask in problem.parts.items()}
         metrics = {
             f"{name}/accuracy": float(accuracy(logits, problem.labels, mask))
@@ -98,30 +104,35 @@ class NodePredictor:
         return metrics | {"valid/loss": float(loss)}
 
     @torch.no_grad()
-    def _logits(self, data: Data) -> Tensor:
-        problem = prepare(data, self.config, self.device, scaling=self.scaling)
+    def _logits(self, problem: Problem) -> Tensor:
         return self.model(problem.features, problem.adjacency)
 
     def _training_data(self) -> Data:
         if self._data is None:
             source_of = self.config.data
             if not source_of.name and not source_of.path:
-                raise Mistake("this model was trained on a graph in memory: give the graph")
+                raise Mistake("the model was trained on a graph in memory: give the graph again")
             self._data = load_data(source_of)
         if self._data.digest != self.card["data"]["digest"]:
             raise Mistake(
                 f"the data of {self.card['data']['name']!r} is no longer what the model was "
-                "trained on: restore it, or name a folder to predict for"
+                "trained on: restore it, or name the folder it is in now"
             )
         return self._data
 
-    def _new_data(self, graph: Data | Path | str) -> Data:
+    def _read(self, graph: Data | Path | str, *, labels_needed: bool) -> Data:
         if isinstance(graph, Data):
-            data = source.from_data(graph, labels_needed=False)
-        else:
-            data = source.read_folder(
-                Path(graph), directed=self.config.data.directed, labels_needed=False
-            )
+            return source.from_data(graph, labels_needed=labels_needed)
+        where = self.config.data
+        return source.read_folder(
+            Path(graph),
+            directed=where.directed,
+            split_seed=where.split_seed,
+            labels_needed=labels_needed,
+        )
+
+    def _new_data(self, graph: Data | Path | str) -> Data:
+        data = self._read(graph, labels_needed=False)
         if data.digest == self.card["data"]["digest"]:
             return data
         if self.scaling is None:
@@ -138,6 +149,8 @@ def _with_columns(data: Data, wanted: list[str]) -> Data:
         raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
     if data.feature_names == wanted:
         return data
+    if wanted == [f"x{index}" for index in range(len(wanted))]:
+        raise Mistake(f"the graph has {data.x.size(1)} features, the model needs {len(wanted)}")
     places = {name: index for index, name in enumerate(data.feature_names)}
     missing = [name for name in wanted if name not in places]
     if missing:
@@ -156,6 +169,7 @@ def _positions(nodes: Sequence[str] | None, ids: list[str]) -> list[int]:
     if nodes is None:
         return list(range(len(ids)))
     places = {node: index for index, node in enumerate(ids)}
+    nodes = [str(node) for node in nodes]
     for node in nodes:
         if node not in places:
             raise Mistake(f"there is no node {node!r} in the graph{did_you_mean(node, places)}")

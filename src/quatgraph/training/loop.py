@@ -10,7 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint, save_checkpoint
+from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, seeded
@@ -100,11 +100,15 @@ def fit(
             the ensemble in evaluation mode. Neither function may wait for the device.
         progress: Told the number of epochs done and in all.
 
+    The caller removes the checkpoint, once it has stored what a finished training gave.
+
     Raises:
-        Paused: The plan's deadline passed or Ctrl-C was pressed, and a checkpoint holds the state.
+        Paused: The plan's deadline passed, and a checkpoint holds the state. Ctrl-C likewise leaves
+            one and raises KeyboardInterrupt.
     """
     device = optimizer.lr.device
-    with seeded(plan.seed, device):
+    on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with on_device, seeded(plan.seed, device):
         run = _Run(ensemble, optimizer, loss, evaluate, plan)
         run.restore_or_start(device)
         every = _LOOK_EVERY[device.type]
@@ -124,10 +128,7 @@ def fit(
                     if interrupted.is_set():
                         raise KeyboardInterrupt
                     raise Paused(run.epoch, plan.epochs)
-        result = run.finish()
-    if plan.checkpoint is not None:
-        remove_checkpoint(plan.checkpoint)
-    return result
+        return run.finish()
 
 
 class _Run:
@@ -170,10 +171,15 @@ class _Run:
         if found is None or not self.plan.resume:
             return
         tensors, state = found
+        if state["device"] != device.type:
+            raise Mistake(
+                f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
+                f"with --device {state['device']}, since {device.type} draws other random numbers"
+            )
         if state["key"] != self.plan.key or state["epochs"] != self.plan.epochs:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
-                "repeat that run's settings, or start anew without --resume"
+                "repeat that run's settings and data, or choose another folder"
             )
         _copy_into(self.tensors(), tensors)
         torch.set_rng_state(tensors["rng/cpu"])
@@ -202,6 +208,7 @@ class _Run:
             tensors["rng/cuda"] = torch.cuda.get_rng_state(device)
         state = {
             "key": self.plan.key,
+            "device": device.type,
             "epoch": self.epoch,
             "epochs": self.plan.epochs,
             "seconds": self.clock.read(),
@@ -338,7 +345,7 @@ class _Stopwatch:
 
 @contextmanager
 def _interrupt_flag() -> Iterator[threading.Event]:
-    """Turns Ctrl-C into a flag read between epochs; a second Ctrl-C interrupts at once."""
+    """Turns Ctrl-C or a polite kill into a flag read between epochs; a second one acts at once."""
     flag = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield flag
@@ -349,8 +356,9 @@ def _interrupt_flag() -> Iterator[threading.Event]:
             raise KeyboardInterrupt
         flag.set()
 
-    before = signal.signal(signal.SIGINT, on_interrupt)
+    before = {s: signal.signal(s, on_interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield flag
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

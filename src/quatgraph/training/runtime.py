@@ -60,6 +60,7 @@ def environment(device: torch.device | None = None) -> dict[str, str]:
         "torch_geometric": _installed("torch_geometric"),
         "cuda": torch.version.cuda or "none",
         "device": torch.cuda.get_device_name(device) if on_cuda else "cpu",
+        "cpu": _cpu_name(),
         "cpus": str(os.cpu_count() or "unknown"),
         "platform": platform.platform(),
     }
@@ -154,6 +155,16 @@ def _without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_without_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cpu_name() -> str:
+    """The processor's model where the system tells it, else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return models[0] if models else platform.machine()
 
 
 def _installed(package: str) -> str:

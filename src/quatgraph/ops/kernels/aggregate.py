@@ -8,7 +8,7 @@ from torch import Tensor
 
 @triton.jit
 def _sum_rows_kernel(
-    rowptr, col, perm, weight, x, out, rows, width, weight_stride, x_stride, out_stride,
+    rowptr, col, perm, weight, x, out, width, weight_stride, x_stride, out_stride,
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -88,12 +88,13 @@ def sum_rows(rowptr: Tensor, col: Tensor, perm: Tensor | None, weight: Tensor, x
     if out.numel() == 0:
         return out
     block_f, block_e = _blocks(width)
-    _sum_rows_kernel[(rows, triton.cdiv(width, block_f), members)](
-        rowptr, col, col if perm is None else perm, weight, x, out,
-        rows, width, weight.size(-1), x.size(-2) * width, rows * width,
-        HAS_PERM=perm is not None, WIDE=_wide(x), BLOCK_F=block_f, BLOCK_E=block_e,
-        num_warps=_WARPS,
-    )  # fmt: skip
+    with torch.cuda.device(x.device):
+        _sum_rows_kernel[(rows, triton.cdiv(width, block_f), members)](
+            rowptr, col, col if perm is None else perm, weight, x, out,
+            width, weight.size(-1), x.size(-2) * width, rows * width,
+            HAS_PERM=perm is not None, WIDE=_wide(x), BLOCK_F=block_f, BLOCK_E=block_e,
+            num_warps=_WARPS,
+        )  # fmt: skip
     return out
 
 
@@ -106,8 +107,9 @@ def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
     if out.numel() == 0 or width == 0:
         return out
     block_f, block_e = _blocks(width)
-    _entry_products_kernel[(rows, members)](
-        rowptr, col, y, x, out, width, rows * width, x.size(-2) * width, col.numel(),
-        WIDE=_wide(x), BLOCK_F=block_f, BLOCK_E=block_e, num_warps=_WARPS,
-    )  # fmt: skip
+    with torch.cuda.device(x.device):
+        _entry_products_kernel[(rows, members)](
+            rowptr, col, y, x, out, width, rows * width, x.size(-2) * width, col.numel(),
+            WIDE=_wide(x), BLOCK_F=block_f, BLOCK_E=block_e, num_warps=_WARPS,
+        )  # fmt: skip
     return out

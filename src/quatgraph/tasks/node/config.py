@@ -17,7 +17,7 @@ class DataConfig:
     split_seed: int = 0
     """Seed of the split, where the files give none."""
     scaling: Literal["auto", "none", "row", "standard"] = "auto"
-    """How features are scaled: rows to sum 1, columns standardised; auto: rows unless negative."""
+    """Rows to sum 1, or columns standardised; auto: rows if mostly zeros and none negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +97,7 @@ class NodeConfig:
         """What two runs must share to be runs of one configuration."""
         values = configs.to_dict(self)
         del values["seeds"]
+        values["data"]["path"] = ""  # what is there counts, not where: records hold its digest
         return values
 
 

@@ -12,13 +12,18 @@ from quatgraph.errors import Mistake
 from quatgraph.presets import protocols
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data
-from quatgraph.tasks.node.run import Member, bundle_of, members_of, merit, run
+from quatgraph.tasks.node.run import DIVERGED, Member, bundle_of, members_of, merit, run
 from quatgraph.training.bundle import load_bundle, save_bundle
-from quatgraph.training.checkpoint import load_checkpoint
+from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
 
 RECORDS = "records.jsonl"
+SCALED = {
+    "none": "as they are",
+    "row": "each row scaled to sum 1",
+    "standard": "each column standardised",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,8 @@ class Job:
     """The run in the bundle: the best on validation data."""
     configs: int
     """Configurations among which it was chosen."""
+    scaling: str
+    """What was done to the features, in words; empty for a graph without."""
 
 
 def default_candidates(config: NodeConfig, fixed: Container[str] = ()) -> list[NodeConfig]:
@@ -72,10 +79,13 @@ def train_in_folder(
         raise Mistake(f"{folder} holds a training already: choose another folder, or resume it")
     members = [member for config in candidates for member in members_of(config, data)]
     finished = {(r.config_digest, r.split, r.seed): r for r in done}
-    if not finished.keys() <= {_key(member) for member in members}:
-        raise Mistake(f"{folder} holds a training with other settings: choose another folder")
+    same_data = all(r.data_digest == data.digest for r in done)
+    if not same_data or not finished.keys() <= {_key(member) for member in members}:
+        raise Mistake(
+            f"{folder} holds a training with other settings or data: choose another folder"
+        )
     missing = [member for member in members if _key(member) not in finished]
-    best = merit(load_bundle(folder, task="node").card["metrics"]) if done else (-1.0, 0.0)
+    best = max((merit(r.metrics) for r in done), default=DIVERGED)
     for outcome in run(
         missing,
         data,
@@ -91,8 +101,13 @@ def train_in_folder(
             best = merit(outcome.records[index].metrics)
             save_bundle(folder, bundle_of(outcome, index, data))
         append_records(records_at, outcome.records)
+        remove_checkpoint(folder)
         done = done + outcome.records
-    return Job(folder, done, max(done, key=lambda r: merit(r.metrics)), len(candidates))
+    if best == DIVERGED:
+        raise Mistake("every run diverged: lower train.lr, and choose another folder")
+    chosen = max(done, key=lambda r: merit(r.metrics))
+    scaling = load_bundle(folder, task="node").card["scaling"]
+    return Job(folder, done, chosen, len(candidates), SCALED[scaling["kind"]] if scaling else "")
 
 
 def _key(member: Member) -> tuple[str, int, int]:

@@ -1,5 +1,6 @@
 """Runs of node classification, as few ensembles, and what they leave: records and a bundle."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -110,8 +111,15 @@ class Outcome:
 
 
 def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
-    """What runs are chosen by: validation accuracy, then the lower validation loss."""
-    return metrics["valid/accuracy"], -metrics["valid/loss"]
+    """What runs are chosen by: validation accuracy, then the lower validation loss.
+
+    A run that diverged has no loss, and the least merit.
+    """
+    loss = metrics["valid/loss"]
+    return (metrics["valid/accuracy"], -loss) if math.isfinite(loss) else DIVERGED
+
+
+DIVERGED = (-1.0, 0.0)
 
 
 def members_of(config: NodeConfig, data: Data) -> list[Member]:
@@ -145,7 +153,8 @@ def run(
         problem = prepare(data, config, device)
         size = members_at_once(problem, config, device)
         for part in (group[i : i + size] for i in range(0, len(group), size)):
-            key = configs.digest({"members": [m.described() | m.config.identity() for m in part]})
+            runs = [m.described() | m.config.identity() for m in part]
+            key = configs.digest({"members": runs, "data": data.digest})
             plan = plan_of(
                 config,
                 seed=int(key[:8], 16),
@@ -157,23 +166,38 @@ def run(
             )
             title = f"{data.name} {method or config.model.name}, {len(part)} runs"
             fitted = train(part, problem, plan, lambda done, total: progress(title, done, total))  # noqa: B023
-            records = _records(part, fitted, data, method or config.model.name, key, keep_curves)
+            name = method or config.model.name
+            records = _records(part, fitted, data, problem, name, key, keep_curves)
             yield Outcome(part, fitted, records, problem)
 
 
 def members_at_once(problem: Problem, config: NodeConfig, device: torch.device) -> int:
-    """How many members fit into a third of the memory, by a count of activations."""
+    """How many members fit into a third of the memory, by a count of what each holds.
+
+    On a CPU fewer: beyond its cache, members trained together only hinder each other.
+    """
     nodes = problem.labels.numel()
     hidden = 4 * config.model.hidden_quats
-    stored = (
-        problem.features.num_edges
-        if isinstance(problem.features, Adjacency)
-        else (problem.features.numel())
-    )
+    features = problem.features
+    stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
     copies = 4 if trains_on_four_copies(config) else 1
     attention = config.model.heads * problem.adjacency.num_edges * (config.model.name == "gat")
-    numbers = 4 * copies * stored + 12 * nodes * hidden * config.model.num_layers + 12 * attention
-    return max(1, int(total_memory(device) / 3 / (4 * numbers)))
+    activations = 12 * (nodes * hidden * config.model.num_layers + attention)
+    weights = 6 * num_parameters(config, problem)  # with gradient, Adam's two, and the best
+    fitting = total_memory(device) / 3 / (4 * (4 * copies * stored + activations + weights))
+    if device.type == "cpu":
+        fitting = min(fitting, CPU_NUMBERS / (nodes * hidden))
+    return max(1, int(fitting))
+
+
+CPU_NUMBERS = 1 << 23
+"""Numbers of one hidden layer, over all members, that a CPU still handles well together."""
+
+
+def num_parameters(config: NodeConfig, problem: Problem) -> int:
+    """Learned numbers of one model."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in build_model(config, problem).parameters())
 
 
 def trains_on_four_copies(config: NodeConfig) -> bool:
@@ -181,12 +205,18 @@ def trains_on_four_copies(config: NodeConfig) -> bool:
 
 
 def _records(
-    members: Sequence[Member], fitted: Fit, data: Data, method: str, key: str, keep_curves: bool
+    members: Sequence[Member],
+    fitted: Fit,
+    data: Data,
+    problem: Problem,
+    method: str,
+    key: str,
+    keep_curves: bool,
 ) -> list[RunRecord]:
     ran_with = compact_members([member.described() for member in members])
     where = environment(fitted.device)
     finished = datetime.now(UTC).isoformat(timespec="seconds")
-    parameters = sum(w[0].numel() for name, w in fitted.weights.items() if "rate" not in name)
+    parameters = num_parameters(members[0].config, problem)
     records = []
     for index, member in enumerate(members):
         metrics = {name: float(values[index]) for name, values in fitted.metrics.items()}
