@@ -153,14 +153,13 @@ def run(
         problem = prepare(data, config, device)
         size = members_at_once(problem, config, device)
         for part in (group[i : i + size] for i in range(0, len(group), size)):
-            runs = [m.described() | m.config.identity() for m in part]
-            key = configs.digest({"members": runs, "data": data.digest})
+            key = configs.digest({"members": [m.described() | m.config.identity() for m in part]})
             plan = plan_of(
                 config,
                 seed=int(key[:8], 16),
                 checkpoint=checkpoint(key) if checkpoint else None,
                 resume=resume,
-                key=key,
+                key=f"{key} on {data.digest}",
                 deadline=deadline,
                 capture=capture,
             )
