@@ -6,9 +6,10 @@ import pytest
 
 from quatgraph.cli.pages import pages
 from quatgraph.reproduce.render import replaced_between
+from quatgraph.reproduce.run import read_results
 
 ROOT = Path(__file__).parents[2]
-PAGES = pages(ROOT, ROOT / "results")
+PAGES = pages(ROOT, read_results(ROOT / "results"))
 
 
 @pytest.mark.parametrize(("page", "marker"), PAGES)

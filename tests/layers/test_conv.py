@@ -210,7 +210,8 @@ def test_compiles_to_machine_code():
     torch.testing.assert_close(gradient, wanted)
 
 
-def test_a_pair_of_node_sets_is_refused():
+@pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
+def test_a_pair_of_node_sets_is_refused(layer):
     x = torch.randn(3, 4)
     with pytest.raises(Mistake, match="one set of nodes"):
-        QGNNConv(4, 4)((x, x), torch.tensor([[0], [1]]))
+        layer(4, 4)((x, x), torch.tensor([[0], [1]]))

@@ -16,7 +16,12 @@ RECORDS = Path(__file__).parents[2] / "results" / "records" / "node-cora.jsonl"
 def changed(record: RunRecord, accuracy: float, *assignments: str) -> RunRecord:
     values = configs.override(preset("node/cora-qgnn"), assignments)
     config = configs.build(NodeConfig, values).identity()
-    return dataclasses.replace(record, config=config, metrics={"test/accuracy": accuracy})
+    return dataclasses.replace(
+        record,
+        config=config,
+        config_digest=configs.digest(config),
+        metrics={"test/accuracy": accuracy},
+    )
 
 
 def test_runs_are_gathered_by_what_they_change_in_the_preset() -> None:
@@ -24,7 +29,7 @@ def test_runs_are_gathered_by_what_they_change_in_the_preset() -> None:
     records = [
         changed(some, 0.9),
         changed(some, 0.8, "train.lr=0.5"),
-        changed(some, 0.6, "train.lr=0.5"),
+        dataclasses.replace(changed(some, 0.6, "train.lr=0.5"), seed=some.seed + 1),
         dataclasses.replace(changed(some, 0.1), protocol="honest"),
     ]
     lines = render_ablation(load_table("node"), records).splitlines()

@@ -271,3 +271,14 @@ def test_a_bundle_for_another_task_is_a_mistake(tmp_path: Path) -> None:
 def test_a_device_that_does_not_exist_is_a_mistake(bundle: Path) -> None:
     with pytest.raises(Mistake, match="unknown device 'gpu'; did you mean 'cpu'"):
         load(bundle, device="gpu")
+
+
+def test_features_without_names_must_be_as_many_as_in_training(tmp_path: Path) -> None:
+    def graph(width: int) -> Data:
+        edges = torch.stack((torch.arange(20), torch.arange(20).roll(1)))
+        return Data(x=torch.randn(20, width), y=torch.arange(20) % 2, edge_index=edges)
+
+    predictor = train_nodes(graph(3), tmp_path / "m", config=config_of(), device="cpu")
+    assert len(predictor.predict(graph(3)).ids) == 20
+    with pytest.raises(Mistake, match="the graph has 4 features, the model needs 3"):
+        predictor.predict(graph(4))

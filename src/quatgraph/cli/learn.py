@@ -94,13 +94,8 @@ def _candidates(
 def _report(job: Any, json_: bool) -> None:
     from quatgraph.training.metrics import mean_std
 
-    tests = [r.metrics["test/accuracy"] for r in job.records]
-    if job.configs > 1:
-        tests = [
-            r.metrics["test/accuracy"]
-            for r in job.records
-            if r.config_digest == job.chosen.config_digest
-        ]
+    digest = job.chosen.config_digest
+    tests = [r.metrics["test/accuracy"] for r in job.records if r.config_digest == digest]
     mean, std = mean_std(tests)
     if json_:
         emit(
@@ -149,12 +144,10 @@ def search(
 
     quatgraph search node/cora-qgnn --set model.num_layers=1
     """
-    from quatgraph.presets import preset as values_of
     from quatgraph.reproduce import run
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
-    values_of(preset)
     finished = 0
     try:
         with progress() as show:
@@ -223,7 +216,7 @@ def reproduce(
     else:
         typer.echo(render(spec, records, picked))
     if write:
-        write_pages(Path(), results, f"table {table}")
+        write_pages(Path(), records, f"table {table}")
 
 
 @command(app)

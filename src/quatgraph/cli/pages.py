@@ -2,18 +2,20 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from quatgraph.training.record import RunRecord
 
 
-def pages(root: Path, results: Path) -> dict[tuple[str, str], Callable[[], str]]:
+def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Callable[[], str]]:
     """What stands between two markers of a page, by page and marker."""
     from quatgraph.bench.render import render_bench
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.render import render
-    from quatgraph.reproduce.run import read_results
     from quatgraph.reproduce.table import load_table
 
     table = load_table("node")
-    records = read_results(results)
     bench = root / "benchmarks" / "records"
     return {
         ("README.md", "table node"): lambda: render(table, records),
@@ -26,11 +28,11 @@ def pages(root: Path, results: Path) -> dict[tuple[str, str], Callable[[], str]]
     }
 
 
-def write_pages(root: Path, results: Path, needed: str) -> None:
+def write_pages(root: Path, records: "list[RunRecord]", needed: str) -> None:
     """Writes what has a place: the marker ``needed`` must have one, the others may."""
     from quatgraph.reproduce.render import write_between
 
-    for (page, marker), content in pages(root, results).items():
+    for (page, marker), content in pages(root, records).items():
         path = root / page
         if marker == needed or (path.is_file() and f"<!-- {marker} -->" in path.read_text()):
             write_between(path, marker, content())

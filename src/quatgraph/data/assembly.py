@@ -54,7 +54,7 @@ def assemble(
     if x is None:
         feature_names = []
     elif feature_names is None:
-        feature_names = [f"x{column}" for column in range(x.size(1))]
+        feature_names = made_up_names(x.size(1))
     data = Data(
         x=x,
         y=y,
@@ -74,6 +74,11 @@ def assemble(
         data.edge_weight = edge_weight
     data.digest = digest(data)
     return data
+
+
+def made_up_names(count: int) -> list[str]:
+    """What features are called that came without names."""
+    return [f"x{column}" for column in range(count)]
 
 
 def digest(data: Data) -> str:

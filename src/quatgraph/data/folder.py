@@ -97,8 +97,7 @@ def read_files(
     else:
         masks = no_masks(len(node_ids))
     if labels_needed:
-        train, valid, test = (mask & (y >= 0).unsqueeze(1) for mask in masks)
-        check_split(y, (train, valid, test), label_names, where=f"the split of {nodes}")
+        check_split(y, masks, label_names, where=f"the split of {nodes}")
     sender, receiver, weight = _read_edges(edges, index)
     edge_index, edge_weight = merge_edges(
         sender, receiver, len(node_ids), directed=directed, weight=weight

@@ -52,13 +52,7 @@ def load(name: str) -> Graphs:
     if entry.task != "graph":
         raise Mistake(f"{name!r} is a dataset for {entry.task!r}, not for graph classification")
     graphs = _cycles() if entry.builtin else _load_text(entry)
-    found = statistics(graphs)
-    for key, expected in entry.statistics.items():
-        if found[key] != expected:
-            raise Mistake(
-                f"{name} has {found[key]} {key} where the catalog expects {expected}; "
-                f"run 'quatgraph data check {name}'"
-            )
+    entry.compare(statistics(graphs))
     return graphs
 
 

@@ -48,13 +48,7 @@ def load(name: str) -> Data:
     if entry.task != "node":
         raise Mistake(f"{name!r} is a dataset for {entry.task!r}, not for node classification")
     data = _read_sample(name) if entry.builtin else read_planetoid(name)
-    found = statistics(data)
-    for key, expected in entry.statistics.items():
-        if found[key] != expected:
-            raise Mistake(
-                f"{name} has {found[key]} {key} where the catalog expects {expected}; "
-                f"run 'quatgraph data check {name}'"
-            )
+    entry.compare(statistics(data))
     return data
 
 
@@ -97,8 +91,7 @@ def from_data(data: Data, *, split_seed: int = 0, labels_needed: bool = True) ->
         masks = as_columns(stratified_split(y, split_seed))
     masks = masks or no_masks(num_nodes)
     if labels_needed:
-        train, valid, test = (mask & (y >= 0).unsqueeze(1) for mask in masks)
-        check_split(y, (train, valid, test), label_names, where="the split of the graph")
+        check_split(y, masks, label_names, where="the split of the graph")
     return assemble(
         name=str(data.get("name") or "data"),
         x=x,

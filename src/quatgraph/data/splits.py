@@ -53,7 +53,7 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
 
     Args:
         y: Class of each node, ``-1`` for none.
-        masks: Train, valid and test masks.
+        masks: Train, valid and test masks; nodes without a label count in none.
         label_names: Name of each class, for the message.
         where: Whose split it is, for the message.
 
@@ -63,10 +63,10 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
     """
     if len(label_names) < 2:
         raise Mistake(f"all labelled nodes in {where} have one class; there must be two to tell")
-    train, valid, test = masks
+    train, valid, test = parts = tuple(mask & (y >= 0).unsqueeze(1) for mask in masks)
     if bool(((train & valid) | (train & test) | (valid & test)).any()):
         raise Mistake(f"{where} puts a node into two parts of one split; let each be in one")
-    for part, mask in zip(PARTS, masks, strict=True):
+    for part, mask in zip(PARTS, parts, strict=True):
         if not bool(mask.any(dim=0).all()):
             raise Mistake(
                 f"{where} leaves no labelled node for the {part} part; "

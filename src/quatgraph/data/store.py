@@ -55,6 +55,15 @@ class Entry:
     statistics: Mapping[str, int]
     files: tuple[File, ...]
 
+    def compare(self, found: Mapping[str, int]) -> None:
+        """Refuses data whose statistics are not those of the catalog."""
+        for key, expected in self.statistics.items():
+            if found[key] != expected:
+                raise Mistake(
+                    f"{self.name} has {found[key]} {key} where the catalog expects {expected}; "
+                    f"run 'quatgraph data check {self.name}'"
+                )
+
 
 @cache
 def catalog() -> dict[str, Entry]:

@@ -68,14 +68,19 @@ class QGNNConv(nn.Module):
         self._prepared = None
 
     def prepare(
-        self, edge_index: Tensor | Adjacency, num_nodes: int, edge_weight: Tensor | None = None
+        self,
+        x: Tensor | Adjacency,
+        edge_index: Tensor | Adjacency,
+        edge_weight: Tensor | None = None,
     ) -> Adjacency:
-        """The matrix this layer multiplies with, for the given graph."""
+        """The matrix this layer multiplies with, for the given graph of x's nodes."""
+        if not hasattr(x, "shape"):  # as PyG's bipartite layers take it
+            raise Mistake("a quaternion convolution takes one set of nodes, not a pair of them")
         if self._prepared is not None:
             return self._prepared
         adjacency = Adjacency.of(
             edge_index,
-            num_nodes,
+            x.shape[0] if isinstance(x, Adjacency) else x.shape[-2],
             edge_weight,
             self_loops=self.add_self_loops,
             normalization="symmetric" if self.normalize else "none",
@@ -90,10 +95,7 @@ class QGNNConv(nn.Module):
         edge_index: Tensor | Adjacency,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        if not hasattr(x, "shape"):  # as PyG's bipartite layers take it
-            raise Mistake("QGNNConv takes one set of nodes, not a pair (sources, targets)")
-        num_nodes = x.shape[0] if isinstance(x, Adjacency) else x.shape[-2]
-        y = self.prepare(edge_index, num_nodes, edge_weight) @ self.linear(x)
+        y = self.prepare(x, edge_index, edge_weight) @ self.linear(x)
         return y if self.bias is None else y + self.bias
 
     def extra_repr(self) -> str:
@@ -141,8 +143,7 @@ class SimplifiedQGNNConv(nn.Module):
         edge_index: Tensor | Adjacency,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        num_nodes = x.shape[0] if isinstance(x, Adjacency) else x.shape[-2]
-        adjacency = self.conv.prepare(edge_index, num_nodes, edge_weight)
+        adjacency = self.conv.prepare(x, edge_index, edge_weight)
         y = self.conv(x, adjacency)
         for _ in range(self.num_hops - 1):
             y = adjacency @ y

@@ -1,13 +1,13 @@
 """What a change of one setting does to a table's numbers, under the protocol ``paper``."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
+from statistics import fmean
 from typing import Any
 
 from quatgraph import config as configs
 from quatgraph.presets import preset
-from quatgraph.reproduce.table import Table
+from quatgraph.reproduce.table import Table, distinct
 from quatgraph.tasks import TASKS
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -17,30 +17,29 @@ Change = tuple[str, tuple[tuple[str, Any], ...]]
 
 def render_ablation(table: Table, records: Sequence[RunRecord]) -> str:
     """Every change of a preset on record, one line each, with a column per dataset."""
-    found: dict[Change, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        if record.task == table.task and record.protocol == "paper":
-            change = _change(table, record)
-            found[change][record.dataset].append(record.metrics[table.metric])
+    found = _gathered(table, records)
     lines = [
         f"| method and what is changed | {' | '.join(table.rows)} |",
         f"|---|{'---|' * len(table.rows)}",
     ]
-    for change in sorted(found, key=lambda change: (change[0], len(change[1]), change)):
-        values = [_cell(found[change].get(dataset, [])) for dataset in table.rows]
+    changes = {change for change, _ in found}
+    for change in sorted(changes, key=lambda change: (change[0], len(change[1]), change)):
+        runs = [found.get((change, dataset), {}) for dataset in table.rows]
+        values = [_cell([v for seeds in splits.values() for v in seeds]) for splits in runs]
         lines.append(f"| {_said(change)} | {' | '.join(values)} |")
     return "\n".join(lines)
 
 
 def render_pairs(table: Table, records: Sequence[RunRecord]) -> str:
     """The table's pairs: the mean difference over the splits and its standard error."""
+    found = _gathered(table, records)
     lines = [f"| this, less that | {' | '.join(table.rows)} |", f"|---|{'---|' * len(table.rows)}"]
     for pair in table.pairs:
         values = []
         for dataset in table.rows:
             this, that = (_wanted(table, dataset, pair[side]) for side in ("this", "that"))
-            ours, theirs = (_by_split(table, records, dataset, one) for one in (this, that))
-            mean, std = mean_std([ours[split] - theirs[split] for split in ours])
+            ours, theirs = (found[one, dataset] for one in (this, that))
+            mean, std = mean_std([fmean(ours[split]) - fmean(theirs[split]) for split in ours])
             values.append(f"{100 * mean:+.2f} ± {100 * std / len(ours) ** 0.5:.2f}")
         lines.append(f"| {_said(this)}; less {_said(that)} | {' | '.join(values)} |")
     return "\n".join(lines)
@@ -52,26 +51,23 @@ def _wanted(table: Table, dataset: str, side: Sequence[str]) -> Change:
     return _difference(table, dataset, TASKS[table.task].build(values).identity())
 
 
-def _by_split(
-    table: Table, records: Sequence[RunRecord], dataset: str, change: Change
-) -> dict[int, float]:
-    """The mean over seeds in each split."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for record in records:
-        mine = record.task == table.task and record.protocol == "paper"
-        if mine and record.dataset == dataset and _change(table, record) == change:
-            found[record.split].append(record.metrics[table.metric])
-    return {split: sum(values) / len(values) for split, values in sorted(found.items())}
+def _gathered(
+    table: Table, records: Sequence[RunRecord]
+) -> dict[tuple[Change, str], dict[int, list[float]]]:
+    """The metric of every run under ``paper``: by change and dataset, then by split."""
+    found: dict[tuple[Change, str], dict[int, list[float]]] = {}
+    for record in distinct(records):
+        if record.task == table.task and record.protocol == "paper":
+            change = _difference(table, record.dataset, record.config)
+            splits = found.setdefault((change, record.dataset), {})
+            splits.setdefault(record.split, []).append(record.metrics[table.metric])
+    return found
 
 
 def _said(change: Change) -> str:
     model, changes = change
     said = ", ".join(f"`{key} = {_shown(value)}`" for key, value in changes)
     return f"{model.upper()}: {said or 'as published'}"
-
-
-def _change(table: Table, record: RunRecord) -> Change:
-    return _difference(table, record.dataset, record.config)
 
 
 def _difference(table: Table, dataset: str, config: dict[str, Any]) -> Change:

@@ -77,9 +77,9 @@ def search(
     Args:
         overrides: Settings that are fixed to one value, as ``key=value``.
     """
+    values = configs.override(preset(name, "honest"), overrides) | {"seeds": seeds}
     task, cell_name = name.split("/")
     dataset, _, method = cell_name.partition("-")
-    values = configs.override(preset(name, "honest"), overrides) | {"seeds": seeds}
     fixed = {item.partition("=")[0].strip() for item in overrides}
     grid = {key: choices for key, choices in protocols(task)["grid"].items() if key not in fixed}
     yield from _run_configs(

@@ -98,15 +98,13 @@ def cell(
     table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
 ) -> Cell:
     """One cell, out of the records that belong to it."""
-    found = [
+    mine = [
         r
-        for r in records
+        for r in distinct(records)
         if (r.dataset, r.method, r.protocol) == (dataset, method, protocol)
         and r.task == table.task
         and r.seed < table.seeds
     ]
-    # Two calls at once may have run the same; a run counts once.
-    mine = list({(r.config_digest, r.split, r.seed): r for r in found}.values())
     name = table.preset_of(dataset, method)
     if protocol == "paper" and name is not None:
         wanted = configs.digest(TASKS[table.task].build(preset(name, "paper")).identity())
@@ -129,6 +127,15 @@ def cell(
         seconds=sum(ensembles.values()),
         parameters=max((r.parameters for r in chosen), default=None),
     )
+
+
+def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Every run once: two calls at the same time may have run the same."""
+    keyed = {
+        (r.task, r.dataset, r.method, r.protocol, r.config_digest, r.split, r.seed): r
+        for r in records
+    }
+    return list(keyed.values())
 
 
 def choose_by_validation(records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
+from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.tasks.node.config import NodeConfig
@@ -149,7 +150,7 @@ def _with_columns(data: Data, wanted: list[str]) -> Data:
         raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
     if data.feature_names == wanted:
         return data
-    if wanted == [f"x{index}" for index in range(len(wanted))]:
+    if wanted == made_up_names(len(wanted)) and data.feature_names == made_up_names(data.x.size(1)):
         raise Mistake(f"the graph has {data.x.size(1)} features, the model needs {len(wanted)}")
     places = {name: index for index, name in enumerate(data.feature_names)}
     missing = [name for name in wanted if name not in places]

@@ -34,11 +34,16 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, A
     write_atomic(folder / _FILE, safetensors_bytes(tensors, {_STATE: json.dumps(state)}))
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether the folder holds a checkpoint, read or not."""
+    return (folder / _FILE).is_file()
+
+
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The tensors, on the CPU, and the state; None where there is no checkpoint."""
-    path = folder / _FILE
-    if not path.is_file():
+    if not has_checkpoint(folder):
         return None
+    path = folder / _FILE
     try:
         with safe_open(path, framework="pt") as file:
             state = json.loads(file.metadata()[_STATE])

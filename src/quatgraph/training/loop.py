@@ -165,12 +165,25 @@ class _Run:
         self._evaluate: Callable[[], None] = self._evaluate_once
 
     def restore_or_start(self, device: torch.device) -> None:
-        found = load_checkpoint(self.plan.checkpoint) if self.plan.checkpoint else None
+        found = None
+        if self.plan.checkpoint is not None and self.plan.resume:
+            found = load_checkpoint(self.plan.checkpoint)
+        if found is not None:
+            self._refuse_another(found[1], device)
         if device.type == "cuda" and self.plan.capture:
             self._capture()
-        if found is None or not self.plan.resume:
+        if found is None:
             return
         tensors, state = found
+        _copy_into(self.tensors(), tensors)
+        torch.set_rng_state(tensors["rng/cpu"])
+        if device.type == "cuda":
+            torch.cuda.set_rng_state(tensors["rng/cuda"], device)
+        self.epoch = int(state["epoch"])
+        self.clock.total = float(state["seconds"])
+
+    def _refuse_another(self, state: dict[str, Any], device: torch.device) -> None:
+        """Checks that a checkpoint is one of this run on this kind of device."""
         if state["device"] != device.type:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
@@ -181,12 +194,6 @@ class _Run:
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
                 "repeat that run's settings and data, or choose another folder"
             )
-        _copy_into(self.tensors(), tensors)
-        torch.set_rng_state(tensors["rng/cpu"])
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["rng/cuda"], device)
-        self.epoch = int(state["epoch"])
-        self.clock.total = float(state["seconds"])
 
     def train_epochs(self, count: int) -> None:
         for _ in range(count):

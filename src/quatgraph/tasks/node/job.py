@@ -14,7 +14,7 @@ from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data
 from quatgraph.tasks.node.run import DIVERGED, Member, bundle_of, members_of, merit, run
 from quatgraph.training.bundle import load_bundle, save_bundle
-from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint
+from quatgraph.training.checkpoint import has_checkpoint, remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
 
@@ -75,7 +75,7 @@ def train_in_folder(
     ensure_folder(folder)
     records_at = folder / RECORDS
     done = read_records(records_at) if records_at.exists() else []
-    if not resume and (done or load_checkpoint(folder)):
+    if not resume and (done or has_checkpoint(folder)):
         raise Mistake(f"{folder} holds a training already: choose another folder, or resume it")
     members = [member for config in candidates for member in members_of(config, data)]
     finished = {(r.config_digest, r.split, r.seed): r for r in done}
