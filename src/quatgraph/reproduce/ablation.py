@@ -67,11 +67,11 @@ def _gathered(
 def _said(change: Change) -> str:
     model, changes = change
     said = ", ".join(f"`{key} = {_shown(value)}`" for key, value in changes)
-    return f"{model.upper()}: {said or 'as published'}"
+    return f"{model.upper()}: {said or 'the preset'}"
 
 
 def _difference(table: Table, dataset: str, config: dict[str, Any]) -> Change:
-    """The model, and the settings in which a config differs from its published preset."""
+    """The model, and the settings in which a config differs from its preset."""
     model = config["model"]["name"]
     published, ran = _published(table.task, dataset, model), configs.flatten(config)
     return model, tuple((key, ran[key]) for key in sorted(ran) if ran[key] != published.get(key))
