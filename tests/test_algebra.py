@@ -21,6 +21,7 @@ from quatgraph.algebra import (
     lift,
     norm,
     quats,
+    right_matrix,
     unit,
     vec,
 )
@@ -146,6 +147,15 @@ def test_the_tiled_matrix_mixes_the_weights_by_twice_an_orthogonal_matrix():
     signs = hamilton_matrix_tiled(torch.eye(4).view(4, 4, 1, 1)).view(4, 4)
     assert torch.equal(signs.abs(), torch.ones(4, 4))
     assert torch.equal(signs @ signs.mT, 4 * torch.eye(4))
+
+
+@pytest.mark.parametrize("lead", [(), (5,), (2, 3)])
+def test_the_right_matrix_multiplies_from_the_right(lead):
+    q, p = torch.randn(2, *lead, 4, dtype=torch.float64)
+    ours = (right_matrix(p) @ q[..., None])[..., 0]
+    close(ours, hamilton_product(q, p))
+    left = hamilton_matrix(q[..., None, None])
+    close((left @ p[..., None])[..., 0], ours)
 
 
 @pytest.mark.parametrize("lead", [(), (5,), (2, 3), (2, 1, 3)])

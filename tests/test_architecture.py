@@ -18,6 +18,7 @@ LAYERS = [
     {"algebra", "config"},
     {"ops", "presets"},
     {"adjacency"},
+    {"blocks", "codes"},
     {"layers", "data", "training"},
     {"models", "baselines"},
     {"tasks"},

@@ -9,7 +9,8 @@ from quatgraph import config as configs
 from quatgraph import presets
 from quatgraph.data.store import catalog
 from quatgraph.errors import Mistake
-from quatgraph.presets import names, preset, protocols
+from quatgraph.presets import names, parts, preset, protocols
+from quatgraph.tasks import TASKS
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import MODELS
 
@@ -24,7 +25,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 def test_every_file_is_a_preset() -> None:
     assert names("node") == [f"node/{path.stem}" for path in FILES]
     assert len(names("node")) == 16
-    assert names() == names("node")
+    assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
 @pytest.mark.parametrize("protocol", ["paper", "honest"])
@@ -38,7 +39,8 @@ def test_every_preset_builds_a_config_under_both_protocols(
 @pytest.mark.parametrize("name", names("node"))
 def test_a_preset_is_named_by_its_dataset_and_method(name: str) -> None:
     config = built(name, "paper")
-    dataset, method = name.removeprefix("node/").split("-", 1)
+    task, dataset, method = parts(name)
+    assert name == f"{task}/{dataset}-{method}"
     assert dataset == config.data.name
     assert dataset in catalog()
     assert method.split("-")[0] == config.model.name
@@ -120,6 +122,11 @@ def test_an_unknown_preset_is_a_mistake_with_a_hint() -> None:
         preset("zzzzzzzz")
     with pytest.raises(Mistake, match="no preset"):
         preset("../presets/node/cora-qgnn")
+
+
+def test_a_dataset_and_a_method_may_have_dashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(presets, "preset", lambda name: {"data": {"name": "imdb-b"}})
+    assert parts("graph/imdb-b-gcn-matched") == ("graph", "imdb-b", "gcn-matched")
 
 
 def test_reading_a_preset_twice_gives_values_that_are_not_shared() -> None:

@@ -13,19 +13,24 @@ if TYPE_CHECKING:
     from quatgraph.adjacency import Adjacency
     from quatgraph.errors import Mistake
     from quatgraph.layers import (
+        LayerwiseReadout,
         QGNNConv,
         QuaternionDropout,
         QuaternionLinear,
         SimplifiedQGNNConv,
     )
+    from quatgraph.models.graph import GraphQGNN
     from quatgraph.models.node import QGNN
     from quatgraph.ops import aggregate, backend, hamilton_linear
-    from quatgraph.serve import NodePredictor, load, train_nodes
+    from quatgraph.serve import GraphPredictor, NodePredictor, load, train_graphs, train_nodes
     from quatgraph.training.ensemble import Ensemble
 
 _HOMES = {
     "Adjacency": "adjacency",
     "Ensemble": "training.ensemble",
+    "GraphPredictor": "serve",
+    "GraphQGNN": "models.graph",
+    "LayerwiseReadout": "layers",
     "Mistake": "errors",
     "NodePredictor": "serve",
     "QGNN": "models.node",
@@ -37,6 +42,7 @@ _HOMES = {
     "backend": "ops",
     "hamilton_linear": "ops",
     "load": "serve",
+    "train_graphs": "serve",
     "train_nodes": "serve",
 }
 
@@ -44,6 +50,9 @@ __all__ = [
     "QGNN",
     "Adjacency",
     "Ensemble",
+    "GraphPredictor",
+    "GraphQGNN",
+    "LayerwiseReadout",
     "Mistake",
     "NodePredictor",
     "QGNNConv",
@@ -54,6 +63,7 @@ __all__ = [
     "backend",
     "hamilton_linear",
     "load",
+    "train_graphs",
     "train_nodes",
 ]
 

@@ -166,9 +166,11 @@ class Adjacency:
 
     @property
     def receiver(self) -> Tensor:
-        """Row of each entry, ``(E,)``."""
-        rows = torch.arange(self.shape[0], device=self.col.device, dtype=self.col.dtype)
-        return torch.repeat_interleave(rows, self.rowptr.diff(), output_size=self.num_edges)
+        """Row of each entry, ``(E,)``: the number of rows that ended before it."""
+        ends = self.rowptr[1:-1]
+        ended = self.col.new_zeros(self.num_edges + 1)
+        ended = ended.scatter_add(0, ends.long(), torch.ones_like(ends))
+        return ended[:-1].cumsum(dim=0, dtype=self.col.dtype)
 
     @property
     def sender(self) -> Tensor:

@@ -147,6 +147,23 @@ def hamilton_matrix_tiled(weight: Tensor) -> Tensor:
     return torch.cat((r - i - j - k, i + r - k + j, j + k + r - i, k - j + i + r), dim=-2)
 
 
+def right_matrix(p: Tensor) -> Tensor:
+    r"""The real 4 x 4 matrix that acts on the components of ``q`` as :math:`q \otimes p` does.
+
+    Shape:
+        - p: ``(..., 4)``, single quaternions
+        - output: ``(..., 4, 4)``
+
+    Example:
+        >>> right_matrix(torch.tensor([0., 0, 1, 0])) @ torch.tensor([0., 1, 0, 0])  # ij = k
+        tensor([0., 0., 0., 1.])
+    """
+    r, i, j, k = components(p)
+    _, ni, nj, nk = components(-p)
+    rows = (r, ni, nj, nk, i, r, k, nj, j, nk, r, i, k, j, ni, r)
+    return torch.cat(rows, dim=-1).unflatten(-1, (4, 4))
+
+
 def lift(x: Tensor, how: Lift) -> Tensor:
     """Real features as quaternion vectors.
 

@@ -2,11 +2,23 @@
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
+from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.layers import GraphAttention, GraphConv, Linear
+from quatgraph.baselines.layers import (
+    BatchNorm,
+    GraphAttention,
+    GraphConv,
+    Linear,
+    LinearOfSums,
+    NeighbourMean,
+    SparseLinear,
+    SumPerceptron,
+)
+from quatgraph.codes import Codes
 from quatgraph.training.ensemble import Ensemble
 
 N, IN, OUT = 6, 5, 4
@@ -38,6 +50,40 @@ def test_graph_conv_is_pygs_gcnconv(weight):
     pairs = [(x, x), (ours.linear.weight, theirs.lin.weight), (ours.bias, theirs.bias)]
     y = ours(x, Adjacency.of(EDGES, N, weight))
     assert_same(y, theirs(x, EDGES, weight), pairs)
+
+
+def test_neighbour_mean_is_pygs_sageconv():
+    ours, theirs = NeighbourMean(IN, OUT), SAGEConv(IN, OUT)
+    weights = {
+        "lin_l.weight": ours.neighbours.weight,
+        "lin_l.bias": ours.own.bias,
+        "lin_r.weight": ours.own.weight,
+    }
+    theirs.load_state_dict(weights)
+    x = torch.randn(N, IN, requires_grad=True)
+    pairs = [(value, theirs.get_parameter(name)) for name, value in weights.items()]
+    graph = Adjacency.of(EDGES, N, self_loops=False, normalization="row")
+    assert_same(ours(x, graph), theirs(x, EDGES), [(x, x), *pairs])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_sum_perceptron_is_pygs_ginconv(training):
+    ours = SumPerceptron(IN, OUT)
+    norm = nn.BatchNorm1d(OUT)
+    layers = nn.Linear(IN, OUT), norm, nn.ReLU(), nn.Linear(OUT, OUT)
+    theirs = GINConv(nn.Sequential(*layers), eps=0.0, train_eps=False)
+    parts = list(zip((ours.first, ours.norm, ours.second), layers[:2] + layers[3:], strict=True))
+    for mine, wanted in parts:
+        nn.init.normal_(mine.bias)
+        wanted.load_state_dict(mine.state_dict(), strict=False)
+    ours.train(training)
+    theirs.train(training)
+    x = torch.randn(N, IN, requires_grad=True)
+    pairs = [(a, b) for m, w in parts for a, b in ((m.weight, w.weight), (m.bias, w.bias))]
+    edges, _ = remove_self_loops(EDGES)  # PyG adds the node itself to a loop it has
+    y = ours(x, Adjacency.of(EDGES, N, normalization="none"))
+    assert_same(y, theirs(x, edges), [(x, x), *pairs])
+    torch.testing.assert_close(ours.norm.running_var, norm.running_var)
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -73,11 +119,37 @@ def test_dropped_attention_is_the_whole_one_on_average():
     torch.testing.assert_close(many.mean(dim=0), conv.eval()(x, graph), atol=0.2, rtol=0)
 
 
-@pytest.mark.parametrize("layer", [GraphConv, GraphAttention])
-def test_sparse_features_equal_dense_ones(layer):
-    conv, x = with_bias(layer(IN, OUT)), torch.randn(N, IN).relu()
+@pytest.mark.parametrize("layer", [GraphConv, NeighbourMean, SumPerceptron, GraphAttention])
+def test_sparse_and_one_hot_features_equal_dense_ones(layer):
+    conv, x = layer(IN, OUT), torch.randn(N, IN).relu()
     graph = Adjacency.of(EDGES, N)
     torch.testing.assert_close(conv(Adjacency.from_dense(x), graph), conv(x, graph))
+    codes, one_hot = random_codes()
+    torch.testing.assert_close(conv(codes, graph), conv(one_hot, graph))
+
+
+def random_codes() -> tuple[Codes, Tensor]:
+    """Codes, one of them unknown, and the same as a matrix."""
+    code, known = torch.randint(IN, (N,)), torch.ones(N)
+    known[2] = 0
+    return Codes(code.int(), known, IN), nn.functional.one_hot(code, IN) * known[:, None]
+
+
+def test_a_linear_map_of_sums_is_one_for_dense_sparse_and_one_hot_rows():
+    layer, x = LinearOfSums(IN, OUT), torch.randn(N, IN).relu()
+    graph = Adjacency.of(EDGES, N)
+    expected = nn.functional.linear(graph.to_dense() @ x, layer.weight, layer.bias)
+    torch.testing.assert_close(layer(x, graph), expected)
+    torch.testing.assert_close(layer(Adjacency.from_dense(x), graph), expected)
+    codes, one_hot = random_codes()
+    torch.testing.assert_close(layer(codes, graph), layer(one_hot, graph))
+
+
+def test_a_sparse_linear_map_starts_as_torchs():
+    torch.manual_seed(1)
+    ours = SparseLinear(IN, OUT)
+    torch.manual_seed(1)
+    assert torch.equal(ours.weight, nn.Linear(IN, OUT).weight)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -90,6 +162,8 @@ def test_linear_takes_sparse_rows_and_starts_as_glorot_says(bias):
     expected = nn.functional.linear(x, layer.weight, layer.bias)
     torch.testing.assert_close(layer(x), expected)
     torch.testing.assert_close(layer(Adjacency.from_dense(x)), expected)
+    codes, one_hot = random_codes()
+    torch.testing.assert_close(layer(codes), layer(one_hot))
 
 
 def test_attention_in_an_ensemble_equals_single_layers():
@@ -103,3 +177,128 @@ def test_attention_in_an_ensemble_equals_single_layers():
         conv = build()
         conv.load_state_dict(ensemble.member(m), strict=False)
         torch.testing.assert_close(y[m], conv(x, graph))
+
+
+def padded(graph: Adjacency, count: int) -> Adjacency:
+    """The graph with so many entries of weight zero after its own, from its first node."""
+    return Adjacency.from_entries(
+        torch.cat((graph.receiver, torch.full((count,), N - 1))),
+        torch.cat((graph.sender, torch.zeros(count, dtype=torch.int32))),
+        torch.cat((graph.weight, torch.zeros(count))),
+        graph.shape,
+    )
+
+
+def test_entries_of_weight_zero_have_no_attention_however_large_their_logits():
+    conv = with_bias(GraphAttention(IN, OUT, heads=2)).double()
+    graph = Adjacency.of(EDGES, N, normalization="none")
+    for scale in (-1e4, 1.0, 1e4):
+        x = torch.randn(N, IN, dtype=torch.float64)
+        x[0] *= scale
+        pairs = [(x.requires_grad_(), x), *((p, p) for p in conv.parameters())]
+        assert_same(conv(x, padded(graph, 3)), conv(x, graph), pairs)
+
+
+def test_rows_without_entries_receive_nothing_and_give_no_nan():
+    conv, x = with_bias(GraphAttention(IN, OUT, heads=2)), torch.randn(N, IN, requires_grad=True)
+    nowhere = Adjacency.from_edge_index(EDGES, N).with_weight(torch.zeros(EDGES.size(1)))
+    y = conv(x, nowhere)
+    assert torch.equal(y, conv.bias.expand_as(y))
+    y.sum().backward()
+    assert not x.grad.any()
+    alone = conv(x, Adjacency.from_edge_index(EDGES, N))[5]
+    assert torch.equal(alone, conv.bias)
+
+
+def test_attention_in_an_ensemble_takes_a_graph_for_each_member():
+    def build() -> nn.Module:
+        return GraphAttention(IN, OUT, heads=2)
+
+    ensemble = Ensemble([build] * 2, [0, 1]).double()
+    edges = EDGES, EDGES.flip(0)[:, 1:]  # one edge less
+    graphs = [Adjacency.of(one, N, normalization="none") for one in edges]
+    graphs = [padded(graph, count) for graph, count in zip(graphs, (3, 4), strict=True)]
+    stacked = pytree.tree_map(lambda *parts: torch.stack(parts), *graphs)
+    x = torch.randn(2, N, IN, dtype=torch.float64, requires_grad=True)
+    y = ensemble(x, stacked, in_dims=(0, 0))
+    for m in range(2):
+        conv = build().double()
+        conv.load_state_dict(ensemble.member(m), strict=False)
+        expected = conv(x[m], graphs[m])
+        torch.testing.assert_close(y[m], expected)
+        (mine,) = torch.autograd.grad(y[m].square().sum(), x, retain_graph=True)
+        (wanted,) = torch.autograd.grad(expected.square().sum(), x)
+        torch.testing.assert_close(mine, wanted)
+
+
+def torchs(norm: BatchNorm) -> nn.BatchNorm1d:
+    theirs = nn.BatchNorm1d(norm.weight.numel()).double()
+    theirs.load_state_dict(norm.state_dict(), strict=False)
+    return theirs
+
+
+def random_norm() -> BatchNorm:
+    norm = BatchNorm(OUT).double()
+    nn.init.normal_(norm.weight)
+    nn.init.normal_(norm.bias)
+    return norm
+
+
+PRESENT = torch.tensor([True, False, True, True, False, True, True, False])
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_batch_norm_is_torchs_on_the_rows_that_are_no_padding(padded):
+    ours = random_norm()
+    theirs = torchs(ours)
+    real = PRESENT if padded else torch.ones(8, dtype=torch.bool)
+    for step in range(3):
+        x = (step + 2) * torch.randn(8, OUT, dtype=torch.float64) + step
+        x.requires_grad_()
+        y = ours(x, real.double() if padded else None)[real]
+        pairs = [(x, x), (ours.weight, theirs.weight), (ours.bias, theirs.bias)]
+        assert_same(y, theirs(x[real]), pairs)
+        torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+        torch.testing.assert_close(ours.running_var, theirs.running_var)
+    ours.eval()
+    theirs.eval()
+    torch.testing.assert_close(ours(x, real), theirs(x))
+    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
+
+
+def test_batch_norms_gradients_are_the_numerical_ones():
+    norm, x = random_norm(), torch.randn(8, OUT, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: norm(x, PRESENT), (x,))
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_batch_without_variance_leaves_the_running_statistics_as_they_are(count):
+    norm, x = random_norm(), torch.randn(8, OUT, dtype=torch.float64, requires_grad=True)
+    y = norm(x, torch.arange(8) < count)
+    if count:
+        torch.testing.assert_close(y[0], norm.bias)
+    y.sum().backward()
+    assert y.isfinite().all()
+    assert x.grad.isfinite().all()
+    assert torch.equal(norm.running_mean, torch.zeros_like(norm.running_mean))
+    assert torch.equal(norm.running_var, torch.ones_like(norm.running_var))
+
+
+@pytest.mark.parametrize("vmap", [True, False])
+def test_members_of_an_ensemble_have_running_statistics_of_their_own(vmap):
+    ensemble = Ensemble([lambda: BatchNorm(OUT)] * 3, [0, 1, 2], vmap=vmap).double()
+    single = [BatchNorm(OUT).double() for _ in range(3)]
+    before = [value.data_ptr() for value in ensemble.buffers()]
+    for _ in range(2):
+        x = torch.randn(3, 8, OUT, dtype=torch.float64)
+        present = torch.rand(3, 8) < 0.8
+        y = ensemble(x, present, in_dims=(0, 0))
+        for m in range(3):
+            torch.testing.assert_close(y[m], single[m](x[m], present[m]))
+            member = ensemble.member(m)
+            torch.testing.assert_close(member["running_mean"], single[m].running_mean)
+            torch.testing.assert_close(member["running_var"], single[m].running_var)
+    assert [value.data_ptr() for value in ensemble.buffers()] == before
+    y = ensemble.eval()(x, present, in_dims=(0, 0))
+    for m in range(3):
+        torch.testing.assert_close(y[m], single[m].eval()(x[m]))

@@ -82,7 +82,9 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
         monkeypatch.setattr(defaults, name, value)
     few = TrainConfig(epochs=2)
     monkeypatch.setattr(
-        defaults, "default_candidates", lambda config: [dataclasses.replace(config, train=few)]
+        defaults,
+        "default_candidates",
+        lambda task, config: [dataclasses.replace(config, train=few)],
     )
     rows = list(defaults.rows(CPU))
     assert [row["case"] for row in rows] == ["with features"] * 4 + ["without"] * 4

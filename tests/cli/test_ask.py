@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from commands import assert_told, call
+
+from quatgraph.serve import PREDICTORS
+from quatgraph.training.bundle import Bundle
 
 IDS = ["alice", "bob smith", 'say "hi"', "d,e"] + [f"n{k}" for k in range(16)]
 
@@ -83,6 +87,30 @@ def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path)
 def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:
     told = call("predict", f"{world}/m", "--node", "alise")
     assert_told(told, "no node 'alise' in the graph; did you mean 'alice'?")
+
+
+class Echo:
+    """A predictor of another task, which takes an input and nothing else."""
+
+    def __init__(self, bundle: Bundle, device: torch.device) -> None:
+        self.card = bundle.card
+
+    def predict(self, source: Path | None) -> "Echo":
+        self.source = source
+        return self
+
+    def rows(self) -> list[dict[str, str]]:
+        return [{"id": "g0", "prediction": f"of {self.source}"}]
+
+
+def test_a_model_of_another_task_is_asked_without_nodes(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PREDICTORS, "link", Echo)
+    model = copied(world, tmp_path, task="link")
+    assert call("predict", model, "new.jsonl").stdout == "id,prediction\ng0,of new.jsonl\n"
+    told = call("predict", model, "--node", "alice")
+    assert_told(told, "--node asks a model of nodes", "is for the task 'link'")
 
 
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:

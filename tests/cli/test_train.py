@@ -1,9 +1,11 @@
 """Commands that train: from a person's folder to a bundle, stopped, resumed, refused."""
 
 import csv
+import dataclasses
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,10 +17,12 @@ from commands import assert_told, call
 
 import quatgraph
 from quatgraph import presets
+from quatgraph.cli.learn import _called, _kept
 from quatgraph.cli.shell import progress
 from quatgraph.config import override
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
+from quatgraph.tasks import TASKS
 from quatgraph.training.record import read_records
 
 SHORT = ["--set", "train.epochs=5", "--set", "model.hidden_quats=2", "--device", "cpu"]
@@ -109,6 +113,44 @@ def test_a_training_goes_to_a_folder_of_its_name_unless_told(pets: Path, tmp_pat
     assert (tmp_path / told["bundle"] / "card.json").exists()
 
 
+@pytest.mark.parametrize(("place", "name"), [("my.pets.jsonl", "my.pets"), ("my.pets", "my.pets")])
+def test_a_file_of_ones_own_names_the_folder_by_its_stem(
+    place: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / place).touch() if place.endswith("jsonl") else (tmp_path / place).mkdir()
+    assert _called(Path(place)) == name
+
+
+def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
+    fixed = ["--set", "train.lr=0.05", "--out", "m"]
+    lines = call("train", "node", "--data", "pets", *SHORT, *fixed).stdout.splitlines()
+    found = re.fullmatch(
+        r"chosen on validation data among 4 settings: weight decay (\S+), dropout (\S+)", lines[1]
+    )
+    assert found
+    chosen = json.loads(Path("m/card.json").read_text())["config"]
+    assert float(found[1]) == chosen["train"]["weight_decay"]
+    assert float(found[2]) == chosen["model"]["dropout"]
+    assert len(call("train", "node/karate-qgnn", *SHORT).stdout.splitlines()) == 3
+
+
+def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(TASKS, "graph", dataclasses.replace(TASKS["node"], name="graph"))
+    told = call("train", "graph", "--data", "mine.jsonl", "--directed")
+    assert_told(told, "--directed belongs to the task node")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_without_validation_data_is_told_as_such() -> None:
+    assert call("train", "node/karate-qgnn", *SHORT, "--out", "m").exit_code == 0
+    (record,) = read_records(Path("m/records.jsonl"))
+    test = 100 * record.metrics["test/accuracy"]
+    for lacking in ({}, {"valid/accuracy": float("nan")}):
+        metrics = {"test/accuracy": record.metrics["test/accuracy"]} | lacking
+        told = _kept(dataclasses.replace(record, metrics=metrics))
+        assert told == f"a run, without validation data: split 0, seed 0, test {test:.2f} %"
+
+
 def test_the_protocol_is_honest_unless_told() -> None:
     honest = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
     assert honest["config"]["protocol"] == "honest"
@@ -120,7 +162,7 @@ def test_the_protocol_is_honest_unless_told() -> None:
 MISTAKES = [
     (["node/karate-qgn"], "no preset 'node/karate-qgn'; did you mean 'node/karate-qgnn'?"),
     (["nodes"], "no task or preset 'nodes'; did you mean 'node'?"),
-    (["node"], "--data FOLDER"),
+    (["node"], "--data PATH"),
     (["node", "--data", "nowhere"], "there is no folder /"),
     (["node", "--data", "."], "nodes.csv"),
     (["node/karate-qgnn", "--data", "."], "use `train node --data ...`"),
@@ -270,7 +312,7 @@ def test_what_ends_a_training_is_told_in_one_sentence(
     def fails(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("quatgraph.tasks.node.job.train_in_folder", fails)
+    monkeypatch.setattr("quatgraph.tasks.job.train_in_folder", fails)
     result = call("train", "node/karate-qgnn", "--device", "cpu")
     assert result.exit_code == code
     assert result.stdout == ""
@@ -335,7 +377,8 @@ def tiny_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (running, tables):
         monkeypatch.setattr(module, "preset", short)
-    monkeypatch.setattr(running, "protocols", lambda task: {"grid": {"train.lr": [0.1, 0.2]}})
+    rules = {"searched": ["honest"], "grid": {"train.lr": [0.1, 0.2]}}
+    monkeypatch.setattr(running, "protocols", lambda task: rules)
 
 
 @pytest.mark.usefixtures("tiny_table")

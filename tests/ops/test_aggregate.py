@@ -211,6 +211,35 @@ def test_heads_within_members_equal_two_loops_in_values_and_gradients(outer, inn
         torch.testing.assert_close(mine, wanted)
 
 
+@pytest.mark.parametrize("inner", LEVELS)
+def test_heads_within_members_that_have_graphs_of_their_own_equal_two_loops(inner):
+    members, heads = 3, 2
+    graphs = [random_structure() for _ in range(members)]
+    stacked = Structure(*map(torch.stack, zip(*graphs, strict=True)))
+    weight = torch.randn(members, *[heads][: inner[0] is not None], 12, dtype=torch.float64)
+    x = torch.randn(members, *[heads][: inner[1] is not None], C, F, dtype=torch.float64)
+
+    def nested(weight: Tensor, x: Tensor) -> Tensor:
+        return torch.vmap(lambda graph, *values: torch.vmap(graph.times, in_dims=inner)(*values))(
+            stacked, weight, x
+        )
+
+    def looped(weight: Tensor, x: Tensor) -> Tensor:
+        weight = weight if inner[0] is not None else weight[:, None].expand(-1, heads, -1)
+        x = x if inner[1] is not None else x[:, None].expand(-1, heads, -1, -1)
+        rows = [
+            graph.times(w, one)
+            for graph, ws, xs in zip(graphs, weight, x, strict=True)
+            for w, one in zip(ws, xs, strict=True)
+        ]
+        return torch.stack(rows).unflatten(0, (members, heads))
+
+    ours = values_and_gradients(nested, weight, x)
+    loops = values_and_gradients(looped, weight, x)
+    for mine, wanted in zip(ours, loops, strict=True):
+        torch.testing.assert_close(mine, wanted)
+
+
 def test_graphs_too_many_for_int32_are_refused():
     pointers, many = torch.zeros(2, 2, dtype=torch.int32), torch.zeros(1).expand(2, 1 << 30)
     index = torch.zeros(1, dtype=torch.int32).expand(2, 1 << 30)

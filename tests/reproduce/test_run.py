@@ -1,5 +1,6 @@
 """Filling a table: only what is missing runs, and a search runs once."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ from quatgraph import presets
 from quatgraph.errors import Mistake
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
-from quatgraph.reproduce.run import read_results, run_missing, search
+from quatgraph.reproduce.run import How, read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell
+from quatgraph.tasks import TASKS
 from quatgraph.training.loop import Paused
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import Deadline
 
-CPU = torch.device("cpu")
+CPU = How(device=torch.device("cpu"))
 GRID = {"train.lr": [0.01, 0.05], "model.hidden_quats": [2, 3]}
 
 
@@ -48,11 +50,12 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (running, tables):
         monkeypatch.setattr(module, "preset", short)
-    monkeypatch.setattr(running, "protocols", lambda task: {"grid": GRID})
+    rules = {"searched": ["honest"], "grid": GRID}
+    monkeypatch.setattr(running, "protocols", lambda task: rules)
 
 
-def ran(table: Table, results: Path, **others: Any) -> list[list[RunRecord]]:
-    return list(run_missing(table, results, device=CPU, **others))
+def ran(table: Table, results: Path, how: How = CPU, **others: Any) -> list[list[RunRecord]]:
+    return list(run_missing(table, results, how, **others))
 
 
 def test_a_table_is_filled_under_both_protocols(tmp_path: Path) -> None:
@@ -90,7 +93,7 @@ def test_runs_of_other_settings_do_not_count_as_there(
 
 
 def test_an_interrupted_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    begun = run_missing(table_of(), tmp_path, device=CPU)
+    begun = run_missing(table_of(), tmp_path, CPU)
     first = next(begun)
     begun.close()
     assert read_results(tmp_path) == first
@@ -101,7 +104,7 @@ def test_an_interrupted_table_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 def test_a_deadline_stops_a_table_and_keeps_what_is_whole(tmp_path: Path) -> None:
     with pytest.raises(Paused):
-        ran(table_of(), tmp_path, deadline=Deadline(0))
+        ran(table_of(), tmp_path, dataclasses.replace(CPU, deadline=Deadline(0)))
     assert read_results(tmp_path) == []
     assert len(ran(table_of(), tmp_path)) == 2
 
@@ -114,7 +117,7 @@ def test_only_limits_what_runs(tmp_path: Path) -> None:
 
 
 def searched(results: Path, **others: Any) -> list[RunRecord]:
-    found = search("node/karate-qgnn", results, device=CPU, **others)
+    found = search("node/karate-qgnn", results, CPU, **others)
     return [record for records in found for record in records]
 
 
@@ -129,6 +132,26 @@ def test_a_search_tries_every_combination_once(tmp_path: Path) -> None:
     assert read_results(tmp_path) == records
     assert searched(tmp_path) == []
     assert read_results(tmp_path) == records
+
+
+def test_a_search_goes_through_its_lists_under_every_protocol_that_is_searched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = {"searched": ["paper", "honest"], "grid": {"train.lr": [0.01, 0.05]}}
+    monkeypatch.setattr(running, "protocols", lambda task: rules)
+    mixed = ("train.lr", "protocol", "train.select", "train.epochs", "train.patience")
+    task = dataclasses.replace(TASKS["node"], varying=mixed)
+    monkeypatch.setitem(TASKS, "node", task)
+    records = searched(tmp_path)
+    assert [(r.protocol, r.config["train"]["lr"]) for r in records] == [
+        ("paper", 0.01),
+        ("paper", 0.05),
+        ("honest", 0.01),
+        ("honest", 0.05),
+    ]
+    # One call, so that what a task allows to run together does.
+    assert len({r.ensemble for r in records}) == 1
+    assert searched(tmp_path) == []
 
 
 def test_more_seeds_of_a_search_add_only_the_new_ones(tmp_path: Path) -> None:
@@ -158,7 +181,7 @@ def test_what_a_search_left_is_chosen_from_in_the_honest_cell_alone(tmp_path: Pa
 
 def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
     with pytest.raises(Mistake, match="no preset 'node/karate-gnn'"):
-        list(search("node/karate-gnn", tmp_path, device=CPU))
+        list(search("node/karate-gnn", tmp_path, CPU))
 
 
 def test_results_that_cannot_be_written_are_a_mistake(tmp_path: Path) -> None:

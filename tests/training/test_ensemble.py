@@ -133,15 +133,6 @@ def test_a_members_state_loads_into_the_model_and_is_a_copy():
     assert torch.equal(ensemble(x, graph), before)
 
 
-def test_loading_copies_values_in_place():
-    one, other = (Ensemble([MODELS["GCN"]] * 2, seeds) for seeds in ([0, 1], [2, 3]))
-    graph, x = random_graph(), torch.randn(N, IN)
-    parameters = list(other.parameters())
-    other.load_stacked_(one.stacked())
-    assert torch.equal(other(x, graph), one(x, graph))
-    assert all(a is b for a, b in zip(parameters, other.parameters(), strict=True))
-
-
 def test_as_many_seeds_as_members_are_needed():
     with pytest.raises(ValueError, match="shorter"):
         Ensemble([MODELS["GCN"]] * 3, [0, 1])

@@ -1,7 +1,7 @@
 """Real-valued layers in the form the quaternion ones have, so that comparisons share all code.
 
 They hold PyG's parameters and equal PyG's convolutions number for number (the tests compare), but
-take sparse features, run inside an ensemble and repeat bit for bit on a GPU.
+take sparse and one-hot features, run inside an ensemble and repeat bit for bit on a GPU.
 """
 
 import torch
@@ -9,29 +9,104 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.codes import Codes
 from quatgraph.layers import QuaternionDropout
 
+Features = Tensor | Adjacency | Codes
+"""Rows of numbers: dense, sparse or one-hot."""
+Matrix = Adjacency | Blocks
+"""A prepared graph, or the nodes of each graph."""
 
-class Linear(nn.Linear):
-    """:class:`torch.nn.Linear` with Glorot's start that also takes sparse rows."""
 
-    def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+class SparseLinear(nn.Linear):
+    """:class:`torch.nn.Linear` that also takes sparse and one-hot rows."""
 
-    def forward(self, x: Tensor | Adjacency) -> Tensor:
+    def forward(self, x: Features) -> Tensor:
         if isinstance(x, Tensor):
             return super().forward(x)
         y = x @ self.weight.mT
         return y if self.bias is None else y + self.bias
 
 
+class Linear(SparseLinear):
+    """The same with Glorot's start."""
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class LinearOfSums(nn.Linear):
+    r""":class:`torch.nn.Linear` of sums of rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
+
+    Rows that are not dense are mapped before they are summed.
+
+    Shape:
+        - x: ``(N, in_features)``, dense, sparse or one-hot
+        - matrix: ``(R, N)``
+        - output: ``(R, out_features)``
+    """
+
+    def forward(self, x: Features, matrix: Matrix) -> Tensor:  # type: ignore[override]
+        if isinstance(x, Tensor):
+            return super().forward(matrix @ x)
+        return matrix @ (x @ self.weight.mT) + self.bias
+
+
+class BatchNorm(nn.Module):
+    """:class:`torch.nn.BatchNorm1d` for rows of which some are padding.
+
+    Padding never enters the statistics. A batch of fewer than two rows has no variance: it leaves
+    the running statistics as they are.
+
+    Args:
+        features: Width F of a row.
+
+    Shape:
+        - x: ``(N, F)``
+        - present: 0 for the rows that are padding, else 1, ``(N,)``; None where none is
+        - output: ``(N, F)``
+    """
+
+    eps, momentum = 1e-5, 0.1
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(features))
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.register_buffer("running_mean", torch.zeros(features))
+        self.register_buffer("running_var", torch.ones(features))
+
+    def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
+        mean, var = self.running_mean, self.running_var
+        if self.training:
+            mean, var = self._measured(x, present)
+        return (x - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
+
+    def _measured(self, x: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the rows; the running ones come a step closer to them."""
+        counts = x.new_ones(x.size(0), 1) if present is None else present.to(x.dtype)[:, None]
+        count = counts.sum()
+        divisor = count.clamp(min=1)
+        mean = (x * counts).sum(dim=0) / divisor
+        var = ((x - mean).square() * counts).sum(dim=0) / divisor
+        with torch.no_grad():
+            step = self.momentum * (count > 1).to(x.dtype)
+            unbiased = var * count / (count - 1).clamp(min=1)
+            self.running_mean.add_(step * (mean - self.running_mean))
+            self.running_var.add_(step * (unbiased - self.running_var))
+        return mean, var
+
+
 class GraphConv(nn.Module):
     r"""PyG's ``GCNConv`` on a prepared graph: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
 
     Shape:
-        - x: ``(N, in_channels)``, dense or sparse
+        - x: ``(N, in_channels)``, dense, sparse or one-hot
         - output: ``(N, out_channels)``
     """
 
@@ -40,9 +115,47 @@ class GraphConv(nn.Module):
         self.linear = Linear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+    def forward(self, x: Features, adjacency: Matrix) -> Tensor:
         y = adjacency @ self.linear(x)
         return y if self.bias is None else y + self.bias
+
+
+class NeighbourMean(nn.Module):
+    r"""PyG's ``SAGEConv`` on a row-normalised graph without self-loops:
+    :math:`\mathbf{X U}^\top + \mathbf{A X W}^\top + \mathbf{b}`.
+
+    Shape:
+        - x: ``(N, in_channels)``, dense, sparse or one-hot
+        - output: ``(N, out_channels)``
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.own = SparseLinear(in_channels, out_channels)
+        self.neighbours = SparseLinear(in_channels, out_channels, bias=False)
+
+    def forward(self, x: Features, adjacency: Matrix) -> Tensor:
+        return self.own(x) + adjacency @ self.neighbours(x)
+
+
+class SumPerceptron(nn.Module):
+    r"""PyG's ``GINConv`` of a perceptron with one hidden layer, on a graph with self-loops and no
+    normalisation: :math:`\mathrm{MLP}(\mathbf{A X})`.
+
+    Shape:
+        - x: ``(N, in_channels)``, dense, sparse or one-hot
+        - present: see :class:`BatchNorm`
+        - output: ``(N, out_channels)``
+    """
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.first = LinearOfSums(in_channels, out_channels)
+        self.norm = BatchNorm(out_channels)
+        self.second = nn.Linear(out_channels, out_channels)
+
+    def forward(self, x: Features, adjacency: Matrix, present: Tensor | None = None) -> Tensor:
+        return self.second(torch.relu(self.norm(self.first(x, adjacency), present)))
 
 
 class GraphAttention(nn.Module):
@@ -58,7 +171,8 @@ class GraphAttention(nn.Module):
         dropout: Rate on the attention coefficients.
 
     Shape:
-        - x: ``(N, in_channels)``, dense or sparse
+        - x: ``(N, in_channels)``, dense, sparse or one-hot
+        - adjacency: entries of weight 0 do not count
         - output: ``(N, heads * out_channels)``
     """
 
@@ -75,7 +189,7 @@ class GraphAttention(nn.Module):
         for weight in (self.att_src, self.att_dst):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+    def forward(self, x: Features, adjacency: Adjacency) -> Tensor:
         y = self.linear(x).unflatten(-1, (self.heads, -1))  # (N, H, F)
         receivers = adjacency.gather_receivers()
         logits = F.leaky_relu(
@@ -83,13 +197,13 @@ class GraphAttention(nn.Module):
             + receivers @ (y * self.att_dst).sum(dim=-1),
             0.2,
         )  # (E, H)
+        logits = logits.masked_fill((adjacency.weight == 0)[:, None], -torch.inf)
         with torch.no_grad():  # the largest logit of each row, only against overflow
             row = receivers.col.long()[:, None].expand_as(logits)
-            lowest = torch.full_like(y[:, :, 0], -torch.inf)
+            lowest = torch.full_like(y[:, :, 0], torch.finfo(y.dtype).min)
             peak = lowest.scatter_reduce(0, row, logits, reduce="amax")
             shift = peak.gather(0, row)
-        present = (adjacency.weight != 0).to(y.dtype)[:, None]
-        score = (logits - shift).exp() * present
+        score = (logits - shift).exp()
         total = receivers.transpose() @ score  # (N, H)
         summed = torch.vmap(
             lambda weight, values: adjacency.with_weight(weight) @ values, randomness="different"

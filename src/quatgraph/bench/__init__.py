@@ -5,11 +5,12 @@ from typing import Any
 
 import torch
 
-from quatgraph.bench import aggregate, conv, defaults, node
+from quatgraph.bench import aggregate, conv, defaults, graph, node
 
 BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "aggregate": aggregate.rows,
     "conv": conv.rows,
     "node": node.rows,
+    "graph": graph.rows,
     "defaults": defaults.rows,
 }

@@ -13,9 +13,10 @@ import torch
 from torch_geometric.data import Data
 
 from quatgraph.data.node import from_data
+from quatgraph.tasks.job import default_candidates
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import ModelConfig, NodeConfig
-from quatgraph.tasks.node.job import default_candidates
-from quatgraph.tasks.node.run import members_of, run
+from quatgraph.tasks.runs import run
 
 # Probability of a link inside a class and between classes; distance of the classes' features,
 # None for a graph without features.
@@ -34,9 +35,10 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         valid = []
         for seed in range(GRAPHS):
             data = random_graph(*KINDS[kind], seed=seed)
-            candidates = default_candidates(NodeConfig(model=model))
-            members = [m for config in candidates for m in members_of(config, data)]
-            records = [r for outcome in run(members, data, device=device) for r in outcome.records]
+            candidates = default_candidates(NODE, NodeConfig(model=model))
+            members = [m for config in candidates for m in NODE.members(config, data)]
+            outcomes = run(NODE, members, data, device=device)
+            records = [record for outcome in outcomes for record in outcome.records]
             valid.append(max(r.metrics["valid/accuracy"] for r in records))
         yield {
             "case": kind,

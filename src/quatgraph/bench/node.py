@@ -11,7 +11,8 @@ from quatgraph import config as configs
 from quatgraph.presets import preset
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data, prepare
-from quatgraph.tasks.node.run import Member, plan_of, train
+from quatgraph.tasks.node.run import plan_of, train
+from quatgraph.tasks.task import Member
 
 SEEDS = {"cpu": 1, "cuda": 10}
 DATASETS = {"cpu": ("cora",), "cuda": ("cora", "citeseer", "pubmed")}
@@ -34,7 +35,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
                     for split in range(data.train_mask.size(1))
                 ]
                 began = time.perf_counter()
-                fit = train(runs, problem, plan_of(config))
+                fit = train(runs, problem, plan_of(runs))
                 whole = time.perf_counter() - began
                 yield {
                     "case": f"{dataset}, {len(runs)} runs, {config.train.epochs} epochs",

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from quatgraph.errors import Mistake
-
 MEASURES = {
     "ms": ("time", "ms"),
     "seconds": ("training", "s"),
@@ -14,24 +12,29 @@ MEASURES = {
 
 
 def read_rows(folder: Path, bench: str) -> list[dict[str, Any]]:
-    """The newest row of each case, work, variant and device."""
+    """The newest row of each case, work, variant and device; none without records."""
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     path = folder / f"{bench}.jsonl"
-    if not path.is_file():
-        raise Mistake(f"there are no records in {path}: `quatgraph bench {bench} --out {folder}`")
-    for line in path.read_text().splitlines():
+    for line in path.read_text().splitlines() if path.is_file() else ():
         row = json.loads(line)
         newest[row["case"], row["work"], row["variant"], _machine(row)] = row
     return list(newest.values())
 
 
-def render_bench(folder: Path, bench: str) -> str:
-    """A Markdown table of one benchmark."""
+def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
+    """A Markdown table of one benchmark.
+
+    Args:
+        with_start: Whether trainings are shown also with what precedes their first step.
+    """
     rows = read_rows(folder, bench)
+    if not rows:
+        return f"Not run yet: `quatgraph bench {bench} --out benchmarks/records`"
     measure = next(key for key in MEASURES if key in rows[0])
     title, unit = MEASURES[measure]
     memory = any("peak_mib" in row for row in rows)
-    head = ["device", "case", "work", "variant", title] + ["peak memory"] * memory
+    head = ["device", "case", "work", "variant", title]
+    head += ["with start"] * with_start + ["peak memory"] * memory
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in rows:
         shown = [
@@ -41,6 +44,8 @@ def render_bench(folder: Path, bench: str) -> str:
             row["variant"],
             f"{row[measure]:.4g} {unit}".strip(),
         ]
+        if with_start:
+            shown.append(f"{row['seconds_with_start']:.4g} s")
         if memory:
             shown.append(f"{row['peak_mib']:,.0f} MiB" if "peak_mib" in row else "")
         lines.append(f"| {' | '.join(shown)} |")

@@ -1,7 +1,8 @@
 """Commands that train: train, search, reproduce, demo."""
 
+from math import isnan, nan
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -9,17 +10,28 @@ from quatgraph.cli.pages import write_pages
 from quatgraph.cli.shell import Device, Json, MaxMinutes, Set, app, command, emit, progress
 from quatgraph.errors import Mistake, did_you_mean
 
+if TYPE_CHECKING:
+    from quatgraph.tasks.job import Job
+    from quatgraph.tasks.task import Task
+    from quatgraph.training.record import RunRecord
+
 Protocol = Annotated[str, typer.Option(help="honest or paper.")]
 Results = Annotated[Path, typer.Option(help="Where run records are kept.")]
 
 
 @command(app)
 def train(
-    what: Annotated[str, typer.Argument(help="A preset, as node/cora-qgnn, or a task: node.")],
+    what: Annotated[str, typer.Argument(help="A preset, as node/cora-qgnn, or a task, as node.")],
     data: Annotated[
-        Path | None, typer.Option(help="A folder with your nodes.csv and edges.csv.")
+        Path | None,
+        typer.Option(
+            help="Your data. node: a folder with nodes.csv and edges.csv; "
+            "graph: a .jsonl or .txt file, or a folder in TU format."
+        ),
     ] = None,
-    directed: Annotated[bool, typer.Option(help="Your edges speak in one direction.")] = False,
+    directed: Annotated[
+        bool, typer.Option(help="node: your edges speak in one direction.")
+    ] = False,
     set_: Set = None,
     protocol: Protocol = "honest",
     seeds: Annotated[int | None, typer.Option(help="Seeds per split.")] = None,
@@ -29,19 +41,20 @@ def train(
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
-    """Train a preset, or a model of your own graph, and keep it as a bundle.
+    """Train a preset, or a model of your own data, and keep it as a bundle.
 
     quatgraph train node --data my-graph --out my-model
     """
-    from quatgraph.tasks.node.job import train_in_folder
+    from quatgraph.tasks.job import train_in_folder
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
-    candidates = _candidates(what, data, directed, set_ or [], protocol, seeds)
-    folder = out or Path("quatgraph-runs") / (data.resolve().name if data else f"{what}-{protocol}")
+    task, candidates = _candidates(what, data, directed, set_ or [], protocol, seeds)
+    folder = out or Path("quatgraph-runs") / (_called(data) if data else f"{what}-{protocol}")
     try:
         with progress() as show:
             job = train_in_folder(
+                task,
                 candidates,
                 folder,
                 device=resolve_device(device),
@@ -56,14 +69,20 @@ def train(
     _report(job, json_)
 
 
+def _called(data: Path) -> str:
+    """The name of a person's folder or file."""
+    place = data.resolve()
+    return place.stem if place.is_file() else place.name
+
+
 def _candidates(
     what: str, data: Path | None, directed: bool, set_: list[str], protocol: str, seeds: int | None
-) -> list[Any]:
+) -> tuple["Task", list[Any]]:
+    """The task, and the configurations among which validation data decides."""
     from quatgraph import config as configs
     from quatgraph.presets import names, preset
     from quatgraph.tasks import TASKS
-    from quatgraph.tasks.node.config import NodeConfig
-    from quatgraph.tasks.node.job import default_candidates
+    from quatgraph.tasks.job import default_candidates
 
     if protocol not in ("paper", "honest"):
         raise Mistake(f"--protocol is honest or paper, got {protocol!r}")
@@ -76,27 +95,36 @@ def _candidates(
         if data is not None:
             raise Mistake(f"a preset names its data: use `train {what.split('/')[0]} --data ...`")
         values = preset(what, protocol)  # type: ignore[arg-type]
-        return [configs.build(NodeConfig, configs.override(values, set_) | more)]
+        task = _task(what.split("/")[0], directed)
+        return task, [configs.build(task.config, configs.override(values, set_) | more)]
     if what not in TASKS:
         known = [*TASKS, *names()]
         hint = did_you_mean(what, known) or "; `quatgraph list presets` shows what there is"
         raise Mistake(f"there is no task or preset {what!r}{hint}")
+    task = _task(what, directed)
     if data is None:
-        raise Mistake(f"tell where your graph is: `quatgraph train {what} --data FOLDER`")
-    place = {"data": {"path": str(data.resolve()), "directed": directed}}
-    values = configs.override({"protocol": protocol, **place, **more}, set_)
-    config = configs.build(NodeConfig, values)
+        raise Mistake(f"tell where your data is: `quatgraph train {what} --data PATH`")
+    place = {"path": str(data.resolve())} | ({"directed": True} if directed else {})
+    values = configs.override({"protocol": protocol, "data": place, **more}, set_)
+    config = configs.build(task.config, values)
     # What the person sets is not searched; without a setting, validation data decides.
     chosen = configs.flatten(values)
-    return default_candidates(config, fixed=chosen.keys())
+    return task, default_candidates(task, config, fixed=chosen.keys())
 
 
-def _report(job: Any, json_: bool) -> None:
+def _task(name: str, directed: bool) -> "Task":
+    from quatgraph.tasks import TASKS
+
+    if directed and name != "node":
+        raise Mistake(f"--directed belongs to the task node: the task {name} has no directed edges")
+    return TASKS[name]
+
+
+def _report(job: "Job", json_: bool) -> None:
     from quatgraph.training.metrics import mean_std
 
-    digest = job.chosen.config_digest
-    tests = [r.metrics["test/accuracy"] for r in job.records if r.config_digest == digest]
-    mean, std = mean_std(tests)
+    runs = [r for r in job.records if r.config_digest == job.chosen.config_digest]
+    mean, std = mean_std([r.metrics["test/accuracy"] for r in runs])
     if json_:
         emit(
             {
@@ -104,31 +132,50 @@ def _report(job: Any, json_: bool) -> None:
                 "metrics": job.chosen.metrics,
                 "mean": mean,
                 "std": std,
-                "runs": len(tests),
+                "runs": len(runs),
                 "configs": job.configs,
                 "seconds": sum({r.ensemble: r.seconds for r in job.records}.values()),
                 "config": job.chosen.config,
             }
         )
         return
-    spread = f" ± {100 * std:.2f} % over {len(tests)} runs" if len(tests) > 1 else " %"
+    spread = f" ± {100 * std:.2f} % over {_counted(runs)}" if len(runs) > 1 else " %"
     typer.echo(f"test accuracy {100 * mean:.2f}{spread}")
-    if job.configs > 1:
-        setting = job.chosen.config
-        typer.echo(
-            f"chosen on validation data among {job.configs} settings: "
-            f"lr {setting['train']['lr']}, weight decay {setting['train']['weight_decay']}, "
-            f"dropout {setting['model']['dropout']}"
-        )
-    if job.scaling:
-        typer.echo(f"features: {job.scaling}")
-    kept = job.chosen.metrics
-    typer.echo(
-        f"kept the run that is best on validation data: split {job.chosen.split}, seed "
-        f"{job.chosen.seed}, valid {100 * kept['valid/accuracy']:.2f} %, "
-        f"test {100 * kept['test/accuracy']:.2f} %"
-    )
+    if job.settled:
+        chosen = [f"{_spoken(key)} {value}" for key, value in job.settled.items()]
+        typer.echo(f"chosen on validation data among {job.configs} settings: {', '.join(chosen)}")
+    for sentence in job.said:
+        typer.echo(sentence)
+    typer.echo(f"kept {_kept(job.chosen)}")
     typer.echo(f"ask it: quatgraph predict {job.folder}")
+
+
+SPLITS = {"graph": "fold"}
+"""What a task calls its splits, where that is another word."""
+
+
+def _split(run: "RunRecord") -> str:
+    return SPLITS.get(run.task, "split")
+
+
+def _counted(runs: list["RunRecord"]) -> str:
+    """How many splits and seeds the runs are, as ``10 folds and 2 seeds``."""
+    counts = {_split(runs[0]): len({r.split for r in runs}), "seed": len({r.seed for r in runs})}
+    return " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
+
+
+def _spoken(key: str) -> str:
+    """A setting in words: ``train.weight_decay`` is the weight decay."""
+    return key.rpartition(".")[2].replace("_", " ")
+
+
+def _kept(run: "RunRecord") -> str:
+    """Which run the bundle holds, and what it reached."""
+    measured = {part: run.metrics.get(f"{part}/accuracy", nan) for part in ("valid", "test")}
+    blind = isnan(measured["valid"])
+    which = "a run, without validation data" if blind else "the run that is best on validation data"
+    shown = [f"{part} {100 * value:.2f} %" for part, value in measured.items() if not isnan(value)]
+    return f"{which}: {', '.join((f'{_split(run)} {run.split}', f'seed {run.seed}', *shown))}"
 
 
 @command(app)
@@ -151,15 +198,10 @@ def search(
     finished = 0
     try:
         with progress() as show:
-            for records in run.search(
-                preset,
-                results,
-                seeds=seeds,
-                overrides=set_ or [],
-                device=resolve_device(device),
-                deadline=Deadline(max_minutes),
-                progress=show,
-            ):
+            how = run.How(
+                device=resolve_device(device), deadline=Deadline(max_minutes), progress=show
+            )
+            for records in run.search(preset, results, how, seeds=seeds, overrides=set_ or []):
                 finished += len(records)
     except Paused:
         typer.echo(f"time is up after {finished} runs; repeat the command to go on", err=True)
@@ -188,7 +230,7 @@ def reproduce(
     quatgraph reproduce node --only cora --only qgnn
     """
     from quatgraph.reproduce.render import cells, render
-    from quatgraph.reproduce.run import read_results, run_missing
+    from quatgraph.reproduce.run import How, read_results, run_missing
     from quatgraph.reproduce.table import load_table
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
@@ -198,14 +240,8 @@ def reproduce(
     picked = only or []
     try:
         with progress() as show:
-            for _ in run_missing(
-                spec,
-                results,
-                only=picked,
-                device=where,
-                deadline=Deadline(max_minutes),
-                progress=show,
-            ):
+            how = How(device=where, deadline=Deadline(max_minutes), progress=show)
+            for _ in run_missing(spec, results, how, only=picked):
                 pass
     except Paused:
         typer.echo("time is up; repeat the command to run the rest", err=True)
@@ -228,15 +264,17 @@ def demo(device: Device = "cpu") -> None:
     import tempfile
 
     from quatgraph.serve import load
-    from quatgraph.tasks.node.job import train_in_folder
+    from quatgraph.tasks.job import train_in_folder
     from quatgraph.training.runtime import resolve_device
 
     typer.echo("Zachary's karate club: 34 members, 78 friendships, 2 factions after the split.")
-    config = _candidates("node/karate-qgnn", None, False, [], "honest", 20)[0]
+    task, candidates = _candidates("node/karate-qgnn", None, False, [], "honest", 20)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "karate"
         with progress() as show:
-            job = train_in_folder([config], out, device=resolve_device(device), progress=show)
+            job = train_in_folder(
+                task, candidates, out, device=resolve_device(device), progress=show
+            )
         tests = [r.metrics["test/accuracy"] for r in job.records]
         typer.echo(
             f"{len(tests)} quaternion networks learned together from 8 labelled members in "

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, app, command, emit, emit_light
+from quatgraph.cli.shell import Device, Json, app, command, emit, emit_light, tell
 from quatgraph.errors import Mistake, did_you_mean
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -46,9 +46,9 @@ def _listed(kind: str) -> list[str]:
         from quatgraph.reproduce.table import table_names
 
         return table_names()
-    from quatgraph.tasks.node.problem import MODELS
+    from quatgraph.tasks import TASKS
 
-    return [f"node/{name}" for name in MODELS]
+    return [f"{task.name}/{name}" for task in TASKS.values() for name in task.models]
 
 
 @command(data_app)
@@ -83,10 +83,10 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
 @command(data_app)
 def stats(
-    name: Annotated[str, typer.Argument(help="A dataset, as cora, or a folder of your own.")],
+    name: Annotated[str, typer.Argument(help="A dataset, as cora, or your own data.")],
     json_: Json = False,
 ) -> None:
-    """Count nodes, edges, features and classes.
+    """Count graphs, nodes, edges, features and classes.
 
     quatgraph data stats my-graph
     """
@@ -115,7 +115,7 @@ def _counted(name: str) -> tuple[str, dict[str, int]]:
 @command(app)
 def evaluate(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
-    graph: Annotated[
+    data: Annotated[
         Path | None, typer.Argument(help="Where the training data is now, if it was moved.")
     ] = None,
     device: Device = "auto",
@@ -128,7 +128,7 @@ def evaluate(
     from quatgraph.serve import load
 
     predictor = load(bundle, device=device)
-    recorded, again = predictor.card["metrics"], predictor.evaluate(graph)
+    recorded, again = predictor.card["metrics"], predictor.evaluate(data)
     for name, value in again.items():
         if json_:
             emit({"metric": name, "recorded": recorded[name], "computed": value})
@@ -142,22 +142,40 @@ def evaluate(
 @command(app)
 def predict(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
-    graph: Annotated[
-        Path | None, typer.Argument(help="A folder with a new graph; the training graph if none.")
+    data: Annotated[
+        Path | None,
+        typer.Argument(help="New data, as `train` takes it; the training data if none."),
     ] = None,
-    node: Annotated[list[str] | None, typer.Option(help="Id of a node; may repeat.")] = None,
+    node: Annotated[
+        list[str] | None, typer.Option(help="Id of a node, for a model of nodes; may repeat.")
+    ] = None,
+    graph: Annotated[
+        list[str] | None, typer.Option(help="Id of a graph, for a model of graphs; may repeat.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Write here instead of the screen.")] = None,
     device: Device = "auto",
     json_: Json = False,
 ) -> None:
-    """Give each node its class and the probabilities, as CSV or JSON lines.
+    """Give each node, or each graph, its class and the probabilities, as CSV or JSON lines.
 
     quatgraph predict my-model --node alice
     """
     from quatgraph.serve import load
     from quatgraph.training.runtime import json_text, write_atomic
 
-    rows = list(load(bundle, device=device).predict(graph, nodes=node).rows())
+    predictor = load(bundle, device=device)
+    task = predictor.card["task"]
+    asked: dict[str, list[str]] = {}
+    for option, keyword, ids in (("node", "nodes", node), ("graph", "ids", graph)):
+        if ids and task != option:
+            raise Mistake(
+                f"--{option} asks a model of {option}s, but {bundle} is for the task {task!r}"
+            )
+        asked |= {keyword: ids} if ids else {}
+    answer = predictor.predict(data, **asked)
+    for note in answer.notes:
+        tell(note)
+    rows = list(answer.rows())
     text = "".join(f"{json_text(row)}\n" for row in rows) if json_ else _csv(rows)
     if out is None:
         typer.echo(text, nl=False)

@@ -13,16 +13,22 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     from quatgraph.bench.render import render_bench
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.render import render
+    from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
     from quatgraph.reproduce.table import load_table
 
-    table = load_table("node")
+    node, graph = load_table("node"), load_table("graph")
     bench = root / "benchmarks" / "records"
     return {
-        ("README.md", "table node"): lambda: render(table, records),
+        ("README.md", "table node"): lambda: render(node, records),
+        ("README.md", "table graph"): lambda: render(graph, records),
         ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
-        ("docs/fidelity.md", "ablation node"): lambda: render_ablation(table, records),
-        ("docs/fidelity.md", "pairs node"): lambda: render_pairs(table, records),
+        ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
+        ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
+        ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
+        ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
+        ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
+        ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
     }

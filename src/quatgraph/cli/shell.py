@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -57,10 +58,10 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
                 body(*args, **kwargs)
                 sys.stdout.flush()
             except Mistake as mistake:
-                _tell(str(mistake))
+                tell(str(mistake))
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
-                _tell(
+                tell(
                     "interrupted; finished work is kept: repeat the command, `train` with --resume"
                 )
                 raise typer.Exit(130) from None
@@ -68,12 +69,13 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(0) from None
             except MemoryError:
-                _tell("out of memory; lower model.hidden_quats or the number of seeds")
+                tell("out of memory; lower model.hidden_quats or the number of seeds")
                 raise typer.Exit(1) from None
             except RuntimeError as error:
-                if "out of memory" not in str(error):
+                # Of a GPU and of a CPU.
+                if not re.search("out of memory|allocate memory", str(error)):
                     raise
-                _tell("the device is out of memory; lower model.hidden_quats or use --device cpu")
+                tell("the device is out of memory; lower model.hidden_quats or use --device cpu")
                 raise typer.Exit(1) from None
 
         return home.command(name)(told)
@@ -121,5 +123,6 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
         yield show
 
 
-def _tell(sentence: str) -> None:
+def tell(sentence: str) -> None:
+    """One sentence on standard error."""
     typer.echo(f"quatgraph: {sentence}", err=True)

@@ -40,6 +40,7 @@ class Graphs:
         y: Class of each graph, ``-1`` where it is unknown.
         label_names: Name of each class, sorted as the tags are.
         graph_ids: Name of each graph.
+        tagged: Whether the nodes came with tags; without, all have the tag ``"0"``.
 
     Shape:
         - node_start, edge_start: ``(G + 1,)`` int64
@@ -59,6 +60,7 @@ class Graphs:
     y: Tensor
     label_names: list[str]
     graph_ids: list[str]
+    tagged: bool = True
 
     def __len__(self) -> int:
         return self.y.numel()
@@ -136,7 +138,8 @@ class Graphs:
         For social sets, whose nodes all have one tag. A self-loop in a source is no neighbour.
         """
         values, tags = self.degrees.unique(return_inverse=True)
-        return replace(self, tags=tags, tag_names=[str(value) for value in values.tolist()])
+        names = [str(value) for value in values.tolist()]
+        return replace(self, tags=tags, tag_names=names, tagged=True)
 
     def to_data_list(self) -> list[Data]:
         """One PyG ``Data`` per graph: ``edge_index``, ``tag``, ``y``, and ``x`` for attributes."""
@@ -189,6 +192,7 @@ def assemble(
     edge_index = _both_directions(sender, receiver, num_nodes)
     node_start = np.concatenate(([0], np.cumsum(sizes)))
     edge_start = np.searchsorted(edge_index[0], node_start)
+    tagged = tags is not None
     if tags is None or tag_names is None:
         tags, tag_names = np.zeros(num_nodes, dtype=np.int64), ["0"]
     return Graphs(
@@ -202,6 +206,7 @@ def assemble(
         y=torch.from_numpy(y),
         label_names=label_names,
         graph_ids=[str(place) for place in range(len(sizes))] if graph_ids is None else graph_ids,
+        tagged=tagged,
     )
 
 

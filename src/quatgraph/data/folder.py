@@ -49,6 +49,11 @@ def read_folder(
             without a training node. Predicting needs none.
     """
     path = Path(path)
+    if path.is_file() or (any(path.glob("*_A.txt")) and not (path / "nodes.csv").exists()):
+        raise Mistake(
+            f"{path} is no graph of the task node, which is a folder with nodes.csv and edges.csv; "
+            "many graphs with a class each belong to the task graph"
+        )
     if not path.is_dir():
         raise Mistake(f"there is no folder {path}; name the folder that holds nodes.csv")
     return read_files(

@@ -5,6 +5,7 @@ Whatever the source, the result is one :class:`Graphs`: many graphs as flat tens
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -28,8 +29,10 @@ from quatgraph.data.tu import read_tu
 from quatgraph.errors import Mistake
 
 __all__ = [
+    "AnyGraphs",
     "Graphs",
     "fixed_folds",
+    "from_any",
     "from_list",
     "inner_validation",
     "load",
@@ -37,6 +40,8 @@ __all__ = [
     "statistics",
     "stratified_folds",
 ]
+
+AnyGraphs: TypeAlias = Graphs | Data | Sequence[Data] | Path | str
 
 
 def load(name: str) -> Graphs:
@@ -68,6 +73,11 @@ def read(path: Path, *, labels_needed: bool = True) -> Graphs:
     """
     path = Path(path)
     if path.is_dir():
+        if (path / "nodes.csv").exists() and not any(path.glob("*_A.txt")):
+            raise Mistake(
+                f"{path} holds nodes.csv, the single graph of the task node; the task graph takes "
+                "many graphs: a .jsonl file or a folder with NAME_A.txt"
+            )
         return read_tu(path, labels_needed=labels_needed)
     if not path.exists():
         raise Mistake(f"there is no {path}; name a .jsonl file or a folder with NAME_A.txt")
@@ -84,6 +94,23 @@ def read(path: Path, *, labels_needed: bool = True) -> Graphs:
     return graphs
 
 
+def from_any(graphs: AnyGraphs, *, labels_needed: bool = True) -> Graphs:
+    """Takes graphs of one's own in any form: a path, see :func:`read`, PyG graphs, see
+    :func:`from_list`, or a collection.
+
+    Args:
+        labels_needed: Whether to refuse graphs that cannot be trained on.
+    """
+    if isinstance(graphs, Graphs):
+        if labels_needed:
+            check_labels(graphs, graphs.name)
+        return graphs
+    if isinstance(graphs, Path | str):
+        return read(Path(graphs), labels_needed=labels_needed)
+    listed = [graphs] if isinstance(graphs, Data) else graphs
+    return from_list(listed, labels_needed=labels_needed)
+
+
 def from_list(graphs: Sequence[Data], *, name: str = "data", labels_needed: bool = True) -> Graphs:
     """Takes PyG graphs of one's own; edges get both directions, repeated ones and self-loops go.
 
@@ -95,8 +122,12 @@ def from_list(graphs: Sequence[Data], *, name: str = "data", labels_needed: bool
         name: Name of the collection.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
-    if not graphs:
+    if not len(graphs):
         raise Mistake("the list has no graphs; give at least one")
+    for place, graph in enumerate(graphs):
+        if not isinstance(graph, Data):
+            kind = type(graph).__name__
+            raise Mistake(f"item {place} of the list is a {kind}; give a list of PyG's Data")
     for key in ("x", "tag"):
         given = [graph.get(key) is not None for graph in graphs]
         if any(given) and not all(given):

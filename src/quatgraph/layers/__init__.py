@@ -3,5 +3,12 @@
 from quatgraph.layers.conv import QGNNConv, SimplifiedQGNNConv
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import QuaternionLinear
+from quatgraph.layers.readout import LayerwiseReadout
 
-__all__ = ["QGNNConv", "QuaternionDropout", "QuaternionLinear", "SimplifiedQGNNConv"]
+__all__ = [
+    "LayerwiseReadout",
+    "QGNNConv",
+    "QuaternionDropout",
+    "QuaternionLinear",
+    "SimplifiedQGNNConv",
+]

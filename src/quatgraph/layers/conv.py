@@ -4,6 +4,8 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers.linear import QuaternionLinear
 
@@ -29,8 +31,10 @@ class QGNNConv(nn.Module):
         tiled: See :class:`QuaternionLinear`.
 
     Shape:
-        - x: ``(N, in_channels)``; sparse rows as an :class:`Adjacency`
-        - edge_index: ``(2, E)``, a sparse matrix, or a prepared :class:`Adjacency` of N nodes
+        - x: ``(N, in_channels)``; sparse rows as an :class:`Adjacency`, one-hot ones as
+          :class:`Codes`
+        - edge_index: ``(2, E)``, a sparse matrix, or a prepared :class:`Adjacency` or
+          :class:`Blocks` of N nodes
         - edge_weight: ``(E,)``
         - output: ``(N, out_channels)``
 
@@ -69,18 +73,20 @@ class QGNNConv(nn.Module):
 
     def prepare(
         self,
-        x: Tensor | Adjacency,
-        edge_index: Tensor | Adjacency,
+        x: Tensor | Adjacency | Codes,
+        edge_index: Tensor | Adjacency | Blocks,
         edge_weight: Tensor | None = None,
-    ) -> Adjacency:
+    ) -> Adjacency | Blocks:
         """The matrix this layer multiplies with, for the given graph of x's nodes."""
+        if isinstance(edge_index, Blocks):
+            return edge_index
         if not hasattr(x, "shape"):  # as PyG's bipartite layers take it
             raise Mistake("a quaternion convolution takes one set of nodes, not a pair of them")
         if self._prepared is not None:
             return self._prepared
         adjacency = Adjacency.of(
             edge_index,
-            x.shape[0] if isinstance(x, Adjacency) else x.shape[-2],
+            x.shape[-2] if isinstance(x, Tensor) else x.shape[0],
             edge_weight,
             self_loops=self.add_self_loops,
             normalization="symmetric" if self.normalize else "none",
@@ -91,8 +97,8 @@ class QGNNConv(nn.Module):
 
     def forward(
         self,
-        x: Tensor | Adjacency,
-        edge_index: Tensor | Adjacency,
+        x: Tensor | Adjacency | Codes,
+        edge_index: Tensor | Adjacency | Blocks,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         y = self.prepare(x, edge_index, edge_weight) @ self.linear(x)
@@ -139,8 +145,8 @@ class SimplifiedQGNNConv(nn.Module):
 
     def forward(
         self,
-        x: Tensor | Adjacency,
-        edge_index: Tensor | Adjacency,
+        x: Tensor | Adjacency | Codes,
+        edge_index: Tensor | Adjacency | Blocks,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         adjacency = self.conv.prepare(x, edge_index, edge_weight)

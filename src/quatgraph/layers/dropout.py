@@ -7,7 +7,9 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import quats
+from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
+from quatgraph.ops.dropout import dropped
 
 Masks = Literal["real", "quaternion"]
 
@@ -23,8 +25,8 @@ class QuaternionDropout(nn.Module):
             ``"quaternion"``: one per quaternion, its four components live or die together.
 
     Shape:
-        - x: ``(..., 4n)`` (any width with ``"real"``), or an :class:`Adjacency` of features,
-          whose stored values are masked one by one
+        - x: ``(..., 4n)`` (any width with ``"real"``), or features as an :class:`Adjacency` or as
+          :class:`Codes`, whose stored values are masked one by one
         - output: as x
     """
 
@@ -43,18 +45,20 @@ class QuaternionDropout(nn.Module):
     def forward(self, x: Tensor) -> Tensor: ...
     @overload
     def forward(self, x: Adjacency) -> Adjacency: ...
-    def forward(self, x: Tensor | Adjacency) -> Tensor | Adjacency:
+    @overload
+    def forward(self, x: Codes) -> Codes: ...
+    def forward(self, x: Tensor | Adjacency | Codes) -> Tensor | Adjacency | Codes:
         if not self.training:
             return x
-        if isinstance(x, Adjacency):
-            return x.with_weight(x.weight * self._mask(x.weight, x.weight.shape))
+        if isinstance(x, Adjacency | Codes):
+            return x.with_weight(self._dropped(x.weight, x.weight.shape))
         if self.masks == "real":
-            return x * self._mask(x, x.shape)
-        return x * self._mask(x, (*x.shape[:-1], quats(x.size(-1)))).tile(4)
+            return self._dropped(x, x.shape)
+        return self._dropped(x, (*x.shape[:-1], quats(x.size(-1))), times=4)
 
-    def _mask(self, like: Tensor, shape: tuple[int, ...]) -> Tensor:
-        kept = torch.rand(shape, device=like.device) >= self.rate
-        return (kept / (1 - self.rate)).to(like.dtype)
+    def _dropped(self, x: Tensor, shape: tuple[int, ...], times: int = 1) -> Tensor:
+        random = torch.rand(shape, device=x.device)
+        return dropped(x, random.tile(times) if times > 1 else random, self.rate)
 
     def extra_repr(self) -> str:
         return f"masks={self.masks!r}"

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled, quats
+from quatgraph.algebra import hamilton_matrix_tiled, quats, right_matrix
+from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.ops import hamilton_linear
+from quatgraph.ops import hamilton_linear, hamilton_matrix, lookup
 
 
 class QuaternionLinear(nn.Module):
@@ -28,8 +29,8 @@ class QuaternionLinear(nn.Module):
             layer also takes the four components themselves, as needed once they differ.
 
     Shape:
-        - x: ``(..., in_features)``, or sparse rows as an :class:`Adjacency`;
-          if ``tiled`` also ``(..., 4 * in_features)``
+        - x: ``(..., in_features)``, or sparse rows as an :class:`Adjacency`, or one-hot rows as
+          :class:`Codes`; if ``tiled`` also ``(..., 4 * in_features)``
         - output: ``(..., out_features)``
 
     Example:
@@ -56,7 +57,7 @@ class QuaternionLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor | Adjacency) -> Tensor:
+    def forward(self, x: Tensor | Adjacency | Codes) -> Tensor:
         width = x.shape[-1]
         stands_for_four = self.tiled and width == self.in_quats
         if not stands_for_four and width != 4 * self.in_quats:
@@ -64,9 +65,20 @@ class QuaternionLinear(nn.Module):
             raise Mistake(f"{self} takes inputs {wanted} wide, got {width}")
         if isinstance(x, Tensor):
             return hamilton_linear(x, self.weight, self.bias, tiled=stands_for_four)
-        matrix = (hamilton_matrix_tiled if stands_for_four else hamilton_matrix)(self.weight)
-        y = x @ matrix.mT
+        if isinstance(x, Codes) and not stands_for_four:
+            y = self._of_four_codes(x)
+        else:
+            matrix = (hamilton_matrix_tiled if stands_for_four else hamilton_matrix)(self.weight)
+            y = x @ matrix.mT
         return y if self.bias is None else y + self.bias
+
+    def _of_four_codes(self, x: Codes) -> Tensor:
+        """The product with one column t of ones and zeros times a quaternion k: the t-th column of
+        the matrix, each of its quaternions times k."""
+        if not self.tiled:
+            raise Mistake(f"{self} takes quaternion vectors; only a tiled layer takes codes")
+        column = lookup(self.weight.flatten(0, 1).mT, x.code).unflatten(-1, (4, self.out_quats))
+        return (right_matrix(x.weight) @ column).flatten(-2)
 
     def extra_repr(self) -> str:
         return f"{self.in_quats} -> {self.out_quats} quaternions, tiled={self.tiled}"

@@ -1,17 +1,19 @@
 """QGNN for node classification (Section 4.2 of the paper)."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import lift
+from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
 
+X = TypeVar("X", bound=Tensor | Adjacency | Codes)
 Activation = Literal["relu", "tanh", "elu", "none"]
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
@@ -100,10 +102,10 @@ class QGNN(nn.Module):
         return logits if self.bias is None else logits + self.bias
 
 
-def four_copies(x: Tensor | Adjacency) -> Tensor | Adjacency:
+def four_copies(x: X) -> X:
     """Features as four equal components, so that dropout masks each of the four by itself.
 
     The released code trains so (``masks="real"``); without dropout, or with one mask for the four,
     the features themselves give the same product at a quarter of the cost.
     """
-    return x.tiled() if isinstance(x, Adjacency) else lift(x, "tile")
+    return cast(X, lift(x, "tile") if isinstance(x, Tensor) else x.tiled())

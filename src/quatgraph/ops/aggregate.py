@@ -186,26 +186,25 @@ def _(
     members = info.batch_size
     graph_dims = (*in_dims[:2], *in_dims[4:])
     if any(dim is not None for dim in graph_dims):
-        # Each member has its own graph: together they are one block-diagonal graph.
+        # Each member has its own graph: together they are one block-diagonal graph, on which the
+        # members of an inner vmap, if there is one, have values of their own.
         rowptr, col, weight, x, t_rowptr, t_col, t_perm = (
             _members_first(value, dim, members)
             for value, dim in zip(
                 (rowptr, col, weight, x, t_rowptr, t_col, t_perm), in_dims, strict=True
             )
         )
-        if x.dim() != 3:
-            raise NotImplementedError("aggregate: a graph per member within another vmap")
-        rows, entries, columns = rowptr.size(1) - 1, col.size(1), x.size(1)
+        rows, entries, columns = rowptr.size(1) - 1, col.size(1), x.size(-2)
         y = _aggregate(
             _block_pointers(rowptr, entries),
             _block_indices(col, columns),
-            weight.flatten(),
-            x.flatten(0, 1),
+            weight.movedim(0, -2).flatten(-2),
+            x.movedim(0, -3).flatten(-3, -2),
             _block_pointers(t_rowptr, entries),
             _block_indices(t_col, rows),
             _block_indices(t_perm, entries),
         )
-        return y.unflatten(0, (members, rows)), 0
+        return y.unflatten(-2, (members, rows)), y.dim() - 2
     if in_dims[2] is None and x.is_cuda:
         # Members share graph and weights: they ride along as extra columns of one product. (A CPU's
         # cache holds one member's rows better than all members', so there each goes by itself.)

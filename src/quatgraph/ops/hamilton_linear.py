@@ -8,7 +8,8 @@ One real product with the matrix form of :math:`\mathbf{W}` (Eq. 9), which is sm
 import torch.nn.functional as F
 from torch import Tensor
 
-from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled
+from quatgraph.algebra import hamilton_matrix_tiled
+from quatgraph.ops.hamilton_matrix import hamilton_matrix
 
 
 def hamilton_linear(

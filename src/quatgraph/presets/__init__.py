@@ -32,6 +32,18 @@ def preset(name: str, protocol: Protocol = "paper") -> dict[str, Any]:
     return values
 
 
+def parts(name: str) -> tuple[str, str, str]:
+    """Task, dataset and method of a preset; dataset and method may have dashes of their own.
+
+    Example:
+        >>> parts("node/cora-gcn-matched")
+        ('node', 'cora', 'gcn-matched')
+    """
+    dataset = preset(name)["data"]["name"]
+    task, _, cell = name.partition("/")
+    return task, dataset, cell.removeprefix(f"{dataset}-")
+
+
 def protocols(task: str) -> dict[str, Any]:
-    """What a task's protocol ``honest`` changes, and the lists it searches."""
+    """What a task's protocol ``honest`` changes, what is searched, and under which protocols."""
     return read_toml(_FOLDER / "protocols.toml")[task]

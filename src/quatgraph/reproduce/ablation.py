@@ -48,7 +48,8 @@ def render_pairs(table: Table, records: Sequence[RunRecord]) -> str:
 def _wanted(table: Table, dataset: str, side: Sequence[str]) -> Change:
     model, *assignments = side
     values = configs.override(preset(f"{table.task}/{dataset}-{model}"), assignments)
-    return _difference(table, dataset, TASKS[table.task].build(values).identity())
+    config = configs.build(TASKS[table.task].config, values)
+    return _difference(table, dataset, config.identity())
 
 
 def _gathered(
@@ -79,7 +80,8 @@ def _difference(table: Table, dataset: str, config: dict[str, Any]) -> Change:
 
 @cache
 def _published(task: str, dataset: str, model: str) -> dict[str, Any]:
-    return configs.flatten(TASKS[task].build(preset(f"{task}/{dataset}-{model}")).identity())
+    config = configs.build(TASKS[task].config, preset(f"{task}/{dataset}-{model}"))
+    return configs.flatten(config.identity())
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Tables as text: paper, ours under each protocol, difference."""
+"""Tables as text: paper, ours under each protocol or by each rule."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -6,22 +6,38 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.errors import Mistake
-from quatgraph.reproduce.table import PROTOCOLS, Cell, Table, cell
+from quatgraph.reproduce.rules import Choices, choices, ruled_cell
+from quatgraph.reproduce.table import PROTOCOLS, Cell, Rule, Table, cell
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import write_atomic
+
+OWN = "qgnn"
+"""The paper's own method: how many configurations the others should have had."""
+
+HEADS: dict[Rule, str] = {
+    "best-per-fold": "best epoch per fold (chosen on test)",
+    "gin": "`paper`: GIN's rule (chosen on test)",
+    "validation": "`honest`",
+}
+"""How rules are called in print."""
 
 
 def cells(
     table: Table, records: Sequence[RunRecord], only: Sequence[str] = ()
 ) -> Iterator[dict[str, Any]]:
     """Every cell as a plain object, for programs."""
+    found = choices(table, records) if table.rules else {}
     for dataset, method in table.cells(only):
-        for protocol in PROTOCOLS:
+        for rule in table.rules:
+            yield dataclasses.asdict(ruled_cell(table, found, dataset, method, rule))
+        for protocol in () if table.rules else PROTOCOLS:
             yield dataclasses.asdict(cell(table, records, dataset, method, protocol))
 
 
 def render(table: Table, records: Sequence[RunRecord], only: Sequence[str] = ()) -> str:
     """The table in Markdown, in percent: mean +- std (runs)."""
+    if table.rules:
+        return _render_rules(table, records, only)
     lines = [
         "| dataset | method | the paper | ours, protocol `paper` | difference "
         "| ours, protocol `honest` | configurations | weights |",
@@ -41,6 +57,50 @@ def render(table: Table, records: Sequence[RunRecord], only: Sequence[str] = ())
         ]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _render_rules(table: Table, records: Sequence[RunRecord], only: Sequence[str]) -> str:
+    """The table with a column for each of its rules."""
+    found = choices(table, records)
+    heads = [HEADS[rule] for rule in table.rules]
+    shown = ["dataset", "method", "the paper", *heads, "configurations", "weights, at most"]
+    lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
+    for dataset, method in table.cells(only):
+        row = [ruled_cell(table, found, dataset, method, rule) for rule in table.rules]
+        weights = row[-1].parameters
+        shown = [
+            dataset,
+            table.methods[method],
+            _published(table, dataset, method),
+            *(_with_spread(one) for one in row),
+            _configurations(table, found, dataset, method),
+            f"{weights:,}" if weights else "",
+        ]
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def _published(table: Table, dataset: str, method: str) -> str:
+    value = table.paper.get(dataset, {}).get(method)
+    spread = table.paper_std.get(dataset, {}).get(method)
+    return _percent(value) if spread is None else f"{_percent(value)} ± {_percent(spread)}"
+
+
+def _configurations(table: Table, found: Choices, dataset: str, method: str) -> str:
+    """How many were tried, under each protocol where they differ; and how many of the paper's own
+    method, where it had others."""
+    mine, own = (_counted(table, found, dataset, one) for one in (method, OWN))
+    return mine if not mine or mine == own else f"{mine}; {table.methods[OWN]} {own or 0}"
+
+
+def _counted(table: Table, found: Choices, dataset: str, method: str) -> str:
+    cells = [ruled_cell(table, found, dataset, method, rule) for rule in table.rules]
+    counts = {one.protocol: one.configs for one in cells}
+    if not any(counts.values()):
+        return ""
+    if len(set(counts.values())) == 1:
+        return str(cells[0].configs)
+    return ", ".join(f"`{protocol}` {count}" for protocol, count in counts.items())
 
 
 def write_between(path: Path, name: str, text: str) -> None:

@@ -2,20 +2,33 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from quatgraph import config as configs
-from quatgraph.presets import preset, protocols
+from quatgraph.errors import Mistake
+from quatgraph.presets import parts, preset, protocols
 from quatgraph.reproduce.table import PROTOCOLS, Table
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.runs import run
+from quatgraph.tasks.task import Config, Task
 from quatgraph.training.checkpoint import remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
-Progress = Callable[[str, int, int], None]
+Done = set[tuple[str, str, int, int]]
+"""Runs on record: method, digest of the configuration, split and seed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """Where to run, how long, and who is told of what is being trained and its epochs."""
+
+    device: torch.device
+    deadline: Deadline = NO_DEADLINE
+    progress: Callable[[str, int, int], None] = lambda title, done, total: None
 
 
 def read_results(results: Path) -> list[RunRecord]:
@@ -25,122 +38,101 @@ def read_results(results: Path) -> list[RunRecord]:
 
 
 def run_missing(
-    table: Table,
-    results: Path,
-    *,
-    only: Sequence[str] = (),
-    device: torch.device,
-    deadline: Deadline = NO_DEADLINE,
-    progress: Progress = lambda title, done, total: None,
+    table: Table, results: Path, how: How, *, only: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
     """Runs the presets a table still lacks, under both protocols, and its ablations; never
     searches.
 
     Records are appended as each ensemble finishes, so an interrupted call goes on from there.
     """
+    task = TASKS[table.task]
     done = _done(read_results(results))
     for dataset, method in table.cells(only):
         name = table.preset_of(dataset, method)
         if name is None:
             continue
-        wanted = [(preset(name, protocol), f"{table.task}-{dataset}") for protocol in PROTOCOLS]
+        # Both protocols in one call: they share ensembles where the task lets them.
+        presets = [preset(name, protocol) for protocol in PROTOCOLS]
+        wanted = [(presets, f"{task.name}-{dataset}")]
         for changes in table.ablations.get(method, []):
             values = configs.override(preset(name, "paper"), changes)
-            wanted.append((values, f"{table.task}-fidelity"))
-        for values, file in wanted:
-            yield from _run_configs(
-                table.task,
-                [values | {"seeds": table.seeds}],
-                method,
-                results,
-                file,
-                done,
-                table.splits,
-                device,
-                deadline,
-                progress,
-            )
+            wanted.append(([values], f"{task.name}-fidelity"))
+        for several, file in wanted:
+            made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
+            lacking = [c for c in made if not _is_done(c, method, table.splits, done)]
+            if lacking:  # else the data need not be here
+                yield from _run_configs(task, lacking, method, results, file, done, how)
 
 
 def search(
-    name: str,
-    results: Path,
-    *,
-    seeds: int = 1,
-    overrides: Sequence[str] = (),
-    device: torch.device,
-    deadline: Deadline = NO_DEADLINE,
-    progress: Progress = lambda title, done, total: None,
+    name: str, results: Path, how: How, *, seeds: int = 1, overrides: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
-    """Runs a preset under the protocol ``honest`` with every combination of its task's lists.
+    """Runs a preset with every combination of its task's lists, under each protocol that the task
+    searches; runs of two protocols may share an ensemble.
 
     Args:
-        overrides: Settings that are fixed to one value, as ``key=value``.
+        overrides: ``key=value`` fixes a setting, ``key=[value, ...]`` is a list to go through, in
+            place of the task's own if it has one.
     """
-    values = configs.override(preset(name, "honest"), overrides) | {"seeds": seeds}
-    task, cell_name = name.split("/")
-    dataset, _, method = cell_name.partition("-")
-    fixed = {item.partition("=")[0].strip() for item in overrides}
-    grid = {key: choices for key, choices in protocols(task)["grid"].items() if key not in fixed}
-    yield from _run_configs(
-        task,
-        configs.expand_grid(values, grid),
-        method,
-        results,
-        f"{task}-{dataset}-search",
-        _done(read_results(results)),
-        None,
-        device,
-        deadline,
-        progress,
-    )
+    task_name, dataset, method = parts(name)
+    task, rules = TASKS[task_name], protocols(task_name)
+    set_ = configs.flatten(configs.override({}, overrides))
+    if "protocol" in set_:
+        raise Mistake(f"a search runs under {' and '.join(rules['searched'])}: do not set protocol")
+    fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
+    grid = rules["grid"] | set_ | fixed
+    candidates = [
+        configs.build(task.config, made | {"seeds": seeds})
+        for protocol in rules["searched"]
+        for made in configs.expand_grid(preset(name, protocol), grid)
+    ]
+    done = _done(read_results(results))
+    file = f"{task_name}-{dataset}-search"
+    yield from _run_configs(task, candidates, method, results, file, done, how)
 
 
-def _done(records: Sequence[RunRecord]) -> set[tuple[str, str, int, int]]:
+def _done(records: Sequence[RunRecord]) -> Done:
     return {(r.method, r.config_digest, r.split, r.seed) for r in records}
 
 
-def _run_configs(
-    task: str,
-    candidates: Sequence[dict[str, Any]],
-    method: str,
-    results: Path,
-    file: str,
-    done: set[tuple[str, str, int, int]],
-    splits: int | None,
-    device: torch.device,
-    deadline: Deadline,
-    progress: Progress,
-) -> Iterator[list[RunRecord]]:
-    """Runs configurations whose runs are not ``done``; ``splits`` of them, where that is known."""
-    work = TASKS[task]
-    built = [work.build(values) for values in candidates]
-    digests = [configs.digest(config.identity()) for config in built]
-    known = splits is not None and all(
+def _is_done(config: Config, method: str, splits: int, done: Done) -> bool:
+    """Whether every run of a configuration is on record."""
+    digest = configs.digest(config.identity())
+    return all(
         (method, digest, split, seed) in done
-        for config, digest in zip(built, digests, strict=True)
         for split in range(splits)
         for seed in range(config.seeds)
     )
-    if known:  # the data need not be at hand
-        return
-    data = work.load(built[0])
-    missing = [
-        member
-        for config, digest in zip(built, digests, strict=True)
-        for member in work.members(config, data)
-        if (method, digest, member.split, member.seed) not in done
-    ]
+
+
+def _run_configs(
+    task: Task,
+    candidates: Sequence[Config],
+    method: str,
+    results: Path,
+    file: str,
+    done: Done,
+    how: How,
+) -> Iterator[list[RunRecord]]:
+    """Runs what is not ``done`` of configurations that share their data."""
+    data = task.load(candidates[0])
+    missing = []
+    for config in candidates:
+        digest = configs.digest(config.identity())
+        for member in task.members(config, data):
+            if (method, digest, member.split, member.seed) not in done:
+                missing.append(member)
     checkpoints = results / "checkpoints"
-    for outcome in work.run(
+    for outcome in run(
+        task,
         missing,
         data,
-        device=device,
+        device=how.device,
         method=method,
         checkpoint=lambda ensemble: checkpoints / ensemble,
         resume=True,
-        deadline=deadline,
-        progress=progress,
+        deadline=how.deadline,
+        progress=how.progress,
     ):
         append_records(results / "records" / f"{file}.jsonl", outcome.records)
         remove_checkpoint(checkpoints / outcome.records[0].ensemble)

@@ -1,9 +1,10 @@
 """A table of the paper as data, and its cells out of records."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 from quatgraph import config as configs
 from quatgraph.config import read_toml
@@ -12,6 +13,10 @@ from quatgraph.presets import Protocol, names, preset
 from quatgraph.tasks import TASKS
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
+
+Rule = Literal["preset", "validation", "best-per-fold", "gin"]
+"""How epoch and configuration are chosen: as a preset says, on validation data, or on the test
+folds, each by itself or all by one epoch; see :mod:`quatgraph.reproduce.rules`."""
 
 PROTOCOLS: tuple[Protocol, ...] = ("paper", "honest")
 _FOLDER = Path(__file__).parent / "tables"
@@ -33,6 +38,13 @@ class Table:
     seeds: int
     paper: dict[str, dict[str, float]]
     """Published values as fractions, by dataset and method; some are missing."""
+    paper_std: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Their standard deviations, where the paper prints them."""
+    nested: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
+    """What others published under nested selection: mean and standard deviation."""
+    rules: list[Rule] = field(default_factory=list)
+    """The rules that are shown side by side, where a table chooses among configurations under both
+    protocols; without, ``paper`` is the preset and ``honest`` chooses on validation data."""
     ablations: dict[str, list[list[str]]] = field(default_factory=dict)
     """Changes of a method's published settings that are run too, each a list of ``key=value``."""
     pairs: list[dict[str, list[str]]] = field(default_factory=list)
@@ -63,12 +75,13 @@ class Cell:
     dataset: str
     method: str
     protocol: Protocol
+    rule: Rule
     metric: str
     mean: float | None
     std: float | None
     runs: int
     configs: int
-    """Configurations tried, among which validation data chose."""
+    """Configurations tried, among which the rule chose."""
     paper: float | None
     seconds: float
     """Training wall time of the cell's ensembles, without evaluation."""
@@ -84,14 +97,28 @@ def load_table(name: str) -> Table:
         hint = did_you_mean(name, table_names()) or f"; there are {', '.join(table_names())}"
         raise Mistake(f"there is no table {name!r}{hint}")
     values = read_toml(_FOLDER / f"{name}.toml")
-    runs, paper = values.pop("runs"), values.pop("paper")
+    runs = values.pop("runs")
+    paper, nested = (_fractions(values.pop(key, {})) for key in ("paper", "nested"))
     return Table(
         name=name,
         splits=runs["splits"],
         seeds=runs["seeds"],
-        paper={d: {m: v / 100 for m, v in row.items()} for d, row in paper.items()},
+        paper={d: {m: mean for m, (mean, *_) in row.items()} for d, row in paper.items()},
+        paper_std={d: {m: v[1] for m, v in row.items() if v[1:]} for d, row in paper.items()},
+        nested=nested,
         **values,
     )
+
+
+def _fractions(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Published numbers in percent as tuples of fractions: a mean, perhaps a spread."""
+    return {
+        dataset: {
+            method: tuple(v / 100 for v in (value if isinstance(value, list) else [value]))
+            for method, value in row.items()
+        }
+        for dataset, row in rows.items()
+    }
 
 
 def cell(
@@ -107,7 +134,8 @@ def cell(
     ]
     name = table.preset_of(dataset, method)
     if protocol == "paper" and name is not None:
-        wanted = configs.digest(TASKS[table.task].build(preset(name, "paper")).identity())
+        config = configs.build(TASKS[table.task].config, preset(name, "paper"))
+        wanted = configs.digest(config.identity())
         mine = [r for r in mine if r.config_digest == wanted]
     chosen = mine if protocol == "paper" else choose_by_validation(mine)
     values = [r.metrics[table.metric] for r in chosen]
@@ -118,6 +146,7 @@ def cell(
         dataset=dataset,
         method=method,
         protocol=protocol,
+        rule="preset" if protocol == "paper" else "validation",
         metric=table.metric,
         mean=mean,
         std=std,
@@ -138,16 +167,26 @@ def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:
     return list(keyed.values())
 
 
-def choose_by_validation(records: Sequence[RunRecord]) -> list[RunRecord]:
+Merit = Callable[[Mapping[str, float]], tuple[float, ...]]
+
+
+def choose_by_validation(
+    records: Sequence[RunRecord],
+    merit: Merit = lambda metrics: (metrics["valid/accuracy"],),
+) -> list[RunRecord]:
     """For each split the runs of one configuration: the one with the best validation accuracy.
 
-    Test data plays no part. A configuration's validation accuracy is the mean over its seeds.
+    Test data plays no part. A configuration's merit is the mean over its seeds.
+
+    Args:
+        merit: What is best, out of a run's metrics.
     """
     groups: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         groups[record.split][record.config_digest].append(record)
 
-    def merit(runs: list[RunRecord]) -> float:
-        return sum(r.metrics["valid/accuracy"] for r in runs) / len(runs)
+    def mean(runs: list[RunRecord]) -> tuple[float, ...]:
+        merits = [merit(run.metrics) for run in runs]
+        return tuple(sum(parts) / len(runs) for parts in zip(*merits, strict=True))
 
-    return [run for split in sorted(groups) for run in max(groups[split].values(), key=merit)]
+    return [run for split in sorted(groups) for run in max(groups[split].values(), key=mean)]

@@ -1,22 +1,49 @@
 """Trained models that answer questions."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
+import torch
 from torch_geometric.data import Data
 
+from quatgraph.data.collection import Graphs
+from quatgraph.data.graph import from_any
 from quatgraph.data.node import from_data
 from quatgraph.errors import Mistake
+from quatgraph.serve.answers import Predictions
+from quatgraph.serve.graph import GraphPredictor
 from quatgraph.serve.node import NodePredictor
+from quatgraph.tasks.graph import GRAPH
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.job import default_candidates, train_in_folder
-from quatgraph.training.bundle import load_bundle
+from quatgraph.training.bundle import Bundle, load_bundle
 from quatgraph.training.runtime import resolve_device
 
-PREDICTORS: dict[str, type[NodePredictor]] = {"node": NodePredictor}
+
+class Predictor(Protocol):
+    """What the predictors of all tasks can do; each says itself what more it takes."""
+
+    card: dict[str, Any]
+    """The bundle's."""
+
+    def predict(self, *args: Any, **kwargs: Any) -> Predictions:
+        """Answers for the training data, or for what is given first."""
+
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """The bundle's metrics, computed again; first where the training data is, if it moved."""
 
 
-def load(bundle: Path | str, *, device: str = "auto") -> NodePredictor:
-    """Opens a bundle, ready to predict."""
+PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor]] = {
+    "node": NodePredictor,
+    "graph": GraphPredictor,
+}
+
+
+def load(bundle: Path | str, *, device: str = "auto") -> Predictor:
+    """Opens a bundle, ready to predict: a predictor of the bundle's task."""
     opened = load_bundle(Path(bundle))
     task = opened.card.get("task")
     if task not in PREDICTORS:
@@ -41,10 +68,42 @@ def train_nodes(
         resume: Whether to go on with a training that ``out`` holds.
     """
     graph = from_data(data)
-    candidates = default_candidates(NodeConfig()) if config is None else [config]
+    candidates = default_candidates(NODE, NodeConfig()) if config is None else [config]
     where = resolve_device(device)
-    job = train_in_folder(candidates, Path(out), device=where, data=graph, resume=resume)
+    job = train_in_folder(NODE, candidates, Path(out), device=where, data=graph, resume=resume)
     return NodePredictor(load_bundle(job.folder), where, graph)
 
 
-__all__ = ["NodePredictor", "load", "train_nodes"]
+def train_graphs(
+    graphs: Sequence[Data] | Graphs,
+    out: Path | str,
+    *,
+    config: GraphConfig | None = None,
+    device: str = "auto",
+    resume: bool = False,
+) -> GraphPredictor:
+    """Learns to classify PyG graphs and returns the predictor.
+
+    Args:
+        graphs: Each with ``edge_index`` and ``y``, ``-1`` or missing where unknown; perhaps ``x``
+            and ``tag``, see :func:`quatgraph.data.graph.from_list`.
+        out: Folder for the bundle.
+        config: Settings; without them a few are tried and validation data decides.
+        resume: Whether to go on with a training that ``out`` holds.
+    """
+    known = from_any(graphs)
+    candidates = default_candidates(GRAPH, GraphConfig()) if config is None else [config]
+    where = resolve_device(device)
+    job = train_in_folder(GRAPH, candidates, Path(out), device=where, data=known, resume=resume)
+    return GraphPredictor(load_bundle(job.folder), where, known)
+
+
+__all__ = [
+    "GraphPredictor",
+    "NodePredictor",
+    "Predictions",
+    "Predictor",
+    "load",
+    "train_graphs",
+    "train_nodes",
+]

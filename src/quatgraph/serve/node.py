@@ -1,9 +1,7 @@
 """Asks a trained node classifier: which class has each node, and how sure is it?"""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,34 +12,11 @@ from quatgraph.data import node as source
 from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.serve.answers import Predictions, positions, refuse_changed
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import MODELS, Problem, load_data, prepare
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.metrics import accuracy, cross_entropy
-
-
-@dataclass(frozen=True, slots=True)
-class NodePredictions:
-    """Classes and probabilities, with the person's own ids and label names."""
-
-    ids: list[str]
-    classes: list[str]
-    probabilities: Tensor
-    """``(N, C)``, in the order of ``ids`` and ``classes``."""
-
-    @property
-    def labels(self) -> list[str]:
-        """The most probable class of each node."""
-        return [self.classes[index] for index in self.probabilities.argmax(dim=1).tolist()]
-
-    def rows(self) -> Iterator[dict[str, Any]]:
-        """One row per node: ``id``, ``prediction``, ``probability`` and ``p(class)`` for each."""
-        names = [f"p({label})" for label in self.classes]
-        for node, label, row in zip(
-            self.ids, self.labels, self.probabilities.tolist(), strict=True
-        ):
-            shown = dict(zip(names, (round(p, 6) for p in row), strict=True))
-            yield {"id": node, "prediction": label, "probability": round(max(row), 6), **shown}
 
 
 class NodePredictor:
@@ -70,7 +45,7 @@ class NodePredictor:
 
     def predict(
         self, graph: Data | Path | str | None = None, *, nodes: Sequence[str] | None = None
-    ) -> NodePredictions:
+    ) -> Predictions:
         """Classifies nodes.
 
         Args:
@@ -80,10 +55,10 @@ class NodePredictor:
         """
         data = self._training_data() if graph is None else self._new_data(graph)
         logits = self._logits(prepare(data, self.config, self.device, scaling=self.scaling))
-        chosen = _positions(nodes, data.node_ids)
+        chosen = positions(nodes, data.node_ids, "there is no node {} in the graph")
         probabilities = logits.softmax(dim=1).cpu()[chosen]
         ids = [data.node_ids[index] for index in chosen]
-        return NodePredictions(ids, self.card["labels"], probabilities)
+        return Predictions(ids, self.card["labels"], probabilities)
 
     def evaluate(self, graph: Data | Path | str | None = None) -> dict[str, float]:
         """The bundle's metrics, computed again from its weights and the training data.
@@ -114,16 +89,14 @@ class NodePredictor:
             if not source_of.name and not source_of.path:
                 raise Mistake("the model was trained on a graph in memory: give the graph again")
             self._data = load_data(source_of)
-        if self._data.digest != self.card["data"]["digest"]:
-            raise Mistake(
-                f"the data of {self.card['data']['name']!r} is no longer what the model was "
-                "trained on: restore it, or name the folder it is in now"
-            )
+        refuse_changed(self._data, self.card, "folder")
         return self._data
 
     def _read(self, graph: Data | Path | str, *, labels_needed: bool) -> Data:
         if isinstance(graph, Data):
             return source.from_data(graph, labels_needed=labels_needed)
+        if not isinstance(graph, Path | str):
+            raise Mistake("a model of nodes answers for one graph: give a folder or a PyG Data")
         where = self.config.data
         return source.read_folder(
             Path(graph),
@@ -164,14 +137,3 @@ def _with_columns(data: Data, wanted: list[str]) -> Data:
     made.x = data.x[:, [places[name] for name in wanted]]
     made.feature_names = wanted
     return made
-
-
-def _positions(nodes: Sequence[str] | None, ids: list[str]) -> list[int]:
-    if nodes is None:
-        return list(range(len(ids)))
-    places = {node: index for index, node in enumerate(ids)}
-    nodes = [str(node) for node in nodes]
-    for node in nodes:
-        if node not in places:
-            raise Mistake(f"there is no node {node!r} in the graph{did_you_mean(node, places)}")
-    return [places[node] for node in nodes]

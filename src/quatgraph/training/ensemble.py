@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
@@ -27,21 +28,24 @@ class Ensemble(nn.Module):
         super().__init__()
         members = [_seeded(b, s) for b, s in zip(builds, seeds, strict=True)]
         params, buffers = stack_module_state(members)
-        self._names = {name: name.replace(".", "/") for name in (*params, *buffers)}
-        for name, value in params.items():
-            self.register_parameter(self._names[name], nn.Parameter(value.detach()))
+        self._shapes = {name: value.shape[1:] for name, value in params.items()}
+        # All parameters side by side, so that the optimiser's work is one operation, not one each.
+        parts = [value.detach().reshape(len(members), -1) for value in params.values()]
+        self.flat = nn.Parameter(torch.cat([torch.empty(len(members), 0), *parts], dim=1))
+        self._buffer_names = {name: name.replace(".", "/") for name in buffers}
         for name, value in buffers.items():
-            self.register_buffer(self._names[name], value)
+            self.register_buffer(self._buffer_names[name], value)
         self._template = [members[0].to("meta")]  # in a list: not a submodule
         self.num_members = len(members)
         self.vmap = vmap
 
-    def forward(self, *inputs: Any, in_dims: Sequence[int | None] | None = None) -> Tensor:
+    def forward(self, *inputs: Any, in_dims: Sequence[Any] | None = None) -> Tensor:
         """Runs every member, giving ``(M, ...)``.
 
         Args:
             inputs: Tensors or pytrees of tensors, the same for all members unless ``in_dims``
-                says which dimension of an input counts the members.
+                says which dimension of an input counts the members; a pytree of dimensions does
+                so for each tensor of an input.
         """
         template = self._template[0].train(self.training)
         dims = tuple(in_dims) if in_dims is not None else (None,) * len(inputs)
@@ -59,28 +63,38 @@ class Ensemble(nn.Module):
             ]
         )
 
-    def stacked(self) -> dict[str, Tensor]:
-        """All parameters and buffers by the model's own names, each ``(M, ...)``."""
-        return {name: getattr(self, key) for name, key in self._names.items()}
+    def held(self) -> dict[str, Tensor]:
+        """The tensors that hold everything, each ``(M, ...)``: all that training changes."""
+        buffers = {name: getattr(self, key) for name, key in self._buffer_names.items()}
+        return {"flat": self.flat, **buffers}
 
-    def load_stacked_(self, state: Mapping[str, Tensor]) -> None:
-        """Copies values in, in place."""
-        with torch.no_grad():
-            for name, value in state.items():
-                getattr(self, self._names[name]).copy_(value)
+    def stacked(self, held: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+        """All parameters and buffers by the model's own names, each ``(M, ...)``.
+
+        Args:
+            held: A set of values like :meth:`held`; the ensemble's own unless given.
+        """
+        held = self.held() if held is None else held
+        sizes = [shape.numel() for shape in self._shapes.values()]
+        parts = held["flat"].split(sizes, dim=1)
+        params = {
+            name: part.unflatten(1, shape) if shape else part.squeeze(1)
+            for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
+        }
+        return params | {name: held[name] for name in self._buffer_names}
 
     def member(self, index: int) -> dict[str, Tensor]:
         """One member's parameters and buffers, detached copies."""
         return {name: value[index].detach().clone() for name, value in self.stacked().items()}
 
 
-def _pick(inputs: Sequence[Any], dims: Sequence[int | None], member: int) -> list[Any]:
-    def pick(value: Any, dim: int | None) -> Any:
-        if dim is None:
-            return value
-        return torch.utils._pytree.tree_map(lambda t: t.select(dim, member), value)
-
-    return [pick(value, dim) for value, dim in zip(inputs, dims, strict=True)]
+def _pick(inputs: Sequence[Any], dims: Sequence[Any], member: int) -> Any:
+    """One member's inputs, as vmap would give them."""
+    values, spec = pytree.tree_flatten(list(inputs))
+    along = pytree._broadcast_to_and_flatten(list(dims), spec)
+    assert along is not None, "in_dims do not have the structure of the inputs"
+    picked = [v if d is None else v.select(d, member) for v, d in zip(values, along, strict=True)]
+    return pytree.tree_unflatten(picked, spec)
 
 
 def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

@@ -2,18 +2,18 @@
 
 Nothing inside an epoch waits for the device: the step (forward, loss, backward, clipping, Adam) and
 the evaluation (metrics, curves, best weights, patience) are each one piece of device work, on a GPU
-captured once as a CUDA graph and replayed. The host looks only every few epochs, to show progress,
-write a checkpoint, or stop.
+captured as a CUDA graph, the step once for each shape of a batch, and replayed. The host looks only
+between epochs, to draw batches, show progress, write a checkpoint, or stop.
 """
 
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from quatgraph.errors import Mistake
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, seeded
+from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch, seeded
 
 Metrics = dict[str, Tensor]
 Select = Literal["last", "best-valid"]
@@ -44,8 +44,9 @@ class Plan:
     """How long to train, what to keep, and where to save what is half done."""
 
     epochs: int
-    select: Select = "last"
-    """``last``: the last epoch; ``best-valid``: the first epoch with the highest ``monitor``."""
+    select: Select | Sequence[Select] = "last"
+    """``last``: the last epoch; ``best-valid``: the first epoch with the highest ``monitor``. One
+    for all members, or one each."""
     monitor: str = "valid/accuracy"
     patience: int | None = None
     """Evaluations without a better ``monitor`` after which a member's choice is final."""
@@ -61,6 +62,27 @@ class Plan:
     deadline: Deadline = NO_DEADLINE
     capture: bool = True
     """Whether a GPU replays captured steps; off, it launches each operation, for comparison."""
+
+
+class Batches(Protocol):
+    """Where an epoch is many steps: the parts of the data that each step sees."""
+
+    def draw(self) -> Sequence[Hashable]:
+        """Draws an epoch's batches and gives the shape of each; steps of one shape are replayed as
+        one. Called between epochs, so it may wait for the device."""
+
+    def load(self, step: int) -> None:
+        """Makes one of the drawn batches the current one, which ``loss`` takes."""
+
+
+class WholeData:
+    """An epoch of one step, which sees all data."""
+
+    def draw(self) -> Sequence[Hashable]:
+        return ("all",)
+
+    def load(self, step: int) -> None:
+        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +112,7 @@ def fit(
     loss: Callable[[], Tensor],
     evaluate: Callable[[], Metrics],
     plan: Plan,
+    batches: Batches | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Fit:
     """Trains every member and returns each at its selected epoch.
@@ -98,6 +121,7 @@ def fit(
         loss: One training step's loss of each member, ``(M,)``.
         evaluate: Metrics named ``part/metric``, each ``(M,)``; called without gradients and with
             the ensemble in evaluation mode. Neither function may wait for the device.
+        batches: What the steps of an epoch see; all data in one step unless given.
         progress: Told the number of epochs done and in all.
 
     The caller removes the checkpoint, once it has stored what a finished training gave.
@@ -109,9 +133,9 @@ def fit(
     device = optimizer.lr.device
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with on_device, seeded(plan.seed, device):
-        run = _Run(ensemble, optimizer, loss, evaluate, plan)
+        run = _Run(ensemble, optimizer, loss, evaluate, plan, batches or WholeData())
         run.restore_or_start(device)
-        every = _LOOK_EVERY[device.type]
+        every = _LOOK_EVERY[device.type] if batches is None else 1
         saved_at = time.monotonic()
         with _interrupt_flag() as interrupted:
             while run.epoch < plan.epochs and not run.all_stopped():
@@ -141,15 +165,19 @@ class _Run:
         loss: Callable[[], Tensor],
         evaluate: Callable[[], Metrics],
         plan: Plan,
+        batches: Batches,
     ) -> None:
-        self.ensemble, self.optimizer, self.plan = ensemble, optimizer, plan
+        self.ensemble, self.optimizer, self.plan, self.batches = ensemble, optimizer, plan, batches
         self.loss, self.evaluate = loss, evaluate
         device, members = optimizer.lr.device, ensemble.num_members
         self.names = sorted(self._measure())
-        if plan.select == "best-valid" and plan.monitor not in self.names:
+        select = [plan.select] * members if isinstance(plan.select, str) else list(plan.select)
+        self.selects = "best-valid" in select
+        if self.selects and plan.monitor not in self.names:
             raise Mistake(f"{plan.monitor} is not measured; there are {', '.join(self.names)}")
+        self.keeps_last = torch.tensor([rule == "last" for rule in select], device=device)
         self.epoch = 0
-        self.clock = _Stopwatch(device)
+        self.clock = Stopwatch(device)
         evaluations = -(-plan.epochs // plan.evaluate_every)
         self.curves = torch.zeros(evaluations, len(self.names), members, device=device)
         self.evaluation = torch.zeros(1, dtype=torch.int64, device=device)
@@ -157,12 +185,10 @@ class _Run:
         self.best_evaluation = torch.zeros(members, dtype=torch.int64, device=device)
         self.stale = torch.zeros(members, dtype=torch.int64, device=device)
         self.best_weights = {
-            name: value.detach().clone()
-            for name, value in ensemble.stacked().items()
-            if plan.select == "best-valid"
+            name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
         }
-        self._train: Callable[[], None] = self._train_once
-        self._evaluate: Callable[[], None] = self._evaluate_once
+        self.replays = device.type == "cuda" and plan.capture
+        self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
     def restore_or_start(self, device: torch.device) -> None:
         found = None
@@ -170,8 +196,6 @@ class _Run:
             found = load_checkpoint(self.plan.checkpoint)
         if found is not None:
             self._refuse_another(found[1], device)
-        if device.type == "cuda" and self.plan.capture:
-            self._capture()
         if found is None:
             return
         tensors, state = found
@@ -198,10 +222,15 @@ class _Run:
     def train_epochs(self, count: int) -> None:
         for _ in range(count):
             with self.clock:
-                self._train()
+                shapes = self.batches.draw()
+            for step, shape in enumerate(shapes):
+                self.batches.load(step)
+                train = self._ready(("train", shape), self._train_once)
+                with self.clock:
+                    train()
             self.epoch += 1
             if self.epoch % self.plan.evaluate_every == 0 or self.epoch == self.plan.epochs:
-                self._evaluate()
+                self._ready("evaluate", self._evaluate_once)()
         self.clock.read()  # waits for the device, so that progress is true
 
     def all_stopped(self) -> bool:
@@ -228,18 +257,18 @@ class _Run:
         every = self.plan.evaluate_every
         epochs = [min((i + 1) * every, self.epoch) for i in range(count)]
         curves = self.curves[:count].cpu()
-        if self.plan.select == "last":
-            chosen = torch.full((self.ensemble.num_members,), count - 1)
-            weights = {k: v.detach().clone() for k, v in self.ensemble.stacked().items()}
+        if self.selects:
+            chosen, held = self.best_evaluation.cpu(), self.best_weights
         else:
-            chosen, weights = self.best_evaluation.cpu(), self.best_weights
+            chosen = torch.full((self.ensemble.num_members,), count - 1)
+            held = {k: v.detach().clone() for k, v in self.ensemble.held().items()}
         members = torch.arange(self.ensemble.num_members)
         return Fit(
             best_epoch=torch.tensor(epochs)[chosen],
             metrics={name: curves[chosen, i, members] for i, name in enumerate(self.names)},
             curves={name: curves[:, i] for i, name in enumerate(self.names)},
             curve_epochs=epochs,
-            weights=weights,
+            weights=self.ensemble.stacked(held),
             seconds=seconds,
             epochs_run=self.epoch,
             device=self.optimizer.lr.device,
@@ -254,7 +283,7 @@ class _Run:
             "best_evaluation": self.best_evaluation,
             "stale": self.stale,
             **{f"best/{name}": value for name, value in self.best_weights.items()},
-            **{f"model/{name}": value for name, value in self.ensemble.stacked().items()},
+            **{f"model/{name}": value for name, value in self.ensemble.held().items()},
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
         }
 
@@ -274,80 +303,55 @@ class _Run:
         metrics = self._measure()
         row = torch.stack([metrics[name] for name in self.names])
         self.curves.index_copy_(0, self.evaluation, row[None].to(self.curves.dtype))
-        if self.plan.select == "best-valid":
+        if self.selects:
             value = row[self.names.index(self.plan.monitor)]
-            better = value > self.best
+            better = (value > self.best) | self.keeps_last
             if self.plan.patience is not None:
                 better &= self.stale < self.plan.patience
             self.best.copy_(torch.where(better, value, self.best))
             self.best_evaluation.copy_(torch.where(better, self.evaluation, self.best_evaluation))
             self.stale.copy_(torch.where(better, 0, self.stale + 1))
-            for name, weight in self.ensemble.stacked().items():
+            for name, weight in self.ensemble.held().items():
                 kept = self.best_weights[name]
                 mask = better.view(-1, *[1] * (weight.dim() - 1))
                 kept.copy_(torch.where(mask, weight, kept))
         self.evaluation += 1
 
-    def _capture(self) -> None:
-        """Replaces both pieces of work by CUDA graphs; the warm-up leaves no trace."""
+    def _ready(self, name: Hashable, work: Callable[[], None]) -> Callable[[], None]:
+        """The work as it is, or where a GPU replays, captured at its first use."""
+        if not self.replays:
+            return work
+        if name not in self.captured:
+            self.captured[name] = self._capture(work)
+        return self.captured[name].replay
+
+    def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        """The work as a CUDA graph; the warm-up leaves no trace."""
         before = {name: value.detach().clone() for name, value in self.tensors().items()}
         rng = torch.cuda.get_rng_state()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(_WARM_UPS):
-                self._train_once()
+                work()
                 self.evaluation.zero_()
-                self._evaluate_once()
         torch.cuda.current_stream().wait_stream(side)
         self.optimizer.zero_grad()
-        train, evaluate = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(train):
-            self._train_once()
-        with torch.cuda.graph(evaluate, pool=train.pool()):
-            self._evaluate_once()
-        self._train, self._evaluate = train.replay, evaluate.replay
+        graph = torch.cuda.CUDAGraph()
+        # One pool for all: no graph runs beside another, and none needs what another left there.
+        pool = next((other.pool() for other in self.captured.values()), None)
+        with torch.cuda.graph(graph, pool=pool):
+            work()
+        self.optimizer.zero_grad()
         _copy_into(self.tensors(), before)
         torch.cuda.set_rng_state(rng)
+        return graph
 
 
 def _copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(values[name])
-
-
-class _Stopwatch:
-    """Adds up the time of the blocks it wraps; on a GPU by events, without waiting."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.cuda = device.type == "cuda"
-        self.total = 0.0
-        self.pending: list[tuple[Any, Any]] = []
-        self.began: Any = None
-
-    def __enter__(self) -> None:
-        if self.cuda:
-            self.began = torch.cuda.Event(enable_timing=True)
-            self.began.record()
-        else:
-            self.began = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        if self.cuda:
-            ended = torch.cuda.Event(enable_timing=True)
-            ended.record()
-            self.pending.append((self.began, ended))
-        else:
-            self.total += time.perf_counter() - self.began
-
-    def read(self) -> float:
-        """The seconds so far; waits for the device."""
-        if self.pending:
-            torch.cuda.synchronize()
-            self.total += sum(a.elapsed_time(b) for a, b in self.pending) / 1e3
-            self.pending.clear()
-        return self.total
 
 
 @contextmanager

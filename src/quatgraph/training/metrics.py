@@ -44,6 +44,23 @@ def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return _masked_mean(-log_p.gather(-1, known).squeeze(-1), mask)
 
 
+def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    r"""Cross-entropy with softened targets: :math:`1 - \epsilon` for the label, and
+    :math:`\epsilon / (C - 1)` for each of the other classes.
+
+    Shape:
+        - logits: ``(..., C)``
+        - labels: ``(...)``
+        - output: ``(...)``
+    """
+    log_p = logits.log_softmax(dim=-1, dtype=_precision(logits))
+    own = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    if smoothing == 0:
+        return -own
+    others = smoothing / (logits.size(-1) - 1)
+    return -(1 - smoothing - others) * own - others * log_p.sum(dim=-1)
+
+
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
     """The mean and the sample standard deviation (over ``n - 1``); 0.0 for a single run.
 

@@ -7,8 +7,8 @@ r"""Adam for an ensemble: each member with its own learning rate, weight decay a
     \boldsymbol\theta \leftarrow \boldsymbol\theta - \eta_m
     \frac{\mathbf{m} / (1 - \beta_1^t)}{\sqrt{\mathbf{v} / (1 - \beta_2^t)} + \epsilon}
 
-This is :class:`torch.optim.Adam` member by member; everything, the step counter too, lives on the
-device, so that a captured step never asks the host.
+This is the fused :class:`torch.optim.Adam` member by member; everything, the step counter too, lives
+on the device, so that a captured step never asks the host.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,9 +40,12 @@ class MemberAdam:
         self.params = list(params)
         like = self.params[0]
         self.lr = torch.tensor(lr, device=like.device, dtype=like.dtype)
-        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=like.dtype)
         self.clip, self.betas, self.eps = clip, betas, eps
-        self.steps = torch.zeros((), device=like.device, dtype=torch.float64)
+        # torch's fused step takes one learning rate and weight decay a call.
+        self.groups: dict[tuple[float, float], list[int]] = {}
+        for member, settings in enumerate(zip(lr, weight_decay, strict=True)):
+            self.groups.setdefault(settings, []).append(member)
+        self.steps = torch.zeros((), device=like.device)
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
 
@@ -57,17 +60,27 @@ class MemberAdam:
             clip_member_gradients_(grads, self.clip)
         self.steps += 1
         first, second = self.betas
-        correction = 1 - first**self.steps
-        root = (1 - second**self.steps).sqrt()
-        size = (self.lr / correction).to(self.lr.dtype)
-        root = root.to(self.lr.dtype)
         for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
             if param.grad is None:
                 continue
-            grad = param.grad + _spread(self.weight_decay, param) * param
-            mean.lerp_(grad, 1 - first)
-            square.mul_(second).addcmul_(grad, grad, value=1 - second)
-            param.sub_(_spread(size, param) * mean / (square.sqrt() / root + self.eps))
+            rows = [tensor.unbind() for tensor in (param, param.grad, mean, square)]
+            for (lr, weight_decay), members in self.groups.items():
+                params, grads, means, squares = ([part[m] for m in members] for part in rows)
+                torch._fused_adam_(
+                    params,
+                    grads,
+                    means,
+                    squares,
+                    [],
+                    [self.steps] * len(members),
+                    lr=lr,
+                    beta1=first,
+                    beta2=second,
+                    weight_decay=weight_decay,
+                    eps=self.eps,
+                    amsgrad=False,
+                    maximize=False,
+                )
 
     def tensors(self) -> dict[str, Tensor]:
         """The whole state by name; writing into these tensors restores it."""
@@ -80,7 +93,9 @@ class MemberAdam:
 @torch.no_grad()
 def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
     """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
-    norm = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in grads]).norm(dim=0)
+    norm = torch.linalg.vector_norm(grads[0].reshape(len(grads[0]), -1), dim=1)
+    for grad in grads[1:]:
+        norm = torch.hypot(norm, torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1))
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     for grad in grads:
         grad.mul_(_spread(scale, grad))

@@ -14,7 +14,8 @@ from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
 from quatgraph.tasks.node.problem import MODELS, build_model, load_data, prepare
-from quatgraph.tasks.node.run import Member, plan_of, train
+from quatgraph.tasks.node.run import plan_of, train
+from quatgraph.tasks.task import Member
 
 CPU = torch.device("cpu")
 N, F = 30, 12
@@ -105,8 +106,9 @@ def test_sparse_and_dense_features_give_the_same_logits(graph: Data, name: str) 
 def test_sparse_and_dense_features_train_alike_without_dropout(graph: Data, masks: str) -> None:
     settings = {"model.masks": masks, "model.dropout": 0, "train.epochs": 8, "train.lr": 0.05}
     config = config_of(**settings, **{"train.select": "last"})
+    members = [Member(config, 0, 0)]
     fits = [
-        train([Member(config, 0, 0)], prepare(graph, config, CPU, layout=layout), plan_of(config))
+        train(members, prepare(graph, config, CPU, layout=layout), plan_of(members))
         for layout in ("sparse", "dense")
     ]
     for name, weight in fits[0].weights.items():

@@ -1,7 +1,5 @@
-"""Runs as ensembles: grouping, independence of members, complete records, bundles."""
+"""How node classification trains: independence of members, selection, what its models learn."""
 
-import math
-from itertools import product
 from typing import Any
 
 import pytest
@@ -10,21 +8,13 @@ from torch_geometric.data import Data
 
 from quatgraph import config as configs
 from quatgraph.data.node import from_data
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node import run as running
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
 from quatgraph.tasks.node.problem import MODELS, build_model, load_data, prepare
-from quatgraph.tasks.node.run import (
-    Member,
-    Outcome,
-    bundle_of,
-    members_at_once,
-    members_of,
-    plan_of,
-    run,
-    together,
-    train,
-)
-from quatgraph.training.record import RunRecord
+from quatgraph.tasks.node.run import members_at_once, members_of, plan_of, said, train
+from quatgraph.tasks.runs import Outcome, bundle_of, run
+from quatgraph.tasks.task import Member
 
 CPU = torch.device("cpu")
 SMALL = {"data.name": "karate", "train.epochs": 12, "train.lr": 0.05, "model.hidden_quats": 2}
@@ -64,54 +54,8 @@ def graph() -> Data:
 
 
 def outcome_of(members: list[Member], data: Data, **others: Any) -> Outcome:
-    (outcome,) = run(members, data, device=CPU, **others)
+    (outcome,) = run(NODE, members, data, device=CPU, **others)
     return outcome
-
-
-def members_in(record: RunRecord) -> list[Member]:
-    """The runs a record names, out of nothing but the record."""
-    (form, lists), *_ = record.members.items()
-    rows = product(*lists.values()) if form == "product" else zip(*lists.values(), strict=True)
-    made = []
-    for row in rows:
-        values = dict(zip(lists, row, strict=True))
-        seed, split = values.pop("seed"), values.pop("split")
-        flat = configs.flatten(record.config) | values
-        made.append(Member(configs.build(NodeConfig, configs.unflatten(flat)), split, seed))
-    return made
-
-
-def test_runs_that_differ_only_in_what_may_vary_are_one_ensemble() -> None:
-    base = config_of()
-    members = [
-        Member(base, 0, 0),
-        Member(base, 1, 7),
-        Member(config_of(**{"train.lr": 0.2}), 0, 0),
-        Member(config_of(**{"train.weight_decay": 0.0}), 0, 0),
-        Member(config_of(**{"model.dropout": 0.9}), 0, 0),
-        Member(config_of(seeds=5), 0, 0),
-    ]
-    assert together(members) == [members]
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("model.hidden_quats", 3),
-        ("model.num_layers", 2),
-        ("model.name", "gcn"),
-        ("model.skip", True),
-        ("model.normalization", "row"),
-        ("train.epochs", 13),
-        ("train.select", "last"),
-        ("train.clip", 1.0),
-        ("protocol", "paper"),
-        ("data.scaling", "none"),
-    ],
-)
-def test_runs_that_differ_in_anything_else_are_apart(key: str, value: Any) -> None:
-    one, other = Member(config_of(), 0, 0), Member(config_of(**{key: value}), 0, 0)
-    assert together([one, other, one]) == [[one, one], [other]]
 
 
 def test_a_config_is_run_on_every_split_with_every_seed(graph: Data) -> None:
@@ -125,7 +69,7 @@ def test_a_member_among_others_equals_the_same_member_alone(graph: Data, name: s
     same = {"model.name": name, "model.dropout": 0.0, "data.name": "", "data.path": "here"}
     configurations = [config_of(**same), config_of(**same, **{"train.lr": 0.01})]
     members = [Member(c, split, seed) for c in configurations for split, seed in ((0, 3), (2, 4))]
-    problem, plan = prepare(graph, configurations[0], CPU), plan_of(configurations[0])
+    problem, plan = prepare(graph, configurations[0], CPU), plan_of(members)
     ensemble = train(members, problem, plan)
     for index, member in enumerate(members):
         alone = train([member], problem, plan)
@@ -170,67 +114,9 @@ def test_a_member_learns_from_the_training_nodes_of_its_split_and_is_measured_on
             assert found == pytest.approx(float(right[mask[:, member.split]].float().mean()))
 
 
-@pytest.mark.parametrize("masks", ["real", "quaternion"])
-def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
-    varied = [config_of(**{"model.masks": masks, "train.lr": lr, "seeds": 2}) for lr in (0.1, 0.02)]
-    members = [member for config in varied for member in members_of(config, karate)]
-    first = outcome_of(members, karate)
-    assert first.records[3].members == {
-        "product": {
-            "train.lr": [0.1, 0.02],
-            "train.weight_decay": [5e-4],
-            "model.dropout": [0.5],
-            "seed": [0, 1],
-            "split": [0],
-        }
-    }
-    rebuilt = members_in(first.records[3])
-    assert [(m.split, m.seed, m.config.identity()) for m in rebuilt] == [
-        (m.split, m.seed, m.config.identity()) for m in members
-    ]
-    again = outcome_of(rebuilt, karate)
-    for old, new in zip(first.records, again.records, strict=True):
-        assert (old.metrics, old.best_epoch) == (new.metrics, new.best_epoch)
-        assert (old.ensemble, old.config_digest) == (new.ensemble, new.config_digest)
-    assert len({r.metrics["valid/loss"] for r in first.records}) == 4
-
-
-def test_a_record_says_what_was_run_and_what_came_out(karate: Data) -> None:
-    config = config_of(**{"train.patience": "none"})
-    outcome = outcome_of([Member(config, 0, 5)], karate, method="ours", keep_curves=True)
-    (record,) = outcome.records
-    assert (record.task, record.dataset, record.method) == ("node", "karate", "ours")
-    assert (record.split, record.seed, record.protocol) == (0, 5, "honest")
-    assert (
-        record.config_digest == configs.digest(record.config) == configs.digest(config.identity())
-    )
-    assert record.data_digest == karate.digest
-    assert record.metrics.keys() == {
-        "train/accuracy",
-        "valid/accuracy",
-        "test/accuracy",
-        "valid/loss",
-    }
-    assert record.selected == {"best-valid": {"epoch": record.best_epoch}}
-    assert record.epochs_run == 12
-    assert record.seconds > 0
-    assert {"torch", "device", "commit"} <= record.environment.keys()
-    curve = record.curves["valid/accuracy"]
-    assert len(curve) == 12
-    # The first epoch with the best validation accuracy.
-    assert record.best_epoch == curve.index(max(curve)) + 1
-    assert math.isclose(record.metrics["valid/accuracy"], max(curve), rel_tol=1e-3)
-    # 34 features, four copies of one: a quaternion matrix of 2 x 34, then 8 reals to 2 classes.
-    assert record.parameters == 4 * 2 * 34 + 8 * 2
-
-
-def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
-    assert outcome_of([Member(config_of(), 0, 0)], karate).records[0].curves == {}
-
-
 def test_the_protocol_that_keeps_the_last_epoch_is_evaluated_there_only(karate: Data) -> None:
     config = config_of(**{"protocol": "paper", "train.select": "last", "train.patience": 3})
-    assert plan_of(config).patience is None
+    assert plan_of([Member(config, 0, 0)]).patience is None
     outcome = outcome_of([Member(config, 0, 0)], karate, keep_curves=True)
     assert outcome.fit.curve_epochs == [12]
     (record,) = outcome.records
@@ -250,37 +136,10 @@ def test_patience_ends_a_training_early(karate: Data) -> None:
     assert record.best_epoch <= record.epochs_run - 2
 
 
-def test_the_best_run_is_the_best_on_validation_data(karate: Data) -> None:
-    outcome = outcome_of(members_of(config_of(seeds=6), karate), karate)
-    merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in outcome.records]
-    assert merits[outcome.best()] == max(merits)
-    # Not the best on test data, which it must not know.
-    tests = [r.metrics["test/accuracy"] for r in outcome.records]
-    assert len(set(tests)) > 1
-
-
-def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
-    config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
-    outcome = outcome_of(members_of(config, graph), graph)
-    bundle = bundle_of(outcome, 4, graph)
-    member, record = outcome.members[4], outcome.records[4]
-    assert (bundle.card["split"], bundle.card["seed"]) == (member.split, member.seed) == (1, 1)
-    assert bundle.card["metrics"] == record.metrics
-    assert configs.build(NodeConfig, bundle.card["config"]) == member.config
-    assert bundle.card["labels"] == ["0", "1"]
-    assert bundle.card["features"] == ["x0", "x1", "x2", "x3"]
-    assert bundle.card["num_features"] == 4
-    assert bundle.card["data"]["digest"] == graph.digest
-    for name, tensor in bundle.tensors.items():
-        assert torch.equal(tensor, outcome.fit.weights[name][4])
-    counted = sum(t.numel() for name, t in bundle.tensors.items() if "rate" not in name)
-    assert bundle.card["parameters"] == counted
-
-
-def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(
+def test_fewer_members_fit_at_once_the_more_each_holds(
     karate: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(seeds=5)
+    config = config_of()
     problem = prepare(karate, config, CPU)
     plenty = members_at_once(problem, config, CPU)
     assert plenty > 5
@@ -288,17 +147,19 @@ def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(
     assert members_at_once(problem, wide, CPU) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 1)
     assert members_at_once(problem, config, CPU) == 1
-    monkeypatch.setattr(running, "members_at_once", lambda *_: 2)
-    outcomes = list(run(members_of(config, karate), karate, device=CPU))
-    assert [[m.seed for m in outcome.members] for outcome in outcomes] == [[0, 1], [2, 3], [4]]
-    assert len({outcome.records[0].ensemble for outcome in outcomes}) == 3
 
 
-def test_training_tells_its_progress(karate: Data) -> None:
-    told: list[tuple[str, int, int]] = []
-    outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: told.append(a))
-    assert told[0] == ("karate qgnn, 1 runs", 1, 12)
-    assert told[-1][1:] == (12, 12)
+def test_the_card_says_how_a_graph_is_read(graph: Data, karate: Data) -> None:
+    here = {"data.name": "", "data.path": "here", "data.scaling": "row"}
+    card = bundle_of(NODE, outcome_of([Member(config_of(**here), 1, 0)], graph), 0, graph).card
+    assert card["labels"] == ["0", "1"]
+    assert card["features"] == ["x0", "x1", "x2", "x3"]
+    assert card["num_features"] == 4
+    assert card["data"] == {"name": "rings", "digest": graph.digest, "num_nodes": N}
+    assert said(card) == ["features: each row scaled to sum 1"]
+    plain = bundle_of(NODE, outcome_of([Member(config_of(), 0, 0)], karate), 0, karate).card
+    assert (plain["scaling"], plain["num_features"]) == (None, 34)
+    assert said(plain) == []
 
 
 LEARN = {"train.epochs": 60, "train.patience": "none", "model.dropout": 0.2, "seeds": 3}

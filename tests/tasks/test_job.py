@@ -1,5 +1,6 @@
 """Trainings in a folder: refused, paused, resumed, finished; the bundle they leave."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,14 @@ import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.tasks.node import job as jobs
+from quatgraph.tasks import job as jobs
+from quatgraph.tasks.job import Job, default_candidates, train_in_folder
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.job import Job, default_candidates, train_in_folder
-from quatgraph.tasks.node.run import Member, together
+from quatgraph.tasks.runs import together
+from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
-from quatgraph.training.loop import Paused
+from quatgraph.training.loop import Fit, Paused
 from quatgraph.training.record import RunRecord, read_records
 from quatgraph.training.runtime import Deadline
 
@@ -28,7 +31,7 @@ def config_of(**values: Any) -> NodeConfig:
 
 
 def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:
-    return train_in_folder(candidates, folder, device=CPU, **others)
+    return train_in_folder(NODE, candidates, folder, device=CPU, **others)
 
 
 def numbers(record: RunRecord) -> tuple[Any, ...]:
@@ -55,7 +58,8 @@ def test_a_training_leaves_records_and_a_bundle_and_nothing_else(tmp_path: Path)
     assert files == {"records.jsonl", "card.json", "model.safetensors"}
     assert read_records(job.folder / "records.jsonl") == job.records
     assert [r.seed for r in job.records] == [0, 1, 2]
-    assert job.configs == 1
+    assert (job.configs, job.settled) == (1, {})
+    assert job.said == []  # the club has no features
 
 
 def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
@@ -65,6 +69,7 @@ def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
     best = job.records[merits.index(max(merits))]
     assert job.chosen == best
     assert job.configs == 2
+    assert job.settled == {"train.lr": best.config["train"]["lr"]}
     card = load_bundle(tmp_path).card
     assert card["metrics"] == best.metrics
     assert (card["seed"], card["epoch"]) == (best.seed, best.best_epoch)
@@ -79,6 +84,34 @@ def test_the_bundle_is_the_best_whichever_ensemble_it_is_in(tmp_path: Path) -> N
     assert numbers(first.chosen) == numbers(second.chosen)
     bundles = [load_bundle(job.folder).card["sha256"] for job in (first, second)]
     assert bundles[0] == bundles[1]
+
+
+def test_what_was_settled_is_what_the_candidates_differ_in(tmp_path: Path) -> None:
+    candidates = [
+        config_of(**{"model.hidden_quats": quats, "model.dropout": rate, "train.lr": 0.02 * quats})
+        for quats, rate in ((2, 0.1), (3, 0.1), (2, 0.4))
+    ]
+    job = trained(candidates, tmp_path)
+    assert list(job.settled) == ["train.lr", "model.dropout", "model.hidden_quats"]
+    assert job.settled.items() <= configs.flatten(job.chosen.config).items()
+
+
+def test_a_task_may_say_something_of_its_bundle(tmp_path: Path) -> None:
+    talking = dataclasses.replace(NODE, said=lambda card: [f"{len(card['labels'])} factions"])
+    job = train_in_folder(talking, [config_of()], tmp_path, device=CPU)
+    assert job.said == ["2 factions"]
+
+
+def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
+    def blind(*arguments: Any) -> Fit:
+        fit = NODE.train(*arguments)
+        return dataclasses.replace(fit, metrics={"test/accuracy": fit.metrics["test/accuracy"]})
+
+    job = train_in_folder(
+        dataclasses.replace(NODE, train=blind), [config_of(seeds=2)], tmp_path, device=CPU
+    )
+    assert job.chosen == job.records[0]
+    assert load_bundle(tmp_path).card["metrics"].keys() == {"test/accuracy"}
 
 
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -214,11 +247,11 @@ def test_curves_are_kept_for_a_few_runs_and_not_for_many(tmp_path: Path) -> None
 
 
 def test_a_graph_of_ones_own_is_tried_with_a_few_settings() -> None:
-    candidates = default_candidates(config_of())
+    candidates = default_candidates(NODE, config_of())
     assert len(candidates) == 8
     assert len({configs.digest(c.identity()) for c in candidates}) == 8
     assert {c.model.hidden_quats for c in candidates} == {2}
-    assert len(together([Member(c, 0, 0) for c in candidates])) == 1
-    fixed = default_candidates(config_of(), fixed={"train.lr", "model.dropout"})
+    assert len(together(NODE, [Member(c, 0, 0) for c in candidates])) == 1
+    fixed = default_candidates(NODE, config_of(), fixed={"train.lr", "model.dropout"})
     assert {(c.train.lr, c.model.dropout) for c in fixed} == {(0.05, 0.5)}
     assert len(fixed) == 2

@@ -1,0 +1,63 @@
+"""From the nodes of a graph to its class."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.layers.dropout import QuaternionDropout
+
+
+class LayerwiseReadout(nn.Module):
+    r"""Sums each layer's vectors over the nodes of each graph, then one linear map (Eq. 13).
+
+    .. math::
+        \mathbf{e}_{\mathcal G} = \sum_{v \in \mathcal G}
+        \big[\mathbf{h}^{(1)}_v \parallel \dots \parallel \mathbf{h}^{(L)}_v\big], \qquad
+        \hat{\mathbf{y}}_{\mathcal G} = \mathbf{W} \mathbf{e}_{\mathcal G} + \mathbf{b}
+
+    A linear map of the concatenation is the sum of one linear map per layer: the released code has
+    these, each with its own bias and drawn for its own width.
+
+    Args:
+        widths: Width of each layer's vectors.
+        num_classes: Number of classes C.
+        dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
+        per_layer: Whether to start as the released code's maps per layer do.
+
+    Shape:
+        - layers: each ``(N, width)``
+        - pool: ``(G, N)``, which nodes each graph has
+        - output: logits ``(G, C)``
+    """
+
+    def __init__(
+        self,
+        widths: Sequence[int],
+        num_classes: int,
+        *,
+        dropout: float = 0.0,
+        per_layer: bool = False,
+    ) -> None:
+        super().__init__()
+        self.widths, self.per_layer = list(widths), per_layer
+        self.weight = nn.Parameter(torch.empty(num_classes, sum(self.widths)))
+        self.bias = nn.Parameter(torch.empty(len(self.widths) if per_layer else 1, num_classes))
+        self.dropout = QuaternionDropout(dropout)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """As :class:`torch.nn.Linear` does: uniform within one over the root of the width."""
+        fans = self.widths if self.per_layer else [sum(self.widths)]
+        for part, bias, fan in zip(self.weight.split(fans, dim=1), self.bias, fans, strict=True):
+            bound = 1 / math.sqrt(fan)
+            nn.init.uniform_(part, -bound, bound)
+            nn.init.uniform_(bias, -bound, bound)
+
+    def forward(self, layers: Sequence[Tensor], pool: Adjacency | Blocks) -> Tensor:
+        summed = self.dropout(torch.cat([pool @ layer for layer in layers], dim=-1))
+        return F.linear(summed, self.weight, self.bias.sum(dim=0))

@@ -1,0 +1,31 @@
+"""Dropout by given random numbers, each member of an ensemble at its own rate."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_BLOCK = 1024
+
+
+@triton.jit
+def _kernel(x, random, rate, out, size, BLOCK: tl.constexpr):
+    member = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < size
+    share = tl.load(rate + member)
+    kept = tl.load(random + member * size + at, mask=inside, other=0.0) >= share
+    value = tl.load(x + member * size + at, mask=inside, other=0.0)
+    tl.store(out + member * size + at, tl.where(kept, value / (1 - share), 0.0), mask=inside)
+
+
+def dropped(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
+    """``x`` and ``random`` of one shape ``(M, ...)``, ``rate`` ``(M,)``."""
+    x, random, rate = x.contiguous(), random.contiguous(), rate.contiguous()
+    out = torch.empty_like(x)
+    if out.numel() == 0:
+        return out
+    members, size = x.size(0), x[0].numel()
+    with torch.cuda.device(x.device):
+        _kernel[(triton.cdiv(size, _BLOCK), members)](x, random, rate, out, size, BLOCK=_BLOCK)
+    return out

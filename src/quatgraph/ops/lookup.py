@@ -1,0 +1,90 @@
+r"""Rows of a table by their number: the product of a one-hot matrix, kept as integers, and a table.
+
+.. math:: \mathbf{y}_n = \mathbf{T}_{c_n}, \qquad
+    \bar{\mathbf{T}}_t = \sum_{n : c_n = t} \bar{\mathbf{y}}_n
+
+On a GPU torch's own gradient adds with atomics, in an order that changes, or sorts. There it is a
+product with the one-hot matrix itself, block by block: it repeats bit for bit.
+
+Shapes: ``table`` ``(T, F)`` with ``code`` ``(N,)``, or ``(M, T, F)`` with ``(M, N)``.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
+
+
+def lookup(table: Tensor, code: Tensor) -> Tensor:
+    """The rows ``code`` of ``table``.
+
+    Shape:
+        - table: ``(T, F)``
+        - code: ``(N,)``, whole numbers below T
+        - output: ``(N, F)``
+    """
+    if not table.is_cuda:
+        return table.index_select(0, code)
+    return _lookup(table, code)
+
+
+@torch.library.custom_op("quatgraph::lookup", mutates_args=())
+def _lookup(table: Tensor, code: Tensor) -> Tensor:
+    flat = table.reshape(-1, table.size(-1)).index_select(0, _flat(code, table.size(-2)))
+    return flat.view(*code.shape, table.size(-1))
+
+
+@torch.library.custom_op("quatgraph::lookup_gradient", mutates_args=())
+def _lookup_gradient(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    numbers = torch.arange(rows, device=code.device, dtype=code.dtype)
+    block = max(1, _ONE_HOT_BLOCK // (rows * (code.numel() // max(1, code.size(-1)) or 1)))
+    parts = [
+        (numbers[:, None] == c[..., None, :]).to(g.dtype) @ g
+        for c, g in zip(code.split(block, -1), grad.split(block, -2), strict=True)
+    ]
+    return sum(parts[1:], parts[0])
+
+
+def _flat(code: Tensor, rows: int) -> Tensor:
+    """Row numbers in the members' tables laid end to end."""
+    if code.dim() == 1:
+        return code
+    start = torch.arange(code.size(0), device=code.device, dtype=code.dtype) * rows
+    return (code + start[:, None]).flatten()
+
+
+@_lookup.register_fake
+def _(table: Tensor, code: Tensor) -> Tensor:
+    return table.new_empty(*code.shape, table.size(-1))
+
+
+@_lookup_gradient.register_fake
+def _(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    return grad.new_empty(*grad.shape[:-2], rows, grad.size(-1))
+
+
+def _setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    table, code = inputs
+    ctx.rows = table.size(-2)
+    ctx.save_for_backward(code)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    (code,) = ctx.saved_tensors
+    return _lookup_gradient(grad.contiguous(), code, ctx.rows), None
+
+
+_lookup.register_autograd(_backward, setup_context=_setup_context)
+
+
+@_lookup.register_vmap
+def _(
+    info: Any, in_dims: tuple[int | None, int | None], table: Tensor, code: Tensor
+) -> tuple[Tensor, int]:
+    table, code = (
+        value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+        for value, dim in zip((table, code), in_dims, strict=True)
+    )
+    return _lookup(table, code), 0

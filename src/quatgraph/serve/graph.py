@@ -1,0 +1,144 @@
+"""Asks a trained graph classifier: which class has each graph, and how sure is it?"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph import config as configs
+from quatgraph.data import graph as source
+from quatgraph.data.graph import AnyGraphs, Graphs
+from quatgraph.errors import Mistake
+from quatgraph.serve.answers import Predictions, positions, refuse_changed
+from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunks
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.graph.features import NodeFeatures
+from quatgraph.tasks.graph.problem import MODELS, collected, load_graphs, parts_of, prepare
+from quatgraph.tasks.graph.run import expands, nodes_evaluated_at_once
+from quatgraph.training.bundle import Bundle
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.metrics import accuracy, cross_entropy
+from quatgraph.training.runtime import total_memory
+
+NEVER_SEEN = {
+    "tags": "training never saw the tag {}: such a node counts as one without a tag",
+    "degrees": "training never saw a node of degree {}: the nearest degree it saw is taken",
+}
+
+
+class GraphPredictor:
+    """A graph classifier out of a bundle.
+
+    Example:
+        A bundle answers for the graphs it was trained on, or for new ones::
+
+            quatgraph.load("my-model").predict()
+            quatgraph.load("my-model").predict("new.jsonl")
+    """
+
+    def __init__(self, bundle: Bundle, device: torch.device, graphs: Graphs | None = None) -> None:
+        self.card = bundle.card
+        self.device = device
+        self.config = configs.build(GraphConfig, self.card["config"])
+        self.features = NodeFeatures.from_dict(self.card["features"])
+
+        def build() -> nn.Module:
+            model, classes = self.config.model, len(self.card["labels"])
+            made = MODELS[model.name](model, self.card["num_features"], classes)
+            made.load_state_dict(bundle.tensors)
+            return made
+
+        # Batches are made for ensembles: this is one of a single member.
+        self.model = Ensemble([build], [0]).to(device).eval()
+        self._graphs = graphs
+
+    def predict(
+        self, graphs: AnyGraphs | None = None, *, ids: Sequence[str] | None = None
+    ) -> Predictions:
+        """Classifies graphs.
+
+        Args:
+            graphs: A path in one of the formats of training data, PyG graphs, or a collection; the
+                graphs the model was trained on unless given.
+            ids: Graphs to answer for; all unless given.
+        """
+        asked = self._training_graphs() if graphs is None else self._new_graphs(graphs)
+        if ids is not None:
+            asked = asked.select(positions(ids, asked.graph_ids, "there is no graph {}"))
+        self._refuse_huge(asked)
+        whole = collected(asked, self.config.model, self.features, self.device)
+        probabilities = self._logits(whole, torch.arange(len(asked))).softmax(dim=1)
+        return Predictions(asked.graph_ids, self.card["labels"], probabilities, self._notes(asked))
+
+    def evaluate(self, graphs: AnyGraphs | None = None) -> dict[str, float]:
+        """The bundle's metrics, computed again from its weights and the training data.
+
+        A model that was trained without validation data has none of it.
+
+        Args:
+            graphs: Where the training data is now, if it was moved or was in memory.
+        """
+        if graphs is not None:
+            self._graphs = source.from_any(graphs)
+        known = self._training_graphs()
+        problem = prepare(known, self.config, self.device)
+        parts = parts_of(problem, self.config, self.card["split"])
+        metrics = {}
+        for part in ("valid", "test"):
+            if len(places := parts[part]):
+                logits, labels = self._logits(problem.collection, places), known.y[places]
+                every = torch.ones(len(places))
+                metrics[f"{part}/accuracy"] = float(accuracy(logits, labels, every))
+                metrics[f"{part}/loss"] = float(cross_entropy(logits, labels, every))
+        return metrics
+
+    @torch.no_grad()
+    def _logits(self, whole: Collection, places: Tensor) -> Tensor:
+        """Of the graphs at these places, in their order, on the CPU, ``(len(places), C)``."""
+        logits = torch.empty(len(whole.labels), len(self.card["labels"]))
+        room = nodes_evaluated_at_once(1, self.config, self.device)
+        for chunk in evaluation_chunks(
+            whole, {"asked": [places]}, room, expanded=expands(self.config)
+        ):
+            batch = assemble(whole, chunk.graphs, chunk.capacity)
+            answers = batch.through(self.model, batch.features)
+            logits[chunk.graphs[0].cpu()] = answers[0].cpu()
+        return logits[places]
+
+    def _training_graphs(self) -> Graphs:
+        if self._graphs is None:
+            source_of = self.config.data
+            if not source_of.name and not source_of.path:
+                raise Mistake("the model was trained on graphs in memory: give the graphs again")
+            self._graphs = load_graphs(source_of)
+        refuse_changed(self._graphs, self.card, "file or folder")
+        return self._graphs
+
+    def _new_graphs(self, graphs: AnyGraphs) -> Graphs:
+        read = source.from_any(graphs, labels_needed=False)
+        tagged = self.features.kind == "tags" and self.features.names != ["0"]
+        if tagged and not read.tagged:
+            raise Mistake(
+                "the graphs have no tags of nodes, but the model was trained with "
+                f"{len(self.features.names)}; give graphs like those it was trained on"
+            )
+        return read
+
+    def _refuse_huge(self, graphs: Graphs) -> None:
+        """Checks that what the layers hold of the largest graph fits into memory."""
+        sizes, model = graphs.node_start.diff(), self.config.model
+        place = int(sizes.argmax())
+        numbers = int(sizes[place]) * 4 * model.hidden_quats * (model.num_layers + 4)
+        if 4 * numbers > total_memory(self.device):
+            raise Mistake(
+                f"graph {graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, which do not "
+                "fit into memory; leave the graph out"
+            )
+
+    def _notes(self, graphs: Graphs) -> list[str]:
+        unknown = self.features.unknown(graphs)
+        if not unknown:
+            return []
+        shown = [repr(name) if self.features.kind == "tags" else name for name in unknown[:5]]
+        more = f" and {len(unknown) - len(shown)} more" if len(unknown) > len(shown) else ""
+        return [NEVER_SEEN[self.features.kind].format(", ".join(shown) + more)]

@@ -1,0 +1,283 @@
+"""Batches of graphs: drawn and put together on the device, padded to a few shapes."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.codes import Codes
+from quatgraph.training.ensemble import Ensemble
+
+_SMALLEST = 32  # room below which there is no use in telling shapes apart
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Collection:
+    """All graphs of a dataset as the models take them, on one device.
+
+    Attributes:
+        node_start: Where the nodes of each graph begin, and the number of nodes, ``(G + 1,)``.
+        adjacency: Of all graphs, block-diagonal, with self-loops and normalised.
+        pool: Which nodes each graph has, ``(G, N)``.
+        features: Of all nodes: one-hot codes, or a dense matrix.
+        labels: Class of each graph, -1 where unknown, ``(G,)``.
+    """
+
+    node_start: Tensor
+    adjacency: Adjacency
+    pool: Adjacency
+    features: Codes | Tensor
+    labels: Tensor
+
+    @property
+    def num_nodes(self) -> Tensor:
+        """Nodes of each graph, ``(G,)``."""
+        return self.node_start.diff()
+
+    @property
+    def num_entries(self) -> Tensor:
+        """Entries of the adjacency matrix in each graph, ``(G,)``."""
+        return self.adjacency.rowptr.index_select(0, self.node_start).diff()
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """Room for the graphs of a member: what the shape of a batch depends on."""
+
+    nodes: int
+    entries: int | None = None
+    """Of the adjacency matrix, for models that need it as a matrix of its own; None for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Graphs of all members, each member's padded to the same number of nodes.
+
+    ``(M, ...)`` throughout; B graphs and K nodes a member.
+    """
+
+    features: Codes | Tensor
+    adjacency: Blocks | Adjacency
+    """``(K, K)``."""
+    pool: Blocks
+    """``(B, K)``."""
+    labels: Tensor
+    """Class of each graph, -1 where unknown, ``(M, B)``."""
+
+    def through(self, ensemble: Ensemble, features: Codes | Tensor) -> Tensor:
+        """The logits of every member for its graphs, ``(M, B, C)``."""
+        own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks are given undivided
+        return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None))
+
+
+def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batch:
+    """The batch of the given graphs, without waiting for the device.
+
+    Args:
+        graphs: Their places, -1 for none, ``(M, B)``.
+        capacity: No member's graphs may need more.
+    """
+    known = graphs.clamp(min=0)
+    first = collection.node_start.index_select(0, known.flatten()).view_as(graphs)
+    last = collection.node_start.index_select(0, known.flatten() + 1).view_as(graphs)
+    ends = torch.where(graphs >= 0, last - first, 0).cumsum(dim=1, dtype=torch.int32)
+    begins = torch.nn.functional.pad(ends[:, :-1], (1, 0))
+    shift = begins - first
+    place = torch.arange(capacity.nodes, device=graphs.device, dtype=torch.int32)
+    slot = torch.searchsorted(ends, place.expand(len(graphs), -1).contiguous(), right=True)
+    present = slot < graphs.size(1)
+    slot = slot.clamp(max=graphs.size(1) - 1)
+    node_shift = shift.gather(1, slot)
+    node = torch.where(present, place - node_shift, -1)
+    graph = torch.where(graphs >= 0, graphs, -1).int()
+    graph_shift = slot.int() - graph.gather(1, slot)
+    real = node.clamp(min=0).flatten()
+    features: Codes | Tensor
+    if isinstance(collection.features, Codes):
+        codes = collection.features
+        features = Codes(
+            codes.code.index_select(0, real).view_as(node),
+            codes.weight.index_select(0, real).view_as(node),
+            codes.num_codes,
+        )
+    else:
+        features = collection.features.index_select(0, real).unflatten(0, node.shape)
+    adjacency = Blocks(collection.adjacency, node, node_shift, node, node_shift)
+    return Batch(
+        features=features,
+        adjacency=adjacency if capacity.entries is None else adjacency.expanded(capacity.entries),
+        pool=Blocks(collection.pool, graph, shift, node, graph_shift),
+        labels=collection.labels.index_select(0, known.flatten()).view_as(graphs),
+    )
+
+
+class TrainingBatches:
+    """Every step each member draws graphs of its own afresh, each graph at most once a step.
+
+    Args:
+        collection: All graphs.
+        parts: Places of each member's training graphs.
+        batch_size: Graphs of a step.
+        steps: Steps of an epoch.
+        expanded: Whether the model needs the batch's adjacency as a matrix of its own.
+    """
+
+    def __init__(
+        self,
+        collection: Collection,
+        parts: Sequence[Tensor],
+        batch_size: int,
+        steps: int,
+        *,
+        expanded: bool = False,
+    ) -> None:
+        self.collection, self.steps = collection, steps
+        device = collection.labels.device
+        self.counts = torch.tensor([len(part) for part in parts], device=device)
+        self.places = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(device)
+        self.batch_size = min(batch_size, *(len(part) for part in parts))
+        self.nodes = _Room(collection.num_nodes, parts, self.batch_size)
+        self.entries = _Room(collection.num_entries, parts, self.batch_size) if expanded else None
+        self.drawn = self.places.new_zeros(1, len(parts), self.batch_size)
+        self.current = self.drawn[0].clone()
+        self.capacities = [Capacity(0)]
+        self.capacity = self.capacities[0]
+
+    def draw(self) -> list[Capacity]:
+        """See :class:`quatgraph.training.loop.Batches`; a batch's shape is its capacity."""
+        members, device = len(self.counts), self.counts.device
+        random = torch.rand(self.steps, members, self.batch_size, device=device)
+        flat = _distinct(random, self.counts).movedim(1, 0).reshape(members, -1)
+        graphs = self.places.gather(1, flat).view(members, self.steps, self.batch_size)
+        self.drawn = self._matched(graphs.movedim(0, 1))
+        nodes = self.nodes.needed(self.drawn)
+        entries = [None] * len(nodes) if self.entries is None else self.entries.needed(self.drawn)
+        self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
+        return self.capacities
+
+    def _matched(self, graphs: Tensor) -> Tensor:
+        """The drawn batches ``(T, M, B)``, those of one step of about equal size, so that little is
+        padding: each member's are sorted by size, then the steps are shuffled, the same way for
+        all. To a member alone this is but a shuffle of batches drawn independently."""
+        sizes = self.nodes.of(graphs)
+        order = sizes.argsort(dim=0, stable=True)
+        order = order.index_select(0, torch.randperm(len(order), device=order.device))
+        return graphs.gather(0, order[:, :, None].expand_as(graphs))
+
+    def load(self, step: int) -> None:
+        self.current.copy_(self.drawn[step])
+        self.capacity = self.capacities[step]
+
+    def batch(self) -> Batch:
+        return assemble(self.collection, self.current, self.capacity)
+
+
+class _Room:
+    """How much room batches need, of nodes or of entries; on a GPU one of a few numbers.
+
+    Args:
+        sizes: Of each graph.
+        parts: Places of the graphs that each member draws from.
+        batch_size: Graphs of a batch.
+    """
+
+    def __init__(self, sizes: Tensor, parts: Sequence[Tensor], batch_size: int) -> None:
+        self.sizes = sizes
+        known = sizes.cpu()
+        self.largest = max(int(known[part].topk(batch_size).values.sum()) for part in parts)
+
+    def of(self, graphs: Tensor) -> Tensor:
+        """The size of each member's batch, ``(T, M, B) -> (T, M)``."""
+        return self.sizes.index_select(0, graphs.flatten()).view(graphs.shape).sum(dim=2)
+
+    def needed(self, graphs: Tensor) -> list[int]:
+        """The room for each of the batches: that of its largest member."""
+        needed = self.of(graphs).amax(dim=1).tolist()
+        return [self.rounded(size) for size in needed] if graphs.is_cuda else needed
+
+    def rounded(self, size: int) -> int:
+        """The largest room there can be, divided by cube roots of two, and a multiple of eight; not
+        below the given size."""
+        thirds = math.floor(3 * math.log2(self.largest / max(size, _SMALLEST)) + 1e-9)
+        room = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
+        return -(-room // 8) * 8
+
+
+def _distinct(random: Tensor, counts: Tensor) -> Tensor:
+    """Different whole numbers below each member's count, every choice equally likely.
+
+    The k-th number is drawn among those that are left, counted without the numbers before it.
+
+    Shape:
+        - random: numbers in [0, 1), ``(T, M, B)``
+        - counts: ``(M,)``
+        - output: ``(T, M, B)``
+    """
+    chosen = random.new_empty(*random.shape[:2], 0, dtype=torch.int64)
+    for k in range(random.size(2)):
+        left = counts - k
+        number = torch.minimum((random[:, :, k] * left).long(), left - 1)
+        for other in chosen.unbind(dim=2):  # ascending
+            number = number + (number >= other)
+        chosen = torch.cat((chosen, number[:, :, None]), dim=2).sort(dim=2).values
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationChunk:
+    graphs: Tensor
+    """Places, -1 for none, ``(M, B)``."""
+    capacity: Capacity
+    parts: dict[str, Tensor]
+    """Which of them belong to ``valid`` and to ``test``, each 0 or 1, ``(M, B)``."""
+
+
+def evaluation_chunks(
+    collection: Collection,
+    parts: dict[str, Sequence[Tensor]],
+    nodes_at_once: int,
+    *,
+    expanded: bool = False,
+) -> list[EvaluationChunk]:
+    """Every member's validation and test graphs in chunks of at most so many nodes a member.
+
+    Large graphs come first, so that members' chunks are about equally large. A graph that is
+    larger than the limit is a chunk of its own.
+    """
+    device, sizes, entries = (
+        collection.labels.device,
+        collection.num_nodes.cpu(),
+        collection.num_entries.cpu(),
+    )
+    members = list(zip(*parts.values(), strict=True))
+    width = max(sum(len(part) for part in member) for member in members)
+    graphs = torch.full((len(members), width), -1)
+    owner = torch.full((len(members), width), -1)
+    for m, member in enumerate(members):
+        places = torch.cat(member)
+        owners = torch.cat([torch.full((len(part),), n) for n, part in enumerate(member)])
+        order = sizes[places].argsort(descending=True, stable=True)
+        graphs[m, : len(places)], owner[m, : len(places)] = places[order], owners[order]
+
+    def filled(sizes: Tensor, begin: int) -> Tensor:
+        """Of the member that fills most, after one more graph and one more."""
+        counted = torch.where(graphs >= 0, sizes[graphs.clamp(min=0)], 0)
+        return counted[:, begin:].cumsum(dim=1).amax(dim=0)
+
+    chunks, begin = [], 0
+    while begin < width:
+        nodes = filled(sizes, begin)
+        count = max(1, int((nodes <= nodes_at_once).sum()))
+        room = int(filled(entries, begin)[count - 1]) if expanded else None
+        end = begin + count
+        masks = {
+            name: (owner[:, begin:end] == n).float().to(device) for n, name in enumerate(parts)
+        }
+        capacity = Capacity(int(nodes[count - 1]), room)
+        chunks.append(EvaluationChunk(graphs[:, begin:end].to(device), capacity, masks))
+        begin = end
+    return chunks

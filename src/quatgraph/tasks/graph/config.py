@@ -1,0 +1,135 @@
+"""What decides a graph-classification number, as typed configuration."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from quatgraph import config as configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    name: str = ""
+    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    path: str = ""
+    """A folder in TU's raw format, or a file of graphs: ``.jsonl``, or DGCNN's ``.txt``."""
+    features: Literal["auto", "tags", "degrees"] = "auto"
+    """What a node starts from: its tag or its degree, one-hot; auto: tags where nodes differ in
+    them. Real attributes, where the data has them, come on top."""
+    folds: Literal["stratified", "fixed"] = "stratified"
+    """Folds drawn per class, those of scikit-learn, or the published lists."""
+    num_folds: int = 10
+    """Number of folds; the published lists are ten."""
+    fold_seed: int = 0
+    """Seed of the folds and of the validation parts."""
+    validation: float = 0.1
+    """Share of each training fold that is kept for validation; 0 for none."""
+
+    def __post_init__(self) -> None:
+        if self.num_folds < 2:
+            raise ValueError(f"data.num_folds must be at least 2, got {self.num_folds}")
+        if not 0 <= self.validation < 1:
+            raise ValueError(f"data.validation must be in [0, 1), got {self.validation}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    name: Literal["qgnn", "gcn", "sage", "gat", "gin", "gfn", "structure-free"] = "qgnn"
+    hidden_quats: int = 32
+    """Quaternions per layer; real models get the same width, four times as many reals."""
+    num_layers: int = 2
+    dropout: float = 0.5
+    """Rate on the input of every layer of QGNN, GCN, GraphSAGE and GAT."""
+    pooled_dropout: float = 0.5
+    """Rate on the summed vectors of a graph."""
+    masks: Literal["real", "quaternion"] = "real"
+    """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
+    activation: Literal["relu", "tanh", "elu", "none"] = "relu"
+    """The activation g of QGNN."""
+    per_layer: bool = True
+    """Whether the last linear map starts as one map per layer, each with a bias."""
+    heads: int = 4
+    """Attention heads of GAT."""
+    vertex: bool = True
+    """Whether the structure-free model transforms nodes before it sums them."""
+    normalization: Literal["none", "row", "symmetric"] = "none"
+    """Of the adjacency matrix with self-loops, for QGNN and GCN."""
+
+    def __post_init__(self) -> None:
+        for key in ("hidden_quats", "num_layers", "heads"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
+        for key in ("dropout", "pooled_dropout"):
+            if not 0 <= getattr(self, key) < 1:
+                raise ValueError(f"model.{key} must be in [0, 1), got {getattr(self, key)}")
+        if self.name == "gat" and 4 * self.hidden_quats % self.heads:
+            raise ValueError(
+                f"GAT's width {4 * self.hidden_quats} (four times model.hidden_quats) cannot be "
+                f"shared among model.heads={self.heads}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    epochs: int = 100
+    """An epoch has as many batches as its training fold, validation part included, would fill."""
+    lr: float = 5e-4
+    batch_size: int = 4
+    """Graphs of a step, drawn afresh each time."""
+    weight_decay: float = 0.0
+    """Adam's L2 factor, on all weights."""
+    smoothing: float = 0.1
+    """Share of the target that the wrong classes divide among them."""
+    clip: float | None = 0.5
+    """Largest norm of a run's gradient."""
+    select: Literal["last", "best-valid"] = "best-valid"
+    """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
+    with the lowest validation loss."""
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "lr", "batch_size", "clip"):
+            value = getattr(self, key)
+            if value is not None and value <= 0:
+                raise ValueError(f"train.{key} must be positive, got {value}")
+        if self.weight_decay < 0:
+            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"train.smoothing must be in [0, 1), got {self.smoothing}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphConfig:
+    """Everything that decides one graph-classification number, besides fold and seed."""
+
+    protocol: Literal["paper", "honest"] = "honest"
+    """``paper``: trained on the whole training fold, the epoch chosen on the test fold;
+    ``honest``: all choices on a validation part of the training fold."""
+    seeds: int = 1
+    """Seeds per fold."""
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        if self.train.select == "best-valid" and self.data.validation == 0:
+            raise ValueError("train.select=best-valid needs data.validation above 0")
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be runs of one configuration."""
+        values = configs.to_dict(self)
+        del values["seeds"]
+        values["data"]["path"] = ""  # what is there counts, not where: records hold its digest
+        return values
+
+
+VARYING = (
+    "protocol",
+    "data.validation",
+    "model.dropout",
+    "model.pooled_dropout",
+    "train.lr",
+    "train.weight_decay",
+    "train.select",
+)
+"""Settings in which the members of one ensemble may differ."""

@@ -1,0 +1,97 @@
+"""What a node starts from, so that new graphs are read as the training graphs were."""
+
+from dataclasses import dataclass
+from typing import Any, Literal, Self
+
+import torch
+from torch import Tensor
+
+from quatgraph.codes import Codes
+from quatgraph.data.collection import Graphs
+from quatgraph.data.scaling import Scaling
+from quatgraph.errors import Mistake
+
+Kind = Literal["tags", "degrees"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFeatures:
+    """A one-hot code of each node's tag or degree, and the node's real attributes, if any.
+
+    Attributes:
+        kind: What is coded.
+        names: What each code stands for, in order; for degrees ascending numbers.
+        scaling: Of the real attributes; None where there are none.
+    """
+
+    kind: Kind
+    names: list[str]
+    scaling: Scaling | None
+
+    @classmethod
+    def fit(cls, graphs: Graphs, kind: Literal["auto", "tags", "degrees"]) -> Self:
+        """The features of the training graphs.
+
+        ``auto`` codes tags, unless all nodes have the same one: then their degrees.
+        """
+        if kind == "auto":
+            kind = "tags" if graphs.num_tags > 1 else "degrees"
+        coded = graphs if kind == "tags" else graphs.with_degrees_as_tags()
+        known = graphs.attributes
+        return cls(kind, coded.tag_names, None if known is None else Scaling.fit(known, "standard"))
+
+    @property
+    def width(self) -> int:
+        return len(self.names) + (0 if self.scaling is None else self.scaling.width)
+
+    def of(self, graphs: Graphs) -> Codes | Tensor:
+        """The features of all nodes: codes alone, or a dense matrix with the attributes.
+
+        A tag that training never saw is no tag: its row is zero. A degree that training never saw
+        counts as the nearest one it saw.
+        """
+        code, known = self._coded(graphs)
+        if (graphs.attributes is None) != (self.scaling is None):
+            has, had = ("no", "") if graphs.attributes is None else ("", "no ")
+            raise Mistake(
+                f"the graphs have {has or 'some'} node attributes, but the model was trained with "
+                f"{had or 'some '}node attributes; give graphs like those it was trained on"
+            )
+        if graphs.attributes is None or self.scaling is None:
+            return Codes(code, known.float(), len(self.names))
+        one_hot = torch.zeros(graphs.num_nodes, len(self.names))
+        one_hot.scatter_(1, code.long()[:, None], known.float()[:, None])
+        return torch.cat((one_hot, self.scaling.apply(graphs.attributes)), dim=1)
+
+    def unknown(self, graphs: Graphs) -> list[str]:
+        """Tags, or degrees, of the graphs' nodes that training never saw, in their order."""
+        if self.kind == "degrees":
+            used = [str(degree) for degree in graphs.degrees.unique().tolist()]
+        else:
+            used = [graphs.tag_names[tag] for tag in graphs.tags.unique().tolist()]
+        seen = set(self.names)
+        return [name for name in used if name not in seen]
+
+    def to_dict(self) -> dict[str, Any]:
+        scaling = None if self.scaling is None else self.scaling.to_dict()
+        return {"kind": self.kind, "names": self.names, "scaling": scaling}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        scaling = values["scaling"]
+        scaling = None if scaling is None else Scaling.from_dict(scaling)
+        return cls(values["kind"], list(values["names"]), scaling)
+
+    def _coded(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
+        """Code of each node, int32, and whether training saw it."""
+        if self.kind == "degrees":
+            seen = torch.tensor([int(name) for name in self.names])
+            above = torch.searchsorted(seen, graphs.degrees).clamp(max=len(seen) - 1)
+            below = (above - 1).clamp(min=0)
+            nearer = (graphs.degrees - seen[below]) < (seen[above] - graphs.degrees)
+            code = torch.where(nearer & (graphs.degrees >= seen[below]), below, above)
+            return code.int(), torch.ones_like(code, dtype=torch.bool)
+        places = {name: place for place, name in enumerate(self.names)}
+        mapped = torch.tensor([places.get(name, -1) for name in graphs.tag_names])
+        code = mapped[graphs.tags]
+        return code.clamp(min=0).int(), code >= 0

@@ -1,0 +1,273 @@
+"""Graphs and their folds as the models take them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.baselines.graph import (
+    GraphGAT,
+    GraphGCN,
+    GraphGFN,
+    GraphGIN,
+    GraphSAGE,
+    StructureFree,
+)
+from quatgraph.data import graph as source
+from quatgraph.data.collection import Graphs
+from quatgraph.data.folds import Fold
+from quatgraph.errors import Mistake
+from quatgraph.models.graph import GraphQGNN
+from quatgraph.tasks.graph.batches import Collection
+from quatgraph.tasks.graph.config import DataConfig, GraphConfig, ModelConfig
+from quatgraph.tasks.graph.features import NodeFeatures
+
+Matrix = Literal["none", "row", "symmetric", "neighbours"]
+"""A + I, as it is or normalised; or the mean over the neighbours alone."""
+
+
+def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GraphQGNN(
+        features,
+        classes,
+        hidden_quats=model.hidden_quats,
+        num_layers=model.num_layers,
+        dropout=model.dropout,
+        masks=model.masks,
+        activation=model.activation,
+        pooled_dropout=model.pooled_dropout,
+        per_layer=model.per_layer,
+    )
+
+
+def _gcn(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GraphGCN(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        dropout=model.dropout,
+        pooled_dropout=model.pooled_dropout,
+        per_layer=model.per_layer,
+    )
+
+
+def _sage(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GraphSAGE(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        dropout=model.dropout,
+        pooled_dropout=model.pooled_dropout,
+    )
+
+
+def _gat(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GraphGAT(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        heads=model.heads,
+        dropout=model.dropout,
+        pooled_dropout=model.pooled_dropout,
+    )
+
+
+def _gin(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GraphGIN(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        pooled_dropout=model.pooled_dropout,
+    )
+
+
+def _gfn(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return GraphGFN(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        pooled_dropout=model.pooled_dropout,
+    )
+
+
+def _structure_free(model: ModelConfig, features: int, classes: int) -> nn.Module:
+    return StructureFree(
+        features,
+        classes,
+        hidden=4 * model.hidden_quats,
+        num_layers=model.num_layers,
+        pooled_dropout=model.pooled_dropout,
+        vertex=model.vertex,
+    )
+
+
+MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
+    "qgnn": _qgnn,
+    "gcn": _gcn,
+    "sage": _sage,
+    "gat": _gat,
+    "gin": _gin,
+    "gfn": _gfn,
+    "structure-free": _structure_free,
+}
+
+PROPAGATIONS = 3
+"""How often GFN's features are propagated over the graph, beforehand."""
+
+
+def load_graphs(config: DataConfig) -> Graphs:
+    """Reads the dataset a config names, or the person's own files."""
+    if bool(config.name) == bool(config.path):
+        raise Mistake("give either data.name, a dataset of the catalog, or data.path, your graphs")
+    return source.load(config.name) if config.name else source.read(Path(config.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Graphs as the models take them, on a device, and their folds."""
+
+    collection: Collection
+    folds: list[Fold]
+    """Places of the training and of the test graphs."""
+    num_classes: int
+    num_features: int
+    features: NodeFeatures
+    graphs: Graphs
+
+
+def prepare(graphs: Graphs, config: GraphConfig, device: torch.device) -> Problem:
+    """Codes nodes, prepares the matrix a model multiplies with, and moves all to the device."""
+    features = NodeFeatures.fit(graphs, config.data.features)
+    collection = collected(graphs, config.model, features, device)
+    return Problem(
+        collection=collection,
+        folds=folds_of(graphs, config.data),
+        num_classes=graphs.num_classes,
+        num_features=collection.features.shape[1],
+        features=features,
+        graphs=graphs,
+    )
+
+
+def collected(
+    graphs: Graphs, model: ModelConfig, features: NodeFeatures, device: torch.device
+) -> Collection:
+    """The graphs as a model takes them, on a device."""
+    matrix = matrix_of(model)
+    return _collected(graphs, matrix, model.name == "gfn", _Held(features), device)
+
+
+class _Held:
+    """Features as a key of the cache: equal where they code alike."""
+
+    def __init__(self, features: NodeFeatures) -> None:
+        self.features = features
+        self.key = features.kind, tuple(features.names), features.scaling
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Held) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@lru_cache(maxsize=1)  # the ensembles of a search share it
+def _collected(
+    graphs: Graphs, matrix: Matrix, propagated: bool, held: _Held, device: torch.device
+) -> Collection:
+    nodes = torch.arange(graphs.num_nodes, dtype=torch.int32)
+    whole = torch.arange(graphs.num_nodes + 1, dtype=torch.int32)
+    owner = torch.arange(len(graphs), dtype=torch.int32)
+    pool = Adjacency(
+        rowptr=graphs.node_start.int(),
+        col=nodes,
+        weight=torch.ones(graphs.num_nodes),
+        t_rowptr=whole,
+        t_col=owner.repeat_interleave(graphs.node_start.diff()),
+        t_perm=nodes,
+    )
+    features = held.features.of(graphs)
+    adjacency = _matrix(graphs, matrix)
+    if propagated:
+        features = _propagated(features, _matrix(graphs, "symmetric"), graphs.degrees)
+    return Collection(
+        node_start=graphs.node_start.int().to(device),
+        adjacency=adjacency.to(device),
+        pool=pool.to(device),
+        features=features.to(device),
+        labels=graphs.y.to(device),
+    )
+
+
+def matrix_of(model: ModelConfig) -> Matrix:
+    """The matrix that a model multiplies with."""
+    if model.name == "sage":
+        return "neighbours"
+    return model.normalization if model.name in ("qgnn", "gcn") else "none"
+
+
+def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:
+    loops = matrix != "neighbours"
+    made = Adjacency.from_edge_index(graphs.edge_index, graphs.num_nodes, self_loops=loops)
+    return made.normalized("row" if matrix == "neighbours" else matrix)
+
+
+def _propagated(features: Tensor | object, adjacency: Adjacency, degrees: Tensor) -> Tensor:
+    """GFN's features: the degree, the features, and the features propagated a few times."""
+    from quatgraph.codes import Codes
+
+    if isinstance(features, Codes):
+        features = features @ torch.eye(features.num_codes)
+    assert isinstance(features, Tensor)
+    steps = [features]
+    for _ in range(PROPAGATIONS):
+        steps.append(adjacency @ steps[-1])
+    return torch.cat((degrees[:, None].float(), *steps), dim=1)
+
+
+def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
+    """The folds a config asks for; a person's own graphs have drawn ones only."""
+    if config.folds == "fixed":
+        if not config.name:
+            raise Mistake("data.folds=fixed needs a dataset with published folds")
+        return source.fixed_folds(config.name)
+    _refuse_small_classes(graphs, config.num_folds)
+    return source.stratified_folds(graphs.y, config.num_folds, config.fold_seed)
+
+
+def _refuse_small_classes(graphs: Graphs, num_folds: int) -> None:
+    sizes = graphs.y[graphs.y >= 0].bincount(minlength=graphs.num_classes)
+    place, size = int(sizes.argmin()), int(sizes.min())
+    if size < num_folds:
+        fewer = f"take fewer with --set data.num_folds={size}, " if size > 1 else ""
+        raise Mistake(
+            f"the class {graphs.label_names[place]!r} has {size} "
+            f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
+            "add graphs, or leave the class out"
+        )
+
+
+def parts_of(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
+    """Places of a run's training, validation and test graphs."""
+    train, test = problem.folds[split]
+    valid = train[:0]
+    if config.data.validation > 0:
+        seed = config.data.fold_seed + split
+        train, valid = source.inner_validation(
+            problem.graphs.y, train, seed, config.data.validation
+        )
+    return {"train": train, "valid": valid, "test": test}
+
+
+def build_model(config: GraphConfig, problem: Problem) -> nn.Module:
+    return MODELS[config.model.name](config.model, problem.num_features, problem.num_classes)

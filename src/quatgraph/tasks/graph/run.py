@@ -1,0 +1,202 @@
+"""Trains runs of graph classification of one shape as one ensemble."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quatgraph.data.collection import Graphs
+from quatgraph.errors import Mistake
+from quatgraph.models.node import four_copies
+from quatgraph.tasks.graph.batches import (
+    Batch,
+    TrainingBatches,
+    assemble,
+    evaluation_chunks,
+)
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.graph.problem import Problem, build_model, folds_of, parts_of
+from quatgraph.tasks.runs import num_parameters
+from quatgraph.tasks.task import Member
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.loop import Fit, Metrics, Plan, fit
+from quatgraph.training.metrics import smoothed_cross_entropy
+from quatgraph.training.optim import MemberAdam
+from quatgraph.training.runtime import total_memory
+
+
+def members_of(config: GraphConfig, graphs: Graphs) -> list[Member]:
+    """One run per fold and seed."""
+    folds = range(len(folds_of(graphs, config.data)))
+    return [Member(config, fold, seed) for seed in range(config.seeds) for fold in folds]
+
+
+def train(
+    members: Sequence[Member],
+    problem: Problem,
+    plan: Plan,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Fit:
+    """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`."""
+    config, collection = members[0].config, problem.collection
+    device = collection.labels.device
+    builds = [lambda m=m: build_model(m.config, problem) for m in members]
+    ensemble = Ensemble(builds, [m.seed for m in members]).to(device)
+    optimizer = MemberAdam(
+        ensemble.parameters(),
+        lr=[m.config.train.lr for m in members],
+        weight_decay=[m.config.train.weight_decay for m in members],
+        clip=config.train.clip,
+    )
+    parts = [parts_of(problem, m.config, m.split) for m in members]
+    whole_fold = max(len(part["train"]) + len(part["valid"]) for part in parts)
+    batches = TrainingBatches(
+        collection,
+        [part["train"] for part in parts],
+        config.train.batch_size,
+        steps=math.ceil(whole_fold / config.train.batch_size),
+        expanded=expands(config),
+    )
+    chunks = evaluation_chunks(
+        collection,
+        {name: [part[name] for part in parts] for name in ("valid", "test")},
+        nodes_evaluated_at_once(len(members), config, device),
+        expanded=expands(config),
+    )
+
+    def logits_of(batch: Batch) -> Tensor:
+        four = ensemble.training and trains_on_four_copies(config)
+        return batch.through(ensemble, four_copies(batch.features) if four else batch.features)
+
+    def loss() -> Tensor:
+        batch = batches.batch()
+        each = smoothed_cross_entropy(logits_of(batch), batch.labels, config.train.smoothing)
+        return each.mean(dim=-1)
+
+    def evaluate() -> Metrics:
+        zeros = torch.zeros(len(members), device=device)
+        totals = {f"{part}/{what}": zeros for part in ("valid", "test") for what in _COUNTED}
+        for chunk in chunks:
+            batch = assemble(collection, chunk.graphs, chunk.capacity)
+            logits = logits_of(batch)
+            right = (logits.argmax(dim=-1) == batch.labels).float()
+            losses = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
+            for part, mask in chunk.parts.items():
+                for what, values in zip(_COUNTED, (right, losses, mask), strict=True):
+                    totals[f"{part}/{what}"] = totals[f"{part}/{what}"] + (values * mask).sum(-1)
+        metrics = {
+            f"{part}/{what}": totals[f"{part}/{what}"] / totals[f"{part}/count"]
+            for part in ("valid", "test")
+            for what in ("accuracy", "loss")
+        }
+        return metrics | {_MONITOR: _merit(metrics["valid/accuracy"], metrics["valid/loss"])}
+
+    return fit(
+        ensemble,
+        optimizer,
+        loss=loss,
+        evaluate=evaluate,
+        plan=plan,
+        batches=batches,
+        progress=progress,
+    )
+
+
+_COUNTED = ("accuracy", "loss", "count")
+_MONITOR = "valid/merit"
+
+
+def _merit(accuracy: Tensor, loss: Tensor) -> Tensor:
+    """What epochs are chosen by: the accuracy, and among equal ones, of which a few dozen graphs
+    give many, the lower loss."""
+    return accuracy - 1e-4 * loss / (1 + loss)
+
+
+def plan_of(members: Sequence[Member], **others: Any) -> Plan:
+    """The plan of an ensemble: measured after every epoch, whichever is kept."""
+    return Plan(
+        epochs=members[0].config.train.epochs,
+        select=[member.config.train.select for member in members],
+        monitor=_MONITOR,
+        **others,
+    )
+
+
+def expands(config: GraphConfig) -> bool:
+    """Whether the model needs a batch's adjacency as a matrix of its own."""
+    return config.model.name == "gat"
+
+
+def trains_on_four_copies(config: GraphConfig) -> bool:
+    return config.model.name == "qgnn" and config.model.masks == "real" and config.model.dropout > 0
+
+
+def members_at_once(problem: Problem, config: GraphConfig, device: torch.device) -> int:
+    """How many members fit into a third of the memory with the largest batch there can be.
+
+    On a CPU fewer: beyond its cache, members trained together only hinder each other.
+    """
+    sizes = problem.collection.num_nodes.cpu()
+    taken = min(config.train.batch_size, len(sizes))
+    nodes = int(sizes.topk(taken).values.sum())
+    numbers = nodes * _numbers_of_a_node(config, problem)
+    weights = 8 * num_parameters(build_model, config, problem)  # gradient, Adam's two, best, views
+    fitting = total_memory(device) / 3 / (4 * (numbers + weights))
+    if fitting < 1:
+        place = int(sizes.argmax())
+        raise Mistake(
+            f"graph {problem.graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, and a "
+            f"batch with it does not fit into memory: lower model.hidden_quats or "
+            f"train.batch_size, or leave the graph out"
+        )
+    if device.type == "cpu":
+        typical = taken * problem.graphs.num_nodes / len(sizes)
+        fitting = min(fitting, CPU_NUMBERS / (typical * 4 * config.model.hidden_quats))
+    return max(1, int(fitting))
+
+
+CPU_NUMBERS = 1 << 20
+"""Numbers of one layer in a typical batch, over all members, that a CPU handles well together."""
+
+
+def _numbers_of_a_node(config: GraphConfig, problem: Problem) -> int:
+    """Numbers that a step holds for each node, by a generous count."""
+    hidden = 4 * config.model.hidden_quats
+    copies = 4 if trains_on_four_copies(config) else 1
+    return 12 * hidden * config.model.num_layers + copies * min(problem.num_features, 4 * hidden)
+
+
+def nodes_evaluated_at_once(members: int, config: GraphConfig, device: torch.device) -> int:
+    """Nodes a member in a chunk of the evaluation: little memory, and on a CPU its cache."""
+    numbers = 1 << 28 if device.type == "cuda" else 1 << 21
+    return max(1, numbers // (members * 4 * config.model.hidden_quats))
+
+
+def card(config: GraphConfig, graphs: Graphs, problem: Problem) -> dict[str, Any]:
+    """What predicting needs to read new graphs as the training graphs were read."""
+    class_sizes = graphs.y[graphs.y >= 0].bincount(minlength=graphs.num_classes)
+    return {
+        "data": {"num_graphs": len(graphs), "class_sizes": class_sizes.tolist()},
+        "labels": graphs.label_names,
+        "features": problem.features.to_dict(),
+        "num_features": problem.num_features,
+    }
+
+
+def said(card: Mapping[str, Any]) -> list[str]:
+    """What the accuracy has to be compared with, and what a node starts from."""
+    sizes, features = card["data"]["class_sizes"], card["features"]
+    share = f"{100 * max(sizes) / sum(sizes):.1f} %"
+    unknown = card["data"]["num_graphs"] - sum(sizes)
+    left_out = f"; {unknown} more without a label took no part" if unknown else ""
+    graphs = f"graphs: {sum(sizes):,} in {len(sizes)} classes, {share} in the largest{left_out}"
+    what = {"tags": "the tag of each node", "degrees": "the degree of each node"}[features["kind"]]
+    more = "" if features["scaling"] is None else ", and its attributes, standardised"
+    return [graphs, f"features: {what} among {len(features['names'])}{more}"]
+
+
+def curves_of(config: GraphConfig) -> tuple[str, ...]:
+    """The rules of ``paper`` choose among test accuracies; ``honest`` looks at one of them only."""
+    return ("test/accuracy",) if config.protocol == "paper" else ("valid/accuracy",)

@@ -1,0 +1,203 @@
+"""Runs of any task, as few ensembles, and what they leave: records and a bundle."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from quatgraph import config as configs
+from quatgraph.tasks.task import Member, Task
+from quatgraph.training.bundle import Bundle
+from quatgraph.training.loop import Fit
+from quatgraph.training.record import RunRecord, compact_members
+from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment
+
+DIVERGED = (-1.0, 0.0)
+
+
+def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
+    """What runs are chosen by: validation accuracy, then the lower validation loss.
+
+    Without validation data, where the accuracy is NaN or missing, only the training loss decides.
+    A run that diverged has no finite loss, and the least merit.
+    """
+    accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss")
+    if loss is not None and not math.isnan(accuracy):
+        return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
+    others = [metrics.get(f"{part}/loss", 0.0) for part in ("train", "test")]
+    return (0.0, -others[0]) if all(map(math.isfinite, others)) else DIVERGED
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An ensemble that has been trained."""
+
+    members: list[Member]
+    fit: Fit
+    records: list[RunRecord]
+    problem: Any
+    """The data as the task's models take it."""
+
+    def best(self) -> int:
+        """The member with the best :func:`merit`."""
+        return max(range(len(self.records)), key=lambda index: merit(self.records[index].metrics))
+
+
+def together(task: Task, members: Sequence[Member]) -> list[list[Member]]:
+    """Groups runs that can be one ensemble: those that differ only in what may vary."""
+    groups: dict[str, list[Member]] = {}
+    for member in members:
+        flat = configs.flatten(member.config.identity())
+        shape = {key: value for key, value in flat.items() if key not in task.varying}
+        groups.setdefault(configs.digest(shape), []).append(member)
+    return list(groups.values())
+
+
+def run(
+    task: Task,
+    members: Sequence[Member],
+    data: Any,
+    *,
+    device: torch.device,
+    method: str | None = None,
+    keep_curves: bool = False,
+    checkpoint: Callable[[str], Path] | None = None,
+    resume: bool = False,
+    deadline: Deadline = NO_DEADLINE,
+    capture: bool = True,
+    progress: Callable[[str, int, int], None] = lambda title, done, total: None,
+) -> Iterator[Outcome]:
+    """Trains runs, as few ensembles as shapes and memory allow, yielding each as it finishes.
+
+    Args:
+        method: Name of the method in the records; the model's name unless given.
+        checkpoint: The folder for an ensemble's checkpoint, by the name of the ensemble.
+        progress: Told what is being trained, the epochs done, and the epochs in all.
+    """
+    groups = [_parts(task, group, data, device) for group in together(task, members)]
+    number, ensembles = 0, sum(map(len, groups))
+    for parts in groups:
+        config = parts[0][0].config
+        name = method or config.model.name
+        problem = task.prepare(data, config, device)
+        parameters = num_parameters(task.build, config, problem)
+        for part in parts:
+            key = ensemble_key(task, part)
+            plan = task.plan(
+                part,
+                seed=int(key[:8], 16),
+                checkpoint=checkpoint(key) if checkpoint else None,
+                resume=resume,
+                key=f"{key} on {data.digest}",
+                deadline=deadline,
+                capture=capture,
+            )
+            number += 1
+            place = f" ({number} of {ensembles})" if ensembles > 1 else ""
+            title = f"{data.name} {name}, {len(part)} runs{place}"
+            fitted = task.train(part, problem, plan, partial(progress, title))
+            shared = {
+                "task": task.name,
+                "dataset": data.name,
+                "method": name,
+                "data_digest": data.digest,
+                "members": compact_members([_described(task, member) for member in part]),
+                "parameters": parameters,
+                "ensemble": key,
+            }
+            curves = (lambda _: fitted.curves) if keep_curves else task.curves  # noqa: B023
+            yield Outcome(list(part), fitted, _records(part, fitted, shared, curves), problem)
+
+
+def _parts(
+    task: Task, group: list[Member], data: Any, device: torch.device
+) -> list[list[Member]]:
+    """Runs of one shape, in parts that train well together."""
+    config = group[0].config
+    size = task.members_at_once(task.prepare(data, config, device), config, device)
+    return [group[start : start + size] for start in range(0, len(group), size)]
+
+
+def ensemble_key(task: Task, members: Sequence[Member]) -> str:
+    """Names an ensemble in records and checkpoints: by its runs, in their order."""
+    return configs.digest({"members": [_described(task, m) | m.config.identity() for m in members]})
+
+
+def num_parameters(build: Callable[[Any, Any], nn.Module], config: Any, problem: Any) -> int:
+    """Learned numbers of one model; see :attr:`Task.build`."""
+    with torch.device("meta"):
+        return sum(p.numel() for p in build(config, problem).parameters())
+
+
+def bundle_of(task: Task, outcome: Outcome, index: int, data: Any) -> Bundle:
+    """One member as a bundle: what ``predict`` needs and what a reader wants to know.
+
+    A ``data`` of the task's own card is added to the data's name and digest.
+    """
+    member, record = outcome.members[index], outcome.records[index]
+    model = task.build(member.config, outcome.problem)
+    weights = {name: outcome.fit.weights[name][index] for name in model.state_dict()}
+    own = task.card(member.config, data, outcome.problem)
+    card = {
+        **own,
+        "task": task.name,
+        "config": configs.to_dict(member.config),
+        "split": member.split,
+        "seed": member.seed,
+        "metrics": record.metrics,
+        "epoch": record.best_epoch,
+        "parameters": record.parameters,
+        "data": {"name": data.name, "digest": data.digest, **own.get("data", {})},
+        "environment": record.environment,
+        "finished": record.finished,
+    }
+    return Bundle(card, weights)
+
+
+def _described(task: Task, member: Member) -> dict[str, Any]:
+    """What tells a member of an ensemble from the others."""
+    flat = configs.flatten(configs.to_dict(member.config))
+    return {key: flat[key] for key in task.varying} | {"seed": member.seed, "split": member.split}
+
+
+def _records(
+    members: Sequence[Member],
+    fitted: Fit,
+    shared: dict[str, Any],
+    curves: Callable[[Any], Iterable[str]],
+) -> list[RunRecord]:
+    """A record for each member; ``shared`` is what the caller knows of all of them, ``curves``
+    tells which a config keeps."""
+    where = environment(fitted.device)
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    records = []
+    for index, member in enumerate(members):
+        identity = member.config.identity()
+        epoch = int(fitted.best_epoch[index])
+        records.append(
+            RunRecord(
+                **shared,
+                protocol=member.config.protocol,
+                split=member.split,
+                seed=member.seed,
+                config=identity,
+                config_digest=configs.digest(identity),
+                metrics={name: float(values[index]) for name, values in fitted.metrics.items()},
+                selected={member.config.train.select: {"epoch": epoch}},
+                best_epoch=epoch,
+                epochs_run=fitted.epochs_run,
+                seconds=fitted.seconds,
+                curves={
+                    name: fitted.curves[name][:, index].tolist() for name in curves(member.config)
+                },
+                environment=where,
+                finished=finished,
+            )
+        )
+    return records

@@ -1,0 +1,72 @@
+"""What a task says of itself; :mod:`quatgraph.tasks.runs` and ``job`` do the rest for all alike."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import nn
+
+from quatgraph.training.loop import Fit, Plan
+
+
+class Config(Protocol):
+    """Everything that decides a number of a task, besides split and seed: a frozen dataclass."""
+
+    @property
+    def protocol(self) -> Literal["paper", "honest"]: ...
+    @property
+    def seeds(self) -> int: ...
+    @property
+    def data(self) -> Any: ...
+    @property
+    def model(self) -> Any: ...
+    @property
+    def train(self) -> Any: ...
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be runs of one configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One run: a configuration, a split (of graphs: a fold) and a seed."""
+
+    config: Any
+    """The task's own :class:`Config`."""
+    split: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """A task as hooks. ``config``, ``data`` and ``problem`` are the task's own types."""
+
+    name: str
+    config: type[Any]
+    """The class of its configurations, a :class:`Config`."""
+    varying: tuple[str, ...]
+    """Settings, as ``train.lr``, in which the members of one ensemble may differ."""
+    models: Mapping[str, Callable[..., nn.Module]]
+    """Its models by name."""
+    load: Callable[[Any], Any]
+    """``(config)`` -> data: the dataset a config names; it has a ``name`` and a ``digest``."""
+    members: Callable[[Any, Any], list[Member]]
+    """``(config, data)``: the runs of a config, its splits and seeds."""
+    prepare: Callable[[Any, Any, torch.device], Any]
+    """``(data, config, device)`` -> problem: the data as the models take it."""
+    build: Callable[[Any, Any], nn.Module]
+    """``(config, problem)``: a new model."""
+    train: Callable[[Sequence[Member], Any, Plan, Callable[[int, int], None]], Fit]
+    """``(members, problem, plan, progress)``: trains runs as one ensemble."""
+    plan: Callable[..., Plan]
+    """``(members, **others)``: how long to train them and what to keep; others as they are."""
+    members_at_once: Callable[[Any, Any, torch.device], int]
+    """``(problem, config, device)``: how many members train well together."""
+    card: Callable[[Any, Any, Any], dict[str, Any]]
+    """``(config, data, problem)``: what predicting needs of a bundle's card beyond what every
+    card has; see :func:`quatgraph.tasks.runs.bundle_of`."""
+    said: Callable[[Mapping[str, Any]], list[str]] = lambda card: []
+    """``(card)``: sentences that a person who trained the bundle wants to read."""
+    curves: Callable[[Any], Sequence[str]] = lambda config: ()
+    """``(config)``: names of the metrics whose values by epoch a record always keeps."""

@@ -1,0 +1,104 @@
+"""QGNN for graphs: batches against graphs one by one, and the paper's equations."""
+
+import pytest
+import tiny
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled
+from quatgraph.codes import Codes
+from quatgraph.errors import Mistake
+from quatgraph.models.graph import GraphQGNN
+from quatgraph.models.node import four_copies
+from quatgraph.training.ensemble import Ensemble
+
+both_features = pytest.mark.parametrize("kind", ["codes", "dense"])
+
+
+def build(x: Codes | Tensor, **options: object) -> GraphQGNN:
+    options = {"hidden_quats": 2, "num_layers": 3} | options
+    return GraphQGNN(tiny.width(x), tiny.CLASSES, **options).double()
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_computes_the_papers_equations(activation):
+    x = tiny.features("dense")
+    model = build(x, activation=activation)
+    for graph in range(len(tiny.SIZES)):
+        h, adjacency, pool = tiny.alone(x, graph)
+        matrix, embedding = adjacency.to_dense().double(), []
+        expected = model.readout.bias.sum(dim=0)
+        for layer, conv in enumerate(model.convs):
+            weight = (hamilton_matrix if layer else hamilton_matrix_tiled)(conv.linear.weight)
+            h = getattr(torch, activation)(matrix @ h @ weight.mT)
+            embedding.append(h.sum(dim=0))
+        expected = expected + model.readout.weight @ torch.cat(embedding)
+        torch.testing.assert_close(model(tiny.alone(x, graph)[0], adjacency, pool), expected[None])
+
+
+@both_features
+def test_a_padded_batch_equals_the_graphs_one_by_one_in_values_and_gradients(kind):
+    x = tiny.features(kind)
+    model = build(x)
+    made = tiny.batch(x, "symmetric")
+    for m, graphs in enumerate(tiny.GRAPHS.tolist()):
+        batched = model(*tiny.member_inputs(made, m))
+        for slot, graph in enumerate(graphs):
+            if graph < 0:
+                torch.testing.assert_close(batched[slot], model.readout.bias.sum(dim=0))
+                continue
+            single = model(*tiny.alone(x, graph, "symmetric"))[0]
+            torch.testing.assert_close(batched[slot], single, rtol=1e-9, atol=1e-9)
+            mine = gradients(model, batched[slot])
+            for a, b in zip(mine, gradients(model, single), strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+def gradients(model: nn.Module, y: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(y.square().sum(), list(model.parameters()), retain_graph=True)
+
+
+@both_features
+@pytest.mark.parametrize("copies", [1, 4])
+def test_members_of_an_ensemble_on_batches_of_their_own_equal_single_models(kind, copies):
+    x = tiny.features(kind)
+    made = tiny.batch(x)
+    ensemble = Ensemble([lambda: build(x)] * 3, [0, 1, 2]).double()
+    features = four_copies(made.features) if copies == 4 else made.features
+    y = made.through(ensemble, features)
+    loss = F.cross_entropy(y.flatten(0, 1), made.labels.flatten(), reduction="sum")
+    (flat,) = torch.autograd.grad(loss, ensemble.flat)
+    for m in range(3):
+        model = build(x)
+        model.load_state_dict(ensemble.member(m), strict=False)
+        single = model(*tiny.member_inputs(made, m))
+        torch.testing.assert_close(y[m], single)
+        loss = F.cross_entropy(single, made.labels[m], reduction="sum")
+        grads = torch.autograd.grad(loss, list(model.parameters()))
+        torch.testing.assert_close(flat[m], torch.cat([grad.flatten() for grad in grads]))
+
+
+def test_codes_sparse_and_dense_features_and_four_copies_are_one_input_without_dropout():
+    codes = tiny.features("codes")
+    model, (one, adjacency, pool) = build(codes).eval(), tiny.joined(codes, [2, 0], "loops")
+    expected = model(tiny.dense(one), adjacency, pool)
+    for same in (one, four_copies(one), Adjacency.from_dense(tiny.dense(one))):
+        torch.testing.assert_close(model(same, adjacency, pool), expected)
+
+
+@both_features
+@pytest.mark.parametrize("place", ["input_dropout", "dropout", "readout"])
+def test_dropout_acts_on_every_layers_input_and_on_the_sums_in_training_alone(kind, place):
+    x = tiny.features(kind)
+    model = build(x, dropout=0.5, pooled_dropout=0.5).eval()
+    inputs = tiny.joined(x, [2, 0, 3], "loops")
+    assert torch.equal(model(*inputs), model(*inputs))
+    model.get_submodule(place).train()
+    assert not torch.equal(model(*inputs), model(*inputs))
+
+
+def test_a_model_without_layers_is_a_mistake():
+    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
+        GraphQGNN(3, 2, num_layers=0)

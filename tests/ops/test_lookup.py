@@ -1,0 +1,137 @@
+"""Rows of a table by their number against plain indexing and the one-hot product."""
+
+from importlib import import_module
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatgraph.ops import lookup
+
+T, N, F = 4, 9, 3
+# The operation of the GPU is plain torch too, and runs anywhere.
+both_forms = pytest.mark.parametrize("form", [lookup, torch.ops.quatgraph.lookup])
+
+
+def random_codes(*lead: int) -> Tensor:
+    return torch.randint(T - 1, (*lead, N), dtype=torch.int32)  # the last row is never asked for
+
+
+def values_and_gradient(call, table: Tensor) -> tuple[Tensor, Tensor]:
+    table = table.detach().requires_grad_()
+    y = call(table)
+    probe = (torch.arange(y.numel(), device=y.device) % 7 - 3).view(y.shape)
+    return y.detach(), *torch.autograd.grad(y, table, probe.to(y))
+
+
+def assert_same(ours: tuple[Tensor, ...], wanted: tuple[Tensor, ...]) -> None:
+    for mine, expected in zip(ours, wanted, strict=True):
+        torch.testing.assert_close(mine, expected)
+
+
+@both_forms
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_is_indexing_and_the_product_of_the_one_hot_matrix(form, dtype):
+    table, code = torch.randn(T, F, dtype=torch.float64), random_codes().to(dtype)
+    ours = values_and_gradient(lambda table: form(table, code), table)
+    assert_same(ours, values_and_gradient(lambda table: table[code.long()], table))
+    one_hot = torch.nn.functional.one_hot(code.long(), T).double()
+    assert_same(ours, values_and_gradient(lambda table: one_hot @ table, table))
+    assert not ours[1][-1].any()
+
+
+@both_forms
+def test_gradients_are_the_numerical_ones(form):
+    table, code = torch.randn(T, F, dtype=torch.float64, requires_grad=True), random_codes()
+    assert torch.autograd.gradcheck(lambda table: form(table, code), (table,))
+
+
+@both_forms
+def test_no_rows_may_be_asked_for(form):
+    table, code = torch.randn(T, F), torch.zeros(0, dtype=torch.int32)
+    y, grad = values_and_gradient(lambda table: form(table, code), table)
+    assert y.shape == (0, F)
+    assert torch.equal(grad, torch.zeros(T, F))
+
+
+@both_forms
+def test_table_and_gradient_need_not_be_contiguous(form):
+    table, code = torch.randn(F, T).mT, random_codes()
+    assert_same(
+        values_and_gradient(lambda table: form(table, code).mT, table),
+        values_and_gradient(lambda table: table[code.long()].mT, table),
+    )
+
+
+@both_forms
+@pytest.mark.parametrize(("own_table", "own_code"), [(True, True), (True, False), (False, True)])
+def test_members_under_vmap_equal_a_loop_in_values_and_gradients(form, own_table, own_code):
+    table = torch.randn(*[3] * own_table, T, F, dtype=torch.float64)
+    code = random_codes(*[3] * own_code)
+    dims = 0 if own_table else None, 0 if own_code else None
+
+    def looped(table: Tensor) -> Tensor:
+        tables = table if own_table else table.expand(3, T, F)
+        codes = code if own_code else code.expand(3, N)
+        return torch.stack([t[c.long()] for t, c in zip(tables, codes, strict=True)])
+
+    assert_same(
+        values_and_gradient(lambda table: torch.vmap(form, dims)(table, code), table),
+        values_and_gradient(looped, table),
+    )
+
+
+@both_forms
+def test_members_may_lie_in_any_dimension(form):
+    table, code = torch.randn(T, F, 3), random_codes(3).mT
+    y = torch.vmap(form, in_dims=(2, 1), out_dims=1)(table, code)
+    for m in range(3):
+        torch.testing.assert_close(y[:, m], table[code[:, m].long(), :, m])
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_torch_accepts_the_registrations(lead):
+    table, code = torch.randn(*lead, T, F, requires_grad=True), random_codes(*lead)
+    torch.library.opcheck(torch.ops.quatgraph.lookup, (table, code))
+    grad = torch.randn(*lead, N, F)
+    torch.library.opcheck(torch.ops.quatgraph.lookup_gradient, (grad, code, T))
+
+
+@both_forms
+def test_compiles_whole_and_keeps_values_and_gradients(form):
+    table, code = torch.randn(T, F), random_codes()
+    compiled = torch.compile(form, fullgraph=True, backend="aot_eager")
+    assert_same(
+        values_and_gradient(lambda table: compiled(table, code), table),
+        values_and_gradient(lambda table: form(table, code), table),
+    )
+
+
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("block", [1, 50, 1 << 25])
+def test_the_gradient_is_taken_in_blocks_of_any_size(block, lead, monkeypatch):
+    monkeypatch.setattr(import_module("quatgraph.ops.lookup"), "_ONE_HOT_BLOCK", block)
+    code, grad = random_codes(*lead), torch.randn(*lead, N, F)
+    ours = torch.ops.quatgraph.lookup_gradient(grad, code, T)
+    one_hot = torch.nn.functional.one_hot(code.long(), T).float()
+    torch.testing.assert_close(ours, one_hot.mT @ grad)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("members", [None, 3])
+def test_the_gpu_gives_the_cpus_values_and_gradients(members):
+    lead = [] if members is None else [members]
+    table, code = torch.randn(*lead, T, F, dtype=torch.float64), random_codes(*lead)
+    call = lookup if members is None else torch.vmap(lookup)
+    ours = values_and_gradient(lambda table: call(table, code.cuda()), table.cuda())
+    wanted = values_and_gradient(lambda table: call(table, code), table)
+    assert_same(tuple(part.cpu() for part in ours), wanted)
+
+
+@pytest.mark.gpu
+def test_the_gpus_gradient_repeats_bit_for_bit():
+    table, code = torch.randn(40, 64, device="cuda"), torch.randint(40, (20_000,), device="cuda")
+    first = values_and_gradient(lambda table: lookup(table, code), table)
+    for _ in range(20):
+        again = values_and_gradient(lambda table: lookup(table, code), table)
+        assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))

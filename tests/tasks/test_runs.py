@@ -1,0 +1,250 @@
+"""Runs as ensembles: grouping, complete records, merit, bundles; by the task of nodes."""
+
+import dataclasses
+import math
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from quatgraph import config as configs
+from quatgraph.data.node import from_data
+from quatgraph.tasks.node import NODE
+from quatgraph.tasks.node.config import DataConfig, NodeConfig
+from quatgraph.tasks.node.problem import load_data
+from quatgraph.tasks.node.run import members_of
+from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_of, ensemble_key, merit, run, together
+from quatgraph.tasks.task import Member
+from quatgraph.training.record import RunRecord, read_records
+
+CPU = torch.device("cpu")
+RECORDS = Path(__file__).parents[2] / "results" / "records" / "node-cora.jsonl"
+SMALL = {"data.name": "karate", "train.epochs": 12, "train.lr": 0.05, "model.hidden_quats": 2}
+SMALL |= {"model.num_layers": 1, "model.skip": False}
+N = 24
+
+
+def config_of(**values: Any) -> NodeConfig:
+    return configs.build(NodeConfig, configs.unflatten(SMALL | values))
+
+
+@pytest.fixture(scope="module")
+def karate() -> Data:
+    return load_data(DataConfig(name="karate"))
+
+
+@pytest.fixture(scope="module")
+def graph() -> Data:
+    """Two classes that both features and edges tell apart; three splits."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.arange(N) % 2
+    x = torch.rand(N, 4, generator=draw)
+    x[:, 0] += 2.0 * y
+    ring = torch.stack((torch.arange(N), (torch.arange(N) + 2) % N))
+    part = torch.stack([(torch.arange(N) // 2 + shift) % 4 for shift in range(3)], dim=1)
+    return from_data(
+        Data(
+            x=x,
+            y=y,
+            edge_index=torch.cat((ring, ring.flip(0)), dim=1),
+            train_mask=part < 2,
+            val_mask=part == 2,
+            test_mask=part == 3,
+            name="rings",
+        )
+    )
+
+
+def outcome_of(members: list[Member], data: Data, **others: Any) -> Outcome:
+    (outcome,) = run(NODE, members, data, device=CPU, **others)
+    return outcome
+
+
+def members_in(record: RunRecord) -> list[Member]:
+    """The runs a record names, out of nothing but the record."""
+    (form, lists), *_ = record.members.items()
+    rows = product(*lists.values()) if form == "product" else zip(*lists.values(), strict=True)
+    made = []
+    for row in rows:
+        values = dict(zip(lists, row, strict=True))
+        seed, split = values.pop("seed"), values.pop("split")
+        flat = configs.flatten(record.config) | values
+        made.append(Member(configs.build(NodeConfig, configs.unflatten(flat)), split, seed))
+    return made
+
+
+def test_runs_that_differ_only_in_what_may_vary_are_one_ensemble() -> None:
+    base = config_of()
+    members = [
+        Member(base, 0, 0),
+        Member(base, 1, 7),
+        Member(config_of(**{"train.lr": 0.2}), 0, 0),
+        Member(config_of(**{"train.weight_decay": 0.0}), 0, 0),
+        Member(config_of(**{"model.dropout": 0.9}), 0, 0),
+        Member(config_of(seeds=5), 0, 0),
+    ]
+    assert together(NODE, members) == [members]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model.hidden_quats", 3),
+        ("model.num_layers", 2),
+        ("model.name", "gcn"),
+        ("model.skip", True),
+        ("model.normalization", "row"),
+        ("train.epochs", 13),
+        ("train.select", "last"),
+        ("train.clip", 1.0),
+        ("protocol", "paper"),
+        ("data.scaling", "none"),
+    ],
+)
+def test_runs_that_differ_in_anything_else_are_apart(key: str, value: Any) -> None:
+    one, other = Member(config_of(), 0, 0), Member(config_of(**{key: value}), 0, 0)
+    assert together(NODE, [one, other, one]) == [[one, one], [other]]
+
+
+def test_protocols_may_share_an_ensemble_where_a_task_says_so(karate: Data) -> None:
+    mixed = dataclasses.replace(NODE, varying=(*NODE.varying, "protocol", "train.select"))
+    paper = config_of(**{"protocol": "paper", "train.select": "last"})
+    members = [Member(config, 0, 3) for config in (config_of(), paper)]
+    (outcome,) = run(mixed, members, karate, device=CPU)
+    honest, published = outcome.records
+    assert honest.ensemble == published.ensemble
+    assert [r.protocol for r in outcome.records] == ["honest", "paper"]
+    assert [list(r.selected) for r in outcome.records] == [["best-valid"], ["last"]]
+    assert published.config_digest == configs.digest(paper.identity())
+    assert honest.members["columns"]["protocol"] == ["honest", "paper"]
+
+
+def test_the_name_of_an_ensemble_stays_what_the_committed_records_call_it() -> None:
+    records = read_records(RECORDS)
+    members = members_in(records[0])
+    assert ensemble_key(NODE, members) == records[0].ensemble
+    ran = [r for r in records if r.ensemble == records[0].ensemble]
+    assert [r.config for r in ran] == [m.config.identity() for m in members]
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [
+        ({"valid/accuracy": 0.7, "valid/loss": 2.0, "test/accuracy": 0.1}, (0.7, -2.0)),
+        ({"valid/accuracy": 0.7, "valid/loss": math.nan}, DIVERGED),
+        ({"valid/accuracy": 0.7, "valid/loss": math.inf}, DIVERGED),
+        # Without validation data.
+        ({"test/accuracy": 0.9}, (0.0, 0.0)),
+        ({"test/accuracy": 0.9, "train/loss": 0.5}, (0.0, -0.5)),
+        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "train/loss": 0.5}, (0.0, -0.5)),
+        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "test/loss": 3.0}, (0.0, 0.0)),
+        ({"valid/accuracy": math.nan, "train/loss": math.nan}, DIVERGED),
+        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "test/loss": math.nan}, DIVERGED),
+        ({"valid/accuracy": 0.7}, (0.0, 0.0)),
+    ],
+)
+def test_the_merit_of_a_run(metrics: dict[str, float], found: tuple[float, float]) -> None:
+    assert merit(metrics) == found
+    assert found == DIVERGED or found > DIVERGED
+
+
+@pytest.mark.parametrize("masks", ["real", "quaternion"])
+def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
+    varied = [config_of(**{"model.masks": masks, "train.lr": lr, "seeds": 2}) for lr in (0.1, 0.02)]
+    members = [member for config in varied for member in members_of(config, karate)]
+    first = outcome_of(members, karate)
+    assert first.records[3].members == {
+        "product": {
+            "train.lr": [0.1, 0.02],
+            "train.weight_decay": [5e-4],
+            "model.dropout": [0.5],
+            "seed": [0, 1],
+            "split": [0],
+        }
+    }
+    rebuilt = members_in(first.records[3])
+    assert [(m.split, m.seed, m.config.identity()) for m in rebuilt] == [
+        (m.split, m.seed, m.config.identity()) for m in members
+    ]
+    again = outcome_of(rebuilt, karate)
+    for old, new in zip(first.records, again.records, strict=True):
+        assert (old.metrics, old.best_epoch) == (new.metrics, new.best_epoch)
+        assert (old.ensemble, old.config_digest) == (new.ensemble, new.config_digest)
+    assert len({r.metrics["valid/loss"] for r in first.records}) == 4
+
+
+def test_a_record_says_what_was_run_and_what_came_out(karate: Data) -> None:
+    config = config_of(**{"train.patience": "none"})
+    outcome = outcome_of([Member(config, 0, 5)], karate, method="ours", keep_curves=True)
+    (record,) = outcome.records
+    assert (record.task, record.dataset, record.method) == ("node", "karate", "ours")
+    assert (record.split, record.seed, record.protocol) == (0, 5, "honest")
+    assert (
+        record.config_digest == configs.digest(record.config) == configs.digest(config.identity())
+    )
+    assert record.data_digest == karate.digest
+    assert record.metrics.keys() == {
+        "train/accuracy",
+        "valid/accuracy",
+        "test/accuracy",
+        "valid/loss",
+    }
+    assert record.selected == {"best-valid": {"epoch": record.best_epoch}}
+    assert record.epochs_run == 12
+    assert record.seconds > 0
+    assert {"torch", "device", "commit"} <= record.environment.keys()
+    curve = record.curves["valid/accuracy"]
+    assert len(curve) == 12
+    # The first epoch with the best validation accuracy.
+    assert record.best_epoch == curve.index(max(curve)) + 1
+    assert math.isclose(record.metrics["valid/accuracy"], max(curve), rel_tol=1e-3)
+    # 34 features, four copies of one: a quaternion matrix of 2 x 34, then 8 reals to 2 classes.
+    assert record.parameters == 4 * 2 * 34 + 8 * 2
+
+
+def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
+    assert outcome_of([Member(config_of(), 0, 0)], karate).records[0].curves == {}
+
+
+def test_the_best_run_is_the_best_on_validation_data(karate: Data) -> None:
+    outcome = outcome_of(members_of(config_of(seeds=6), karate), karate)
+    merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in outcome.records]
+    assert merits[outcome.best()] == max(merits)
+    # Not the best on test data, which it must not know.
+    tests = [r.metrics["test/accuracy"] for r in outcome.records]
+    assert len(set(tests)) > 1
+
+
+def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
+    config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
+    outcome = outcome_of(members_of(config, graph), graph)
+    bundle = bundle_of(NODE, outcome, 4, graph)
+    member, record = outcome.members[4], outcome.records[4]
+    assert (bundle.card["split"], bundle.card["seed"]) == (member.split, member.seed) == (1, 1)
+    assert bundle.card["metrics"] == record.metrics
+    assert configs.build(NodeConfig, bundle.card["config"]) == member.config
+    assert bundle.card["labels"] == ["0", "1"]
+    assert bundle.card["features"] == ["x0", "x1", "x2", "x3"]
+    assert bundle.card["num_features"] == 4
+    assert bundle.card["data"]["digest"] == graph.digest
+    for name, tensor in bundle.tensors.items():
+        assert torch.equal(tensor, outcome.fit.weights[name][4])
+    counted = sum(t.numel() for name, t in bundle.tensors.items() if "rate" not in name)
+    assert bundle.card["parameters"] == counted
+
+
+def test_training_tells_its_progress(karate: Data) -> None:
+    told: list[tuple[str, int, int]] = []
+    outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: told.append(a))
+    assert told[0] == ("karate qgnn, 1 runs", 1, 12)
+    assert told[-1][1:] == (12, 12)
+
+
+def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
+    pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
+    outcomes = list(run(pairs, members_of(config_of(seeds=5), karate), karate, device=CPU))
+    assert [[m.seed for m in outcome.members] for outcome in outcomes] == [[0, 1], [2, 3], [4]]
+    assert len({outcome.records[0].ensemble for outcome in outcomes}) == 3
