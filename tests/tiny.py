@@ -70,6 +70,7 @@ def collection(x: Codes | Tensor, kind: Kind = "loops") -> Collection:
     return Collection(
         node_start=torch.tensor(STARTS, dtype=torch.int32),
         adjacency=matrix(torch.cat(moved, dim=1), NODES, kind),
+        symmetric=False,
         pool=pool_of(SIZES),
         features=x,
         labels=torch.arange(len(SIZES)) % CLASSES,

@@ -26,6 +26,7 @@ class Blocks:
         shift: What to add to a column of the whole matrix in that row, int32 ``(R,)``.
         t_row: Column of the whole matrix that each column is, int32 ``(C,)``.
         t_shift: What to add to a row of the whole matrix in that column, int32 ``(C,)``.
+        symmetric: Whether the blocks are known to equal their transpose.
 
     Example:
         The second of two graphs, an edge between its two nodes::
@@ -34,7 +35,14 @@ class Blocks:
     """
 
     def __init__(
-        self, whole: Adjacency, row: Tensor, shift: Tensor, t_row: Tensor, t_shift: Tensor
+        self,
+        whole: Adjacency,
+        row: Tensor,
+        shift: Tensor,
+        t_row: Tensor,
+        t_shift: Tensor,
+        *,
+        symmetric: bool = False,
     ) -> None:
         self.whole = whole
         self.row, self.shift, self.t_row, self.t_shift = row, shift, t_row, t_shift
@@ -42,14 +50,12 @@ class Blocks:
         self._rows = BlockRows(
             whole.rowptr, whole.col, whole.weight, None, row.flatten(), _end_to_end(shift, columns)
         )
-        self._columns = BlockRows(
-            whole.t_rowptr,
-            whole.t_col,
-            whole.weight,
-            whole.t_perm,
-            t_row.flatten(),
-            _end_to_end(t_shift, rows),
-        )
+        self._columns = self._rows
+        if not symmetric:
+            moved = _end_to_end(t_shift, rows)
+            self._columns = BlockRows(
+                whole.t_rowptr, whole.t_col, whole.weight, whole.t_perm, t_row.flatten(), moved
+            )
 
     @property
     def shape(self) -> tuple[int, int]:

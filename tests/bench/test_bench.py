@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from quatgraph.bench import BENCHES, aggregate, conv, defaults, measure, node
+from quatgraph.bench import BENCHES, aggregate, conv, defaults, graph, measure, node
 from quatgraph.config import override
 from quatgraph.presets import preset
 from quatgraph.tasks.node.config import TrainConfig
@@ -74,6 +74,31 @@ def test_node_times_whole_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
         assert 0 <= row["test_accuracy"] <= 1
 
 
+def test_graph_times_the_folds_of_a_preset_and_of_a_grid(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = ("data.name=cycles", "data.num_folds=2", "train.epochs=1", "train.batch_size=50")
+    monkeypatch.setattr(graph, "DATASETS", {"cpu": ("imdb-b",)})
+    monkeypatch.setattr(graph, "GRIDS", {"cpu": ("imdb-b",)})
+    monkeypatch.setattr(graph, "preset", lambda name: override(preset(name), few))
+    grid = {"train.lr": [0.1, 0.01], "model.hidden_quats": [1, 2]}
+    monkeypatch.setattr(graph, "protocols", lambda task: {"grid": grid})
+    one, many = graph.rows(CPU)
+    assert (one["case"], one["variant"]) == (
+        "imdb-b, QGNN, 2 runs, 1 epochs",
+        "2 layers, 32 quaternions, batch 50",
+    )
+    assert (many["case"], many["variant"]) == (
+        "imdb-b, QGNN, the paper's grid, 8 runs, 1 epochs",
+        "4 configurations",
+    )
+    for row in (one, many):
+        assert row.keys() == {
+            *("case", "variant", "work"),
+            *("seconds", "seconds_with_start", "test_accuracy"),
+        }
+        assert 0 < row["seconds"] <= row["seconds_with_start"]
+        assert 0 <= row["test_accuracy"] <= 1
+
+
 def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,4 +123,4 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
 
 
 def test_every_bench_has_a_name() -> None:
-    assert list(BENCHES) == ["aggregate", "conv", "node", "defaults"]
+    assert list(BENCHES) == ["aggregate", "conv", "node", "graph", "defaults"]

@@ -4,10 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from quatgraph.bench.render import render_bench
-from quatgraph.errors import Mistake
 
 
 def row(variant: str, ms: float, device: str = "cpu", **more: Any) -> str:
@@ -26,6 +23,14 @@ def test_the_newest_row_of_each_variant_and_device_is_shown(tmp_path: Path) -> N
     ]
 
 
+def test_trainings_are_shown_with_their_start_where_asked(tmp_path: Path) -> None:
+    made = row("a", 1.0, seconds=2.5, seconds_with_start=3.25).replace('"ms": 1.0, ', "")
+    (tmp_path / "graph.jsonl").write_text(made)
+    lines = render_bench(tmp_path, "graph", with_start=True).splitlines()
+    assert lines[0].endswith("| variant | training | with start |")
+    assert lines[2].endswith("| a | 2.5 s | 3.25 s |")
+    assert render_bench(tmp_path, "graph").splitlines()[2].endswith("| a | 2.5 s |")
+
+
 def test_missing_records_say_how_to_make_them(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="quatgraph bench conv --out"):
-        render_bench(tmp_path, "conv")
+    assert "quatgraph bench conv --out" in render_bench(tmp_path, "conv")

@@ -92,6 +92,8 @@ def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:
 class Echo:
     """A predictor of another task, which takes an input and nothing else."""
 
+    notes = ("of another task",)
+
     def __init__(self, bundle: Bundle, device: torch.device) -> None:
         self.card = bundle.card
 
@@ -108,9 +110,12 @@ def test_a_model_of_another_task_is_asked_without_nodes(
 ) -> None:
     monkeypatch.setitem(PREDICTORS, "link", Echo)
     model = copied(world, tmp_path, task="link")
-    assert call("predict", model, "new.jsonl").stdout == "id,prediction\ng0,of new.jsonl\n"
-    told = call("predict", model, "--node", "alice")
-    assert_told(told, "--node asks a model of nodes", "is for the task 'link'")
+    answered = call("predict", model, "new.jsonl")
+    assert answered.stdout == "id,prediction\ng0,of new.jsonl\n"
+    assert answered.stderr == "quatgraph: of another task\n"
+    for option in ("node", "graph"):
+        told = call("predict", model, f"--{option}", "alice")
+        assert_told(told, f"--{option} asks a model of {option}s", "is for the task 'link'")
 
 
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:

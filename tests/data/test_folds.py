@@ -125,10 +125,19 @@ def test_published_folds_are_read_in_their_order(monkeypatch, tmp_path):
     ] * 10
 
 
-@pytest.mark.parametrize("test", [b"5\n", b"5\n3\n", b"5\n6\n", b"5\n2\n2\n"])
-def test_folds_that_do_not_share_out_the_graphs_are_refused(test, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("test", "wrong"),
+    [
+        (b"5\n", "graph 2 is missing"),
+        (b"5\n3\n", "graph 3 comes twice"),
+        (b"5\n2\n2\n", "graph 2 comes twice"),
+        (b"5\n6\n", "there is no graph 6"),
+        (b"5\n-1\n", "there is no graph -1"),
+    ],
+)
+def test_folds_that_do_not_share_out_the_graphs_are_refused(test, wrong, monkeypatch, tmp_path):
     list_toy(monkeypatch, tmp_path, lists(test))
-    with pytest.raises(Mistake, match="do not share out its 6 graphs"):
+    with pytest.raises(Mistake, match=f"do not share out its 6 graphs: {wrong}; run"):
         fixed_folds("toy")
 
 

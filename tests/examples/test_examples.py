@@ -11,8 +11,8 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
-def test_there_are_examples_for_the_task_and_for_a_pyg_model() -> None:
-    assert {"node.py", "pyg_model.py"} <= {path.name for path in EXAMPLES}
+def test_there_are_examples_for_each_task_and_for_a_pyg_model() -> None:
+    assert {"node.py", "graph.py", "pyg_model.py"} <= {path.name for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from crossvalidated import TABLE as FOLDS
+from crossvalidated import honest, published
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
@@ -94,6 +96,58 @@ def test_cells_for_programs_are_fractions_with_the_documented_keys() -> None:
     assert made[0]["paper"] == 0.8748
     assert made[0]["seconds"] == 1.5
     assert made[1]["configs"] == 2
+
+
+SEARCHED = [
+    *published([[0.9, 0.5], [0.5, 0.7]]),
+    *published([[0.6, 0.6], [0.6, 0.6]], "train.lr=1e-3"),
+    *honest([(0.5, 0.5), (0.5, 0.4)], parameters=23_063),
+    *honest([(0.4, 0.9), (0.4, 0.9)], "train.lr=1e-3", parameters=99_999),
+    *published([[0.6], [0.6]], method="gin"),
+    *honest([(0.5, 0.5), (0.5, 0.5)], method="gin"),
+    *published([[0.6], [0.6]], dataset="ptc"),
+    *honest([(0.5, 0.5)] * 2, dataset="ptc", method="gin"),
+]
+
+
+def test_a_table_with_rules_shows_them_side_by_side() -> None:
+    assert render(FOLDS, SEARCHED) == "\n".join(
+        [
+            "| dataset | method | the paper | best epoch per fold (chosen on test) "
+            "| `paper`: GIN's rule (chosen on test) | `honest` | configurations "
+            "| weights, at most |",
+            "|---|---|---|---|---|---|---|---|",
+            "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |",
+            "| mutag | GIN-0 |  | 60.00 ± 0.00 (2) | 60.00 ± 0.00 (2) | 50.00 ± 0.00 (2) "
+            "| 1; QGNN 2 | 100 |",
+            "| mutag | QGNN | 92.59 ± 3.59 | 80.00 ± 14.14 (2) | 70.00 ± 28.28 (2) "
+            "| 45.00 ± 7.07 (2) | 2 | 23,063 |",
+            "| ptc | PSCN |  | not run | not run | not run |  |  |",
+            "| ptc | GIN-0 |  | not run | not run | 50.00 ± 0.00 (2) "
+            "| `paper` 0, `honest` 1; QGNN `paper` 1, `honest` 0 | 100 |",
+            "| ptc | QGNN | 69.92 | 60.00 ± 0.00 (2) | 60.00 ± 0.00 (2) | not run "
+            "| `paper` 1, `honest` 0 |  |",
+        ]
+    )
+    (line,) = render(FOLDS, SEARCHED, only=["gin", "mutag"]).splitlines()[2:]
+    assert line.startswith("| mutag | GIN-0 |")
+
+
+def test_cells_of_a_table_with_rules_name_them() -> None:
+    made = list(cells(FOLDS, SEARCHED, only=["mutag", "qgnn"]))
+    assert [(one["protocol"], one["rule"], one["configs"]) for one in made] == [
+        ("paper", "best-per-fold", 2),
+        ("paper", "gin", 2),
+        ("honest", "validation", 2),
+    ]
+    assert [one["mean"] for one in made] == pytest.approx([0.8, 0.7, 0.45])
+    assert all(one.keys() == next(cells(TABLE, [])).keys() for one in made)
+
+
+def test_table_1_is_rendered_without_records() -> None:
+    lines = render(load_table("graph"), []).splitlines()
+    assert len(lines) == 2 + 7 * 13
+    assert lines[2] == "| collab | PSCN | 72.60 ± 2.15 | not run | not run | not run |  |  |"
 
 
 def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:

@@ -10,6 +10,7 @@ import torch
 from quatgraph import config as configs
 from quatgraph import presets
 from quatgraph.errors import Mistake
+from quatgraph.reproduce import rules
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
 from quatgraph.reproduce.run import How, read_results, run_missing, search
@@ -164,6 +165,75 @@ def test_what_is_set_is_not_searched(tmp_path: Path) -> None:
     assert {r.config["model"]["hidden_quats"] for r in records} == {5}
     assert {r.config["train"]["weight_decay"] for r in records} == {0.0}
     assert len(records) == 2
+
+
+def test_a_list_replaces_that_of_the_search_or_is_another(tmp_path: Path) -> None:
+    lists = ["train.lr=[0.2, 0.3, 0.4]", "model.hidden_quats=[3]", "model.dropout=[0.1, 0.2]"]
+    records = searched(tmp_path, overrides=lists)
+    tried = [(r.config["train"]["lr"], r.config["model"]["dropout"]) for r in records]
+    assert sorted(tried) == [(lr, rate) for lr in (0.2, 0.3, 0.4) for rate in (0.1, 0.2)]
+    assert {r.config["model"]["hidden_quats"] for r in records} == {3}
+    # What was tried stays tried: a wider list adds only what is new.
+    more = searched(tmp_path, overrides=["train.lr=[0.4, 0.5]", *lists[1:]])
+    assert {r.config["train"]["lr"] for r in more} == {0.5}
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("protocol=paper", "a search runs under honest: do not set protocol"),
+        ("train.lr=[]", "train.lr must be a list of values to try"),
+        ("train.lr=[0.1, fast]", "put text between quotes"),
+        ("train.rate=[1, 2]", "unknown key 'train.rate'"),
+        ("train.lr=[0.1, true]", "train.lr must be a number"),
+    ],
+)
+def test_a_search_refuses_what_it_cannot_try(tmp_path: Path, override: str, words: str) -> None:
+    with pytest.raises(Mistake, match=words):
+        searched(tmp_path, overrides=[override])
+    assert read_results(tmp_path) == []
+
+
+@pytest.fixture
+def _cycles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A preset of QGNN for the built-in graphs, with two folds and one epoch."""
+    small = ("data.num_folds=2", "model.hidden_quats=1", "train.epochs=1", "train.batch_size=50")
+    name = "graph/cycles-qgnn"
+
+    def made(_: str, protocol: presets.Protocol = "paper") -> dict[str, Any]:
+        values = presets.preset("graph/imdb-b-qgnn", protocol)
+        return configs.override(values, ["data.name=cycles", *small])
+
+    monkeypatch.setattr(tables, "names", lambda task: [name])
+    for module in (running, tables, rules):
+        monkeypatch.setattr(module, "preset", made)
+    monkeypatch.setattr(running, "parts", lambda _: ("graph", "cycles", "qgnn"))
+    monkeypatch.setattr(running, "protocols", presets.protocols)
+
+
+@pytest.mark.usefixtures("_cycles")
+def test_the_protocols_of_graphs_share_ensembles(tmp_path: Path) -> None:
+    all_rules = ["best-per-fold", "gin", "validation"]
+    table = table_of(task="graph", rows=["cycles"], splits=2, seeds=1, rules=all_rules)
+    (records,) = ran(table, tmp_path)
+    assert [(r.protocol, r.split) for r in records] == [
+        ("paper", 0),
+        ("paper", 1),
+        ("honest", 0),
+        ("honest", 1),
+    ]
+    assert len({r.ensemble for r in records}) == 1
+    assert [path.name for path in (tmp_path / "records").iterdir()] == ["graph-cycles.jsonl"]
+    assert ran(table, tmp_path) == []
+    # A search adds to it, under both protocols, and each rule chooses among all four.
+    lists = ["model.num_layers=[1, 2]", "model.hidden_quats=1", "train.lr=[1e-3, 5e-4]"]
+    more = search("graph/cycles-qgnn", tmp_path, CPU, overrides=lists)
+    found = [record for part in more for record in part]
+    assert len(found) == 2 * 2 * (2 * 2 - 1)
+    assert (tmp_path / "records" / "graph-cycles-search.jsonl").exists()
+    chosen = rules.choices(table, read_results(tmp_path))
+    assert list(chosen) == [("cycles", "qgnn", rule) for rule in all_rules]
+    assert all((len(one.tried), len(one.folds)) == (4, 2) for one in chosen.values())
 
 
 def test_what_a_search_left_is_chosen_from_in_the_honest_cell_alone(tmp_path: Path) -> None:

@@ -74,6 +74,8 @@ def test_a_cell_is_the_mean_and_the_sample_standard_deviation_of_its_runs() -> N
     assert (made.task, made.dataset, made.method) == ("node", "cora", "qgnn")
     assert (made.protocol, made.metric) == ("paper", "test/accuracy")
     assert made.parameters == 100
+    assert made.rule == "preset"
+    assert cell_of([], "honest").rule == "validation"
 
 
 def test_a_cell_without_runs_is_empty() -> None:
@@ -207,10 +209,36 @@ def test_table_2_holds_the_numbers_of_the_paper() -> None:
     assert without == {"hgcn"}
 
 
+def test_table_1_holds_the_numbers_of_the_paper_with_their_spread() -> None:
+    table = load_table("graph")
+    assert table.rows == ["collab", "imdb-b", "imdb-m", "dd", "proteins", "mutag", "ptc"]
+    assert list(table.methods) == table.columns
+    qgnn = [table.paper[dataset]["qgnn"] for dataset in table.rows]
+    assert qgnn == pytest.approx([0.8136, 0.7756, 0.5378, 0.7992, 0.7847, 0.9259, 0.6992])
+    spread = [table.paper_std[dataset]["qgnn"] for dataset in table.rows]
+    assert spread == pytest.approx([0.0131, 0.0245, 0.0383, 0.0354, 0.0330, 0.0359, 0.0259])
+    iegn = table.paper["mutag"]["iegn"], table.paper_std["mutag"]["iegn"]
+    assert iegn == pytest.approx((0.8461, 0.1))
+    # Twelve methods on seven sets, less nine dashes.
+    for numbers in (table.paper, table.paper_std):
+        assert sum(map(len, numbers.values())) == 12 * 7 - 9
+    assert table.nested["dd"]["structure-free"] == pytest.approx((0.784, 0.045))
+    assert sum(map(len, table.nested.values())) == 5 * 4
+    assert (table.splits, table.seeds) == (10, 1)
+
+
+def test_what_table_1_runs_has_a_preset_for_every_dataset() -> None:
+    table = load_table("graph")
+    ran = ["gcn", "sage", "gat", "gin", "gfn", "qgnn", "structure-free"]
+    for method in table.columns:
+        presets = [table.preset_of(dataset, method) for dataset in table.rows]
+        assert all(presets) if method in ran else not any(presets)
+
+
 def test_an_unknown_table_is_a_mistake() -> None:
     with pytest.raises(Mistake, match="no table 'nodes'; did you mean 'node'"):
         load_table("nodes")
-    with pytest.raises(Mistake, match="no table 'zzz'; there are node"):
+    with pytest.raises(Mistake, match="no table 'zzz'; there are graph, node"):
         load_table("zzz")
 
 

@@ -200,6 +200,16 @@ def test_a_folder_that_does_not_exist_is_a_mistake(predictor: NodePredictor) -> 
         predictor.predict("nowhere")
 
 
+def test_graphs_of_the_task_graph_are_a_mistake(predictor: NodePredictor, tmp_path: Path) -> None:
+    (tmp_path / "many.jsonl").write_text('{"edges": [[0, 1]]}')
+    (tmp_path / "TU_A.txt").write_text("1, 2")
+    for path in (tmp_path / "many.jsonl", tmp_path):
+        with pytest.raises(Mistake, match=r"is no graph of the task node.* to the task graph"):
+            predictor.predict(path)
+    with pytest.raises(Mistake, match="answers for one graph: give a folder or a PyG Data"):
+        predictor.predict([Data(num_nodes=1)])  # type: ignore[arg-type]
+
+
 def test_training_data_that_has_changed_is_a_mistake(tmp_path: Path) -> None:
     columns = {"label": labels(), **feature_rows()}
     own = write_graph(tmp_path / "pets", columns)

@@ -243,6 +243,21 @@ def test_training_tells_its_progress(karate: Data) -> None:
     assert told[-1][1:] == (12, 12)
 
 
+def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> None:
+    pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
+    members = members_of(config_of(seeds=3), karate) + members_of(
+        config_of(**{"model.hidden_quats": 3}), karate
+    )
+    told: list[str] = []
+    ensembles = run(pairs, members, karate, device=CPU, progress=lambda *a: told.append(a[0]))
+    assert len(list(ensembles)) == 3
+    assert list(dict.fromkeys(told)) == [
+        "karate qgnn, 2 runs (1 of 3)",
+        "karate qgnn, 1 runs (2 of 3)",
+        "karate qgnn, 1 runs (3 of 3)",
+    ]
+
+
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
     pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
     outcomes = list(run(pairs, members_of(config_of(seeds=5), karate), karate, device=CPU))

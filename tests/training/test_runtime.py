@@ -246,5 +246,5 @@ def test_a_folder_is_made_with_its_parents_and_left_empty(tmp_path: Path) -> Non
 
 def test_json_has_null_for_what_is_not_a_number() -> None:
     assert json_text({"b": [float("nan"), 1.5], "a": (float("inf"),)}) == (
-        '{"a": [null], "b": [null, 1.5]}'
+        '{"a":[null],"b":[null,1.5]}'
     )

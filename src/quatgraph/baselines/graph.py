@@ -6,7 +6,6 @@ graphs has to be prepared.
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -324,23 +323,4 @@ def _present(pool: Matrix, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """
     if isinstance(pool, Adjacency):
         return None, None
-    return _Own.apply(pool.row >= 0, like), _Own.apply(pool.t_row >= 0, like)
-
-
-class _Own(torch.autograd.Function):
-    """A member's part of a tensor ``(M, ...)`` that an ensemble was given undivided, like blocks;
-    outside an ensemble the tensor itself."""
-
-    @staticmethod
-    def forward(values: Tensor, like: Tensor) -> Tensor:
-        return values.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
-        ctx.mark_non_differentiable(output)
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, int | None], values: Tensor, like: Tensor
-    ) -> tuple[Tensor, int]:
-        return values.clone(), 0  # an input that is returned would stay undivided
+    return pool.row_mask(like), pool.column_mask(like)

@@ -12,6 +12,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.layers import QuaternionDropout
+from quatgraph.ops.masked_norm import masked_norm
 
 Features = Tensor | Adjacency | Codes
 """Rows of numbers: dense, sparse or one-hot."""
@@ -82,24 +83,21 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(features))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
-        mean, var = self.running_mean, self.running_var
-        if self.training:
-            mean, var = self._measured(x, present)
-        return (x - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
+        if not self.training:
+            scale = torch.rsqrt(self.running_var + self.eps)
+            return (x - self.running_mean) * scale * self.weight + self.bias
+        y, mean, var = masked_norm(x, present, self.weight, self.bias, self.eps)
+        rows = x.new_ones(x.size(0)) if present is None else present
+        self._follow(mean, var, rows.sum(dtype=x.dtype))
+        return y
 
-    def _measured(self, x: Tensor, present: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of the rows; the running ones come a step closer to them."""
-        counts = x.new_ones(x.size(0), 1) if present is None else present.to(x.dtype)[:, None]
-        count = counts.sum()
-        divisor = count.clamp(min=1)
-        mean = (x * counts).sum(dim=0) / divisor
-        var = ((x - mean).square() * counts).sum(dim=0) / divisor
-        with torch.no_grad():
-            step = self.momentum * (count > 1).to(x.dtype)
-            unbiased = var * count / (count - 1).clamp(min=1)
-            self.running_mean.add_(step * (mean - self.running_mean))
-            self.running_var.add_(step * (unbiased - self.running_var))
-        return mean, var
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
+        """Brings the running statistics a step closer to those of so many rows."""
+        step = self.momentum * (count > 1).to(mean.dtype)
+        unbiased = var * count / (count - 1).clamp(min=1)
+        self.running_mean.add_(step * (mean - self.running_mean))
+        self.running_var.add_(step * (unbiased - self.running_var))
 
 
 class GraphConv(nn.Module):

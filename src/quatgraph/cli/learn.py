@@ -103,7 +103,10 @@ def _candidates(
         raise Mistake(f"there is no task or preset {what!r}{hint}")
     task = _task(what, directed)
     if data is None:
-        raise Mistake(f"tell where your data is: `quatgraph train {what} --data PATH`")
+        raise Mistake(
+            f"tell where your data is: `quatgraph train {what} --data PATH`, or name a preset: "
+            "`quatgraph list presets` shows them"
+        )
     place = {"path": str(data.resolve())} | ({"directed": True} if directed else {})
     values = configs.override({"protocol": protocol, "data": place, **more}, set_)
     config = configs.build(task.config, values)
@@ -187,9 +190,9 @@ def search(
     device: Device = "auto",
     max_minutes: MaxMinutes = None,
 ) -> None:
-    """Try every combination of a task's lists, chosen later on validation data.
+    """Try every combination of a task's lists; --set fixes a setting, or gives it a list.
 
-    quatgraph search node/cora-qgnn --set model.num_layers=1
+    quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
     """
     from quatgraph.reproduce import run
     from quatgraph.training.loop import Paused
@@ -211,7 +214,7 @@ def search(
 
 @command(app)
 def reproduce(
-    table: Annotated[str, typer.Argument(help="A table: node.")],
+    table: Annotated[str, typer.Argument(help="A table: node or graph.")],
     only: Annotated[
         list[str] | None, typer.Option(help="A dataset or a method; may repeat.")
     ] = None,

@@ -197,7 +197,9 @@ def _csv(rows: list[dict[str, Any]]) -> str:
 
 @command(app)
 def bench(
-    what: Annotated[str | None, typer.Argument(help="aggregate, conv, node or defaults.")] = None,
+    what: Annotated[
+        str | None, typer.Argument(help="aggregate, conv, node, graph or defaults.")
+    ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
     json_: Json = False,

@@ -77,10 +77,10 @@ def fixed_folds(name: str) -> list[Fold]:
     folds = []
     for pair in paths:
         train, test = (_read_list(name, path) for path in pair)
-        if not torch.equal(torch.cat((train, test)).sort().values, torch.arange(num_graphs)):
+        if wrong := _not_shared_out(torch.cat((train, test)), num_graphs):
             raise Mistake(
-                f"{pair[0]} and {pair[1]} of {name} do not share out its {num_graphs} graphs; "
-                f"run 'quatgraph data check {name}'"
+                f"{pair[0]} and {pair[1]} of {name} do not share out its {num_graphs} graphs: "
+                f"{wrong}; run 'quatgraph data check {name}'"
             )
         folds.append((train, test))
     return folds
@@ -118,6 +118,17 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
     if not bool(is_valid.any()):
         raise Mistake("no class has two training graphs, so none can be put aside; add graphs")
     return train[~is_valid], train[is_valid]
+
+
+def _not_shared_out(places: Tensor, num_graphs: int) -> str:
+    """What is wrong with a list that should have every graph once; nothing for such a list."""
+    outside = places[(places < 0) | (places >= num_graphs)]
+    if len(outside):
+        return f"there is no graph {int(outside[0])}"
+    counts = places.bincount(minlength=num_graphs)
+    if bool((counts > 1).any()):
+        return f"graph {int((counts > 1).nonzero()[0])} comes twice"
+    return f"graph {int((counts < 1).nonzero()[0])} is missing" if bool((counts < 1).any()) else ""
 
 
 def _read_list(name: str, path: str) -> Tensor:

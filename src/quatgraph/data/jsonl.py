@@ -84,6 +84,11 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             value = json.loads(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise Mistake(f"{where} is not UTF-8 text; save the file as UTF-8") from error
+        except json.JSONDecodeError as error:
+            raise Mistake(
+                f"{where} is not valid JSON ({error.msg}, column {error.colno}); "
+                "write one object per line"
+            ) from error
         except (ValueError, RecursionError) as error:
             raise Mistake(
                 f"{where} is not valid JSON ({error}); write one object per line"

@@ -102,7 +102,7 @@ class QGNNConv(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         y = self.prepare(x, edge_index, edge_weight) @ self.linear(x)
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.unsqueeze(-2)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

@@ -70,14 +70,14 @@ class QuaternionLinear(nn.Module):
         else:
             matrix = (hamilton_matrix_tiled if stands_for_four else hamilton_matrix)(self.weight)
             y = x @ matrix.mT
-        return y if self.bias is None else y + self.bias
+        return y if self.bias is None else y + self.bias.unsqueeze(-2)
 
     def _of_four_codes(self, x: Codes) -> Tensor:
         """The product with one column t of ones and zeros times a quaternion k: the t-th column of
         the matrix, each of its quaternions times k."""
         if not self.tiled:
             raise Mistake(f"{self} takes quaternion vectors; only a tiled layer takes codes")
-        column = lookup(self.weight.flatten(0, 1).mT, x.code).unflatten(-1, (4, self.out_quats))
+        column = lookup(self.weight.flatten(-3, -2).mT, x.code).unflatten(-1, (4, self.out_quats))
         return (right_matrix(x.weight) @ column).flatten(-2)
 
     def extra_repr(self) -> str:

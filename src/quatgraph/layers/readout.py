@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
@@ -60,4 +59,4 @@ class LayerwiseReadout(nn.Module):
 
     def forward(self, layers: Sequence[Tensor], pool: Adjacency | Blocks) -> Tensor:
         summed = self.dropout(torch.cat([pool @ layer for layer in layers], dim=-1))
-        return F.linear(summed, self.weight, self.bias.sum(dim=0))
+        return summed @ self.weight.mT + self.bias.sum(dim=-2, keepdim=True)

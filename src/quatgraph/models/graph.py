@@ -30,7 +30,10 @@ class GraphQGNN(nn.Module):
         - adjacency: of N nodes, prepared
         - pool: ``(G, N)``, which nodes each graph has
         - output: logits ``(G, C)``
+        - of several members each with a leading ``M``, the parameters too
     """
+
+    takes_members = True
 
     def __init__(
         self,

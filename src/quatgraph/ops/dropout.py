@@ -18,12 +18,13 @@ def dropped(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
     """Drops numbers of ``x``.
 
     Shape:
-        - x, random: of one shape
-        - rate: ``()``
+        - x, random: of one shape; of several members ``(M, ...)``
+        - rate: ``()``; of several members ``(M,)``
         - output: as x
     """
     if use_triton(x):
         return _dropped(x, random, rate)
+    rate = rate.view(-1, *[1] * (x.dim() - 1)) if rate.dim() else rate
     return x * ((random >= rate) / (1 - rate)).to(x.dtype)
 
 

@@ -21,10 +21,15 @@ def hamilton_linear(
         x: ``(..., 4n)``; with ``tiled`` ``(..., n)``, one real vector that stands for the
             quaternion vector whose four components all equal it. The four column blocks of the
             matrix are then summed first: a quarter of the product, no tiled copy in memory.
-        weight: ``(4, m, n)``, the components of :math:`\mathbf{W}`.
-        bias: ``(4m,)``.
+        weight: ``(4, m, n)``, the components of :math:`\mathbf{W}`; of several members
+            ``(M, 4, m, n)``, with x ``(M, N, 4n)``.
+        bias: ``(4m,)``, of several members ``(M, 4m)``.
 
     Shape:
         - output: ``(..., 4m)``
     """
-    return F.linear(x, hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight), bias)
+    matrix = hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight)
+    if weight.dim() == 3:
+        return F.linear(x, matrix, bias)
+    y = x @ matrix.mT
+    return y if bias is None else y + bias.unsqueeze(-2)

@@ -21,13 +21,16 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
     """The rows ``code`` of ``table``.
 
     Shape:
-        - table: ``(T, F)``
-        - code: ``(N,)``, whole numbers below T
-        - output: ``(N, F)``
+        - table: ``(T, F)``; of several members ``(M, T, F)``
+        - code: ``(N,)``, whole numbers below T; of several members ``(M, N)``
+        - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if not table.is_cuda:
+    if table.is_cuda:
+        return _lookup(table, code)
+    if table.dim() == 2:
         return table.index_select(0, code)
-    return _lookup(table, code)
+    flat = table.flatten(0, 1).index_select(0, _flat(code, table.size(1)))
+    return flat.unflatten(0, code.shape)
 
 
 @torch.library.custom_op("quatgraph::lookup", mutates_args=())

@@ -67,7 +67,7 @@ def _render_rules(table: Table, records: Sequence[RunRecord], only: Sequence[str
     lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
     for dataset, method in table.cells(only):
         row = [ruled_cell(table, found, dataset, method, rule) for rule in table.rules]
-        weights = row[-1].parameters
+        weights = ruled_cell(table, found, dataset, method, "validation").parameters
         shown = [
             dataset,
             table.methods[method],

@@ -115,9 +115,7 @@ def run(
             yield Outcome(list(part), fitted, _records(part, fitted, shared, curves), problem)
 
 
-def _parts(
-    task: Task, group: list[Member], data: Any, device: torch.device
-) -> list[list[Member]]:
+def _parts(task: Task, group: list[Member], data: Any, device: torch.device) -> list[list[Member]]:
     """Runs of one shape, in parts that train well together."""
     config = group[0].config
     size = task.members_at_once(task.prepare(data, config, device), config, device)

@@ -19,7 +19,9 @@ class Ensemble(nn.Module):
         builds: Makes the members, one call each; they must have the same shapes.
         seeds: One seed per member, from which its parameters are drawn.
         vmap: Whether to run all members as one batched call. A model that vmap cannot take runs
-            as a plain loop behind the same interface.
+            as a plain loop behind the same interface. One that says ``takes_members = True`` takes
+            parameters and inputs with a leading dimension of members as they are, which spares a
+            CPU the cost of vmap.
     """
 
     def __init__(
@@ -54,6 +56,8 @@ class Ensemble(nn.Module):
             return functional_call(template, state, inputs)
 
         state = self.stacked()
+        if getattr(template, "takes_members", False):
+            return functional_call(template, state, inputs)
         if self.vmap:
             return torch.vmap(call, in_dims=(0, *dims), randomness="different")(state, *inputs)
         return torch.stack(

@@ -7,8 +7,8 @@ r"""Adam for an ensemble: each member with its own learning rate, weight decay a
     \boldsymbol\theta \leftarrow \boldsymbol\theta - \eta_m
     \frac{\mathbf{m} / (1 - \beta_1^t)}{\sqrt{\mathbf{v} / (1 - \beta_2^t)} + \epsilon}
 
-This is the fused :class:`torch.optim.Adam` member by member; everything, the step counter too, lives
-on the device, so that a captured step never asks the host.
+This is the fused :class:`torch.optim.Adam` member by member; everything, the step counter too,
+lives on the device, so that a captured step never asks the host.
 """
 
 from collections.abc import Iterable, Sequence

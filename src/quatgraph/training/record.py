@@ -3,7 +3,6 @@
 On disk the runs of one ensemble share a line of JSON, with what they have in common written once.
 """
 
-import copy
 import dataclasses
 import fcntl
 import json
@@ -161,7 +160,7 @@ def _expanded(tree: dict[str, Any], index: int) -> Any:
     """One of the values that :func:`_factored` put together."""
     if "keys" in tree:
         return {key: _expanded(inner, index) for key, inner in tree["keys"].items()}
-    return copy.deepcopy(tree["same"]) if "same" in tree else tree["each"][index]
+    return tree["same"] if "same" in tree else tree["each"][index]
 
 
 def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:

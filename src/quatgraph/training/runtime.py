@@ -79,6 +79,18 @@ def seeded(seed: int, device: torch.device) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def at_most_threads(count: int) -> Iterator[None]:
+    """Limits torch's threads on the CPU within a block: on little work they wait for each other
+    longer than they work, and the longer the busier the machine is."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(1, min(count, before)))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Stopwatch:
     """Adds up the time of the blocks it wraps; on a GPU by events, without waiting."""
 
@@ -162,7 +174,9 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
-    return json.dumps(_without_nan(value), sort_keys=True, indent=indent, allow_nan=False)
+    separators = (",", ":") if indent is None else None
+    value = _without_nan(value)
+    return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
 def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

@@ -21,7 +21,8 @@ class Collection:
 
     Attributes:
         node_start: Where the nodes of each graph begin, and the number of nodes, ``(G + 1,)``.
-        adjacency: Of all graphs, block-diagonal, with self-loops and normalised.
+        adjacency: Of all graphs, block-diagonal, as the model multiplies with it.
+        symmetric: Whether it equals its transpose.
         pool: Which nodes each graph has, ``(G, N)``.
         features: Of all nodes: one-hot codes, or a dense matrix.
         labels: Class of each graph, -1 where unknown, ``(G,)``.
@@ -29,6 +30,7 @@ class Collection:
 
     node_start: Tensor
     adjacency: Adjacency
+    symmetric: bool
     pool: Adjacency
     features: Codes | Tensor
     labels: Tensor
@@ -106,7 +108,9 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
         )
     else:
         features = collection.features.index_select(0, real).unflatten(0, node.shape)
-    adjacency = Blocks(collection.adjacency, node, node_shift, node, node_shift)
+    adjacency = Blocks(
+        collection.adjacency, node, node_shift, node, node_shift, symmetric=collection.symmetric
+    )
     return Batch(
         features=features,
         adjacency=adjacency if capacity.entries is None else adjacency.expanded(capacity.entries),

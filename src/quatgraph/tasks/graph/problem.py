@@ -203,6 +203,7 @@ def _collected(
     return Collection(
         node_start=graphs.node_start.int().to(device),
         adjacency=adjacency.to(device),
+        symmetric=matrix in ("none", "symmetric"),  # the graphs are undirected
         pool=pool.to(device),
         features=features.to(device),
         labels=graphs.y.to(device),
@@ -239,7 +240,10 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
     """The folds a config asks for; a person's own graphs have drawn ones only."""
     if config.folds == "fixed":
         if not config.name:
-            raise Mistake("data.folds=fixed needs a dataset with published folds")
+            raise Mistake(
+                "data.folds=fixed needs a dataset with published folds; your own graphs have drawn "
+                "ones: data.folds=stratified"
+            )
         return source.fixed_folds(config.name)
     _refuse_small_classes(graphs, config.num_folds)
     return source.stratified_folds(graphs.y, config.num_folds, config.fold_seed)

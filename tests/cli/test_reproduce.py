@@ -1,0 +1,48 @@
+"""Table 1 on the command line: its cells, and what a search may be told."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import assert_told, call
+from crossvalidated import honest, published
+
+from quatgraph.training.record import append_records
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_methods_without_a_preset_are_shown_and_not_run(tmp_path: Path) -> None:
+    result = call("reproduce", "graph", "--only", "pscn", "--only", "mutag", "--device", "cpu")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[2:] == [
+        "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |"
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_rule_is_an_object_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    curve, valid = [[0.5, 0.75]] * 10, [(0.5, 0.25)] * 10
+    append_records(tmp_path / "results" / "records" / "graph-mutag.jsonl", published(curve))
+    append_records(tmp_path / "results" / "records" / "graph-mutag.jsonl", honest(valid))
+    # All is on record, so no data is needed.
+    monkeypatch.delenv("QUATGRAPH_DATA", raising=False)
+    only = ("--only", "mutag", "--only", "qgnn")
+    result = call("reproduce", "graph", *only, "--json", "--device", "cpu")
+    cells = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(cell["rule"], cell["protocol"], cell["mean"], cell["runs"]) for cell in cells] == [
+        ("best-per-fold", "paper", 0.75, 10),
+        ("gin", "paper", 0.75, 10),
+        ("validation", "honest", 0.25, 10),
+    ]
+    assert [cell["paper"] for cell in cells] == pytest.approx([0.9259] * 3)
+
+
+def test_a_search_chooses_its_protocols_itself() -> None:
+    result = call("search", "graph/mutag-qgnn", "--set", "protocol=honest", "--device", "cpu")
+    assert_told(result, "a search runs under paper and honest")

@@ -1,0 +1,217 @@
+"""Batches of graphs: fair draws, room that suffices, PyG's batches, chunks that leave none out."""
+
+import itertools
+from collections import Counter
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch as PygBatch
+from torch_geometric.utils import to_dense_adj
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.codes import Codes
+from quatgraph.data.graph import Graphs, load
+from quatgraph.tasks.graph.batches import (
+    Capacity,
+    Collection,
+    TrainingBatches,
+    _distinct,
+    _Room,
+    assemble,
+    evaluation_chunks,
+)
+from quatgraph.tasks.graph.config import ModelConfig
+from quatgraph.tasks.graph.features import NodeFeatures
+from quatgraph.tasks.graph.problem import collected
+
+CPU = torch.device("cpu")
+PARTS = [torch.arange(0, 40, 2), torch.tensor([7, 199, 3, 50, 81]), torch.arange(100, 200)]
+
+
+@pytest.fixture(scope="module")
+def graphs() -> Graphs:
+    return load("cycles")
+
+
+@pytest.fixture(scope="module")
+def whole(graphs: Graphs) -> Collection:
+    return collected(graphs, ModelConfig(), NodeFeatures.fit(graphs, "auto"), CPU)
+
+
+@pytest.mark.parametrize(("count", "size"), [(5, 1), (5, 2), (6, 3), (4, 4)])
+def test_every_choice_of_graphs_is_equally_likely(count: int, size: int) -> None:
+    # Every k-th random number stands for one of the count - k graphs that are left: taken once
+    # each, all combinations of them must give every set of graphs equally often.
+    middles = [[(i + 0.5) / (count - k) for i in range(count - k)] for k in range(size)]
+    random = torch.tensor(list(itertools.product(*middles)))[:, None, :]
+    drawn = Counter(tuple(row) for row in _distinct(random, torch.tensor([count]))[:, 0].tolist())
+    assert set(drawn) == set(itertools.combinations(range(count), size))
+    assert len(set(drawn.values())) == 1
+
+
+def test_draws_are_distinct_and_below_each_members_own_count() -> None:
+    counts = torch.tensor([4, 9, 300])
+    drawn = _distinct(torch.rand(3000, 3, 4), counts)
+    assert bool((drawn.diff(dim=2) > 0).all())  # ascending, so no two are equal
+    assert bool((drawn >= 0).all())
+    assert bool((drawn < counts[:, None]).all())
+    # Each of 9 graphs is expected in 3000 * 4 / 9 draws; the bound is chi-square's one in 10,000.
+    seen = drawn[:, 1].flatten().bincount(minlength=9).double()
+    expected = 3000 * 4 / 9
+    assert float(((seen - expected) ** 2 / expected).sum()) < 32
+
+
+def test_the_largest_random_number_draws_a_graph_that_there_is() -> None:
+    almost = torch.full((1, 2, 3), 1 - 2**-24)
+    assert _distinct(almost, torch.tensor([3, 2**20]))[0].tolist() == [
+        [0, 1, 2],
+        [2**20 - 3, 2**20 - 2, 2**20 - 1],
+    ]
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+def test_a_member_draws_from_its_own_part_and_the_room_suffices(
+    whole: Collection, expanded: bool
+) -> None:
+    batches = TrainingBatches(whole, PARTS, 4, steps=25, expanded=expanded)
+    rounds = []
+    for _ in range(3):
+        capacities = batches.draw()
+        assert len(capacities) == 25
+        for step, capacity in enumerate(capacities):
+            batches.load(step)
+            for part, drawn in zip(PARTS, batches.current, strict=True):
+                assert len(set(drawn.tolist())) == 4
+                assert set(drawn.tolist()) <= set(part.tolist())
+            needed = whole.num_nodes[batches.current].sum(dim=1)
+            assert capacity.nodes == int(needed.max())  # on a CPU: no more than that
+            entries = whole.num_entries[batches.current].sum(dim=1)
+            assert capacity.entries == (int(entries.max()) if expanded else None)
+            assert batches.batch().labels.tolist() == whole.labels[batches.current].tolist()
+        rounds.append(batches.drawn.clone())
+    assert not torch.equal(rounds[0], rounds[1])
+
+
+def test_a_batch_is_no_larger_than_the_smallest_part(whole: Collection) -> None:
+    batches = TrainingBatches(whole, PARTS, 16, steps=2)
+    batches.draw()
+    assert batches.batch_size == 5
+    assert sorted(batches.drawn[0, 1].tolist()) == sorted(PARTS[1].tolist())
+
+
+def test_batches_of_a_step_are_of_about_equal_size_and_still_those_that_were_drawn(
+    whole: Collection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = TrainingBatches(whole, PARTS, 4, steps=30)
+    before: list[Tensor] = []
+    matched = batches._matched
+
+    def watched(graphs: Tensor) -> Tensor:
+        before.append(graphs.clone())
+        return matched(graphs)
+
+    monkeypatch.setattr(batches, "_matched", watched)
+    batches.draw()
+    sizes = whole.num_nodes[batches.drawn].sum(dim=2)
+    ranked = sizes.sum(dim=1).argsort()
+    for member in range(3):
+        drawn, kept = before[0][:, member].tolist(), batches.drawn[:, member].tolist()
+        assert sorted(drawn) == sorted(kept)
+        # The n-th largest batches of all members stand together.
+        assert torch.equal(sizes[ranked, member], sizes[:, member].sort().values)
+    assert sizes[:, 0].tolist() != sizes[:, 0].sort().values.tolist()
+
+
+def test_a_gpu_has_few_rooms_and_each_suffices() -> None:
+    sizes = torch.randint(5, 400, (500,), generator=torch.Generator().manual_seed(1))
+    room = _Room(sizes, [torch.arange(500)], 4)
+    assert room.largest == int(sizes.topk(4).values.sum())
+    rooms = [room.rounded(size) for size in range(1, room.largest + 1)]
+    assert all(size <= made for size, made in enumerate(rooms, 1))
+    # Little of a room is padding, and there are few of them.
+    assert all(made <= max(48, 1.5 * size) for size, made in enumerate(rooms, 1))
+    assert max(rooms) < room.largest + 8
+    assert len(set(rooms)) <= 20
+
+
+def dense_features(features: Codes | Tensor, member: int) -> Tensor:
+    if isinstance(features, Tensor):
+        return features[member]
+    own = Codes(features.code[member], features.weight[member], features.num_codes)
+    return own @ torch.eye(features.num_codes)
+
+
+def dense(matrix: Blocks | Adjacency, member: int, columns: int) -> Tensor:
+    """One member's matrix."""
+    if isinstance(matrix, Blocks):
+        members = matrix.row.size(0)
+        return (matrix @ torch.eye(columns).expand(members, -1, -1))[member]
+    own = Adjacency(
+        matrix.rowptr[member],
+        matrix.col[member],
+        matrix.weight[member],
+        matrix.t_rowptr[member],
+        matrix.t_col[member],
+        matrix.t_perm[member],
+    )
+    return own @ torch.eye(columns)
+
+
+CHOSEN = torch.tensor([[3, 0, 120, -1], [199, -1, 7, 7], [-1, -1, -1, 5]])
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+def test_a_batch_is_that_of_pyg(graphs: Graphs, whole: Collection, expanded: bool) -> None:
+    sizes = whole.num_nodes
+    room = 3 + max(int(sizes[row[row >= 0]].sum()) for row in CHOSEN)
+    entries = 500 if expanded else None
+    batch = assemble(whole, CHOSEN, Capacity(room, entries))
+    single = graphs.to_data_list()
+    for member, row in enumerate(CHOSEN.tolist()):
+        present = [graph for graph in row if graph >= 0]
+        theirs = PygBatch.from_data_list([single[graph] for graph in present])
+        nodes = theirs.num_nodes
+        adjacency = dense(batch.adjacency, member, room)
+        expected = to_dense_adj(theirs.edge_index, max_num_nodes=nodes)[0] + torch.eye(nodes)
+        assert torch.equal(adjacency[:nodes, :nodes], expected)
+        # What is left is padding: it gives nothing to any node and takes nothing.
+        assert int(adjacency.count_nonzero()) == int(expected.count_nonzero())
+        pool = dense(batch.pool, member, room)
+        slots = torch.tensor([slot for slot, graph in enumerate(row) if graph >= 0])
+        owner = torch.nn.functional.one_hot(slots[theirs.batch], 4).T.float()
+        assert torch.equal(pool[:, :nodes], owner)
+        assert not pool[:, nodes:].any()
+        degrees = theirs.edge_index[0].bincount(minlength=nodes)
+        coded = dense_features(batch.features, member)[:nodes].argmax(dim=1)
+        assert coded.tolist() == [sorted(set(graphs.degrees.tolist())).index(d) for d in degrees]
+        known = [slot for slot, graph in enumerate(row) if graph >= 0]
+        assert batch.labels[member, known].tolist() == theirs.y.tolist()
+
+
+@pytest.mark.parametrize("room", [1, 40, 173, 10_000])
+@pytest.mark.parametrize("expanded", [False, True])
+def test_every_graph_of_a_part_is_in_one_chunk_of_its_member(
+    whole: Collection, room: int, expanded: bool
+) -> None:
+    valid = [PARTS[1], PARTS[0][:3], torch.tensor([], dtype=torch.long)]
+    test = [PARTS[0], PARTS[2][:31], PARTS[2]]
+    parts = {"valid": valid, "test": test}
+    found: dict[str, list[list[int]]] = {name: [[], [], []] for name in parts}
+    for chunk in evaluation_chunks(whole, parts, room, expanded=expanded):
+        taken = torch.where(chunk.graphs >= 0, whole.num_nodes[chunk.graphs.clamp(min=0)], 0)
+        assert int(taken.sum(dim=1).max()) <= chunk.capacity.nodes
+        assert chunk.capacity.nodes <= room or chunk.graphs.size(1) == 1
+        entries = torch.where(chunk.graphs >= 0, whole.num_entries[chunk.graphs.clamp(min=0)], 0)
+        if chunk.capacity.entries is not None:
+            assert int(entries.sum(dim=1).max()) == chunk.capacity.entries
+        assert expanded == (chunk.capacity.entries is not None)
+        inside = sum(chunk.parts.values())
+        assert torch.equal(inside, (chunk.graphs >= 0).float())
+        for name, mask in chunk.parts.items():
+            for member in range(3):
+                found[name][member] += chunk.graphs[member][mask[member] > 0].tolist()
+    for name, expected in parts.items():
+        for places, own in zip(found[name], expected, strict=True):
+            assert sorted(places) == sorted(own.tolist())

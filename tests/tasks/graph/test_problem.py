@@ -1,0 +1,209 @@
+"""Graphs and their folds as the models take them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rings import collection, config_of, lines, with_features, without, written
+
+from quatgraph.codes import Codes
+from quatgraph.data.graph import Graphs, stratified_folds
+from quatgraph.errors import Mistake
+from quatgraph.tasks.graph.config import DataConfig, ModelConfig
+from quatgraph.tasks.graph.features import NodeFeatures
+from quatgraph.tasks.graph.problem import (
+    MODELS,
+    PROPAGATIONS,
+    build_model,
+    collected,
+    folds_of,
+    load_graphs,
+    parts_of,
+    prepare,
+)
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def graphs(tmp_path: Path) -> Graphs:
+    return collection(tmp_path)
+
+
+@pytest.mark.parametrize("values", [{}, {"name": "cycles", "path": "here"}])
+def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
+    with pytest.raises(Mistake, match=r"give either data\.name, .* or data\.path"):
+        load_graphs(DataConfig(**values))
+
+
+def test_the_data_is_the_catalogs_or_a_file(tmp_path: Path) -> None:
+    assert len(load_graphs(DataConfig(name="cycles"))) == 200
+    path = written(tmp_path / "mine.jsonl", lines())
+    assert load_graphs(DataConfig(path=str(path))).graph_ids[:2] == ["ring-0", "chain-1"]
+
+
+def test_a_problem_knows_its_classes_features_and_folds(graphs: Graphs) -> None:
+    problem = prepare(graphs, config_of(), CPU)
+    assert (problem.num_classes, problem.num_features, len(problem.folds)) == (2, 3, 3)
+    assert problem.features.names == ["C", "N", "O"]
+    assert problem.collection.labels.tolist() == graphs.y.tolist()
+    assert problem.collection.num_nodes.tolist() == [3 + place % 5 for place in range(30)]
+
+
+def test_the_pool_says_which_nodes_each_graph_has(graphs: Graphs) -> None:
+    pool = prepare(graphs, config_of(), CPU).collection.pool
+    expected = torch.zeros(30, graphs.num_nodes)
+    for graph in range(30):
+        expected[graph, graphs.node_start[graph] : graphs.node_start[graph + 1]] = 1
+    assert torch.equal(pool @ torch.eye(graphs.num_nodes), expected)
+    assert torch.equal(pool.transpose() @ torch.eye(30), expected.T)
+
+
+def dense(graphs: Graphs) -> torch.Tensor:
+    made = torch.zeros(graphs.num_nodes, graphs.num_nodes)
+    made[graphs.edge_index[1], graphs.edge_index[0]] = 1
+    return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("normalization", ["none", "row", "symmetric"])
+def test_a_model_gets_the_matrix_it_is_made_for(
+    name: str, normalization: str, graphs: Graphs
+) -> None:
+    config = config_of(**{"model.name": name, "model.normalization": normalization})
+    found = prepare(graphs, config, CPU).collection.adjacency @ torch.eye(graphs.num_nodes)
+    plain = dense(graphs)
+    loops = plain + torch.eye(graphs.num_nodes)
+    degree = loops.sum(dim=1)
+    by_name = {
+        "none": loops,
+        "row": loops / degree[:, None],
+        "symmetric": loops / (degree[:, None] * degree).sqrt(),
+    }
+    expected = by_name[normalization if name in ("qgnn", "gcn") else "none"]
+    if name == "sage":
+        expected = plain / plain.sum(dim=1, keepdim=True)
+    torch.testing.assert_close(found, expected)
+
+
+def test_gfn_gets_degrees_and_features_propagated_beforehand(graphs: Graphs) -> None:
+    problem = prepare(graphs, config_of(**{"model.name": "gfn"}), CPU)
+    loops = dense(graphs) + torch.eye(graphs.num_nodes)
+    scaled = loops / (loops.sum(dim=1)[:, None] * loops.sum(dim=1)).sqrt()
+    step = torch.nn.functional.one_hot(graphs.tags).float()
+    expected = [graphs.degrees[:, None].float(), step]
+    for _ in range(PROPAGATIONS):
+        step = scaled @ step
+        expected.append(step)
+    torch.testing.assert_close(problem.collection.features, torch.cat(expected, dim=1))
+    assert problem.num_features == 1 + 3 * (1 + PROPAGATIONS)
+
+
+def test_attributes_make_the_features_dense(tmp_path: Path, graphs: Graphs) -> None:
+    assert isinstance(prepare(graphs, config_of(), CPU).collection.features, Codes)
+    problem = prepare(collection(tmp_path, with_features(lines())), config_of(), CPU)
+    assert problem.collection.features.shape == (graphs.num_nodes, 5)
+    assert problem.num_features == 5
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_answers_for_every_graph(name: str, graphs: Graphs) -> None:
+    config = config_of(**{"model.name": name})
+    problem = prepare(graphs, config, CPU)
+    whole = problem.collection
+    logits = build_model(config, problem).eval()(whole.features, whole.adjacency, whole.pool)
+    assert logits.shape == (30, 2)
+    assert bool(logits.isfinite().all())
+
+
+def test_the_ensembles_of_a_search_share_the_collection(graphs: Graphs) -> None:
+    features = NodeFeatures.fit(graphs, "auto")
+    first = collected(graphs, ModelConfig(), features, CPU)
+    again = NodeFeatures.fit(graphs, "auto")
+    assert collected(graphs, ModelConfig(hidden_quats=3), again, CPU) is first
+    assert collected(graphs, ModelConfig(normalization="row"), again, CPU) is not first
+
+
+def test_folds_are_drawn_by_the_configs_seed(graphs: Graphs) -> None:
+    drawn = folds_of(graphs, DataConfig(num_folds=3, fold_seed=4))
+    for (train, test), (theirs, apart) in zip(drawn, stratified_folds(graphs.y, 3, 4), strict=True):
+        assert torch.equal(train, theirs)
+        assert torch.equal(test, apart)
+
+
+def test_published_folds_belong_to_datasets_of_the_catalog(graphs: Graphs) -> None:
+    with pytest.raises(Mistake, match=r"data\.folds=fixed needs a dataset with published folds"):
+        folds_of(graphs, DataConfig(path="mine.jsonl", folds="fixed"))
+    with pytest.raises(Mistake, match="cycles has no published folds"):
+        folds_of(graphs, DataConfig(name="cycles", folds="fixed"))
+
+
+def test_a_class_needs_as_many_graphs_as_there_are_folds(tmp_path: Path) -> None:
+    few = collection(tmp_path, [g for g in lines() if g["label"] == "chain"] + lines(8)[::2])
+    with pytest.raises(Mistake, match="the class 'ring' has 4 graphs, too few for 10 folds: take "):
+        folds_of(few, DataConfig())
+    with pytest.raises(Mistake, match=r"take fewer with --set data\.num_folds=4, add graphs"):
+        folds_of(few, DataConfig())
+    assert len(folds_of(few, DataConfig(num_folds=4))) == 4
+    lone = collection(tmp_path, [g for g in lines() if g["label"] == "chain"] + lines(1))
+    with pytest.raises(Mistake, match="has 1 graph, too few for 10 folds: add graphs, or leave"):
+        folds_of(lone, DataConfig())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.4])
+def test_parts_share_out_the_graphs_and_no_test_graph_decides_anything(
+    share: float, graphs: Graphs
+) -> None:
+    config = config_of(**{"data.validation": share, "train.select": "last"})
+    problem = prepare(graphs, config, CPU)
+    tested: list[int] = []
+    for split, (fold, apart) in enumerate(problem.folds):
+        parts = parts_of(problem, config, split)
+        assert torch.equal(parts["test"], apart)
+        together = torch.cat((parts["train"], parts["valid"])).sort().values
+        assert torch.equal(together, fold.sort().values)
+        assert torch.cat(list(parts.values())).sort().values.tolist() == list(range(30))
+        assert bool(len(parts["valid"])) == (share > 0)
+        tested += parts["test"].tolist()
+        again = parts_of(problem, config, split)
+        assert all(torch.equal(again[name], part) for name, part in parts.items())
+    assert sorted(tested) == list(range(30))
+
+
+def test_graphs_without_a_label_are_in_no_part(tmp_path: Path) -> None:
+    unknown = [g | {"label": None} if place in (3, 8) else g for place, g in enumerate(lines())]
+    config = config_of()
+    problem = prepare(collection(tmp_path, unknown), config, CPU)
+    for split in range(3):
+        parts = parts_of(problem, config, split)
+        known = torch.cat(list(parts.values())).sort().values.tolist()
+        assert known == [place for place in range(30) if place not in (3, 8)]
+
+
+@pytest.mark.realdata
+@pytest.mark.parametrize("folds", ["stratified", "fixed"])
+def test_the_parts_of_a_published_dataset_do_not_overlap(folds: str) -> None:
+    config = config_of(**{"data.name": "mutag", "data.folds": folds, "data.num_folds": 10})
+    problem = prepare(load_graphs(config.data), config, CPU)
+    assert len(problem.folds) == 10
+    for split in range(10):
+        parts = parts_of(problem, config, split)
+        places = torch.cat(list(parts.values())).tolist()
+        assert sorted(places) == list(range(188))
+        assert 16 <= len(parts["valid"]) <= 18
+
+
+def test_all_models_share_one_width_and_one_way_to_be_built() -> None:
+    def weights(name: str, **values: Any) -> int:
+        model = ModelConfig(name=name, hidden_quats=4, **values)  # type: ignore[arg-type]
+        return sum(p.numel() for p in MODELS[name](model, 5, 3).parameters())
+
+    assert all(weights(name, num_layers=3) > weights(name, num_layers=2) for name in MODELS)
+    # Real weights of QGNN's layers: a quarter of those between equal widths.
+    assert weights("qgnn") < weights("gcn") < weights("sage")
+
+
+def test_untagged_graphs_start_from_their_degrees(tmp_path: Path) -> None:
+    problem = prepare(collection(tmp_path, without(lines(), "node_labels")), config_of(), CPU)
+    assert (problem.features.kind, problem.num_features) == ("degrees", 2)

@@ -1,0 +1,339 @@
+"""How graph classification trains: independence of members, selection, what its models learn."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rings import collection, config_of, lines, without
+from torch import Tensor
+from torch.nn import functional as F
+
+from quatgraph import config as configs
+from quatgraph.adjacency import Adjacency
+from quatgraph.codes import Codes
+from quatgraph.data.graph import Graphs, load
+from quatgraph.errors import Mistake
+from quatgraph.presets import preset
+from quatgraph.tasks.graph import GRAPH, batches
+from quatgraph.tasks.graph import run as running
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.graph.problem import MODELS, Problem, build_model, parts_of, prepare
+from quatgraph.tasks.graph.run import (
+    curves_of,
+    members_at_once,
+    members_of,
+    nodes_evaluated_at_once,
+    plan_of,
+    said,
+    train,
+)
+from quatgraph.tasks.job import train_in_folder
+from quatgraph.tasks.runs import Outcome, bundle_of, run, together
+from quatgraph.tasks.task import Member
+from quatgraph.training.bundle import load_bundle
+from quatgraph.training.loop import Paused
+from quatgraph.training.runtime import Deadline
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def graphs(tmp_path: Path) -> Graphs:
+    return collection(tmp_path)
+
+
+def outcome_of(members: list[Member], data: Graphs, **others: Any) -> Outcome:
+    (outcome,) = run(GRAPH, members, data, device=CPU, **others)
+    return outcome
+
+
+def test_a_config_is_run_on_every_fold_with_every_seed(graphs: Graphs) -> None:
+    pairs = [(m.split, m.seed) for m in members_of(config_of(seeds=2), graphs)]
+    assert pairs == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
+
+
+@pytest.fixture
+def same_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Batches that depend on a member's own graphs alone: one after the other, and again."""
+
+    def in_turn(random: Tensor, counts: Tensor) -> Tensor:
+        steps, _, size = random.shape
+        turn = torch.arange(steps * size).view(steps, 1, size)
+        return turn % counts[None, :, None]
+
+    monkeypatch.setattr(batches, "_distinct", in_turn)
+    monkeypatch.setattr(batches.TrainingBatches, "_matched", lambda self, graphs: graphs)
+
+
+def in_double(problem: Problem) -> Problem:
+    whole = problem.collection
+    x = whole.features
+    return dataclasses.replace(
+        problem,
+        collection=dataclasses.replace(
+            whole,
+            features=x.with_weight(x.weight.double()) if isinstance(x, Codes) else x.double(),
+            adjacency=whole.adjacency.with_weight(whole.adjacency.weight.double()),
+            pool=whole.pool.with_weight(whole.pool.weight.double()),
+        ),
+    )
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("same_draws", "double")
+@pytest.mark.parametrize("name", MODELS)
+def test_a_member_among_others_equals_the_same_member_alone(graphs: Graphs, name: str) -> None:
+    same = {"model.name": name, "train.epochs": 3}
+    configurations = [config_of(**same), config_of(**same, **{"train.lr": 0.005})]
+    members = [Member(c, split, seed) for c in configurations for split, seed in ((0, 3), (2, 4))]
+    problem = in_double(prepare(graphs, configurations[0], CPU))
+    ensemble = train(members, problem, plan_of(members))
+    for index, member in enumerate(members):
+        alone = train([member], problem, plan_of([member]))
+        for key, curve in alone.curves.items():
+            torch.testing.assert_close(ensemble.curves[key][:, index], curve[:, 0])
+        for key, weight in alone.weights.items():
+            torch.testing.assert_close(ensemble.weights[key][index], weight[0])
+    assert not torch.equal(ensemble.curves["test/loss"][:, 0], ensemble.curves["test/loss"][:, 1])
+
+
+def by_themselves(problem: Problem, graphs: Graphs, places: Tensor) -> tuple[Tensor, Any, Any]:
+    """What a model takes for some graphs, put together without batches."""
+    some = graphs.select(places)
+    x = F.one_hot(some.tags, problem.num_features).float()
+    adjacency = Adjacency.from_edge_index(some.edge_index, some.num_nodes, self_loops=True)
+    owner = torch.arange(len(some)).repeat_interleave(some.node_start.diff())
+    nodes = torch.arange(some.num_nodes)
+    return x, adjacency, Adjacency.from_entries(owner, nodes, None, (len(some), some.num_nodes))
+
+
+@pytest.mark.usefixtures("same_draws")
+@pytest.mark.parametrize("name", ["qgnn", "gcn", "gin"])
+def test_a_member_learns_from_the_training_graphs_of_its_fold_and_is_measured_on_its_others(
+    graphs: Graphs, name: str
+) -> None:
+    settings = {"model.name": name, "train.epochs": 2, "train.select": "last"}
+    config = config_of(**settings, **{"train.weight_decay": 0.01})
+    outcome = outcome_of([Member(config, split, 7) for split in range(3)], graphs)
+    problem = outcome.problem
+    for index, member in enumerate(outcome.members):
+        # The same by hand: torch's own Adam, clipping and loss on the graphs of each step.
+        torch.manual_seed(7)
+        model = build_model(config, problem).train()
+        adam = torch.optim.Adam(
+            model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
+        )
+        parts = parts_of(problem, config, member.split)
+        steps = math.ceil((len(parts["train"]) + len(parts["valid"])) / 8)
+        for _ in range(2):
+            for step in range(steps):
+                turn = torch.arange(8 * step, 8 * step + 8) % len(parts["train"])
+                places = parts["train"][turn]
+                logits = model(*by_themselves(problem, graphs, places))
+                # Two classes: what torch smooths over both, the wrong one gets alone.
+                smoothing = 2 * config.train.smoothing
+                loss = F.cross_entropy(logits, graphs.y[places], label_smoothing=smoothing)
+                adam.zero_grad()
+                loss.backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip)
+                adam.step()
+        for key, weight in model.named_parameters():
+            kept = outcome.fit.weights[key][index]
+            torch.testing.assert_close(kept, weight.detach(), rtol=1e-3, atol=1e-4)
+        model.eval()
+        for part in ("valid", "test"):
+            with torch.no_grad():
+                logits = model(*by_themselves(problem, graphs, parts[part]))
+            labels, found = graphs.y[parts[part]], outcome.records[index].metrics
+            right = (logits.argmax(dim=1) == labels).float().mean()
+            assert found[f"{part}/accuracy"] == pytest.approx(float(right))
+            loss = F.cross_entropy(logits, labels)
+            assert found[f"{part}/loss"] == pytest.approx(float(loss), rel=1e-3)
+
+
+def test_evaluating_in_chunks_gives_the_same_metrics(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = members_of(config_of(), graphs)
+    whole = outcome_of(members, graphs)
+    monkeypatch.setattr(running, "nodes_evaluated_at_once", lambda *_: 9)
+    parts = outcome_of(members, graphs)
+    for key, values in whole.fit.metrics.items():
+        torch.testing.assert_close(parts.fit.metrics[key], values)
+
+
+def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
+    graphs: Graphs,
+) -> None:
+    honest = config_of(**{"train.epochs": 6})
+    paper = config_of(
+        **{"train.epochs": 6, "protocol": "paper", "data.validation": 0, "train.select": "last"}
+    )
+    members = [*members_of(honest, graphs), *members_of(paper, graphs)]
+    assert len(together(GRAPH, members)) == 1
+    outcome = outcome_of(members, graphs, keep_curves=True)
+    for record in outcome.records:
+        measured = record.curves["valid/accuracy"]
+        if record.protocol == "paper":
+            assert record.best_epoch == 6
+            assert all(math.isnan(value) for value in measured)
+        else:
+            # The best accuracy, and where several epochs reach it, the lowest loss.
+            merits = [(a, -b) for a, b in zip(measured, record.curves["valid/loss"], strict=True)]
+            assert record.best_epoch == 1 + merits.index(max(merits))
+        kept = record.curves["test/accuracy"][record.best_epoch - 1]
+        assert record.metrics["test/accuracy"] == pytest.approx(kept, rel=1e-3)
+    assert {r.best_epoch for r in outcome.records if r.protocol == "honest"} != {6}
+    # What the weights of a bundle give is what its record says.
+    parts = parts_of(outcome.problem, honest, 1)
+    model = build_model(honest, outcome.problem).eval()
+    model.load_state_dict(bundle_of(GRAPH, outcome, 1, graphs).tensors)
+    with torch.no_grad():
+        logits = model(*by_themselves(outcome.problem, graphs, parts["valid"]))
+    right = (logits.argmax(dim=1) == graphs.y[parts["valid"]]).float().mean()
+    assert outcome.records[1].metrics["valid/accuracy"] == pytest.approx(float(right))
+
+
+def test_the_curve_that_a_protocol_chooses_by_is_always_kept(graphs: Graphs) -> None:
+    honest = outcome_of(members_of(config_of(), graphs), graphs).records[0]
+    assert {name: len(curve) for name, curve in honest.curves.items()} == {"valid/accuracy": 4}
+    assert curves_of(config_of(protocol="paper")) == ("test/accuracy",)
+
+
+def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
+    graphs: Graphs, tmp_path: Path
+) -> None:
+    dropped = {"model.dropout": 0.3, "model.pooled_dropout": 0.3}
+    candidates = [config_of(**dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
+
+    def trained(name: str, **others: Any) -> list[Any]:
+        job = train_in_folder(GRAPH, candidates, tmp_path / name, device=CPU, data=graphs, **others)
+        return [(r.split, r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
+
+    whole = trained("whole")
+    for done in (1, 2, 3):
+        with pytest.raises(Paused, match=f"stopped after {done} of 4 epochs"):
+            trained("parts", resume=done > 1, deadline=Deadline(0))
+    assert trained("parts", resume=True) == whole
+    first, second = (load_bundle(tmp_path / name) for name in ("whole", "parts"))
+    assert first.card["sha256"] == second.card["sha256"]
+
+
+def test_the_same_runs_give_the_same_numbers_and_other_seeds_others(graphs: Graphs) -> None:
+    first, again = (outcome_of(members_of(config_of(), graphs), graphs) for _ in range(2))
+    assert [r.metrics for r in first.records] == [r.metrics for r in again.records]
+    other = outcome_of([Member(config_of(), split, 1) for split in range(3)], graphs)
+    assert [r.metrics for r in other.records] != [r.metrics for r in first.records]
+
+
+def test_fewer_members_fit_at_once_the_more_each_holds(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of()
+    problem = prepare(graphs, config, CPU)
+    plenty = members_at_once(problem, config, CPU)
+    wide = config_of(**{"model.hidden_quats": 64})
+    assert 1 <= members_at_once(problem, wide, CPU) < plenty
+    monkeypatch.setattr(running, "total_memory", lambda device: 3_000_000)
+    assert 1 <= members_at_once(problem, config, CPU) < plenty
+
+
+def test_a_graph_far_larger_than_memory_is_named(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
+    config = config_of()
+    with pytest.raises(Mistake, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
+        members_at_once(prepare(graphs, config, CPU), config, CPU)
+
+
+def test_fewer_nodes_are_evaluated_at_once_the_more_members_there_are() -> None:
+    few, many = (nodes_evaluated_at_once(members, config_of(), CPU) for members in (1, 100))
+    assert many * 100 <= few
+    assert nodes_evaluated_at_once(10**9, config_of(), CPU) == 1
+
+
+def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
+    unknown = [g | {"label": None} if place < 2 else g for place, g in enumerate(lines())]
+    graphs = collection(tmp_path, [*unknown, lines(32)[31]])
+    outcome = outcome_of(members_of(config_of(), graphs), graphs)
+    card = bundle_of(GRAPH, outcome, 1, graphs).card
+    assert card["labels"] == ["chain", "ring"]
+    assert card["split"] == 1
+    assert card["features"] == {"kind": "tags", "names": ["C", "N", "O"], "scaling": None}
+    assert card["num_features"] == 3
+    assert card["data"] == {
+        "name": "rings",
+        "digest": graphs.digest,
+        "num_graphs": 31,
+        "class_sizes": [15, 14],
+    }
+    assert said(card) == [
+        "graphs: 29 in 2 classes, 51.7 % in the largest; 2 more without a label took no part",
+        "features: the tag of each node among 3",
+    ]
+
+
+def test_what_a_bundle_says_follows_its_features(tmp_path: Path) -> None:
+    plain = collection(tmp_path, without(lines(), "node_labels"))
+    numbered = dataclasses.replace(plain, attributes=torch.rand(plain.num_nodes, 2))
+    told = [
+        said(bundle_of(GRAPH, outcome_of(members_of(config_of(), data), data), 0, data).card)
+        for data in (plain, numbered)
+    ]
+    assert told[0][1] == "features: the degree of each node among 2"
+    assert told[1][1] == told[0][1] + ", and its attributes, standardised"
+    assert told[0][0] == "graphs: 30 in 2 classes, 50.0 % in the largest"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_without_any_edge_are_learned_from_too(name: str, tmp_path: Path) -> None:
+    # Single atoms, each of a class of its own.
+    atoms = [{"edges": [], "node_labels": ["CN"[k % 2]], "label": "ab"[k % 2]} for k in range(18)]
+    data = collection(tmp_path, atoms)
+    config = config_of(**{"model.name": name, "train.epochs": 20, "train.select": "last"})
+    records = outcome_of(members_of(config, data), data).records
+    assert [r.metrics["test/accuracy"] for r in records] == [1.0] * 3
+
+
+def test_the_preset_of_the_sample_tells_cycles_from_trees() -> None:
+    config = configs.build(GraphConfig, preset("graph/cycles-qgnn", "honest"))
+    data = load("cycles")
+    records = outcome_of(members_of(config, data), data).records
+    assert sum(r.metrics["test/accuracy"] for r in records) / 10 > 0.95
+
+
+@pytest.mark.parametrize(("name", "sees"), [("gin", True), ("structure-free", False)])
+def test_where_all_nodes_are_alike_only_a_model_that_sees_edges_tells_cycles_from_trees(
+    name: str, sees: bool
+) -> None:
+    # Degrees would give cycles away; tags are all the same.
+    alike = {"data.name": "cycles", "data.features": "tags", "train.epochs": 10}
+    config = config_of(**alike, **{"model.name": name, "model.hidden_quats": 4})
+    data = load("cycles")
+    records = outcome_of(members_of(config, data), data).records
+    reached = sum(r.metrics["test/accuracy"] for r in records) / 3
+    assert (reached > 0.9) if sees else (reached < 0.7)
+
+
+@pytest.mark.realdata
+def test_qgnn_learns_mutag_in_a_few_epochs() -> None:
+    values = configs.override(
+        preset("graph/mutag-qgnn", "paper"),
+        ["train.epochs=8", "train.lr=0.005", "model.hidden_quats=8", "model.dropout=0"],
+    )
+    config = configs.build(GraphConfig, values)
+    data = load("mutag")
+    records = outcome_of(members_of(config, data), data).records
+    # As the paper's tables do: the best epoch of each fold.
+    assert sum(max(r.curves["test/accuracy"]) for r in records) / 10 > 0.8
