@@ -365,6 +365,7 @@ def collection_on_gpu(name: str, x: Features) -> Any:
     return type(whole)(
         node_start=whole.node_start.cuda(),
         adjacency=whole.adjacency.to("cuda"),
+        symmetric=whole.symmetric,
         pool=whole.pool.to("cuda"),
         features=x.to("cuda"),
         labels=whole.labels.cuda(),

@@ -303,6 +303,7 @@ def test_a_training_killed_while_it_saves_can_be_resumed(tmp_path: Path) -> None
     [
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 1, "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you"), 1, ": out of memory"),
         (RuntimeError("CUDA out of memory. Tried to allocate"), 1, "device is out of memory"),
     ],
 )

@@ -209,15 +209,6 @@ def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
     assert outcome_of([Member(config_of(), 0, 0)], karate).records[0].curves == {}
 
 
-def test_the_best_run_is_the_best_on_validation_data(karate: Data) -> None:
-    outcome = outcome_of(members_of(config_of(seeds=6), karate), karate)
-    merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in outcome.records]
-    assert merits[outcome.best()] == max(merits)
-    # Not the best on test data, which it must not know.
-    tests = [r.metrics["test/accuracy"] for r in outcome.records]
-    assert len(set(tests)) > 1
-
-
 def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
     config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
     outcome = outcome_of(members_of(config, graph), graph)

@@ -20,12 +20,13 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     bench = root / "benchmarks" / "records"
     return {
         ("README.md", "table node"): lambda: render(node, records),
-        ("README.md", "table graph"): lambda: render(graph, records),
+        ("README.md", "table graph"): lambda: render(graph, records, ran=True),
         ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
         ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
+        ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
         ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),

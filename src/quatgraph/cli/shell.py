@@ -3,7 +3,6 @@
 import functools
 import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -68,19 +67,25 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
             except BrokenPipeError:  # the reader, such as `head`, has seen enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(0) from None
-            except MemoryError:
-                tell("out of memory; lower model.hidden_quats or the number of seeds")
-                raise typer.Exit(1) from None
-            except RuntimeError as error:
-                # Of a GPU and of a CPU.
-                if not re.search("out of memory|allocate memory", str(error)):
+            except (MemoryError, RuntimeError) as error:
+                sentence = _out_of_memory(error)
+                if not sentence:
                     raise
-                tell("the device is out of memory; lower model.hidden_quats or use --device cpu")
+                tell(sentence)
                 raise typer.Exit(1) from None
 
         return home.command(name)(told)
 
     return add
+
+
+def _out_of_memory(error: Exception) -> str:
+    """What to say of memory that did not suffice; nothing of any other error."""
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch, on a CPU
+        return "out of memory; lower model.hidden_quats or the number of seeds"
+    if "out of memory" in str(error):
+        return "the device is out of memory; lower model.hidden_quats or use --device cpu"
+    return ""
 
 
 def emit(value: Mapping[str, Any]) -> None:

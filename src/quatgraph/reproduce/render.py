@@ -34,10 +34,16 @@ def cells(
             yield dataclasses.asdict(cell(table, records, dataset, method, protocol))
 
 
-def render(table: Table, records: Sequence[RunRecord], only: Sequence[str] = ()) -> str:
-    """The table in Markdown, in percent: mean +- std (runs)."""
+def render(
+    table: Table, records: Sequence[RunRecord], only: Sequence[str] = (), *, ran: bool = False
+) -> str:
+    """The table in Markdown, in percent: mean +- std (runs).
+
+    Args:
+        ran: Whether to leave out what was not run; for tables of rules.
+    """
     if table.rules:
-        return _render_rules(table, records, only)
+        return _render_rules(table, records, only, ran)
     lines = [
         "| dataset | method | the paper | ours, protocol `paper` | difference "
         "| ours, protocol `honest` | configurations | weights |",
@@ -59,7 +65,9 @@ def render(table: Table, records: Sequence[RunRecord], only: Sequence[str] = ())
     return "\n".join(lines)
 
 
-def _render_rules(table: Table, records: Sequence[RunRecord], only: Sequence[str]) -> str:
+def _render_rules(
+    table: Table, records: Sequence[RunRecord], only: Sequence[str], ran: bool
+) -> str:
     """The table with a column for each of its rules."""
     found = choices(table, records)
     heads = [HEADS[rule] for rule in table.rules]
@@ -67,6 +75,8 @@ def _render_rules(table: Table, records: Sequence[RunRecord], only: Sequence[str
     lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
     for dataset, method in table.cells(only):
         row = [ruled_cell(table, found, dataset, method, rule) for rule in table.rules]
+        if ran and not any(one.runs for one in row):
+            continue
         weights = ruled_cell(table, found, dataset, method, "validation").parameters
         shown = [
             dataset,

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -27,7 +28,7 @@ class Job:
     folder: Path
     records: list[RunRecord]
     chosen: RunRecord
-    """The run in the bundle: the best on validation data."""
+    """The run in the bundle: of the best configuration, the best on validation data."""
     configs: int
     """Configurations among which it was chosen."""
     settled: dict[str, Any]
@@ -58,7 +59,10 @@ def train_in_folder(
     deadline: Deadline = NO_DEADLINE,
     progress: Callable[[str, int, int], None] = lambda title, done, total: None,
 ) -> Job:
-    """Trains every candidate on every split and seed; the best on validation data is the bundle.
+    """Trains every candidate on every split and seed; validation data chooses the bundle.
+
+    The configuration is that with the best mean over its runs, for one run's validation part may be
+    a few items that it gets right by luck; among its runs the best one is kept.
 
     Args:
         candidates: Configurations of the task that share their data.
@@ -82,7 +86,7 @@ def train_in_folder(
             f"{folder} holds a training with other settings or data: choose another folder"
         )
     missing = [member for member in members if _key(member) not in finished]
-    best = max((merit(r.metrics) for r in done), default=DIVERGED)
+    best = max((group.merit for group in _groups(done)), default=DIVERGED)
     for outcome in run(
         task,
         missing,
@@ -94,16 +98,17 @@ def train_in_folder(
         deadline=deadline,
         progress=progress,
     ):
-        index = outcome.best()
-        if merit(outcome.records[index].metrics) > best:
-            best = merit(outcome.records[index].metrics)
+        group = max(_groups(outcome.records), key=lambda group: group.merit)
+        if group.merit > best:
+            best = group.merit
+            index = outcome.records.index(group.best)
             save_bundle(folder, bundle_of(task, outcome, index, data))
         append_records(records_at, outcome.records)
         remove_checkpoint(folder)
         done = done + outcome.records
     if best == DIVERGED:
         raise Mistake("every run diverged: lower train.lr, and choose another folder")
-    chosen = max(done, key=lambda r: merit(r.metrics))
+    chosen = max(_groups(done), key=lambda group: group.merit).best
     return Job(
         folder=folder,
         records=done,
@@ -112,6 +117,31 @@ def train_in_folder(
         settled=_settled(task, candidates, chosen),
         said=task.said(load_bundle(folder, task=task.name).card),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Runs of one configuration that were trained together."""
+
+    merit: tuple[float, float]
+    """The mean of theirs."""
+    best: RunRecord
+
+
+def _groups(records: Sequence[RunRecord]) -> list[_Group]:
+    runs: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        runs.setdefault((record.ensemble, record.config_digest), []).append(record)
+    return [
+        _Group(
+            merit=(
+                fmean(merit(r.metrics)[0] for r in group),
+                fmean(merit(r.metrics)[1] for r in group),
+            ),
+            best=max(group, key=lambda r: merit(r.metrics)),
+        )
+        for group in runs.values()
+    ]
 
 
 def _key(member: Member) -> tuple[str, int, int]:

@@ -44,10 +44,6 @@ class Outcome:
     problem: Any
     """The data as the task's models take it."""
 
-    def best(self) -> int:
-        """The member with the best :func:`merit`."""
-        return max(range(len(self.records)), key=lambda index: merit(self.records[index].metrics))
-
 
 def together(task: Task, members: Sequence[Member]) -> list[list[Member]]:
     """Groups runs that can be one ensemble: those that differ only in what may vary."""

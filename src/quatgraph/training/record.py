@@ -6,6 +6,7 @@ On disk the runs of one ensemble share a line of JSON, with what they have in co
 import dataclasses
 import fcntl
 import json
+import lzma
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -126,16 +127,20 @@ def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """The records of a file, or of every ``*.jsonl`` in a folder, by name.
+    """The records of a file, or of every ``*.jsonl`` and ``*.jsonl.xz`` in a folder, by name.
 
     A last line that was cut short is passed over; any other line that is no record is a Mistake.
     """
     if path.is_dir():
-        return [record for file in sorted(path.glob("*.jsonl")) for record in read_records(file)]
+        files = sorted((*path.glob("*.jsonl"), *path.glob("*.jsonl.xz")))
+        return [record for file in files for record in read_records(file)]
     try:
-        lines = path.read_bytes().split(b"\n")
+        content = path.read_bytes()
+        lines = (lzma.decompress(content) if path.suffix == ".xz" else content).split(b"\n")
     except OSError as error:
         raise Mistake(f"cannot read the records in {path}: {error.strerror}") from error
+    except lzma.LZMAError as error:
+        raise Mistake(f"{path} is damaged ({error}); restore the file") from error
     if not _is_whole(lines[-1]):
         lines.pop()
     return [
