@@ -55,9 +55,7 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
     assert re.fullmatch(r"chosen on validation data among 2 settings: dropout 0\.\d", told[1])
     assert told[2] == "graphs: 30 in 2 classes, 50.0 % in the largest"
     assert told[3] == "features: the tag of each node among 3"
-    assert re.match(
-        r"kept the run that is best on validation data: fold \d, seed 0, valid", told[4]
-    )
+    assert told[4] == "kept all 3 models, which answer together"
     assert told[5] == "ask it: quatgraph predict model"
 
     evaluated = call("evaluate", "model", "--json")
@@ -186,7 +184,7 @@ def test_runs_of_several_seeds_are_told_as_such() -> None:
 def test_a_preset_without_validation_data_is_trained_and_evaluated() -> None:
     paper = ["--protocol", "paper", "--set", "train.epochs=1", "--out", "m"]
     trained = call("train", "graph/cycles-qgnn", *paper, "--device", "cpu")
-    assert "kept a run, without validation data: fold 0, seed 0, test " in trained.stdout
+    assert "kept all 10 models, which answer together" in trained.stdout
     lines = call("evaluate", "m").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["test/accuracy", "test/loss"]
 

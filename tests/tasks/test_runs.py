@@ -212,7 +212,7 @@ def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
 def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
     config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
     outcome = outcome_of(members_of(config, graph), graph)
-    bundle = bundle_of(NODE, outcome, 4, graph)
+    bundle = bundle_of(NODE, outcome, [4], graph)
     member, record = outcome.members[4], outcome.records[4]
     assert (bundle.card["split"], bundle.card["seed"]) == (member.split, member.seed) == (1, 1)
     assert bundle.card["metrics"] == record.metrics

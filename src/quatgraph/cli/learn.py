@@ -1,6 +1,5 @@
 """Commands that train: train, search, reproduce, demo."""
 
-from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,7 +148,7 @@ def _report(job: "Job", json_: bool) -> None:
         typer.echo(f"chosen on validation data among {job.configs} settings: {', '.join(chosen)}")
     for sentence in job.said:
         typer.echo(sentence)
-    typer.echo(f"kept {_kept(job.chosen)}")
+    typer.echo(f"kept {_kept(job)}")
     typer.echo(f"ask it: quatgraph predict {job.folder}")
 
 
@@ -172,13 +171,16 @@ def _spoken(key: str) -> str:
     return key.rpartition(".")[2].replace("_", " ")
 
 
-def _kept(run: "RunRecord") -> str:
-    """Which run the bundle holds, and what it reached."""
-    measured = {part: run.metrics.get(f"{part}/accuracy", nan) for part in ("valid", "test")}
-    blind = isnan(measured["valid"])
-    which = "a run, without validation data" if blind else "the run that is best on validation data"
-    shown = [f"{part} {100 * value:.2f} %" for part, value in measured.items() if not isnan(value)]
-    return f"{which}: {', '.join((f'{_split(run)} {run.split}', f'seed {run.seed}', *shown))}"
+def _kept(job: "Job") -> str:
+    """Which runs the bundle holds, and what a single one reached."""
+    if job.kept > 1:
+        return f"all {job.kept} models, which answer together"
+    run = job.chosen
+    shown = ", ".join(
+        f"{part} {100 * run.metrics[f'{part}/accuracy']:.2f} %" for part in ("valid", "test")
+    )
+    where = f"{_split(run)} {run.split}, seed {run.seed}"
+    return f"the run that is best on validation data: {where}, {shown}"
 
 
 @command(app)

@@ -1,6 +1,7 @@
 """Asks a trained graph classifier: which class has each graph, and how sure is it?"""
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,10 +15,9 @@ from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunk
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import MODELS, collected, load_graphs, parts_of, prepare
-from quatgraph.tasks.graph.run import expands, nodes_evaluated_at_once
+from quatgraph.tasks.graph.run import chunks_of, expands, measured, nodes_evaluated_at_once
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
-from quatgraph.training.metrics import accuracy, cross_entropy
 from quatgraph.training.runtime import total_memory
 
 NEVER_SEEN = {
@@ -27,7 +27,7 @@ NEVER_SEEN = {
 
 
 class GraphPredictor:
-    """A graph classifier out of a bundle.
+    """A graph classifier out of a bundle: the models of all folds, whose answers are averaged.
 
     Example:
         A bundle answers for the graphs it was trained on, or for new ones::
@@ -42,14 +42,8 @@ class GraphPredictor:
         self.config = configs.build(GraphConfig, self.card["config"])
         self.features = NodeFeatures.from_dict(self.card["features"])
 
-        def build() -> nn.Module:
-            model, classes = self.config.model, len(self.card["labels"])
-            made = MODELS[model.name](model, self.card["num_features"], classes)
-            made.load_state_dict(bundle.tensors)
-            return made
-
-        # Batches are made for ensembles: this is one of a single member.
-        self.model = Ensemble([build], [0]).to(device).eval()
+        builds = [partial(self._built, bundle, m) for m in range(len(self.card["split"]))]
+        self.models = Ensemble(builds, self.card["seed"]).to(device).eval()
         self._graphs = graphs
 
     def predict(
@@ -67,11 +61,12 @@ class GraphPredictor:
             asked = asked.select(positions(ids, asked.graph_ids, "there is no graph {}"))
         self._refuse_huge(asked)
         whole = collected(asked, self.config.model, self.features, self.device)
-        probabilities = self._logits(whole, torch.arange(len(asked))).softmax(dim=1)
+        probabilities = self._probabilities(whole)
         return Predictions(asked.graph_ids, self.card["labels"], probabilities, self._notes(asked))
 
     def evaluate(self, graphs: AnyGraphs | None = None) -> dict[str, float]:
-        """The bundle's metrics, computed again from its weights and the training data.
+        """The bundle's metrics, computed again from its weights and the training data: of each
+        fold's model on its own part, the mean over the folds.
 
         A model that was trained without validation data has none of it.
 
@@ -80,30 +75,35 @@ class GraphPredictor:
         """
         if graphs is not None:
             self._graphs = source.from_any(graphs)
-        known = self._training_graphs()
-        problem = prepare(known, self.config, self.device)
-        parts = parts_of(problem, self.config, self.card["split"])
-        metrics = {}
-        for part in ("valid", "test"):
-            if len(places := parts[part]):
-                logits, labels = self._logits(problem.collection, places), known.y[places]
-                every = torch.ones(len(places))
-                metrics[f"{part}/accuracy"] = float(accuracy(logits, labels, every))
-                metrics[f"{part}/loss"] = float(cross_entropy(logits, labels, every))
-        return metrics
+        problem = prepare(self._training_graphs(), self.config, self.device)
+        parts = [parts_of(problem, self.config, split) for split in self.card["split"]]
+        chunks = chunks_of(problem.collection, self.config, parts)
+        with torch.no_grad():
+            metrics = measured(self.models, problem.collection, chunks)
+        return {
+            name: float(each.mean()) for name, each in metrics.items() if not each.isnan().any()
+        }
 
     @torch.no_grad()
-    def _logits(self, whole: Collection, places: Tensor) -> Tensor:
-        """Of the graphs at these places, in their order, on the CPU, ``(len(places), C)``."""
-        logits = torch.empty(len(whole.labels), len(self.card["labels"]))
-        room = nodes_evaluated_at_once(1, self.config, self.device)
+    def _probabilities(self, whole: Collection) -> Tensor:
+        """Of all graphs, the mean over the models, on the CPU, ``(G, C)``."""
+        found = torch.empty(len(whole.labels), len(self.card["labels"]))
+        members = self.models.num_members
+        every = [torch.arange(len(whole.labels))] * members
+        room = nodes_evaluated_at_once(members, self.config, self.device)
         for chunk in evaluation_chunks(
-            whole, {"asked": [places]}, room, expanded=expands(self.config)
+            whole, {"asked": every}, room, expanded=expands(self.config)
         ):
             batch = assemble(whole, chunk.graphs, chunk.capacity)
-            answers = batch.through(self.model, batch.features)
-            logits[chunk.graphs[0].cpu()] = answers[0].cpu()
-        return logits[places]
+            logits = batch.through(self.models, batch.features)
+            found[chunk.graphs[0].cpu()] = logits.softmax(dim=-1).mean(dim=0).cpu()
+        return found
+
+    def _built(self, bundle: Bundle, member: int) -> nn.Module:
+        model, classes = self.config.model, len(self.card["labels"])
+        made = MODELS[model.name](model, self.card["num_features"], classes)
+        made.load_state_dict({name: value[member] for name, value in bundle.tensors.items()})
+        return made
 
     def _training_graphs(self) -> Graphs:
         if self._graphs is None:
@@ -116,7 +116,7 @@ class GraphPredictor:
 
     def _new_graphs(self, graphs: AnyGraphs) -> Graphs:
         read = source.from_any(graphs, labels_needed=False)
-        tagged = self.features.kind == "tags" and self.features.names != ["0"]
+        tagged = self.features.kind == "tags" and self.features.names != ("0",)
         if tagged and not read.tagged:
             raise Mistake(
                 "the graphs have no tags of nodes, but the model was trained with "

@@ -28,7 +28,10 @@ class Job:
     folder: Path
     records: list[RunRecord]
     chosen: RunRecord
-    """The run in the bundle: of the best configuration, the best on validation data."""
+    """Of the best configuration the run that is best on validation data: the one in the bundle, or
+    one of those in it."""
+    kept: int
+    """Runs in the bundle."""
     configs: int
     """Configurations among which it was chosen."""
     settled: dict[str, Any]
@@ -62,7 +65,7 @@ def train_in_folder(
     """Trains every candidate on every split and seed; validation data chooses the bundle.
 
     The configuration is that with the best mean over its runs, for one run's validation part may be
-    a few items that it gets right by luck; among its runs the best one is kept.
+    a few items that it gets right by luck. Its best run is kept, or all of them, as the task says.
 
     Args:
         candidates: Configurations of the task that share their data.
@@ -101,18 +104,21 @@ def train_in_folder(
         group = max(_groups(outcome.records), key=lambda group: group.merit)
         if group.merit > best:
             best = group.merit
-            index = outcome.records.index(group.best)
-            save_bundle(folder, bundle_of(task, outcome, index, data))
+            kept = group.runs if task.answers_together else [group.best]
+            places = [outcome.records.index(record) for record in kept]
+            save_bundle(folder, bundle_of(task, outcome, places, data))
         append_records(records_at, outcome.records)
         remove_checkpoint(folder)
         done = done + outcome.records
     if best == DIVERGED:
         raise Mistake("every run diverged: lower train.lr, and choose another folder")
-    chosen = max(_groups(done), key=lambda group: group.merit).best
+    winner = max(_groups(done), key=lambda group: group.merit)
+    chosen = winner.best
     return Job(
         folder=folder,
         records=done,
         chosen=chosen,
+        kept=len(winner.runs) if task.answers_together else 1,
         configs=len(candidates),
         settled=_settled(task, candidates, chosen),
         said=task.said(load_bundle(folder, task=task.name).card),
@@ -123,25 +129,24 @@ def train_in_folder(
 class _Group:
     """Runs of one configuration that were trained together."""
 
-    merit: tuple[float, float]
-    """The mean of theirs."""
-    best: RunRecord
+    runs: list[RunRecord]
+
+    @property
+    def merit(self) -> tuple[float, float]:
+        """The mean of theirs."""
+        accuracies, losses = zip(*(merit(r.metrics) for r in self.runs), strict=True)
+        return fmean(accuracies), fmean(losses)
+
+    @property
+    def best(self) -> RunRecord:
+        return max(self.runs, key=lambda r: merit(r.metrics))
 
 
 def _groups(records: Sequence[RunRecord]) -> list[_Group]:
     runs: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         runs.setdefault((record.ensemble, record.config_digest), []).append(record)
-    return [
-        _Group(
-            merit=(
-                fmean(merit(r.metrics)[0] for r in group),
-                fmean(merit(r.metrics)[1] for r in group),
-            ),
-            best=max(group, key=lambda r: merit(r.metrics)),
-        )
-        for group in runs.values()
-    ]
+    return [_Group(group) for group in runs.values()]
 
 
 def _key(member: Member) -> tuple[str, int, int]:

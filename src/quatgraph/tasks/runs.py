@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -129,29 +130,40 @@ def num_parameters(build: Callable[[Any, Any], nn.Module], config: Any, problem:
         return sum(p.numel() for p in build(config, problem).parameters())
 
 
-def bundle_of(task: Task, outcome: Outcome, index: int, data: Any) -> Bundle:
-    """One member as a bundle: what ``predict`` needs and what a reader wants to know.
+def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -> Bundle:
+    """Members of one configuration as a bundle: what ``predict`` needs and what a reader wants to
+    know; a ``data`` of the task's own card is added to the data's name and digest.
 
-    A ``data`` of the task's own card is added to the data's name and digest.
+    Where a task's models answer together, weights are stacked, ``(K, ...)``, splits, seeds and
+    epochs are lists, and the metrics are the mean of the members'. Elsewhere it is one member's.
     """
-    member, record = outcome.members[index], outcome.records[index]
-    model = task.build(member.config, outcome.problem)
-    weights = {name: outcome.fit.weights[name][index] for name in model.state_dict()}
-    own = task.card(member.config, data, outcome.problem)
+    members = [outcome.members[index] for index in indices]
+    records = [outcome.records[index] for index in indices]
+    config, record = members[0].config, records[0]
+    weights = {
+        name: outcome.fit.weights[name][list(indices)]
+        for name in task.build(config, outcome.problem).state_dict()
+    }
+    own = task.card(config, data, outcome.problem)
+    each = {
+        "split": [member.split for member in members],
+        "seed": [member.seed for member in members],
+        "epoch": [r.best_epoch for r in records],
+    }
     card = {
         **own,
         "task": task.name,
-        "config": configs.to_dict(member.config),
-        "split": member.split,
-        "seed": member.seed,
-        "metrics": record.metrics,
-        "epoch": record.best_epoch,
+        "config": configs.to_dict(config),
+        "metrics": {name: fmean(r.metrics[name] for r in records) for name in record.metrics},
         "parameters": record.parameters,
         "data": {"name": data.name, "digest": data.digest, **own.get("data", {})},
         "environment": record.environment,
         "finished": record.finished,
     }
-    return Bundle(card, weights)
+    if task.answers_together:
+        return Bundle(card | each, weights)
+    first = {key: values[0] for key, values in each.items()}
+    return Bundle(card | first, {name: value[0] for name, value in weights.items()})
 
 
 def _described(task: Task, member: Member) -> dict[str, Any]:

@@ -66,6 +66,9 @@ class Task:
     card: Callable[[Any, Any, Any], dict[str, Any]]
     """``(config, data, problem)``: what predicting needs of a bundle's card beyond what every
     card has; see :func:`quatgraph.tasks.runs.bundle_of`."""
+    answers_together: bool = False
+    """Whether a bundle holds all runs of the chosen configuration, whose answers are averaged, or
+    the best of them only."""
     said: Callable[[Mapping[str, Any]], list[str]] = lambda card: []
     """``(card)``: sentences that a person who trained the bundle wants to read."""
     curves: Callable[[Any], Sequence[str]] = lambda config: ()

@@ -36,10 +36,10 @@ def stars(*leaves: int) -> Graphs:
 def test_tags_are_coded_where_nodes_differ_in_them_and_degrees_elsewhere(
     tagged: Graphs, plain: Graphs
 ) -> None:
-    assert NodeFeatures.fit(tagged, "auto") == NodeFeatures("tags", ["C", "N", "O"], None)
-    assert NodeFeatures.fit(plain, "auto") == NodeFeatures("degrees", ["1", "2"], None)
+    assert NodeFeatures.fit(tagged, "auto") == NodeFeatures("tags", ("C", "N", "O"), None)
+    assert NodeFeatures.fit(plain, "auto") == NodeFeatures("degrees", ("1", "2"), None)
     assert NodeFeatures.fit(tagged, "degrees").kind == "degrees"
-    assert NodeFeatures.fit(plain, "tags") == NodeFeatures("tags", ["0"], None)
+    assert NodeFeatures.fit(plain, "tags") == NodeFeatures("tags", ("0",), None)
 
 
 def test_the_code_of_a_node_is_the_place_of_its_tag(tagged: Graphs) -> None:

@@ -46,7 +46,7 @@ def test_the_data_is_the_catalogs_or_a_file(tmp_path: Path) -> None:
 def test_a_problem_knows_its_classes_features_and_folds(graphs: Graphs) -> None:
     problem = prepare(graphs, config_of(), CPU)
     assert (problem.num_classes, problem.num_features, len(problem.folds)) == (2, 3, 3)
-    assert problem.features.names == ["C", "N", "O"]
+    assert problem.features.names == ("C", "N", "O")
     assert problem.collection.labels.tolist() == graphs.y.tolist()
     assert problem.collection.num_nodes.tolist() == [3 + place % 5 for place in range(30)]
 

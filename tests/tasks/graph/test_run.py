@@ -196,7 +196,8 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
     # What the weights of a bundle give is what its record says.
     parts = parts_of(outcome.problem, honest, 1)
     model = build_model(honest, outcome.problem).eval()
-    model.load_state_dict(bundle_of(GRAPH, outcome, 1, graphs).tensors)
+    weights = bundle_of(GRAPH, outcome, [1], graphs).tensors
+    model.load_state_dict({name: value[0] for name, value in weights.items()})
     with torch.no_grad():
         logits = model(*by_themselves(outcome.problem, graphs, parts["valid"]))
     right = (logits.argmax(dim=1) == graphs.y[parts["valid"]]).float().mean()
@@ -267,9 +268,9 @@ def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
     unknown = [g | {"label": None} if place < 2 else g for place, g in enumerate(lines())]
     graphs = collection(tmp_path, [*unknown, lines(32)[31]])
     outcome = outcome_of(members_of(config_of(), graphs), graphs)
-    card = bundle_of(GRAPH, outcome, 1, graphs).card
+    card = bundle_of(GRAPH, outcome, [1], graphs).card
     assert card["labels"] == ["chain", "ring"]
-    assert card["split"] == 1
+    assert card["split"] == [1]
     assert card["features"] == {"kind": "tags", "names": ["C", "N", "O"], "scaling": None}
     assert card["num_features"] == 3
     assert card["data"] == {
@@ -288,7 +289,7 @@ def test_what_a_bundle_says_follows_its_features(tmp_path: Path) -> None:
     plain = collection(tmp_path, without(lines(), "node_labels"))
     numbered = dataclasses.replace(plain, attributes=torch.rand(plain.num_nodes, 2))
     told = [
-        said(bundle_of(GRAPH, outcome_of(members_of(config_of(), data), data), 0, data).card)
+        said(bundle_of(GRAPH, outcome_of(members_of(config_of(), data), data), [0], data).card)
         for data in (plain, numbered)
     ]
     assert told[0][1] == "features: the degree of each node among 2"

@@ -26,6 +26,7 @@ GRAPH = Task(
     plan=plan_of,
     members_at_once=members_at_once,
     card=card,
+    answers_together=True,
     said=said,
     curves=curves_of,
 )

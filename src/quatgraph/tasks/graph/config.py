@@ -34,12 +34,12 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     name: Literal["qgnn", "gcn", "sage", "gat", "gin", "gfn", "structure-free"] = "qgnn"
-    hidden_quats: int = 32
+    hidden_quats: int = 16
     """Quaternions per layer; real models get the same width, four times as many reals."""
-    num_layers: int = 2
+    num_layers: int = 3
     dropout: float = 0.5
     """Rate on the input of every layer of QGNN, GCN, GraphSAGE and GAT."""
-    pooled_dropout: float = 0.5
+    pooled_dropout: float = 0.0
     """Rate on the summed vectors of a graph."""
     masks: Literal["real", "quaternion"] = "real"
     """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
@@ -72,8 +72,8 @@ class ModelConfig:
 class TrainConfig:
     epochs: int = 100
     """An epoch has as many batches as its training fold, validation part included, would fill."""
-    lr: float = 5e-4
-    batch_size: int = 4
+    lr: float = 0.01
+    batch_size: int = 32
     """Graphs of a step, drawn afresh each time."""
     weight_decay: float = 0.0
     """Adam's L2 factor, on all weights."""

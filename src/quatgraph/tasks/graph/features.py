@@ -18,6 +18,8 @@ Kind = Literal["tags", "degrees"]
 class NodeFeatures:
     """A one-hot code of each node's tag or degree, and the node's real attributes, if any.
 
+    It is hashable, and equals another that codes alike.
+
     Attributes:
         kind: What is coded.
         names: What each code stands for, in order; for degrees ascending numbers.
@@ -25,7 +27,7 @@ class NodeFeatures:
     """
 
     kind: Kind
-    names: list[str]
+    names: tuple[str, ...]
     scaling: Scaling | None
 
     @classmethod
@@ -38,7 +40,9 @@ class NodeFeatures:
             kind = "tags" if graphs.num_tags > 1 else "degrees"
         coded = graphs if kind == "tags" else graphs.with_degrees_as_tags()
         known = graphs.attributes
-        return cls(kind, coded.tag_names, None if known is None else Scaling.fit(known, "standard"))
+        return cls(
+            kind, tuple(coded.tag_names), None if known is None else Scaling.fit(known, "standard")
+        )
 
     @property
     def width(self) -> int:
@@ -74,13 +78,13 @@ class NodeFeatures:
 
     def to_dict(self) -> dict[str, Any]:
         scaling = None if self.scaling is None else self.scaling.to_dict()
-        return {"kind": self.kind, "names": self.names, "scaling": scaling}
+        return {"kind": self.kind, "names": list(self.names), "scaling": scaling}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         scaling = values["scaling"]
         scaling = None if scaling is None else Scaling.from_dict(scaling)
-        return cls(values["kind"], list(values["names"]), scaling)
+        return cls(values["kind"], tuple(values["names"]), scaling)
 
     def _coded(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
         """Code of each node, int32, and whether training saw it."""

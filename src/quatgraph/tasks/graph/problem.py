@@ -18,6 +18,7 @@ from quatgraph.baselines.graph import (
     GraphSAGE,
     StructureFree,
 )
+from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.collection import Graphs
 from quatgraph.data.folds import Fold
@@ -163,27 +164,16 @@ def collected(
     graphs: Graphs, model: ModelConfig, features: NodeFeatures, device: torch.device
 ) -> Collection:
     """The graphs as a model takes them, on a device."""
-    matrix = matrix_of(model)
-    return _collected(graphs, matrix, model.name == "gfn", _Held(features), device)
-
-
-class _Held:
-    """Features as a key of the cache: equal where they code alike."""
-
-    def __init__(self, features: NodeFeatures) -> None:
-        self.features = features
-        self.key = features.kind, tuple(features.names), features.scaling
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Held) and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash(self.key)
+    return _collected(graphs, matrix_of(model), model.name == "gfn", features, device)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it
 def _collected(
-    graphs: Graphs, matrix: Matrix, propagated: bool, held: _Held, device: torch.device
+    graphs: Graphs,
+    matrix: Matrix,
+    propagated: bool,
+    features: NodeFeatures,
+    device: torch.device,
 ) -> Collection:
     nodes = torch.arange(graphs.num_nodes, dtype=torch.int32)
     whole = torch.arange(graphs.num_nodes + 1, dtype=torch.int32)
@@ -196,16 +186,15 @@ def _collected(
         t_col=owner.repeat_interleave(graphs.node_start.diff()),
         t_perm=nodes,
     )
-    features = held.features.of(graphs)
-    adjacency = _matrix(graphs, matrix)
+    x = features.of(graphs)
     if propagated:
-        features = _propagated(features, _matrix(graphs, "symmetric"), graphs.degrees)
+        x = _propagated(x, _matrix(graphs, "symmetric"), graphs.degrees)
     return Collection(
         node_start=graphs.node_start.int().to(device),
-        adjacency=adjacency.to(device),
+        adjacency=_matrix(graphs, matrix).to(device),
         symmetric=matrix in ("none", "symmetric"),  # the graphs are undirected
         pool=pool.to(device),
-        features=features.to(device),
+        features=x.to(device),
         labels=graphs.y.to(device),
     )
 
@@ -223,14 +212,9 @@ def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:
     return made.normalized("row" if matrix == "neighbours" else matrix)
 
 
-def _propagated(features: Tensor | object, adjacency: Adjacency, degrees: Tensor) -> Tensor:
+def _propagated(x: Codes | Tensor, adjacency: Adjacency, degrees: Tensor) -> Tensor:
     """GFN's features: the degree, the features, and the features propagated a few times."""
-    from quatgraph.codes import Codes
-
-    if isinstance(features, Codes):
-        features = features @ torch.eye(features.num_codes)
-    assert isinstance(features, Tensor)
-    steps = [features]
+    steps = [x @ torch.eye(x.num_codes) if isinstance(x, Codes) else x]
     for _ in range(PROPAGATIONS):
         steps.append(adjacency @ steps[-1])
     return torch.cat((degrees[:, None].float(), *steps), dim=1)

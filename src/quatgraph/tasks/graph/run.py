@@ -11,7 +11,8 @@ from quatgraph.data.collection import Graphs
 from quatgraph.errors import Mistake
 from quatgraph.models.node import four_copies
 from quatgraph.tasks.graph.batches import (
-    Batch,
+    Collection,
+    EvaluationChunk,
     TrainingBatches,
     assemble,
     evaluation_chunks,
@@ -59,38 +60,17 @@ def train(
         steps=math.ceil(whole_fold / config.train.batch_size),
         expanded=expands(config),
     )
-    chunks = evaluation_chunks(
-        collection,
-        {name: [part[name] for part in parts] for name in ("valid", "test")},
-        nodes_evaluated_at_once(len(members), config, device),
-        expanded=expands(config),
-    )
-
-    def logits_of(batch: Batch) -> Tensor:
-        four = ensemble.training and trains_on_four_copies(config)
-        return batch.through(ensemble, four_copies(batch.features) if four else batch.features)
+    chunks = chunks_of(collection, config, parts)
+    four = trains_on_four_copies(config)
 
     def loss() -> Tensor:
         batch = batches.batch()
-        each = smoothed_cross_entropy(logits_of(batch), batch.labels, config.train.smoothing)
-        return each.mean(dim=-1)
+        features = four_copies(batch.features) if four else batch.features
+        logits = batch.through(ensemble, features)
+        return smoothed_cross_entropy(logits, batch.labels, config.train.smoothing).mean(dim=-1)
 
     def evaluate() -> Metrics:
-        zeros = torch.zeros(len(members), device=device)
-        totals = {f"{part}/{what}": zeros for part in ("valid", "test") for what in _COUNTED}
-        for chunk in chunks:
-            batch = assemble(collection, chunk.graphs, chunk.capacity)
-            logits = logits_of(batch)
-            right = (logits.argmax(dim=-1) == batch.labels).float()
-            losses = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
-            for part, mask in chunk.parts.items():
-                for what, values in zip(_COUNTED, (right, losses, mask), strict=True):
-                    totals[f"{part}/{what}"] = totals[f"{part}/{what}"] + (values * mask).sum(-1)
-        metrics = {
-            f"{part}/{what}": totals[f"{part}/{what}"] / totals[f"{part}/count"]
-            for part in ("valid", "test")
-            for what in ("accuracy", "loss")
-        }
+        metrics = measured(ensemble, collection, chunks)
         return metrics | {_MONITOR: _merit(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
@@ -105,8 +85,43 @@ def train(
         )
 
 
-_COUNTED = ("accuracy", "loss", "count")
 _MONITOR = "valid/merit"
+
+
+def chunks_of(
+    collection: Collection, config: GraphConfig, parts: Sequence[Mapping[str, Tensor]]
+) -> list[EvaluationChunk]:
+    """The validation and test graphs of each member, as :func:`measured` takes them."""
+    return evaluation_chunks(
+        collection,
+        {name: [part[name] for part in parts] for name in ("valid", "test")},
+        nodes_evaluated_at_once(len(parts), config, collection.labels.device),
+        expanded=expands(config),
+    )
+
+
+def measured(
+    ensemble: Ensemble, collection: Collection, chunks: Sequence[EvaluationChunk]
+) -> Metrics:
+    """Accuracy and loss of each member on its parts, NaN on one without graphs."""
+    zeros = torch.zeros(ensemble.num_members, device=collection.labels.device)
+    totals = {part: dict.fromkeys(("accuracy", "loss", "count"), zeros) for part in chunks[0].parts}
+    for chunk in chunks:
+        batch = assemble(collection, chunk.graphs, chunk.capacity)
+        logits, labels = batch.through(ensemble, batch.features), batch.labels.clamp(min=0)
+        found = {
+            "accuracy": (logits.argmax(dim=-1) == labels).float(),
+            "loss": smoothed_cross_entropy(logits, labels, 0.0),
+            "count": torch.ones_like(labels, dtype=torch.float),
+        }
+        for part, mask in chunk.parts.items():
+            for what, values in found.items():
+                totals[part][what] = totals[part][what] + (values * mask).sum(dim=-1)
+    return {
+        f"{part}/{what}": total[what] / total["count"]
+        for part, total in totals.items()
+        for what in ("accuracy", "loss")
+    }
 
 
 def _merit(accuracy: Tensor, loss: Tensor) -> Tensor:

@@ -1,0 +1,99 @@
+"""Knowledge graphs of any size, made up, for tests of speed."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatgraph.data.triple_files import Part, Parts, check_size
+from quatgraph.data.triple_split import draw_parts
+from quatgraph.data.triples import Triples, assemble
+from quatgraph.data.vocabulary import Ids
+from quatgraph.errors import Mistake
+
+_SKEWED_ROUNDS = 8
+
+
+def random_triples(
+    num_entities: int, num_relations: int, num_triples: int, seed: int = 0
+) -> Triples:
+    """A graph in which few entities and relations have most of the triples, as in real ones.
+
+    The k-th most frequent entity, and relation, is drawn in proportion to ``1 / k``. Triples are
+    distinct; valid and test are drawn out of them, see :func:`quatgraph.data.triple_split`.
+
+    Args:
+        num_entities: Entities; some may be in no triple.
+        num_relations: Relations, likewise.
+        num_triples: Triples of all parts together.
+        seed: Zero or more; the same seed gives the same graph.
+
+    Example:
+        >>> random_triples(100, 5, 1000)
+        Triples('random', 100 entities, 5 relations, 900 + 50 + 50 triples)
+    """
+    check_size(num_entities, num_relations)
+    if min(num_entities, num_relations, num_triples) < 1:
+        raise Mistake("a graph needs at least one entity, one relation and one triple")
+    if seed < 0:
+        raise Mistake(f"a seed must be 0 or more, got {seed}")
+    possible = num_entities**2 * num_relations
+    if num_triples > possible:
+        raise Mistake(
+            f"{num_entities} entities and {num_relations} relations make at most {possible:,} "
+            f"triples, not {num_triples:,}; ask for fewer"
+        )
+    random = np.random.default_rng(seed)
+    draw = _all_at_once if possible <= 4 * num_triples else _by_and_by
+    key = random.permutation(draw(num_entities, num_relations, num_triples, random))
+    pair, tail = np.divmod(key, num_entities)
+    head, relation = np.divmod(pair, num_relations)
+    # Each entity's frequency has nothing to do with its number.
+    place = random.permutation(num_entities)
+    triples = np.stack((place[head], relation, place[tail]), axis=1)
+    whole = Part("the graph", triples, np.arange(1, num_triples + 1))
+    parts = Parts({"train": whole}, _names("e", num_entities), _names("r", num_relations))
+    return assemble(draw_parts(parts, seed, []), name="random")
+
+
+def _by_and_by(
+    num_entities: int, num_relations: int, num_triples: int, random: np.random.Generator
+) -> Ids:
+    """Keys of distinct triples, drawn until there are enough."""
+    ends, kinds = _cumulative(num_entities), _cumulative(num_relations)
+    keys = np.empty(0, dtype=np.int64)
+    turn = 0
+    while (lacking := num_triples - len(keys)) > 0:
+        if turn < _SKEWED_ROUNDS:
+            head, tail = (_drawn(ends, lacking, random) for _ in range(2))
+            new = (head * num_relations + _drawn(kinds, lacking, random)) * num_entities + tail
+        else:
+            # What is frequent may be used up; at least three of four triples are still free.
+            new = random.integers(num_entities**2 * num_relations, size=lacking)
+        keys = np.concatenate((keys, new))
+        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+        turn += 1
+    return keys
+
+
+def _all_at_once(
+    num_entities: int, num_relations: int, num_triples: int, random: np.random.Generator
+) -> Ids:
+    """Keys of distinct triples out of a list of all that there can be."""
+    end, kind = (-np.log(np.arange(1, size + 1)) for size in (num_entities, num_relations))
+    chance = (end[:, None, None] + kind[:, None] + end).ravel()
+    # The largest of these are a weighted draw without repetition.
+    score = chance + random.gumbel(size=len(chance))
+    return np.argpartition(score, len(score) - num_triples)[len(score) - num_triples :]
+
+
+def _cumulative(size: int) -> NDArray[np.float64]:
+    total = np.cumsum(1 / np.arange(1, size + 1))
+    return total / total[-1]
+
+
+def _drawn(cumulative: NDArray[np.float64], count: int, random: np.random.Generator) -> Ids:
+    return np.searchsorted(cumulative, random.random(count), side="right")
+
+
+def _names(letter: str, count: int) -> list[str]:
+    width = len(str(count - 1))
+    return [f"{letter}{number:0{width}}" for number in range(count)]

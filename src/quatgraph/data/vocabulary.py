@@ -1,0 +1,167 @@
+"""Names as numbers, and back: the ids of a knowledge graph, what people call them, look-ups."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatgraph.data.words import pieces
+from quatgraph.errors import Mistake, did_you_mean
+
+Ids = NDArray[np.int64]
+
+PLURAL = {"entity": "entities", "relation": "relations"}
+_COLUMN_WORDS = frozenset({"id", "entity", "relation", "name", "label", "qid", "key", "code"})
+_FEW = 5
+
+
+class Numbering:
+    """Gives every new name the next number."""
+
+    def __init__(self) -> None:
+        self._number: defaultdict[str, int] = defaultdict()
+        self._number.default_factory = self._number.__len__
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def numbers(self, cells: list[str]) -> Ids:
+        """The number of each name."""
+        return np.fromiter(map(self._number.__getitem__, cells), dtype=np.int64, count=len(cells))
+
+    def in_order(self) -> tuple[list[str], Ids]:
+        """The names without surrounding spaces, sorted, and for each number its place there."""
+        names = [name.strip() for name in self._number]
+        ordered = sorted(set(names))
+        place = dict(zip(ordered, range(len(ordered)), strict=True))
+        return ordered, np.fromiter(map(place.__getitem__, names), dtype=np.int64, count=len(names))
+
+    def blank(self) -> Ids:
+        """The numbers of names that are nothing but spaces."""
+        names = enumerate(self._number)
+        return np.array([number for number, name in names if not name.strip()], dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The entities, or the relations, of a knowledge graph.
+
+    Attributes:
+        kind: ``"entity"`` or ``"relation"``.
+        ids: Their ids; an index is a place here.
+        labels: What people call each; its id where there is nothing else. Several may share one.
+    """
+
+    kind: str
+    ids: list[str]
+    labels: list[str]
+
+    def find(self, name: str) -> int:
+        """The index of what has this id or this label.
+
+        An id goes before a label, and letter case is looked past only where nothing is written
+        exactly so. What is not there, and what several are called, is a :class:`Mistake`.
+
+        Example:
+            >>> cities = Vocabulary("entity", ["Q64", "Q90"], ["Berlin", "Paris"])
+            >>> cities.find("Q64"), cities.find("paris")
+            (0, 1)
+        """
+        name = name.strip()
+        if name in self._by_id:
+            return self._by_id[name]
+        places = self._by_label.get(name) or self._by_folded.get(name.casefold(), [])
+        if len(places) == 1:
+            return places[0]
+        plural = PLURAL[self.kind]
+        if not places:
+            raise Mistake(f"there is no {self.kind} {name!r}{self._hint(name)}")
+        ids = [self.ids[place] for place in places]
+        raise Mistake(f"{len(ids)} {plural} are called {name!r}: {some(ids)}; name one by its id")
+
+    @cached_property
+    def _by_id(self) -> dict[str, int]:
+        return dict(zip(self.ids, range(len(self.ids)), strict=True))
+
+    @cached_property
+    def _by_label(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for place, label in enumerate(self.labels):
+            found.setdefault(label, []).append(place)
+        return found
+
+    @cached_property
+    def _by_folded(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for place, pair in enumerate(zip(self.ids, self.labels, strict=True)):
+            for name in {name.casefold() for name in pair}:
+                found.setdefault(name, []).append(place)
+        return found
+
+    def _hint(self, name: str) -> str:
+        # Of about the same length only: comparing with a hundred thousand names takes seconds.
+        known = dict.fromkeys((*self.labels, *self.ids))
+        alike = [other for other in known if abs(len(other) - len(name)) <= 2]
+        if hint := did_you_mean(name, alike):
+            return hint
+        return f"; {PLURAL[self.kind]} are called as {some(list(known)[:3])} are" if known else ""
+
+
+def read_labels(
+    content: bytes, where: str, columns: tuple[str, ...], known: Collection[str] = ()
+) -> dict[str, str]:
+    """The label of each id, out of a table whose first columns are ids and labels.
+
+    A first line that names the columns is left out, and ids with an empty label are. An id with
+    two labels is a :class:`Mistake`.
+
+    Args:
+        content: The text, see :mod:`quatgraph.data.words`.
+        where: The file, for messages.
+        columns: What all its columns are.
+        known: Ids that begin no line of column names.
+    """
+    ids: list[str] = []
+    names: list[str] = []
+    lines: list[int] = []
+    for piece in pieces(content, where, columns):
+        ids.extend(map(str.strip, piece.columns[0]))
+        names.extend(map(str.strip, piece.columns[1]))
+        lines.extend(piece.lines)
+    if ids and ids[0] not in known and _names_a_column(ids[0]):
+        del ids[0], names[0], lines[0]
+    labels: dict[str, str] = {}
+    for line, key, label in zip(lines, ids, names, strict=True):
+        if not key:
+            raise Mistake(f"{where} line {line} has a label but no id; give it one")
+        if label and labels.setdefault(key, label) != label:
+            raise Mistake(
+                f"{where} line {line} calls {key!r} {label!r} but an earlier line calls it "
+                f"{labels[key]!r}; keep one of the two"
+            )
+    return labels
+
+
+def labelled(ids: list[str], labels: Mapping[str, str]) -> list[str]:
+    """The label of each id, the id itself where there is none."""
+    return [labels.get(name, name) for name in ids]
+
+
+def some(names: Iterable[str]) -> str:
+    """A few of many names, for a message.
+
+    Example:
+        >>> some("abcdefg")
+        "'a', 'b', 'c', 'd', 'e' and 2 more"
+    """
+    names = list(names)
+    shown = ", ".join(map(repr, names[:_FEW]))
+    return f"{shown} and {len(names) - _FEW:,} more" if len(names) > _FEW else shown
+
+
+def _names_a_column(cell: str) -> bool:
+    cell = cell.casefold()
+    return cell in _COLUMN_WORDS or cell.endswith(("_id", " id"))
