@@ -123,4 +123,4 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
 
 
 def test_every_bench_has_a_name() -> None:
-    assert list(BENCHES) == ["aggregate", "conv", "node", "graph", "defaults"]
+    assert list(BENCHES) == ["aggregate", "kernels", "conv", "node", "graph", "defaults"]

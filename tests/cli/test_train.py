@@ -17,7 +17,7 @@ from commands import assert_told, call
 
 import quatgraph
 from quatgraph import presets
-from quatgraph.cli.learn import _called, _kept
+from quatgraph.cli.learn import _called
 from quatgraph.cli.shell import progress
 from quatgraph.config import override
 from quatgraph.reproduce import run as running
@@ -139,16 +139,6 @@ def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_pat
     told = call("train", "graph", "--data", "mine.jsonl", "--directed")
     assert_told(told, "--directed belongs to the task node")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_without_validation_data_is_told_as_such() -> None:
-    assert call("train", "node/karate-qgnn", *SHORT, "--out", "m").exit_code == 0
-    (record,) = read_records(Path("m/records.jsonl"))
-    test = 100 * record.metrics["test/accuracy"]
-    for lacking in ({}, {"valid/accuracy": float("nan")}):
-        metrics = {"test/accuracy": record.metrics["test/accuracy"]} | lacking
-        told = _kept(dataclasses.replace(record, metrics=metrics))
-        assert told == f"a run, without validation data: split 0, seed 0, test {test:.2f} %"
 
 
 def test_the_protocol_is_honest_unless_told() -> None:

@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from quatgraph.bench import aggregate, conv, defaults, graph, node
+from quatgraph.bench import aggregate, conv, defaults, graph, kernels, node
 
 BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "aggregate": aggregate.rows,
+    "kernels": kernels.rows,
     "conv": conv.rows,
     "node": node.rows,
     "graph": graph.rows,

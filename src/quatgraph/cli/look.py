@@ -198,7 +198,7 @@ def _csv(rows: list[dict[str, Any]]) -> str:
 @command(app)
 def bench(
     what: Annotated[
-        str | None, typer.Argument(help="aggregate, conv, node, graph or defaults.")
+        str | None, typer.Argument(help="aggregate, kernels (GPU), conv, node, graph or defaults.")
     ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,

@@ -31,6 +31,7 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
+        ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
     }
 

@@ -66,6 +66,7 @@ def entity_graph(train: Tensor, num_entities: int) -> Tensor:
         - output: ``(2, E)``
 
     Example:
+        >>> import torch
         >>> entity_graph(torch.tensor([[0, 0, 1], [1, 3, 0], [2, 0, 2]]), 3)
         tensor([[0, 1],
                 [1, 0]])

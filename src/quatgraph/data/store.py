@@ -33,7 +33,10 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a dataset: its place below the dataset's folder, its address, its digest."""
+    """One file of a dataset: its place below the dataset's folder, its address, its digest.
+
+    A file without an address is a bonus, as labels are: used where it is there, missed nowhere.
+    """
 
     path: str
     url: str
@@ -109,7 +112,10 @@ def dataset_files(name: str) -> dict[str, Path]:
         that was already there is verified when it is read, see :func:`read_bytes`.
     """
     dataset = entry(name)
-    return {file.path: _find(dataset, file) or _download(dataset, file) for file in dataset.files}
+    places = ((file, _find(dataset, file)) for file in dataset.files)
+    return {
+        file.path: place or _download(dataset, file) for file, place in places if place or file.url
+    }
 
 
 def fetch(name: str) -> dict[str, Path]:
@@ -123,7 +129,14 @@ def fetch(name: str) -> dict[str, Path]:
 def check(name: str) -> list[tuple[str, Status]]:
     """The state of each file of a dataset, without downloading any."""
     dataset = entry(name)
-    return [(file.path, _status(dataset, file)) for file in dataset.files]
+    states = [(file, _status(dataset, file)) for file in dataset.files]
+    return [(file.path, state) for file, state in states if file.url or state != "missing"]
+
+
+def is_present(name: str, path: str) -> bool:
+    """Whether a file of a dataset is there already."""
+    dataset = entry(name)
+    return _find(dataset, _file(dataset, path)) is not None
 
 
 def read_bytes(name: str, path: str) -> bytes:
@@ -134,10 +147,7 @@ def read_bytes(name: str, path: str) -> bytes:
         path: One of the dataset's paths, as the catalog writes it.
     """
     dataset = entry(name)
-    file = next((file for file in dataset.files if file.path == path), None)
-    if file is None:
-        hint = did_you_mean(path, (file.path for file in dataset.files))
-        raise Mistake(f"dataset {name!r} has no file {path!r}{hint}")
+    file = _file(dataset, path)
     place = _find(dataset, file) or _download(dataset, file)
     content = _unpacked(place)
     digest = hashlib.sha256(content).hexdigest()
@@ -152,7 +162,7 @@ def read_bytes(name: str, path: str) -> bytes:
 
 def _entry(name: str, values: dict[str, Any]) -> Entry:
     files = tuple(
-        File(f"{group['into']}/{stem}".lstrip("/"), group["url_base"] + stem, digest)
+        File(f"{group['into']}/{stem}".lstrip("/"), _url(group, stem), digest)
         for group in values.get("download", [])
         for stem, digest in group["sha256"].items()
     )
@@ -168,6 +178,18 @@ def _entry(name: str, values: dict[str, Any]) -> Entry:
         statistics=values["statistics"],
         files=files,
     )
+
+
+def _url(group: dict[str, Any], stem: str) -> str:
+    return group["url_base"] + stem if "url_base" in group else group.get("url", "")
+
+
+def _file(dataset: Entry, path: str) -> File:
+    for file in dataset.files:
+        if file.path == path:
+            return file
+    hint = did_you_mean(path, (file.path for file in dataset.files))
+    raise Mistake(f"dataset {dataset.name!r} has no file {path!r}{hint}")
 
 
 def _find(dataset: Entry, file: File) -> Path | None:

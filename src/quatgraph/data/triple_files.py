@@ -123,7 +123,8 @@ def check_size(num_entities: int, num_relations: int) -> None:
 def _read(
     content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
 ) -> Part:
-    triples, lines = [], []
+    triples: list[Ids] = []
+    lines: list[Ids] = []
     order, skipped = [0, 1, 2], 0
     for piece in pieces(content, where, tuple(COLUMNS)):
         columns, numbers = piece.columns, np.asarray(piece.lines, dtype=np.int64)

@@ -16,7 +16,7 @@ from quatgraph.data.splits import PARTS
 from quatgraph.data.triple_files import Part, Parts, read_parts
 from quatgraph.data.triple_split import draw_parts
 from quatgraph.data.triples import Triples, assemble
-from quatgraph.data.vocabulary import PLURAL, Ids, read_labels, some
+from quatgraph.data.vocabulary import PLURAL, read_labels, some
 from quatgraph.data.words import PACKINGS, SUFFIXES, read_packed
 from quatgraph.errors import Mistake, did_you_mean
 
@@ -144,7 +144,7 @@ def _seen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
         known = np.zeros(len(names), dtype=bool)
         known[train[:, columns]] = True
         unknown[:, columns] = ~known[part.triples[:, columns]]
-    rows = unknown.any(axis=1)
+    rows = np.asarray(unknown.any(axis=1))
     if not rows.any():
         return part
     if unseen == "drop":
@@ -191,6 +191,3 @@ def _labels(path: Path, kind: str, ids: list[str], notes: list[str]) -> dict[str
 
 def _counted(count: int) -> str:
     return "1 triple" if count == 1 else f"{count:,} triples"
-
-
-__all__ = ["Ids", "Unseen", "read"]

@@ -107,7 +107,7 @@ class Vocabulary:
         alike = [other for other in known if abs(len(other) - len(name)) <= 2]
         if hint := did_you_mean(name, alike):
             return hint
-        return f"; {PLURAL[self.kind]} are called as {some(list(known)[:3])} are" if known else ""
+        return f"; {PLURAL[self.kind]} are, for instance, {some(list(known)[:3])}" if known else ""
 
 
 def read_labels(
