@@ -19,9 +19,9 @@ from quatgraph.baselines.graph import (
     GraphSAGE,
     StructureFree,
 )
-from quatgraph.baselines.layers import BatchNorm
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
+from quatgraph.layers import BatchNorm
 from quatgraph.tasks.graph.batches import Batch
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam

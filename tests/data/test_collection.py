@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch_geometric.data import Data
 
 from quatgraph.data.collection import (
     Graphs,
@@ -16,6 +17,7 @@ from quatgraph.data.collection import (
     from_flat_form,
 )
 from quatgraph.data.edges import merge_edges
+from quatgraph.data.graph import from_list
 from quatgraph.errors import Mistake
 
 
@@ -143,3 +145,10 @@ def test_graphs_need_two_classes_to_be_learned_from():
         check_labels(assemble(**graph, y=np.array([-1]), label_names=[]), "here")
     with pytest.raises(Mistake, match="all labelled graphs in here have the class 'a'"):
         check_labels(assemble(**graph, y=np.array([0]), label_names=["a"]), "here")
+
+
+def test_names_of_classes_that_no_graph_has_are_left_out_and_unknown_stays_unknown() -> None:
+    listed = [Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2, y=y) for y in (0, 1, 2, -1)]
+    some = from_list(listed).select([1, 2, 3]).with_present_labels()
+    assert some.label_names == ["1", "2"]
+    assert some.y.tolist() == [0, 1, -1]

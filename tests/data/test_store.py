@@ -17,6 +17,11 @@ from quatgraph.errors import Mistake
 
 CONTENT = b"a small file\n" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
+EXPECTED = {  # what the catalog must say of the datasets of a task
+    "node": {"nodes", "edges", "features", "classes"},
+    "graph": {"nodes", "edges", "features", "classes"},
+    "link": {"entities", "relations", "train", "valid", "test", "negatives"},
+}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -225,7 +230,7 @@ def test_the_cache_follows_the_environment(monkeypatch):
 def test_an_unknown_dataset_or_file_gets_a_hint():
     with pytest.raises(Mistake, match="no dataset 'coar'; did you mean 'cora'"):
         store.fetch("coar")
-    with pytest.raises(Mistake, match="no dataset 'zzz'; known are citeseer, collab, cora"):
+    with pytest.raises(Mistake, match="no dataset 'zzz'; known are citeseer, codex-l, codex-m"):
         store.check("zzz")
     with pytest.raises(Mistake, match=r"no file 'ind.cora.grap'; did you mean 'ind.cora.graph'"):
         store.read_bytes("cora", "ind.cora.grap")
@@ -235,13 +240,37 @@ def test_the_catalog_is_complete():
     for name, entry in store.catalog().items():
         assert entry.name == name
         assert all((entry.task, entry.title, entry.licence, entry.citation, entry.source))
-        assert {"nodes", "edges", "features", "classes"} <= entry.statistics.keys()
+        assert entry.statistics.keys() >= EXPECTED[entry.task]
         assert entry.builtin == (not entry.files)
         for file in entry.files:
-            assert file.url.startswith("https://")
+            bonus = file.path == "codex-meta/entity_labels.partial.tsv"
+            assert file.url.startswith("https://") or (bonus and not file.url)
             assert len(file.sha256) == 64
             assert not Path(file.path).is_absolute()
     assert len(store.catalog()["cora"].files) == 16
+
+
+def test_an_address_may_be_that_of_a_group_or_of_one_file():
+    urls = {file.path: file.url for file in store.entry("codex-s").files}
+    upstream = "https://raw.githubusercontent.com/tsafavi/codex/master/data"
+    assert urls["codex-s/train.txt"] == f"{upstream}/triples/codex-s/train.txt"
+    assert urls["codex-meta/relations.en.json"] == f"{upstream}/relations/en/relations.json"
+
+
+def test_a_file_without_an_address_is_used_where_it_is_there_and_missed_nowhere(
+    data_folder, monkeypatch
+):
+    list_dataset(monkeypatch, "")
+    assert store.check("toy") == []
+    assert store.fetch("toy") == {}
+    assert not store.is_present("toy", "a/b")
+    (data_folder / "b.xz").write_bytes(lzma.compress(CONTENT))
+    assert store.is_present("toy", "a/b")
+    assert store.fetch("toy") == {"a/b": data_folder / "b.xz"}
+    (data_folder / "b").write_bytes(b"something else")
+    assert store.check("toy") == [("a/b", "wrong digest")]
+    with pytest.raises(Mistake, match="dataset 'toy' has no file 'b'"):
+        store.is_present("toy", "b")
 
 
 def test_the_store_loads_neither_torch_nor_numpy():

@@ -135,3 +135,15 @@ def test_the_gpus_gradient_repeats_bit_for_bit():
     for _ in range(20):
         again = values_and_gradient(lambda table: lookup(table, code), table)
         assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
+
+
+@pytest.mark.parametrize("members", [None, 3])
+def test_the_gradient_of_a_large_table_sums_the_codes_in_order(members):
+    lead, rows = () if members is None else (members,), 1500
+    code, grad = torch.randint(rows, (*lead, 400)), torch.randn(*lead, 400, 5)
+    code[..., :50] = 7  # one row that many ask for, most that none does
+    total = import_module("quatgraph.ops.lookup")._in_order(grad, code, rows)
+    for one, asked, given in zip(
+        total.view(-1, rows, 5), code.view(-1, 400), grad.view(-1, 400, 5), strict=True
+    ):
+        torch.testing.assert_close(one, torch.zeros(rows, 5).index_add(0, asked, given))

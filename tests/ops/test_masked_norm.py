@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatgraph.baselines.layers import BatchNorm
+from quatgraph.layers import BatchNorm
 from quatgraph.ops import backend
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.training.ensemble import Ensemble

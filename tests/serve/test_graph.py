@@ -63,7 +63,8 @@ def by_hand(bundle: Path, graph: dict[str, Any], codes: list[int | None]) -> tor
     """Probabilities of one graph by itself, the mean of the folds' models, from one-hot rows; None
     is a row of zeros."""
     card, weights = load_bundle(bundle).card, load_bundle(bundle).tensors
-    model = GraphQGNN(card["num_features"], 2, hidden_quats=2, num_layers=2, per_layer=True)
+    sizes = {"hidden_quats": 2, "num_layers": 2}
+    model = GraphQGNN(card["num_features"], 2, **sizes, norm=True, per_layer=True)
     x = torch.zeros(len(codes), card["num_features"])
     for node, code in enumerate(codes):
         if code is not None:

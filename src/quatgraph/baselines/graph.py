@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.layers import (
-    BatchNorm,
     Features,
     GraphAttention,
     GraphConv,
@@ -26,7 +25,7 @@ from quatgraph.baselines.layers import (
 from quatgraph.baselines.node import _check_layers
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
-from quatgraph.layers import LayerwiseReadout, QuaternionDropout
+from quatgraph.layers import BatchNorm, LayerwiseReadout, QuaternionDropout
 
 
 class _Layerwise(nn.Module):

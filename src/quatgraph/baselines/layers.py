@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
-from quatgraph.layers import QuaternionDropout
-from quatgraph.ops.masked_norm import masked_norm
+from quatgraph.layers import BatchNorm, QuaternionDropout
 
 Features = Tensor | Adjacency | Codes
 """Rows of numbers: dense, sparse or one-hot."""
@@ -54,50 +53,6 @@ class LinearOfSums(nn.Linear):
         if isinstance(x, Tensor):
             return super().forward(matrix @ x)
         return matrix @ (x @ self.weight.mT) + self.bias
-
-
-class BatchNorm(nn.Module):
-    """:class:`torch.nn.BatchNorm1d` for rows of which some are padding.
-
-    Padding never enters the statistics. A batch of fewer than two rows has no variance: it leaves
-    the running statistics as they are.
-
-    Args:
-        features: Width F of a row.
-
-    Shape:
-        - x: ``(N, F)``
-        - present: 0 for the rows that are padding, else 1, ``(N,)``; None where none is
-        - output: ``(N, F)``
-    """
-
-    eps, momentum = 1e-5, 0.1
-    running_mean: Tensor
-    running_var: Tensor
-
-    def __init__(self, features: int) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(features))
-        self.bias = nn.Parameter(torch.zeros(features))
-        self.register_buffer("running_mean", torch.zeros(features))
-        self.register_buffer("running_var", torch.ones(features))
-
-    def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
-        if not self.training:
-            scale = torch.rsqrt(self.running_var + self.eps)
-            return (x - self.running_mean) * scale * self.weight + self.bias
-        y, mean, var = masked_norm(x, present, self.weight, self.bias, self.eps)
-        rows = x.new_ones(x.size(0)) if present is None else present
-        self._follow(mean, var, rows.sum(dtype=x.dtype))
-        return y
-
-    @torch.no_grad()
-    def _follow(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
-        """Brings the running statistics a step closer to those of so many rows."""
-        step = self.momentum * (count > 1).to(mean.dtype)
-        unbiased = var * count / (count - 1).clamp(min=1)
-        self.running_mean.add_(step * (mean - self.running_mean))
-        self.running_var.add_(step * (unbiased - self.running_var))
 
 
 class GraphConv(nn.Module):

@@ -99,9 +99,14 @@ def stats(
 
 def _counted(name: str) -> tuple[str, dict[str, int]]:
     """Name and statistics of a dataset, or of a person's own files."""
-    from quatgraph.data import graph, node, store
+    from quatgraph.data import graph, link, node, store
 
     path = Path(name)
+    if link.holds_triples(path) or (not path.exists() and store.entry(name).task == "link"):
+        triples = link.read(path) if path.exists() else link.load(name)
+        for note in triples.notes:
+            tell(note)
+        return triples.name, link.statistics(triples)
     if path.is_file() or (path.is_dir() and not (path / "nodes.csv").exists()):
         graphs = graph.read(path, labels_needed=False)
         return graphs.name, graph.statistics(graphs)

@@ -132,6 +132,13 @@ class Graphs:
             graph_ids=[self.graph_ids[place] for place in index.tolist()],
         )
 
+    def with_present_labels(self) -> "Graphs":
+        """The same graphs, without the names of classes that none of them has."""
+        used, y = self.y.unique(return_inverse=True)
+        missing = int((used < 0).any())  # -1, unknown, comes first and stays what it is
+        names = [self.label_names[place] for place in used[missing:].tolist()]
+        return replace(self, y=y - missing, label_names=names)
+
     def with_degrees_as_tags(self) -> "Graphs":
         """The same graphs, each node's tag replaced by its number of neighbours.
 

@@ -1,12 +1,11 @@
 """Knowledge graphs of any size, made up, for tests of speed."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from quatgraph.data.distinct import Ids
 from quatgraph.data.triple_files import Part, Parts, check_size
 from quatgraph.data.triple_split import draw_parts
 from quatgraph.data.triples import Triples, assemble
-from quatgraph.data.vocabulary import Ids
 from quatgraph.errors import Mistake
 
 _SKEWED_ROUNDS = 8
@@ -17,8 +16,9 @@ def random_triples(
 ) -> Triples:
     """A graph in which few entities and relations have most of the triples, as in real ones.
 
-    The k-th most frequent entity, and relation, is drawn in proportion to ``1 / k``. Triples are
-    distinct; valid and test are drawn out of them, see :func:`quatgraph.data.triple_split`.
+    The k-th most frequent entity, and relation, is drawn in proportion to ``log(1 + 1 / k)``,
+    nearly ``1 / k``, as Zipf's law has it. Triples are distinct; valid and test are drawn out of
+    them, see :func:`quatgraph.data.triple_split.draw_parts`.
 
     Args:
         num_entities: Entities; some may be in no triple.
@@ -58,18 +58,18 @@ def _by_and_by(
     num_entities: int, num_relations: int, num_triples: int, random: np.random.Generator
 ) -> Ids:
     """Keys of distinct triples, drawn until there are enough."""
-    ends, kinds = _cumulative(num_entities), _cumulative(num_relations)
     keys = np.empty(0, dtype=np.int64)
     turn = 0
     while (lacking := num_triples - len(keys)) > 0:
         if turn < _SKEWED_ROUNDS:
-            head, tail = (_drawn(ends, lacking, random) for _ in range(2))
-            new = (head * num_relations + _drawn(kinds, lacking, random)) * num_entities + tail
+            sizes = (num_entities, num_relations, num_entities)
+            head, relation, tail = (_skewed(size, lacking, random) for size in sizes)
+            new = (head * num_relations + relation) * num_entities + tail
         else:
             # What is frequent may be used up; at least three of four triples are still free.
             new = random.integers(num_entities**2 * num_relations, size=lacking)
-        keys = np.concatenate((keys, new))
-        keys = keys[np.sort(np.unique(keys, return_index=True)[1])]
+        keys = np.sort(np.concatenate((keys, new)))
+        keys = keys[np.diff(keys, prepend=-1) != 0]
         turn += 1
     return keys
 
@@ -78,20 +78,19 @@ def _all_at_once(
     num_entities: int, num_relations: int, num_triples: int, random: np.random.Generator
 ) -> Ids:
     """Keys of distinct triples out of a list of all that there can be."""
-    end, kind = (-np.log(np.arange(1, size + 1)) for size in (num_entities, num_relations))
+    end, kind = (
+        np.log(np.log1p(1 / np.arange(1, size + 1))) for size in (num_entities, num_relations)
+    )
     chance = (end[:, None, None] + kind[:, None] + end).ravel()
     # The largest of these are a weighted draw without repetition.
     score = chance + random.gumbel(size=len(chance))
     return np.argpartition(score, len(score) - num_triples)[len(score) - num_triples :]
 
 
-def _cumulative(size: int) -> NDArray[np.float64]:
-    total = np.cumsum(1 / np.arange(1, size + 1))
-    return total / total[-1]
-
-
-def _drawn(cumulative: NDArray[np.float64], count: int, random: np.random.Generator) -> Ids:
-    return np.searchsorted(cumulative, random.random(count), side="right")
+def _skewed(size: int, count: int, random: np.random.Generator) -> Ids:
+    """Numbers from 0, small ones often: evenly spread on a logarithmic scale."""
+    drawn = np.exp(random.random(count) * np.log(size + 1)).astype(np.int64) - 1
+    return np.minimum(drawn, size - 1)
 
 
 def _names(letter: str, count: int) -> list[str]:

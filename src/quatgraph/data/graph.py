@@ -103,6 +103,7 @@ def from_any(graphs: AnyGraphs, *, labels_needed: bool = True) -> Graphs:
     """
     if isinstance(graphs, Graphs):
         if labels_needed:
+            graphs = graphs.with_present_labels()
             check_labels(graphs, graphs.name)
         return graphs
     if isinstance(graphs, Path | str):

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from quatgraph.data.distinct import Ids
 from quatgraph.data.triple_files import check_size
 from quatgraph.data.triples import Triples
 from quatgraph.errors import Mistake
-
-Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

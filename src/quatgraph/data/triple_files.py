@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quatgraph.data.vocabulary import Ids, Numbering
-from quatgraph.data.words import pieces
+from quatgraph.data.distinct import Ids
+from quatgraph.data.vocabulary import Numbering
+from quatgraph.data.words import words
 from quatgraph.errors import Mistake
 
 COLUMNS = {
@@ -123,23 +124,20 @@ def check_size(num_entities: int, num_relations: int) -> None:
 def _read(
     content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
 ) -> Part:
+    table = words(content, where, tuple(COLUMNS))
+    named = _order(table.first())
+    header = named is not None if header is None else header
+    order = named if named and header else [0, 1, 2]
     triples: list[Ids] = []
     lines: list[Ids] = []
-    order, skipped = [0, 1, 2], 0
-    for piece in pieces(content, where, tuple(COLUMNS)):
-        columns, numbers = piece.columns, np.asarray(piece.lines, dtype=np.int64)
-        if not lines:
-            named = _order([column[0] for column in columns])
-            skipped = int(named is not None if header is None else header)
-            order = named if named and skipped else order
-            columns, numbers = [column[skipped:] for column in columns], numbers[skipped:]
-        head, relation, tail = (columns[place] for place in order)
+    for piece in (table.without_first() if header else table).pieces():
+        head, relation, tail = (piece.columns[place] for place in order)
         found = ends.numbers(head), kinds.numbers(relation), ends.numbers(tail)
         triples.append(np.stack(found, axis=1))
-        lines.append(numbers)
-    if not sum(map(len, lines)):
+        lines.append(piece.lines)
+    if not lines:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
-    return Part(where, np.concatenate(triples), np.concatenate(lines), header=bool(skipped))
+    return Part(where, np.concatenate(triples), np.concatenate(lines), header=header)
 
 
 def _order(first: list[str]) -> list[int] | None:

@@ -7,6 +7,7 @@
 """
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -66,6 +67,18 @@ def read(
     )
 
 
+def holds_triples(path: Path) -> bool:
+    """Whether a path looks like a knowledge graph: a folder with ``train.tsv``, or a table.
+
+    A single ``.txt`` file does not say what it holds, so it does not count.
+    """
+    path = Path(path)
+    if path.is_dir():
+        return any(place.is_file() for place in _places(path, STEMS["train"]))
+    tables = tuple(f".{kind}{packing}" for kind in ("tsv", "csv") for packing in PACKINGS)
+    return path.is_file() and path.name.endswith(tables)
+
+
 def _files(path: Path) -> dict[str, Path]:
     """The file of each part that has one."""
     if path.is_file():
@@ -81,16 +94,15 @@ def _files(path: Path) -> dict[str, Path]:
 
 
 def _one_of(folder: Path, stems: tuple[str, ...]) -> Path | None:
-    places = (
-        folder / f"{stem}{suffix}{packing}"
-        for stem in stems
-        for suffix in SUFFIXES
-        for packing in PACKINGS
-    )
-    found = [place for place in places if place.is_file()]
+    found = [place for place in _places(folder, stems) if place.is_file()]
     if len(found) > 1:
         raise Mistake(f"{folder} has both {found[0].name} and {found[1].name}; keep one of them")
     return found[0] if found else None
+
+
+def _places(folder: Path, stems: tuple[str, ...]) -> Iterator[Path]:
+    for stem, suffix, packing in product(stems, SUFFIXES, PACKINGS):
+        yield folder / f"{stem}{suffix}{packing}"
 
 
 def _name(path: Path) -> str:
@@ -110,9 +122,9 @@ def _cleaned(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
     ]
     by_name = dict(parts.by_name)
     for key, part in parts.by_name.items():
-        first = np.sort(np.unique(parts.keys(key), return_index=True)[1])
-        if again := len(part) - len(first):
-            by_name[key] = part.take(first)
+        keys = parts.keys(key)
+        if again := int((np.diff(np.sort(keys)) == 0).sum()):
+            by_name[key] = part.take(np.sort(np.unique(keys, return_index=True)[1]))
             notes.append(f"{part.where} repeats {_counted(again)}, each is kept once")
     parts = Parts(by_name, parts.entities, parts.relations)
     notes += _shared(parts)

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quatgraph.data.words import pieces
+from quatgraph.data.distinct import Ids
+from quatgraph.data.words import Column, words
 from quatgraph.errors import Mistake, did_you_mean
-
-Ids = NDArray[np.int64]
 
 PLURAL = {"entity": "entities", "relation": "relations"}
 _COLUMN_WORDS = frozenset({"id", "entity", "relation", "name", "label", "qid", "key", "code"})
@@ -28,9 +26,10 @@ class Numbering:
     def __len__(self) -> int:
         return len(self._number)
 
-    def numbers(self, cells: list[str]) -> Ids:
-        """The number of each name."""
-        return np.fromiter(map(self._number.__getitem__, cells), dtype=np.int64, count=len(cells))
+    def numbers(self, column: Column) -> Ids:
+        """The number of each cell's name."""
+        numbers = map(self._number.__getitem__, column.names)
+        return np.fromiter(numbers, dtype=np.int64, count=len(column.names))[column.places]
 
     def in_order(self) -> tuple[list[str], Ids]:
         """The names without surrounding spaces, sorted, and for each number its place there."""
@@ -124,24 +123,21 @@ def read_labels(
         columns: What all its columns are.
         known: Ids that begin no line of column names.
     """
-    ids: list[str] = []
-    names: list[str] = []
-    lines: list[int] = []
-    for piece in pieces(content, where, columns):
-        ids.extend(map(str.strip, piece.columns[0]))
-        names.extend(map(str.strip, piece.columns[1]))
-        lines.extend(piece.lines)
-    if ids and ids[0] not in known and _names_a_column(ids[0]):
-        del ids[0], names[0], lines[0]
+    table = words(content, where, columns)
+    first = table.first()
+    if first and first[0] not in known and _names_a_column(first[0]):
+        table = table.without_first()
     labels: dict[str, str] = {}
-    for line, key, label in zip(lines, ids, names, strict=True):
-        if not key:
-            raise Mistake(f"{where} line {line} has a label but no id; give it one")
-        if label and labels.setdefault(key, label) != label:
-            raise Mistake(
-                f"{where} line {line} calls {key!r} {label!r} but an earlier line calls it "
-                f"{labels[key]!r}; keep one of the two"
-            )
+    for piece in table.pieces():
+        ids, names = (column.cells() for column in piece.columns[:2])
+        for line, key, label in zip(piece.lines.tolist(), ids, names, strict=True):
+            if not key:
+                raise Mistake(f"{where} line {line} has a label but no id; give it one")
+            if label and labels.setdefault(key, label) != label:
+                raise Mistake(
+                    f"{where} line {line} calls {key!r} {label!r} but an earlier line calls it "
+                    f"{labels[key]!r}; keep one of the two"
+                )
     return labels
 
 

@@ -1,7 +1,7 @@
 """Reads tables of names by columns, fast, and still knows the line of each row.
 
-Built for millions of lines: nothing of Python's own runs per line, unless lines are blank or a CSV
-file has quotes. A file with a tab in its first line is separated by tabs, any other by commas or
+Built for millions of lines: where a file is as it should be, nothing of Python's own runs per line
+or per cell. A file with a tab in its first line is separated by tabs, any other by commas or
 semicolons, whichever the first line has more of. Between commas quotes are those of CSV; between
 tabs a quote is a letter like any other, but a cell wholly in quotes is taken out of them.
 """
@@ -12,19 +12,45 @@ import io
 import lzma
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import repeat
+from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from quatgraph.data.distinct import Ids, distinct_cells
 from quatgraph.data.numbers import read_content
 from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    import _csv
 
 SUFFIXES = (".tsv", ".csv", ".txt")
 PACKINGS = ("", ".gz", ".xz")
 _MARKS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
-_CHUNK = 1 << 22  # bytes at a time: the cells of a whole file would take ten times its size
-_ROWS = 1 << 15
+_CHUNK = 1 << 23  # bytes at a time: what is made of them is several times as large
+_ROWS = 1 << 12
+_NEWLINE = ord("\n")
 _BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Cells that stand one below the other.
+
+    Attributes:
+        names: The names in them, perhaps with spaces around, each once or more often.
+        places: Which of the names each cell has.
+    """
+
+    names: list[str]
+    places: Ids
+
+    def cells(self) -> list[str]:
+        """The cells, without surrounding spaces."""
+        names = [name.strip() for name in self.names]
+        return [names[place] for place in self.places.tolist()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +58,190 @@ class Piece:
     """Some rows of a table, one after the other; blank lines are left out.
 
     Attributes:
-        columns: The cells, column by column, perhaps with spaces around them.
+        columns: The cells, column by column.
         lines: Which line of the text, counted from 1, each row is.
     """
 
-    columns: list[list[str]]
-    lines: Sequence[int]
+    columns: list[Column]
+    lines: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text of which each line is a row of names.
+
+    Attributes:
+        content: The text; its lines end with a newline.
+        where: The file, for messages.
+        names: What the columns are, for messages; every row must have as many.
+        mark: What separates the columns.
+        quotes: Whether there are quotes.
+        line: Which line of the file the first one is.
+    """
+
+    content: bytes
+    where: str
+    names: tuple[str, ...]
+    mark: str
+    quotes: bool
+    line: int
+
+    def first(self) -> list[str]:
+        """The cells of the first line."""
+        for piece in replace(self, content=self.content[: self._second()]).pieces():
+            return [column.cells()[0] for column in piece.columns]
+        return []
+
+    def without_first(self) -> "Words":
+        """The same text without its first line."""
+        return replace(self, content=self.content[self._second() :], line=self.line + 1)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The rows, piece by piece; a row of another length is a :class:`Mistake`."""
+        if self.mark != "\t" and self.quotes:
+            yield from self._quoted_pieces()
+            return
+        start, line = 0, self.line
+        while start < len(self.content):
+            end = self.content.find(b"\n", start + _CHUNK) + 1 or len(self.content)
+            chunk = self.content[start:end]
+            text = self._decoded(chunk, line)
+            starts, lengths = self._spans(chunk)
+            if len(starts):
+                yield self._piece(chunk, starts, lengths, line)
+            else:
+                yield from self._row_pieces(
+                    (row.split(self.mark) for row in text.removesuffix("\n").split("\n")), line
+                )
+            start, line = end, line + chunk.count(b"\n")
+
+    def _second(self) -> int:
+        return self.content.find(b"\n") + 1 or len(self.content)
+
+    def _spans(self, chunk: bytes) -> tuple[Ids, Ids]:
+        """Beginning and length of each cell ``(rows, width)``; none where some row is odd."""
+        codes = np.frombuffer(chunk, dtype=np.uint8)
+        ends = np.flatnonzero((codes == ord(self.mark)) | (codes == _NEWLINE))
+        width = len(self.names)
+        pattern = [ord(self.mark)] * (width - 1) + [_NEWLINE]
+        if len(ends) % width or not (codes[ends].reshape(-1, width) == pattern).all():
+            return ends[:0], ends[:0]
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        return starts.reshape(-1, width), (ends - starts).reshape(-1, width)
+
+    def _piece(self, chunk: bytes, starts: Ids, lengths: Ids, line: int) -> Piece:
+        columns = []
+        for begins, sizes in zip(starts.T, lengths.T, strict=True):
+            found, places = distinct_cells(chunk, begins, sizes)
+            ends = begins[found] + sizes[found]
+            names = [
+                chunk[begin:end].decode()
+                for begin, end in zip(begins[found].tolist(), ends.tolist(), strict=True)
+            ]
+            columns.append(Column(self._unquoted(names), places))
+        return Piece(columns, np.arange(line, line + len(starts)))
+
+    def _row_pieces(self, rows: Iterator[list[str]], line: int) -> Iterator[Piece]:
+        """The slow way, which leaves out blank lines and tells which row is odd."""
+        while some := list(islice(rows, _ROWS)):
+            filled = [place for place, row in enumerate(some) if len(row) > 1 or row[0].strip()]
+            for place in filled:
+                self._check_width(len(some[place]), line + place)
+            columns = zip(*(some[place] for place in filled), strict=True)
+            places = np.arange(len(filled))
+            if filled:
+                yield Piece(
+                    [Column(self._unquoted(list(names)), places) for names in columns],
+                    np.array(filled) + line,
+                )
+            line += len(some)
+
+    def _quoted_pieces(self) -> Iterator[Piece]:
+        """The rows of a text with CSV's quotes, none of which may span lines."""
+        reader = self._reader()
+        before = 0
+        while rows := self._next_rows(reader):
+            if reader.line_num != before + len(rows):
+                torn = next(place for place, row in enumerate(rows) if "\n" in "".join(row))
+                raise Mistake(
+                    f"{self.where} line {self.line + before + torn} has a quoted name that goes on "
+                    "in the next line; close its quotes"
+                )
+            yield from self._row_pieces((row or [""] for row in rows), self.line + before)
+            before = reader.line_num
+
+    def _reader(self) -> "_csv.Reader":
+        text = io.StringIO(self._decoded(self.content, self.line), newline="")
+        return csv.reader(text, delimiter=self.mark, skipinitialspace=True, strict=True)
+
+    def _next_rows(self, reader: "_csv.Reader") -> list[list[str]]:
+        try:
+            return list(islice(reader, _ROWS))
+        except csv.Error as error:
+            raise Mistake(
+                f"{self.where} line {self._broken_line()} is not valid CSV ({error}); "
+                "correct its quotes"
+            ) from error
+
+    def _broken_line(self) -> int:
+        """The line in which the first row begins that is no CSV."""
+        reader, line = self._reader(), self.line
+        try:
+            for _ in reader:
+                line = self.line + reader.line_num
+        except csv.Error:
+            pass
+        return line
+
+    def _unquoted(self, names: list[str]) -> list[str]:
+        # Between commas either nothing is in quotes or csv took them off.
+        return list(map(_unquoted, names)) if self.mark == "\t" and self.quotes else names
+
+    def _check_width(self, width: int, line: int) -> None:
+        if width == len(self.names):
+            return
+        columns = "1 column" if width == 1 else f"{width} columns"
+        raise Mistake(
+            f"{self.where} line {line} has {columns} where {len(self.names)} are needed; write "
+            f"{', '.join(self.names)}, separated by {_MARKS[self.mark] if width > 1 else 'tabs'}"
+        )
+
+    def _decoded(self, chunk: bytes, line: int) -> str:
+        try:
+            return chunk.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _not_text(chunk, error.start, self.where, line) from error
+
+
+def words(content: bytes, where: str, names: Sequence[str]) -> Words:
+    """Prepares a table in UTF-8.
+
+    Args:
+        content: The text.
+        where: The file, for messages.
+        names: What the columns are, for messages; every row must have as many.
+
+    Example:
+        >>> table = words(b"id,label\\nQ64,Berlin\\n\\nQ90,Paris", "here", ["id", "label"])
+        >>> table.first()
+        ['id', 'label']
+        >>> for piece in table.without_first().pieces():
+        ...     print(piece.columns[1].cells(), piece.lines)
+        ['Berlin', 'Paris'] [2 4]
+    """
+    if b"\0" in content:
+        raise _not_text(content, content.find(b"\0"), where, 1)
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    start, line = 0, 1
+    while content.startswith(b"\n", start):
+        start, line = start + 1, line + 1
+    content = content[start:].rstrip(b"\n")
+    if content:
+        content += b"\n"
+    first = content[: content.find(b"\n")]
+    mark = "\t" if b"\t" in first else max(",;", key=lambda mark: first.count(mark.encode()))
+    return Words(content, where, tuple(names), mark, b'"' in content, line)
 
 
 def read_packed(path: Path) -> bytes:
@@ -53,120 +257,14 @@ def read_packed(path: Path) -> bytes:
     return content.removeprefix(_BOM)
 
 
-def pieces(content: bytes, where: str, names: Sequence[str]) -> Iterator[Piece]:
-    """The rows of a table in UTF-8, piece by piece.
-
-    Args:
-        content: The text.
-        where: The file, for messages.
-        names: What the columns are, for messages; every row must have as many.
-
-    Example:
-        >>> [piece.columns for piece in pieces(b"a\\tb\\n\\nc\\td", "here", ["id", "label"])]
-        [[['a', 'c'], ['b', 'd']]]
-    """
-    if b"\0" in content:
-        raise _not_text(content, content.find(b"\0"), where)
-    if b"\r" in content:
-        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    mark = _mark(content)
-    if mark != "\t" and b'"' in content:
-        return _quoted(content, where, mark, names)
-    return _plain(content, where, mark, names)
-
-
-def _mark(content: bytes) -> str:
-    begin = len(content) - len(content.lstrip(b"\n"))
-    end = content.find(b"\n", begin)
-    first = content[begin : None if end < 0 else end]
-    return "\t" if b"\t" in first else max(",;", key=lambda mark: first.count(mark.encode()))
-
-
-def _plain(content: bytes, where: str, mark: str, names: Sequence[str]) -> Iterator[Piece]:
-    """The rows of a text in which every mark separates."""
-    start, line, width = 0, 1, len(names)
-    while start < len(content):
-        end = content.find(b"\n", start + _CHUNK) + 1 or len(content)
-        text = _decoded(content, start, end, where)
-        rows = text.removesuffix("\n").split("\n")
-        lines: Sequence[int] = range(line, line + len(rows))
-        start, line = end, line + len(rows)
-        if set(map(str.count, rows, repeat(mark))) != {width - 1}:
-            lines, rows = _not_blank(lines, rows, mark)
-            for number, row in zip(lines, rows, strict=True):
-                _check_width(row.count(mark) + 1, names, f"{where} line {number}", mark)
-        if rows:
-            cells = mark.join(rows).split(mark)
-            if mark == "\t" and '"' in text:
-                cells = list(map(_unquoted, cells))
-            yield Piece([cells[place::width] for place in range(width)], lines)
-
-
-def _quoted(content: bytes, where: str, mark: str, names: Sequence[str]) -> Iterator[Piece]:
-    """The rows of a text with CSV's quotes."""
-    text = io.StringIO(_decoded(content, 0, len(content), where), newline="")
-    reader = csv.reader(text, delimiter=mark, skipinitialspace=True, strict=True)
-    rows: list[list[str]] = []
-    lines: list[int] = []
-    before = 0
-    try:
-        for row in reader:
-            if reader.line_num > before + 1:
-                raise Mistake(
-                    f"{where} line {before + 1} has a quoted name that goes on in the next line; "
-                    "close its quotes"
-                )
-            before = reader.line_num
-            if len(row) != len(names):
-                if not "".join(row).strip() and len(row) < 2:
-                    continue
-                _check_width(len(row), names, f"{where} line {before}", mark)
-            rows.append(row)
-            lines.append(before)
-            if len(rows) == _ROWS:
-                yield _piece(rows, lines)
-                rows, lines = [], []
-    except csv.Error as error:
-        raise Mistake(
-            f"{where} line {before + 1} is not valid CSV ({error}); correct its quotes"
-        ) from error
-    if rows:
-        yield _piece(rows, lines)
-
-
-def _piece(rows: list[list[str]], lines: list[int]) -> Piece:
-    return Piece([list(column) for column in zip(*rows, strict=True)], lines)
-
-
-def _not_blank(lines: Sequence[int], rows: list[str], mark: str) -> tuple[Sequence[int], list[str]]:
-    kept = [place for place, row in enumerate(rows) if mark in row or row.strip()]
-    return [lines[place] for place in kept], [rows[place] for place in kept]
-
-
-def _check_width(width: int, names: Sequence[str], where: str, mark: str) -> None:
-    if width != len(names):
-        columns = "1 column" if width == 1 else f"{width} columns"
-        raise Mistake(
-            f"{where} has {columns} where {len(names)} are needed; "
-            f"write {', '.join(names)}, separated by {_MARKS[mark] if width > 1 else 'tabs'}"
-        )
-
-
 def _unquoted(cell: str) -> str:
     cell = cell.strip()
-    inside = cell[1:-1].replace('""', "")
-    if len(cell) < 2 or not cell[0] == cell[-1] == '"' or '"' in inside:
+    if len(cell) < 2 or not cell[0] == cell[-1] == '"':
         return cell
-    return cell[1:-1].replace('""', '"')
+    inside = cell[1:-1]
+    return cell if '"' in inside.replace('""', "") else inside.replace('""', '"')
 
 
-def _decoded(content: bytes, start: int, end: int, where: str) -> str:
-    try:
-        return content[start:end].decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise _not_text(content, start + error.start, where) from error
-
-
-def _not_text(content: bytes, place: int, where: str) -> Mistake:
-    line = content.count(b"\n", 0, place) + 1
+def _not_text(content: bytes, place: int, where: str, line: int) -> Mistake:
+    line += content.count(b"\n", 0, place)
     return Mistake(f"{where} line {line} is not UTF-8 text; save the file as UTF-8")

@@ -3,9 +3,11 @@
 from quatgraph.layers.conv import QGNNConv, SimplifiedQGNNConv
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import QuaternionLinear
+from quatgraph.layers.norm import BatchNorm
 from quatgraph.layers.readout import LayerwiseReadout
 
 __all__ = [
+    "BatchNorm",
     "LayerwiseReadout",
     "QGNNConv",
     "QuaternionDropout",

@@ -6,7 +6,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.layers import LayerwiseReadout, QGNNConv, QuaternionDropout
+from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
 from quatgraph.layers.dropout import Masks
 from quatgraph.models.node import ACTIVATIONS, Activation
 
@@ -22,6 +22,8 @@ class GraphQGNN(nn.Module):
         dropout: Rate on the input of every layer; the paper has none, the released code 0.5.
         masks: See :class:`QuaternionDropout`; for the input see :func:`four_copies`.
         activation: g, applied to each component.
+        norm: Whether to normalise each layer's output over the nodes of a batch before g, as the
+            released code suggests instead of dropout; the paper does not.
         pooled_dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
         per_layer: Whether the last linear map starts as the released code's, one per layer.
 
@@ -45,6 +47,7 @@ class GraphQGNN(nn.Module):
         dropout: float = 0.0,
         masks: Masks = "real",
         activation: Activation = "relu",
+        norm: bool = False,
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
     ) -> None:
@@ -56,6 +59,7 @@ class GraphQGNN(nn.Module):
             QGNNConv(hidden if layer else in_channels, hidden, tiled=not layer)
             for layer in range(num_layers)
         )
+        self.norms = nn.ModuleList(BatchNorm(hidden) for _ in range(num_layers) if norm)
         self.readout = LayerwiseReadout(
             [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
         )
@@ -71,8 +75,11 @@ class GraphQGNN(nn.Module):
         pool: Adjacency | Blocks,
     ) -> Tensor:
         layers: list[Tensor] = []
-        for conv in self.convs:
+        for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
-            x = self.activation(conv(x, adjacency))
+            y = conv(x, adjacency)
+            if len(self.norms):
+                y = self.norms[layer](y, pool.column_mask(y) if isinstance(pool, Blocks) else None)
+            x = self.activation(y)
             layers.append(x)
         return self.readout(layers, pool)

@@ -3,15 +3,23 @@
 from quatgraph.ops.aggregate import aggregate
 from quatgraph.ops.aggregate_blocks import aggregate_blocks
 from quatgraph.ops.backend import backend
+from quatgraph.ops.filtered_rank import Ranks, filtered_rank
 from quatgraph.ops.hamilton_linear import hamilton_linear
 from quatgraph.ops.hamilton_matrix import hamilton_matrix
 from quatgraph.ops.lookup import lookup
+from quatgraph.ops.one_vs_all import one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops.positives import Positives
 
 __all__ = [
+    "Positives",
+    "Ranks",
     "aggregate",
     "aggregate_blocks",
     "backend",
+    "filtered_rank",
     "hamilton_linear",
     "hamilton_matrix",
     "lookup",
+    "one_vs_all_bce",
+    "one_vs_all_cross_entropy",
 ]

@@ -3,8 +3,9 @@ r"""Rows of a table by their number: the product of a one-hot matrix, kept as in
 .. math:: \mathbf{y}_n = \mathbf{T}_{c_n}, \qquad
     \bar{\mathbf{T}}_t = \sum_{n : c_n = t} \bar{\mathbf{y}}_n
 
-On a GPU torch's own gradient adds with atomics, in an order that changes, or sorts. There it is a
-product with the one-hot matrix itself, block by block: it repeats bit for bit.
+On a GPU torch's own gradient adds with atomics, in an order that changes. There it is a product
+with the one-hot matrix itself, block by block, or for a large table a sum over the codes in sorted
+order: both repeat bit for bit.
 
 Shapes: ``table`` ``(T, F)`` with ``code`` ``(N,)``, or ``(M, T, F)`` with ``(M, N)``.
 """
@@ -14,7 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatgraph.ops.aggregate import _sum_rows_forward
+
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
+_LARGE = 1024  # rows of a table for which sorting the codes is the lesser work
 
 
 def lookup(table: Tensor, code: Tensor) -> Tensor:
@@ -41,6 +45,8 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
 
 @torch.library.custom_op("quatgraph::lookup_gradient", mutates_args=())
 def _lookup_gradient(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    if rows >= _LARGE:
+        return _in_order(grad, code, rows)
     numbers = torch.arange(rows, device=code.device, dtype=code.dtype)
     block = max(1, _ONE_HOT_BLOCK // (rows * (code.numel() // max(1, code.size(-1)) or 1)))
     parts = [
@@ -48,6 +54,18 @@ def _lookup_gradient(grad: Tensor, code: Tensor, rows: int) -> Tensor:
         for c, g in zip(code.split(block, -1), grad.split(block, -2), strict=True)
     ]
     return sum(parts[1:], parts[0])
+
+
+def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    """The sum of each row's gradients, those of one row in the order of their places."""
+    tables = code.size(0) if code.dim() == 2 else 1
+    order, place = _flat(code, rows).sort(stable=True)
+    bounds = torch.arange(tables * rows + 1, device=code.device, dtype=order.dtype)
+    pointers = torch.searchsorted(order, bounds, out_int32=True)
+    total = _sum_rows_forward(
+        pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2)
+    )
+    return total.view(*grad.shape[:-2], rows, grad.size(-1))
 
 
 def _flat(code: Tensor, rows: int) -> Tensor:

@@ -39,6 +39,7 @@ def masked_norm(
         - present: 0 for the rows that are padding, else 1, ``(K,)``; None where none is
         - weight, bias: ``(F,)``
         - output: the rows, as x; mean and variance of each feature, ``(F,)``, without gradients
+        - of several members each with a leading ``M``
     """
     if present is not None:
         present = present.to(x.dtype)
@@ -50,12 +51,12 @@ def masked_norm(
 def _norm_torch(
     x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    counts = x.new_ones(x.size(0), 1) if present is None else present[:, None]
-    divisor = counts.sum().clamp(min=1)
-    mean = (x * counts).sum(dim=0) / divisor
-    var = ((x - mean).square() * counts).sum(dim=0) / divisor
-    y = (x - mean) * torch.rsqrt(var + eps) * weight + bias
-    return y, mean.detach(), var.detach()
+    counts = x.new_ones(x.size(-2), 1) if present is None else present[..., None]
+    divisor = counts.sum(dim=-2, keepdim=True).clamp(min=1)
+    mean = (x * counts).sum(dim=-2, keepdim=True) / divisor
+    var = ((x - mean).square() * counts).sum(dim=-2, keepdim=True) / divisor
+    y = (x - mean) * torch.rsqrt(var + eps) * weight.unsqueeze(-2) + bias.unsqueeze(-2)
+    return y, mean.squeeze(-2).detach(), var.squeeze(-2).detach()
 
 
 @torch.library.custom_op("quatgraph::masked_norm", mutates_args=())

@@ -59,6 +59,8 @@ class GraphPredictor:
         asked = self._training_graphs() if graphs is None else self._new_graphs(graphs)
         if ids is not None:
             asked = asked.select(positions(ids, asked.graph_ids, "there is no graph {}"))
+        if not len(asked):
+            return Predictions([], self.card["labels"], torch.empty(0, len(self.card["labels"])))
         self._refuse_huge(asked)
         whole = collected(asked, self.config.model, self.features, self.device)
         probabilities = self._probabilities(whole)
@@ -129,6 +131,7 @@ class GraphPredictor:
         sizes, model = graphs.node_start.diff(), self.config.model
         place = int(sizes.argmax())
         numbers = int(sizes[place]) * 4 * model.hidden_quats * (model.num_layers + 4)
+        numbers *= self.models.num_members
         if 4 * numbers > total_memory(self.device):
             raise Mistake(
                 f"graph {graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, which do not "

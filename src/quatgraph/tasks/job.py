@@ -14,7 +14,7 @@ from quatgraph.presets import protocols
 from quatgraph.tasks.runs import DIVERGED, bundle_of, merit, run
 from quatgraph.tasks.task import Config, Member, Task
 from quatgraph.training.bundle import load_bundle, save_bundle
-from quatgraph.training.checkpoint import has_checkpoint, remove_checkpoint
+from quatgraph.training.checkpoint import has_checkpoint, load_checkpoint, remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
 
@@ -36,6 +36,8 @@ class Job:
     """Configurations among which it was chosen."""
     settled: dict[str, Any]
     """The settings in which those differed, as ``train.lr``, with the values that were chosen."""
+    metrics: dict[str, float]
+    """Those of the bundle."""
     said: list[str]
     """What the task has to say of the bundle, in sentences."""
 
@@ -46,8 +48,9 @@ def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -
     Args:
         fixed: Settings, as ``train.lr``, that stay as they are.
     """
-    values = configs.to_dict(config)
-    grid = {key: tried for key, tried in protocols(task.name)["own"].items() if key not in fixed}
+    values, ignored = configs.to_dict(config), task.ignores(config)
+    own = protocols(task.name)["own"].items()
+    grid = {key: tried for key, tried in own if key not in fixed and key not in ignored}
     return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
 
 
@@ -66,6 +69,7 @@ def train_in_folder(
 
     The configuration is that with the best mean over its runs, for one run's validation part may be
     a few items that it gets right by luck. Its best run is kept, or all of them, as the task says.
+    (Of a configuration that memory forces into several ensembles, each part counts by itself.)
 
     Args:
         candidates: Configurations of the task that share their data.
@@ -75,6 +79,11 @@ def train_in_folder(
     Raises:
         Paused: The deadline passed; ``resume`` goes on from there.
     """
+    if len(candidates) > 1 and not task.validates(candidates[0]):
+        raise Mistake(
+            "without validation data nothing can be chosen: set everything that would be tried, "
+            f"{', '.join(protocols(task.name)['own'])}"
+        )
     data = task.load(candidates[0]) if data is None else data
     members = [member for config in candidates for member in task.members(config, data)]
     ensure_folder(folder)
@@ -88,6 +97,8 @@ def train_in_folder(
         raise Mistake(
             f"{folder} holds a training with other settings or data: choose another folder"
         )
+    if resume:
+        _forget_finished(folder, done)
     missing = [member for member in members if _key(member) not in finished]
     best = max((group.merit for group in _groups(done)), default=DIVERGED)
     for outcome in run(
@@ -112,6 +123,7 @@ def train_in_folder(
         done = done + outcome.records
     if best == DIVERGED:
         raise Mistake("every run diverged: lower train.lr, and choose another folder")
+    card = load_bundle(folder, task=task.name).card
     winner = max(_groups(done), key=lambda group: group.merit)
     chosen = winner.best
     return Job(
@@ -121,8 +133,16 @@ def train_in_folder(
         kept=len(winner.runs) if task.answers_together else 1,
         configs=len(candidates),
         settled=_settled(task, candidates, chosen),
-        said=task.said(load_bundle(folder, task=task.name).card),
+        metrics=card["metrics"],
+        said=task.said(card),
     )
+
+
+def _forget_finished(folder: Path, done: Sequence[RunRecord]) -> None:
+    """Removes the checkpoint of an ensemble that is on record: one killed just after that."""
+    found = load_checkpoint(folder)
+    if found is not None and found[1]["key"].split()[0] in {record.ensemble for record in done}:
+        remove_checkpoint(folder)
 
 
 @dataclass(frozen=True, slots=True)

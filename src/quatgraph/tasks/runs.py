@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,14 +26,13 @@ DIVERGED = (-1.0, 0.0)
 def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
     """What runs are chosen by: validation accuracy, then the lower validation loss.
 
-    Without validation data, where the accuracy is NaN or missing, only the training loss decides.
-    A run that diverged has no finite loss, and the least merit.
+    Runs without validation data, whose accuracy is NaN or missing, are all alike. A run that
+    diverged has no finite loss, and the least merit.
     """
-    accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss")
-    if loss is not None and not math.isnan(accuracy):
-        return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
-    others = [metrics.get(f"{part}/loss", 0.0) for part in ("train", "test")]
-    return (0.0, -others[0]) if all(map(math.isfinite, others)) else DIVERGED
+    accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
+    if math.isnan(accuracy):
+        accuracy, loss = 0.0, 0.0 * metrics.get("test/loss", 0.0)
+    return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +113,17 @@ def run(
 
 
 def _parts(task: Task, group: list[Member], data: Any, device: torch.device) -> list[list[Member]]:
-    """Runs of one shape, in parts that train well together."""
-    config = group[0].config
-    size = task.members_at_once(task.prepare(data, config, device), config, device)
-    return [group[start : start + size] for start in range(0, len(group), size)]
+    """Runs of one shape, in parts that train well together; those of one configuration are in one
+    part wherever they fit into it."""
+    first = group[0].config
+    size = task.members_at_once(task.prepare(data, first, device), first, device)
+    parts: list[list[Member]] = [[]]
+    for _, members in groupby(group, key=lambda member: member.config):
+        own = list(members)
+        if parts[-1] and len(parts[-1]) + len(own) > size:
+            parts.append([])
+        parts[-1].extend(own)
+    return [part[at : at + size] for part in parts for at in range(0, len(part), size)]
 
 
 def ensemble_key(task: Task, members: Sequence[Member]) -> str:

@@ -89,7 +89,6 @@ def test_degrees_that_training_never_saw_are_named(plain: Graphs) -> None:
 def test_attributes_stand_beside_the_codes_standardised(tmp_path: Path) -> None:
     graphs = collection(tmp_path, with_features(lines()))
     features = NodeFeatures.fit(graphs, "auto")
-    assert features.width == 5
     matrix = features.of(graphs)
     assert isinstance(matrix, torch.Tensor)
     assert torch.equal(matrix[:, :3], torch.nn.functional.one_hot(graphs.tags).float())

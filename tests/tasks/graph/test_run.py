@@ -30,10 +30,11 @@ from quatgraph.tasks.graph.run import (
     said,
     train,
 )
-from quatgraph.tasks.job import train_in_folder
+from quatgraph.tasks.job import default_candidates, train_in_folder
 from quatgraph.tasks.runs import Outcome, bundle_of, run, together
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
+from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Paused
 from quatgraph.training.runtime import Deadline
 
@@ -338,3 +339,63 @@ def test_qgnn_learns_mutag_in_a_few_epochs() -> None:
     records = outcome_of(members_of(config, data), data).records
     # As the paper's tables do: the best epoch of each fold.
     assert sum(max(r.curves["test/accuracy"]) for r in records) / 10 > 0.8
+
+
+def test_members_that_drop_out_have_four_masks_whoever_comes_first(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    plain = running.four_copies
+    monkeypatch.setattr(running, "four_copies", lambda x: (seen.append(True), plain(x))[1])
+    rates = [config_of(**{"model.dropout": rate, "train.epochs": 1}) for rate in (0.0, 0.5)]
+    outcome_of([Member(config, 0, 0) for config in rates], graphs)
+    assert seen
+
+
+def test_the_folds_of_a_configuration_stay_together(
+    graphs: Graphs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "CPU_NUMBERS", 1)  # no two members train well together
+    tried = [config_of(**{"train.lr": lr, "train.epochs": 1}) for lr in (0.01, 0.02)]
+    job = train_in_folder(GRAPH, tried, tmp_path / "model", device=CPU, data=graphs)
+    assert len({record.ensemble for record in job.records}) == 2
+    assert job.kept == 3
+    assert load_bundle(tmp_path / "model").card["split"] == [0, 1, 2]
+    own = [r for r in job.records if r.config_digest == job.chosen.config_digest]
+    for name, mean in job.metrics.items():
+        assert mean == pytest.approx(sum(r.metrics[name] for r in own) / 3)
+
+
+def test_without_validation_data_nothing_is_chosen(graphs: Graphs, tmp_path: Path) -> None:
+    blind = {"data.validation": 0.0, "train.select": "last"}
+    tried = [config_of(**blind | {"train.lr": lr}) for lr in (0.01, 0.02)]
+    with pytest.raises(Mistake, match=r"nothing can be chosen: set .*train\.lr"):
+        train_in_folder(GRAPH, tried, tmp_path / "model", device=CPU, data=graphs)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: Graphs) -> None:
+    config = config_of()
+    problem = prepare(graphs, config, CPU)
+    parts = parts_of(problem, config, 0)
+    chunks = running.chunks_of(problem.collection, config, [parts])
+    ensemble = Ensemble([lambda: build_model(config, problem)], [0]).eval()
+    before = running.measured(ensemble, problem.collection, chunks)
+
+    def through(batch: batches.Batch, model: Ensemble, x: Codes | Tensor) -> Tensor:
+        logits = original(batch, model, x)
+        (chunk,) = chunks
+        return torch.where(chunk.parts["test"][..., None] > 0, torch.inf, logits)
+
+    original = batches.Batch.through
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches.Batch, "through", through)
+        after = running.measured(ensemble, problem.collection, chunks)
+    assert after["test/loss"].isnan()
+    assert torch.equal(after["valid/loss"], before["valid/loss"])
+
+
+@pytest.mark.parametrize(("name", "tried"), [("qgnn", 4), ("gin", 2)])
+def test_what_a_model_does_not_read_is_not_tried(name: str, tried: int) -> None:
+    config = configs.build(GraphConfig, {"data": {"path": "x"}, "model": {"name": name}})
+    assert len(default_candidates(GRAPH, config)) == tried

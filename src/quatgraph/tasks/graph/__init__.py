@@ -5,6 +5,7 @@ from quatgraph.tasks.graph.problem import MODELS, build_model, load_graphs, prep
 from quatgraph.tasks.graph.run import (
     card,
     curves_of,
+    ignored,
     members_at_once,
     members_of,
     plan_of,
@@ -26,6 +27,8 @@ GRAPH = Task(
     plan=plan_of,
     members_at_once=members_at_once,
     card=card,
+    validates=lambda config: config.data.validation > 0,
+    ignores=ignored,
     answers_together=True,
     said=said,
     curves=curves_of,

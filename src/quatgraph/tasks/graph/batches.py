@@ -125,7 +125,7 @@ class TrainingBatches:
     Args:
         collection: All graphs.
         parts: Places of each member's training graphs.
-        batch_size: Graphs of a step.
+        batch_size: Graphs of a step; fewer where some member has not as many to draw from.
         steps: Steps of an epoch.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
@@ -250,7 +250,8 @@ def evaluation_chunks(
     """Every member's validation and test graphs in chunks of at most so many nodes a member.
 
     Large graphs come first, so that members' chunks are about equally large. A graph that is
-    larger than the limit is a chunk of its own.
+    larger than the limit is a chunk of its own. Where entries are needed, there may be eight of
+    them for a node.
     """
     device, sizes, entries = (
         collection.labels.device,
@@ -274,9 +275,12 @@ def evaluation_chunks(
 
     chunks, begin = [], 0
     while begin < width:
-        nodes = filled(sizes, begin)
-        count = max(1, int((nodes <= nodes_at_once).sum()))
-        room = int(filled(entries, begin)[count - 1]) if expanded else None
+        nodes, edges = filled(sizes, begin), filled(entries, begin)
+        fits = nodes <= nodes_at_once
+        if expanded:
+            fits &= edges <= 8 * nodes_at_once
+        count = max(1, int(fits.sum()))
+        room = int(edges[count - 1]) if expanded else None
         end = begin + count
         masks = {
             name: (owner[:, begin:end] == n).float().to(device) for n, name in enumerate(parts)

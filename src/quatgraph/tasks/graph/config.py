@@ -45,6 +45,8 @@ class ModelConfig:
     """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
     activation: Literal["relu", "tanh", "elu", "none"] = "relu"
     """The activation g of QGNN."""
+    norm: bool = True
+    """Whether QGNN normalises each layer over the nodes of a batch."""
     per_layer: bool = True
     """Whether the last linear map starts as one map per layer, each with a bias."""
     heads: int = 4
@@ -120,6 +122,8 @@ class GraphConfig:
         values = configs.to_dict(self)
         del values["seeds"]
         values["data"]["path"] = ""  # what is there counts, not where: records hold its digest
+        if self.model.name != "qgnn" or not self.model.norm:
+            del values["model"]["norm"]  # as in records that are older than the setting
         return values
 
 

@@ -32,7 +32,8 @@ class NodeFeatures:
 
     @classmethod
     def fit(cls, graphs: Graphs, kind: Literal["auto", "tags", "degrees"]) -> Self:
-        """The features of the training graphs.
+        """The features of all graphs at hand, those of test folds and without a label included:
+        which tags there are, and the mean and spread of attributes. No label plays a part.
 
         ``auto`` codes tags, unless all nodes have the same one: then their degrees.
         """
@@ -43,10 +44,6 @@ class NodeFeatures:
         return cls(
             kind, tuple(coded.tag_names), None if known is None else Scaling.fit(known, "standard")
         )
-
-    @property
-    def width(self) -> int:
-        return len(self.names) + (0 if self.scaling is None else self.scaling.width)
 
     def of(self, graphs: Graphs) -> Codes | Tensor:
         """The features of all nodes: codes alone, or a dense matrix with the attributes.

@@ -41,6 +41,7 @@ def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
         dropout=model.dropout,
         masks=model.masks,
         activation=model.activation,
+        norm=model.norm,
         pooled_dropout=model.pooled_dropout,
         per_layer=model.per_layer,
     )
@@ -66,6 +67,7 @@ def _sage(model: ModelConfig, features: int, classes: int) -> nn.Module:
         num_layers=model.num_layers,
         dropout=model.dropout,
         pooled_dropout=model.pooled_dropout,
+        per_layer=model.per_layer,
     )
 
 
@@ -78,6 +80,7 @@ def _gat(model: ModelConfig, features: int, classes: int) -> nn.Module:
         heads=model.heads,
         dropout=model.dropout,
         pooled_dropout=model.pooled_dropout,
+        per_layer=model.per_layer,
     )
 
 
@@ -228,7 +231,13 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
                 "data.folds=fixed needs a dataset with published folds; your own graphs have drawn "
                 "ones: data.folds=stratified"
             )
-        return source.fixed_folds(config.name)
+        folds = source.fixed_folds(config.name)
+        if any(len(train) + len(test) != len(graphs) for train, test in folds):
+            raise Mistake(
+                f"the published folds of {config.name} are not for these {len(graphs)} graphs: "
+                "use data.folds=stratified"
+            )
+        return folds
     _refuse_small_classes(graphs, config.num_folds)
     return source.stratified_folds(graphs.y, config.num_folds, config.fold_seed)
 

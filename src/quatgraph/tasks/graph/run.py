@@ -61,7 +61,7 @@ def train(
         expanded=expands(config),
     )
     chunks = chunks_of(collection, config, parts)
-    four = trains_on_four_copies(config)
+    four = any(trains_on_four_copies(member.config) for member in members)
 
     def loss() -> Tensor:
         batch = batches.batch()
@@ -116,7 +116,9 @@ def measured(
         }
         for part, mask in chunk.parts.items():
             for what, values in found.items():
-                totals[part][what] = totals[part][what] + (values * mask).sum(dim=-1)
+                # Not a product: what is wrong with another part's graph must not be seen in this.
+                counted = torch.where(mask > 0, values, 0).sum(dim=-1)
+                totals[part][what] = totals[part][what] + counted
     return {
         f"{part}/{what}": total[what] / total["count"]
         for part, total in totals.items()
@@ -145,6 +147,11 @@ def expands(config: GraphConfig) -> bool:
     return config.model.name == "gat"
 
 
+def ignored(config: GraphConfig) -> tuple[str, ...]:
+    """Settings that the model does not read, among those that are tried on a person's graphs."""
+    return ("model.dropout",) if config.model.name in ("gin", "gfn", "structure-free") else ()
+
+
 def trains_on_four_copies(config: GraphConfig) -> bool:
     return config.model.name == "qgnn" and config.model.masks == "real" and config.model.dropout > 0
 
@@ -152,12 +159,16 @@ def trains_on_four_copies(config: GraphConfig) -> bool:
 def members_at_once(problem: Problem, config: GraphConfig, device: torch.device) -> int:
     """How many members fit into a third of the memory with the largest batch there can be.
 
-    On a CPU fewer: beyond its cache, members trained together only hinder each other.
+    On a CPU fewer, but all of one configuration: beyond its cache, members trained together only
+    hinder each other.
     """
     sizes = problem.collection.num_nodes.cpu()
     taken = min(config.train.batch_size, len(sizes))
     nodes = int(sizes.topk(taken).values.sum())
     numbers = nodes * _numbers_of_a_node(config, problem)
+    if expands(config):
+        entries = int(problem.collection.num_entries.cpu().topk(taken).values.sum())
+        numbers += 12 * config.model.heads * config.model.num_layers * entries
     weights = 8 * num_parameters(build_model, config, problem)  # gradient, Adam's two, best, views
     fitting = total_memory(device) / 3 / (4 * (numbers + weights))
     if fitting < 1:
@@ -169,8 +180,9 @@ def members_at_once(problem: Problem, config: GraphConfig, device: torch.device)
         )
     if device.type == "cpu":
         typical = taken * problem.graphs.num_nodes / len(sizes)
-        fitting = min(fitting, CPU_NUMBERS / (typical * 4 * config.model.hidden_quats))
-    return max(1, int(fitting))
+        well = CPU_NUMBERS / (typical * 4 * config.model.hidden_quats)
+        fitting = min(fitting, max(well, len(problem.folds) * config.seeds))
+    return int(fitting)
 
 
 CPU_NUMBERS = 1 << 20

@@ -1,0 +1,110 @@
+"""SimQGNN for knowledge-graph completion (Section 4.3 of the paper), and its real twin."""
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.errors import Mistake
+from quatgraph.layers import BatchNorm, QGNNConv, QuaternionDropout
+from quatgraph.models.node import ACTIVATIONS, Activation
+from quatgraph.ops import lookup
+
+
+class SimQGNN(nn.Module):
+    r"""QGNN layers on the one undirected graph of the entities, then DistMult.
+
+    .. math::
+        \mathbf{h}^{(l+1)}_e = g\Big(\sum_{e'} a_{e,e'} \mathbf{W}^{(l)} \otimes
+        \mathbf{h}^{(l)}_{e'}\Big), \qquad
+        f(h, r, t) = \big\langle \mathrm{Vec}(\mathbf{h}_h), \mathrm{Vec}(\mathbf{v}_r),
+        \mathrm{Vec}(\mathbf{h}_t) \big\rangle
+
+    The score of a triple is the inner product of a query vector and a candidate vector, so that a
+    query is scored against all entities by one product.
+
+    Args:
+        num_entities: Number of entities E.
+        num_relations: Number of relations, inverse ones included.
+        dim_quats: Quaternions of an entity's or a relation's vector.
+        num_layers: QGNN layers; the last one's output counts.
+        dropout: Rate on the query vector; the paper has none, the released code 0.5.
+        activation: g.
+        norm: Whether to normalise each layer's output over the entities, and the query vectors over
+            the batch, as the released code does.
+
+    Shape:
+        - adjacency: of E entities, prepared
+        - head, relation: whole numbers, ``(B,)``
+        - present: 0 for queries that are padding, else 1, ``(B,)``; None where none is
+        - output: query vectors ``(B, 4 dim_quats)``, candidate vectors ``(E, 4 dim_quats)``
+    """
+
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        *,
+        dim_quats: int = 32,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        activation: Activation = "tanh",
+        norm: bool = False,
+    ) -> None:
+        super().__init__()
+        if num_layers < 1:
+            raise Mistake(f"SimQGNN needs at least one layer, got num_layers={num_layers}")
+        width = 4 * dim_quats
+        self.entities = nn.Parameter(torch.empty(num_entities, width))
+        self.relations = nn.Parameter(torch.empty(num_relations, width))
+        self.convs = nn.ModuleList(self.conv(width) for _ in range(num_layers))
+        self.norms = nn.ModuleList(BatchNorm(width) for _ in range(num_layers) if norm)
+        self.query_norm = BatchNorm(width) if norm else None
+        self.dropout = QuaternionDropout(dropout)
+        self.activation = ACTIVATIONS[activation]
+        for table in (self.entities, self.relations):
+            nn.init.xavier_normal_(table)
+
+    def conv(self, width: int) -> nn.Module:
+        """A layer from one vector of an entity to the next."""
+        return QGNNConv(width, width)
+
+    def forward(
+        self,
+        adjacency: Adjacency,
+        head: Tensor,
+        relation: Tensor,
+        present: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        candidates = self.encode(adjacency)
+        query = lookup(candidates, head) * lookup(self.relations, relation)
+        if self.query_norm is not None:
+            query = self.query_norm(query, present)
+        return self.dropout(query), candidates
+
+    def encode(self, adjacency: Adjacency) -> Tensor:
+        """The vectors of all entities, ``(E, 4 dim_quats)``."""
+        x: Tensor = self.entities
+        for layer, conv in enumerate(self.convs):
+            x = conv(x, adjacency)
+            if len(self.norms):
+                x = self.norms[layer](x)
+            x = self.activation(x)
+        return x
+
+
+class SimRGCN(SimQGNN):
+    """SimQGNN with real matrices: GCN layers of the same width, four times the weights."""
+
+    def conv(self, width: int) -> nn.Module:
+        return _RealConv(width)
+
+
+class _RealConv(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width, bias=False)
+        bound = width**-0.5
+        nn.init.uniform_(self.linear.weight, -bound, bound)
+
+    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
+        return adjacency @ self.linear(x)

@@ -1,0 +1,319 @@
+r"""Losses of queries that are scored against every candidate, :math:`s_{be} = \mathbf{q}_b \cdot
+\mathbf{x}_e + \beta_e`, without ever holding the B x E scores or labels.
+
+Binary cross-entropy with the targets :math:`t_{be} = (1 - \alpha) y_{be} + \varphi`, where
+:math:`y_{be}` is 1 for a positive, else 0, and softmax cross-entropy, over all positives:
+
+.. math::
+    L = \frac{1}{BE} \sum_{be} \big(\log(1 + e^{s_{be}}) - t_{be} s_{be}\big), \qquad
+    L = \frac{1}{\sum_{be} y_{be}} \sum_{be} y_{be} (\ell_b - s_{be}), \quad
+    \ell_b = \log \sum_e e^{s_{be}}
+
+Each is a scale times a sum whose slope by a score is
+
+.. math::
+    g_{be} = \sigma(s_{be}) - \varphi - (1 - \alpha) y_{be}, \qquad
+    g_{be} = n_b e^{s_{be} - \ell_b} - y_{be}, \quad n_b = \sum_e y_{be}
+
+and the gradients are :math:`\mathbf{g} \mathbf{x}`, :math:`\mathbf{g}^\top \mathbf{q}` and the sums
+of the columns of :math:`\mathbf{g}`. Scores and slopes exist for one tile of candidates at a time;
+the gradients grow in the same loop, so that the backward pass only scales them. The softmax goes
+over the tiles twice, first for :math:`\ell`.
+
+A positive is one number of a tile: the slopes are corrected where they stand, before the products
+take them, so that the positives cost no products of their own, and a slope near 0 is rounded as
+such where the products take bfloat16. A row of padding has no say in any sum.
+
+On a GPU one kernel makes a tile's slopes: nothing waits for the device, each number is written by
+one program in one order, and a step can be captured and repeats bit for bit.
+
+Shapes: B queries, E candidates, D numbers each; the members of an ensemble ``(M, B, D)`` and
+``(M, E, D)``, within vmap or without.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quatgraph.ops.aggregate import _wide
+from quatgraph.ops.backend import use_triton
+from quatgraph.ops.positives import Positives
+
+_TILE_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
+"""Scores of a tile: what suits a CPU's cache, what fills a GPU."""
+_TILE_STEP = 64
+"""Tiles are multiples of it, where they can be: products of such sizes are the fastest."""
+
+
+def one_vs_all_bce(
+    query: Tensor,
+    candidates: Tensor,
+    positives: Positives,
+    *,
+    smoothing: float = 0.0,
+    floor: float = 0.0,
+    bias: Tensor | None = None,
+    product_dtype: torch.dtype | None = None,
+    tile: int | None = None,
+) -> Tensor:
+    """The mean binary cross-entropy of all pairs of a query and a candidate.
+
+    Differentiable once. The gradients are computed along with the value, whether wanted or not.
+
+    Args:
+        positives: The pairs that are right; rows of padding are left out of the mean.
+        smoothing: What the target of a positive is short of 1.
+        floor: What is added to all targets.
+        bias: A number to add to all scores of a candidate.
+        product_dtype: bfloat16 for products of numbers rounded to it, summed in float32.
+        tile: Candidates to take at a time; :func:`tile_size` unless given.
+
+    Shape:
+        - query: ``(B, D)``, or of several members ``(M, B, D)``
+        - candidates: ``(E, D)``, or ``(M, E, D)``
+        - bias: ``(E,)``, or ``(M, E)``
+        - output: ``()``, or ``(M,)``, in float32 (float64 for float64)
+    """
+    loss = _Loss(positives, False, 1 - smoothing, floor, product_dtype, tile)
+    return _mean_loss(query, candidates, bias, loss)
+
+
+def one_vs_all_cross_entropy(
+    query: Tensor,
+    candidates: Tensor,
+    positives: Positives,
+    *,
+    bias: Tensor | None = None,
+    product_dtype: torch.dtype | None = None,
+    tile: int | None = None,
+) -> Tensor:
+    """The mean over all positives of the softmax cross-entropy of all candidates.
+
+    A query counts once for each of its positives. Arguments and shapes are those of
+    :func:`one_vs_all_bce`.
+    """
+    loss = _Loss(positives, True, 1.0, 0.0, product_dtype, tile)
+    return _mean_loss(query, candidates, bias, loss)
+
+
+def tile_size(rows: int, candidates: int, device: torch.device) -> int:
+    """How many candidates to take at a time, so that the tiles are about equally large.
+
+    Args:
+        rows: Queries of all members together.
+    """
+    steps = max(1, -(-candidates // _TILE_STEP))
+    most = max(1, _TILE_NUMBERS[device.type] // max(1, rows * _TILE_STEP))
+    tiles = -(-steps // most)
+    return _TILE_STEP * -(-steps // tiles)
+
+
+@dataclass(frozen=True, eq=False)
+class _Loss:
+    """What there is to a loss beside the scores."""
+
+    positives: Positives
+    softmax: bool
+    keep: float  # what a positive adds to its target
+    floor: float
+    product_dtype: torch.dtype | None
+    tile: int | None
+
+    def batch(self, query: Tensor) -> Positives:
+        """The positives with a row for each query of each member, ``(M, B)``."""
+        row = self.positives.row.expand(query.shape[:2]).contiguous()
+        return Positives(self.positives.pointers, self.positives.tails, row)
+
+    def tiles(self, query: Tensor, candidates: Tensor) -> Iterator[slice]:
+        rows, width = query.size(0) * query.size(1), candidates.size(1)
+        step = self.tile or tile_size(rows, width, query.device)
+        return (slice(first, min(first + step, width)) for first in range(0, width, step))
+
+
+def _mean_loss(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss) -> Tensor:
+    wide = None if bias is None else _wide(bias)
+    return _Mean.apply(_wide(query), _wide(candidates), wide, loss)[0]
+
+
+class _Mean(torch.autograd.Function):
+    """The loss and, not for the caller, its gradients by query, candidates and bias."""
+
+    @staticmethod
+    def forward(
+        query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss
+    ) -> tuple[Tensor | None, ...]:
+        if query.dim() == 3:
+            return _with_gradients(query, candidates, bias, loss)
+        one = None if bias is None else bias[None]
+        found = _with_gradients(query[None], candidates[None], one, loss)
+        return tuple(None if value is None else value[0] for value in found)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
+        gradients = output[1:]
+        ctx.mark_non_differentiable(*(value for value in gradients if value is not None))
+        ctx.set_materialize_grads(False)  # or zeros would be made for each of them
+        ctx.save_for_backward(*gradients)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None, None
+        by_query, by_candidates, by_bias = ctx.saved_tensors
+        each = grad[..., None, None]
+        scaled = None if by_bias is None else by_bias * grad[..., None]
+        return by_query * each, by_candidates * each, scaled, None
+
+    @staticmethod
+    def vmap(
+        info: Any,
+        in_dims: tuple[int | None, ...],
+        query: Tensor,
+        candidates: Tensor,
+        bias: Tensor | None,
+        loss: _Loss,
+    ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
+        def of_all(value: Tensor, dim: int | None) -> Tensor:
+            if dim is None:
+                return value.expand(info.batch_size, *value.shape)
+            return value.movedim(dim, 0)
+
+        query, candidates = of_all(query, in_dims[0]), of_all(candidates, in_dims[1])
+        if query.dim() != 3:
+            raise NotImplementedError("one_vs_all: members within members")
+        if bias is None:
+            return _Mean.apply(query, candidates, None, loss), (0, 0, 0, None)
+        return _Mean.apply(query, candidates, of_all(bias, in_dims[2]), loss), (0, 0, 0, 0)
+
+
+def _with_gradients(
+    query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The loss of each member ``(M,)`` and its gradients by query, candidates and bias."""
+    batch = loss.batch(query)
+    real = batch.row >= 0
+    query = query.masked_fill(~real[..., None], 0)
+    kind = loss.product_dtype or query.dtype
+    rounded = query.to(kind)
+    if loss.softmax:
+        total, level, terms = _softmax(rounded, candidates, bias, batch, loss)
+    else:
+        total, level = query.new_zeros(real.shape), None
+        terms = real.sum(dim=-1) * candidates.size(1)
+    scale = terms.clamp(min=1).to(query.dtype).reciprocal()[:, None]
+    # The scale goes in with the queries, which are few: the candidates' gradients come out of their
+    # product as they are to be.
+    scaled, ones = (query * scale[..., None]).to(kind), (real * scale).to(kind)[:, None]
+
+    by_query, by_candidates = torch.zeros_like(query), torch.empty_like(candidates)
+    by_bias = None if bias is None else torch.empty_like(bias)
+    slopes_of = _Slopes.of(batch, level, loss)
+    for part in loss.tiles(query, candidates):
+        some = candidates[:, part].to(kind)
+        values, slopes = slopes_of(_scores(rounded, some, bias, part), part.start)
+        total += values
+        by_query += _product(slopes, some)
+        by_candidates[:, part] = _product(slopes.mT, scaled)
+        if by_bias is not None:
+            by_bias[:, part] = _product(ones, slopes)[:, 0]
+        del slopes  # or they would still be there when the next tile's are made
+    by_query *= (real * scale)[..., None]
+    return (total * real * scale).sum(dim=-1), by_query, by_candidates, by_bias
+
+
+def _softmax(
+    query: Tensor, candidates: Tensor, bias: Tensor | None, batch: Positives, loss: _Loss
+) -> tuple[Tensor, Tensor, Tensor]:
+    """What the softmax adds to the loss; what is to be taken off a score, so that its exponential
+    is its slope; and the number of positives: ``(M, B)``, ``(M, B)``, ``(M,)``."""
+    counts = batch.counts().to(candidates.dtype)
+    sums = _log_sum_exp(query, candidates, bias, loss)
+    # A row without positives takes off infinity: its slopes are 0.
+    return counts * sums, sums - counts.log(), counts.sum(dim=-1)
+
+
+def _scores(query: Tensor, some: Tensor, bias: Tensor | None, part: slice) -> Tensor:
+    """Of some candidates, ``(M, B, T)``."""
+    scores = _product(query, some.mT)
+    return scores if bias is None else scores.add_(bias[:, None, part])
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """The members' products, in float32 for bfloat16."""
+    if left.dtype != torch.bfloat16:
+        return torch.bmm(left, right)
+    if left.is_cuda:
+        return torch.bmm(left, right, out_dtype=torch.float32)
+    # A CPU's own product would round its result; products of bfloat16 numbers are exact in float32.
+    return torch.bmm(left.float(), right.float())
+
+
+def _log_sum_exp(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss) -> Tensor:
+    """Of all scores of each row, ``(M, B)``."""
+    sums = torch.full(query.shape[:2], -torch.inf, dtype=candidates.dtype, device=query.device)
+    for part in loss.tiles(query, candidates):
+        scores = _scores(query, candidates[:, part].to(query.dtype), bias, part)
+        sums = torch.logaddexp(sums, _row_log_sum_exp(scores))
+        del scores
+    return sums
+
+
+def _row_log_sum_exp(scores: Tensor) -> Tensor:
+    if use_triton(scores):
+        from quatgraph.ops.kernels.one_vs_all import log_sum_exp
+
+        return log_sum_exp(scores)
+    return scores.logsumexp(dim=-1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Slopes:
+    """Makes the slopes of scores; with the kernels unless the positives are listed."""
+
+    batch: Positives
+    level: Tensor | None
+    loss: _Loss
+    listed: tuple[Tensor, Tensor] | None
+
+    @classmethod
+    def of(cls, batch: Positives, level: Tensor | None, loss: _Loss) -> "_Slopes":
+        return cls(batch, level, loss, None if use_triton(batch.row) else batch.listed())
+
+    def __call__(self, scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
+        """What the scores of a tile add to the loss, by row ``(M, B)`` and but for the sum of the
+        softmax, and their slopes ``(M, B, T)`` in the products' type.
+
+        Args:
+            scores: Of the candidates from ``begin`` on, ``(M, B, T)``; torch's form overwrites
+                them.
+        """
+        loss, kind = self.loss, self.loss.product_dtype or scores.dtype
+        if self.listed is None:
+            from quatgraph.ops.kernels.one_vs_all import slopes
+
+            return slopes(scores, self.batch, self.level, begin, loss.keep, loss.floor, kind)
+        row, at = _in_tile(*self.listed, begin, scores.size(-1))
+        hits = scores.view(-1).index_select(0, at)
+        if self.level is None:
+            # Softplus is taken for linear beyond its threshold, here where float64 cannot tell.
+            values = F.softplus(scores, threshold=40).sum(dim=-1)
+            values -= loss.floor * scores.sum(dim=-1)
+            found = scores.sigmoid_().sub_(loss.floor)
+        else:
+            values = torch.zeros_like(scores[..., 0])
+            found = scores.sub_(self.level[..., None]).exp_()
+        values.view(-1).index_add_(0, row, hits, alpha=-loss.keep)
+        found.view(-1).index_add_(0, at, hits.new_full((), -loss.keep).expand_as(hits))
+        return values, found.to(kind)
+
+
+def _in_tile(owner: Tensor, tail: Tensor, begin: int, width: int) -> tuple[Tensor, Tensor]:
+    """The positives among some candidates: their rows, and their places in the tile."""
+    here = (tail >= begin) & (tail < begin + width)
+    row = owner[here]
+    return row, row * width + tail[here] - begin

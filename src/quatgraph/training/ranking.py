@@ -1,0 +1,47 @@
+r"""What is told of ranks: MRR, mean rank and hits, for all members of an ensemble at once.
+
+With :math:`g` rivals ahead of the truth and :math:`n` level with it, the truth is at any of the
+ranks :math:`g + 1, \dots, g + n + 1` with the same chance. The first two are of the expected rank,
+:math:`r = 1 + g + n / 2`; a hit counts as its probability:
+
+.. math::
+    \mathrm{MRR} = \overline{1 / r}, \qquad \mathrm{MR} = \overline{r}, \qquad
+    \mathrm{Hits}@k = \overline{\min\Big(1, \max\Big(0, \frac{k - g}{n + 1}\Big)\Big)}
+
+so a model that gives all entities the same score is no better than one that guesses.
+"""
+
+from torch import Tensor
+
+from quatgraph.ops import Ranks
+from quatgraph.training.metrics import _masked_mean
+
+HITS = 1, 3, 10
+
+
+def ranking_metrics(ranks: Ranks, mask: Tensor | None = None) -> dict[str, Tensor]:
+    """The means over queries of 1/rank, of the rank, and of being among the first 1, 3 and 10.
+
+    The mask multiplies instead of selecting, so that nothing waits for the device; an empty one
+    gives NaN. A mask ``(R, N)``, of the queries of each relation or side, gives a number for each.
+
+    Shape:
+        - ranks: ``(..., N)``
+        - mask: ``(..., N)``, bool or 0 and 1, broadcast with the ranks
+        - output: ``(...)`` each, float64
+
+    Example:
+        >>> import torch
+        >>> ranks = Ranks(greater=torch.tensor([0, 2]), equal=torch.tensor([0, 1]))
+        >>> {name: round(value.item(), 3) for name, value in ranking_metrics(ranks).items()}
+        {'mrr': 0.643, 'mr': 2.25, 'hits@1': 0.5, 'hits@3': 0.75, 'hits@10': 1.0}
+    """
+    rank = ranks.realistic
+    values = {"mrr": 1 / rank, "mr": rank} | {f"hits@{k}": _hits(ranks, k) for k in HITS}
+    mask = rank.new_ones(rank.size(-1)) if mask is None else mask
+    return {name: _masked_mean(value, mask) for name, value in values.items()}
+
+
+def _hits(ranks: Ranks, k: int) -> Tensor:
+    """The probability that the truth is among the first k, if equals are put in random order."""
+    return ((k - ranks.greater).double() / (ranks.equal + 1)).clamp(0, 1)
