@@ -51,11 +51,12 @@ def masked_norm(
 def _norm_torch(
     x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    counts = x.new_ones(x.size(-2), 1) if present is None else present[..., None]
-    divisor = counts.sum(dim=-2, keepdim=True).clamp(min=1)
-    mean = (x * counts).sum(dim=-2, keepdim=True) / divisor
-    var = ((x - mean).square() * counts).sum(dim=-2, keepdim=True) / divisor
-    y = (x - mean) * torch.rsqrt(var + eps) * weight.unsqueeze(-2) + bias.unsqueeze(-2)
+    counts = x.new_ones(1, x.size(-2)) if present is None else present[..., None, :]
+    divisor = counts.sum(dim=-1, keepdim=True).clamp(min=1)
+    mean = counts @ x / divisor  # a product is the fastest sum over rows
+    centred = x - mean
+    var = counts @ centred.square() / divisor
+    y = centred * (torch.rsqrt(var + eps) * weight.unsqueeze(-2)) + bias.unsqueeze(-2)
     return y, mean.squeeze(-2).detach(), var.squeeze(-2).detach()
 
 
