@@ -8,6 +8,7 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import Mistake
 from quatgraph.ops.aggregate_blocks import BlockRows, aggregate_blocks
+from quatgraph.ops.members import end_to_end
 
 
 class Blocks:
@@ -48,11 +49,11 @@ class Blocks:
         self.row, self.shift, self.t_row, self.t_shift = row, shift, t_row, t_shift
         columns, rows = t_row.size(-1), row.size(-1)
         self._rows = BlockRows(
-            whole.rowptr, whole.col, whole.weight, None, row.flatten(), _end_to_end(shift, columns)
+            whole.rowptr, whole.col, whole.weight, None, row.flatten(), end_to_end(shift, columns)
         )
         self._columns = self._rows
         if not symmetric:
-            moved = _end_to_end(t_shift, rows)
+            moved = end_to_end(t_shift, rows)
             self._columns = BlockRows(
                 whole.t_rowptr, whole.t_col, whole.weight, whole.t_perm, t_row.flatten(), moved
             )
@@ -156,9 +157,13 @@ class _Mask(torch.autograd.Function):
         return _Mask.apply(like, row), 0
 
 
-def _end_to_end(shift: Tensor, size: int) -> Tensor:
-    """Shifts ``(M, R)`` once the members stand one after the other, each ``size`` wide."""
-    if shift.dim() == 1:
-        return shift
-    start = torch.arange(shift.size(0), device=shift.device, dtype=shift.dtype) * size
-    return (shift + start[:, None]).flatten()
+def present(pool: Adjacency | Blocks, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Which rows and which columns of a matrix are no padding, ``(R,)`` and ``(C,)``; None where
+    nothing is padding.
+
+    Args:
+        like: Any tensor of the same members.
+    """
+    if isinstance(pool, Adjacency):
+        return None, None
+    return pool.row_mask(like), pool.column_mask(like)

@@ -11,7 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.layers import (
     Features,
     GraphAttention,
@@ -23,7 +22,7 @@ from quatgraph.baselines.layers import (
     SumPerceptron,
 )
 from quatgraph.baselines.node import _check_layers
-from quatgraph.blocks import Blocks
+from quatgraph.blocks import Blocks, present
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QuaternionDropout
 
@@ -225,7 +224,7 @@ class GraphGIN(nn.Module):
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         first, *others = self.predictions
-        _, nodes = _present(pool, self.dropout.rate)
+        _, nodes = present(pool, self.dropout.rate)
         scores = self.dropout(first(x, pool))
         for conv, norm, prediction in zip(self.convs, self.norms, others, strict=True):
             x = torch.relu(norm(conv(x, adjacency, nodes), nodes))
@@ -265,7 +264,7 @@ class GraphGFN(nn.Module):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        graphs, nodes = _present(pool, self.dropout.rate)
+        graphs, nodes = present(pool, self.dropout.rate)
         for linear, norm in zip(self.linears, self.norms, strict=True):
             x = torch.relu(norm(linear(x), nodes))
         y = torch.relu(self.graph_norm(self.graph_linear(x, pool), graphs))
@@ -312,14 +311,3 @@ class StructureFree(nn.Module):
         for linear in self.linears:
             y = torch.relu(linear(y))
         return self.prediction(self.dropout(y))
-
-
-def _present(pool: Matrix, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Which graphs and which nodes of a batch are no padding, ``(G,)`` and ``(N,)``.
-
-    Args:
-        like: Any tensor that is a member's own.
-    """
-    if isinstance(pool, Adjacency):
-        return None, None
-    return pool.row_mask(like), pool.column_mask(like)

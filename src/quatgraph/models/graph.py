@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
+from quatgraph.blocks import Blocks, present
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
@@ -75,11 +75,12 @@ class GraphQGNN(nn.Module):
         pool: Adjacency | Blocks,
     ) -> Tensor:
         layers: list[Tensor] = []
+        _, nodes = present(pool, self.readout.weight)
         for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
             y = conv(x, adjacency)
             if len(self.norms):
-                y = self.norms[layer](y, pool.column_mask(y) if isinstance(pool, Blocks) else None)
+                y = self.norms[layer](y, nodes)
             x = self.activation(y)
             layers.append(x)
         return self.readout(layers, pool)

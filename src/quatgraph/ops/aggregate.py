@@ -24,6 +24,7 @@ from torch import Tensor
 
 from quatgraph.errors import Mistake
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.members import end_to_end, members_first
 
 _EDGE_BLOCK = 1 << 22  # numbers a block of edge products may hold at once
 
@@ -189,7 +190,7 @@ def _(
         # Each member has its own graph: together they are one block-diagonal graph, on which the
         # members of an inner vmap, if there is one, have values of their own.
         rowptr, col, weight, x, t_rowptr, t_col, t_perm = (
-            _members_first(value, dim, members)
+            members_first(value, dim, members)
             for value, dim in zip(
                 (rowptr, col, weight, x, t_rowptr, t_col, t_perm), in_dims, strict=True
             )
@@ -197,12 +198,12 @@ def _(
         rows, entries, columns = rowptr.size(1) - 1, col.size(1), x.size(-2)
         y = _aggregate(
             _block_pointers(rowptr, entries),
-            _block_indices(col, columns),
+            end_to_end(col, columns),
             weight.movedim(0, -2).flatten(-2),
             x.movedim(0, -3).flatten(-3, -2),
             _block_pointers(t_rowptr, entries),
-            _block_indices(t_col, rows),
-            _block_indices(t_perm, entries),
+            end_to_end(t_col, rows),
+            end_to_end(t_perm, entries),
         )
         return y.unflatten(-2, (members, rows)), y.dim() - 2
     if in_dims[2] is None and x.is_cuda:
@@ -213,18 +214,14 @@ def _(
         y = _aggregate(rowptr, col, weight, x.flatten(-2), t_rowptr, t_col, t_perm)
         return y.unflatten(-1, x.shape[-2:]), y.dim() - 1
     # Each member has its values on the shared graph; an outer vmap's members join them.
-    weight = _members_first(weight, in_dims[2], members)
-    x = _members_first(x, in_dims[3], members)
+    weight = members_first(weight, in_dims[2], members)
+    x = members_first(x, in_dims[3], members)
     lead = x.shape[:-2]
     if len(lead) > 1:
         weight = weight.reshape(-1, weight.size(-1))
         x = x.reshape(-1, *x.shape[-2:])
     y = _aggregate(rowptr, col, weight, x, t_rowptr, t_col, t_perm)
     return y.unflatten(0, lead), 0
-
-
-def _members_first(value: Tensor, dim: int | None, members: int) -> Tensor:
-    return value.expand(members, *value.shape) if dim is None else value.movedim(dim, 0)
 
 
 def _block_pointers(rowptr: Tensor, entries: int) -> Tensor:
@@ -235,8 +232,3 @@ def _block_pointers(rowptr: Tensor, entries: int) -> Tensor:
     inner = rowptr[:, :-1] + start[:, None]
     last = torch.full((1,), rowptr.size(0) * entries, device=rowptr.device, dtype=rowptr.dtype)
     return torch.cat((inner.flatten(), last))
-
-
-def _block_indices(index: Tensor, size: int) -> Tensor:
-    start = torch.arange(index.size(0), device=index.device, dtype=index.dtype) * size
-    return (index + start[:, None]).flatten()

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.members import members_first
 
 
 def dropped(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
@@ -58,7 +59,7 @@ def _(
     info: Any, in_dims: tuple[int | None, ...], x: Tensor, random: Tensor, rate: Tensor
 ) -> tuple[Tensor, int]:
     x, random, rate = (
-        value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+        members_first(value, dim, info.batch_size)
         for value, dim in zip((x, random, rate), in_dims, strict=True)
     )
     if rate.dim() > 1:

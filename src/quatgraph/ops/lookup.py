@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.aggregate import _sum_rows_forward
+from quatgraph.ops.members import end_to_end, members_first
 
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
 _LARGE = 1024  # rows of a table for which sorting the codes is the lesser work
@@ -33,13 +34,13 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
         return _lookup(table, code)
     if table.dim() == 2:
         return table.index_select(0, code)
-    flat = table.flatten(0, 1).index_select(0, _flat(code, table.size(1)))
+    flat = table.flatten(0, 1).index_select(0, end_to_end(code, table.size(1)))
     return flat.unflatten(0, code.shape)
 
 
 @torch.library.custom_op("quatgraph::lookup", mutates_args=())
 def _lookup(table: Tensor, code: Tensor) -> Tensor:
-    flat = table.reshape(-1, table.size(-1)).index_select(0, _flat(code, table.size(-2)))
+    flat = table.reshape(-1, table.size(-1)).index_select(0, end_to_end(code, table.size(-2)))
     return flat.view(*code.shape, table.size(-1))
 
 
@@ -59,21 +60,13 @@ def _lookup_gradient(grad: Tensor, code: Tensor, rows: int) -> Tensor:
 def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     """The sum of each row's gradients, those of one row in the order of their places."""
     tables = code.size(0) if code.dim() == 2 else 1
-    order, place = _flat(code, rows).sort(stable=True)
+    order, place = end_to_end(code, rows).sort(stable=True)
     bounds = torch.arange(tables * rows + 1, device=code.device, dtype=order.dtype)
     pointers = torch.searchsorted(order, bounds, out_int32=True)
     total = _sum_rows_forward(
         pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2)
     )
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
-
-
-def _flat(code: Tensor, rows: int) -> Tensor:
-    """Row numbers in the members' tables laid end to end."""
-    if code.dim() == 1:
-        return code
-    start = torch.arange(code.size(0), device=code.device, dtype=code.dtype) * rows
-    return (code + start[:, None]).flatten()
 
 
 @_lookup.register_fake
@@ -105,7 +98,7 @@ def _(
     info: Any, in_dims: tuple[int | None, int | None], table: Tensor, code: Tensor
 ) -> tuple[Tensor, int]:
     table, code = (
-        value.expand(info.batch_size, *value.shape) if dim is None else value.movedim(dim, 0)
+        members_first(value, dim, info.batch_size)
         for value, dim in zip((table, code), in_dims, strict=True)
     )
     return _lookup(table, code), 0

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.members import members_first
 
 _KERNEL_TYPES = torch.float32, torch.float64
 """Others could not hold the mean and the variance well enough."""
@@ -143,12 +144,10 @@ def _(
     bias: Tensor,
     eps: float,
 ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
-    def of_all(value: Tensor, dim: int | None) -> Tensor:
-        if dim is None:
-            return value.expand(info.batch_size, *value.shape)
-        return value.movedim(dim, 0)
-
     if present is not None:
-        present = of_all(present, in_dims[1])
-    x, weight, bias = of_all(x, in_dims[0]), of_all(weight, in_dims[2]), of_all(bias, in_dims[3])
+        present = members_first(present, in_dims[1], info.batch_size)
+    x, weight, bias = (
+        members_first(value, in_dims[place], info.batch_size)
+        for place, value in ((0, x), (2, weight), (3, bias))
+    )
     return _norm(x, present, weight, bias, eps), (0, 0, 0)

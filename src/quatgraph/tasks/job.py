@@ -14,7 +14,7 @@ from quatgraph.presets import protocols
 from quatgraph.tasks.runs import DIVERGED, bundle_of, merit, run
 from quatgraph.tasks.task import Config, Member, Task
 from quatgraph.training.bundle import load_bundle, save_bundle
-from quatgraph.training.checkpoint import has_checkpoint, load_checkpoint, remove_checkpoint
+from quatgraph.training.checkpoint import has_checkpoint, load_state, remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
 
@@ -140,8 +140,8 @@ def train_in_folder(
 
 def _forget_finished(folder: Path, done: Sequence[RunRecord]) -> None:
     """Removes the checkpoint of an ensemble that is on record: one killed just after that."""
-    found = load_checkpoint(folder)
-    if found is not None and found[1]["key"].split()[0] in {record.ensemble for record in done}:
+    state = load_state(folder)
+    if state is not None and state["key"].split()[0] in {record.ensemble for record in done}:
         remove_checkpoint(folder)
 
 

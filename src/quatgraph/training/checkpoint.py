@@ -5,8 +5,9 @@ are ``uint8`` tensors, hence tensors like any other.
 """
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
@@ -19,6 +20,7 @@ from quatgraph.training.runtime import (
     write_atomic,
 )
 
+T = TypeVar("T")
 _FILE, _STATE = "checkpoint.safetensors", "state"
 
 
@@ -41,14 +43,26 @@ def has_checkpoint(folder: Path) -> bool:
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The tensors, on the CPU, and the state; None where there is no checkpoint."""
+    # Clones, so that nothing hangs on the file's memory map.
+    return _opened(
+        folder,
+        lambda file, state: ({n: file.get_tensor(n).clone() for n in file.keys()}, state),  # noqa: SIM118
+    )
+
+
+def load_state(folder: Path) -> dict[str, Any] | None:
+    """The state alone; None where there is no checkpoint."""
+    return _opened(folder, lambda _, state: state)
+
+
+def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
+    """What is read of the checkpoint's file, given it and its state."""
     if not has_checkpoint(folder):
         return None
     path = folder / _FILE
     try:
         with safe_open(path, framework="pt") as file:
-            state = json.loads(file.metadata()[_STATE])
-            # Clones, so that nothing hangs on the file's memory map.
-            return {name: file.get_tensor(name).clone() for name in file.keys()}, state  # noqa: SIM118
+            return read(file, json.loads(file.metadata()[_STATE]))
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Mistake(f"the checkpoint {path} is corrupt; remove it to start afresh") from error
     except OSError as error:

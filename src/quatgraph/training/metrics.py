@@ -39,9 +39,8 @@ def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         - mask: ``(..., N)``, bool or 0 and 1
         - output: ``(...)``
     """
-    known = labels.clamp(min=0).expand(logits.shape[:-1]).unsqueeze(-1)
-    log_p = logits.log_softmax(dim=-1, dtype=_precision(logits))
-    return _masked_mean(-log_p.gather(-1, known).squeeze(-1), mask)
+    known = labels.clamp(min=0).expand(logits.shape[:-1])
+    return _masked_mean(smoothed_cross_entropy(logits, known, 0.0), mask)
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:

@@ -28,6 +28,8 @@ from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig, ModelConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 
+Build = Callable[[ModelConfig, int, int], nn.Module]
+"""A model of a config, for so many features and classes."""
 Matrix = Literal["none", "row", "symmetric", "neighbours"]
 """A + I, as it is or normalised; or the mean over the neighbours alone."""
 
@@ -47,82 +49,30 @@ def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
     )
 
 
-def _gcn(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GraphGCN(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        dropout=model.dropout,
-        pooled_dropout=model.pooled_dropout,
-        per_layer=model.per_layer,
-    )
+def _real(kind: Callable[..., nn.Module], *own: str) -> Build:
+    """Makes a real model of the same width; ``own`` are settings that not all of them take."""
+
+    def build(model: ModelConfig, features: int, classes: int) -> nn.Module:
+        return kind(
+            features,
+            classes,
+            hidden=4 * model.hidden_quats,
+            num_layers=model.num_layers,
+            pooled_dropout=model.pooled_dropout,
+            **{key: getattr(model, key) for key in own},
+        )
+
+    return build
 
 
-def _sage(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GraphSAGE(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        dropout=model.dropout,
-        pooled_dropout=model.pooled_dropout,
-        per_layer=model.per_layer,
-    )
-
-
-def _gat(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GraphGAT(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        heads=model.heads,
-        dropout=model.dropout,
-        pooled_dropout=model.pooled_dropout,
-        per_layer=model.per_layer,
-    )
-
-
-def _gin(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GraphGIN(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        pooled_dropout=model.pooled_dropout,
-    )
-
-
-def _gfn(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GraphGFN(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        pooled_dropout=model.pooled_dropout,
-    )
-
-
-def _structure_free(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return StructureFree(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        pooled_dropout=model.pooled_dropout,
-        vertex=model.vertex,
-    )
-
-
-MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
+MODELS: dict[str, Build] = {
     "qgnn": _qgnn,
-    "gcn": _gcn,
-    "sage": _sage,
-    "gat": _gat,
-    "gin": _gin,
-    "gfn": _gfn,
-    "structure-free": _structure_free,
+    "gcn": _real(GraphGCN, "dropout", "per_layer"),
+    "sage": _real(GraphSAGE, "dropout", "per_layer"),
+    "gat": _real(GraphGAT, "dropout", "per_layer", "heads"),
+    "gin": _real(GraphGIN),
+    "gfn": _real(GraphGFN),
+    "structure-free": _real(StructureFree, "vertex"),
 }
 
 PROPAGATIONS = 3
