@@ -147,3 +147,19 @@ def test_the_gradient_of_a_large_table_sums_the_codes_in_order(members):
         total.view(-1, rows, 5), code.view(-1, 400), grad.view(-1, 400, 5), strict=True
     ):
         torch.testing.assert_close(one, torch.zeros(rows, 5).index_add(0, asked, given))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("members", [None, 3])
+@pytest.mark.parametrize("count", [1, 400, 1500, 5000])
+def test_the_gpu_gives_the_gradient_of_a_large_table_and_repeats_it(count, members):
+    lead, rows = () if members is None else (members,), 1500
+    table, code = torch.randn(*lead, rows, 70), torch.randint(rows, (*lead, count))
+    code[..., : count // 3] = 7  # one row that many ask for, many that none does
+    call = lookup if members is None else torch.vmap(lookup)
+    wanted = values_and_gradient(lambda table: call(table, code), table)
+    first = values_and_gradient(lambda table: call(table, code.cuda()), table.cuda())
+    assert_same(tuple(part.cpu() for part in first), wanted)
+    for _ in range(10):
+        again = values_and_gradient(lambda table: call(table, code.cuda()), table.cuda())
+        assert torch.equal(again[1], first[1])

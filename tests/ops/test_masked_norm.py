@@ -105,7 +105,7 @@ SIZES = [(1, 1), (9, 5), (256, 32), (257, 33), (1500, 128)]
 @pytest.mark.gpu
 @pytest.mark.parametrize("lead", [(), (3,)])
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize(("rows", "width"), SIZES)
+@pytest.mark.parametrize(("rows", "width"), [*SIZES, (2049, 33), (20_001, 5)])
 def test_the_kernel_equals_the_torch_form(rows, width, padded, lead):
     x, present, *vectors = inputs(rows, width, *lead, device="cuda")
     given = x, present if padded else None, *vectors
@@ -138,7 +138,7 @@ def test_the_kernel_gives_finite_numbers_of_a_batch_without_variance(count):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("rows", [2, 3, 300])
+@pytest.mark.parametrize("rows", [2, 3, 300, 3000])
 def test_the_kernels_gradients_add_up_to_zero_though_the_mean_is_rounded(rows):
     x, _, _, bias = inputs(rows, 256, device="cuda")
     close = (x * 1e-2 + 1000).requires_grad_()
@@ -162,8 +162,9 @@ def test_the_kernel_takes_vectors_and_rows_that_lie_apart_in_memory():
 
 
 @pytest.mark.gpu
-def test_the_kernels_numbers_repeat_bit_for_bit_in_any_ensemble():
-    given = inputs(1500, 100, 4, dtype=torch.float32, device="cuda")
+@pytest.mark.parametrize("rows", [1500, 9000])
+def test_the_kernels_numbers_repeat_bit_for_bit_in_any_ensemble(rows):
+    given = inputs(rows, 100, 4, dtype=torch.float32, device="cuda")
     first = results(torch.vmap(ours), *given)
     for _ in range(20):
         again = results(torch.vmap(ours), *given)

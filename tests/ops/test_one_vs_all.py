@@ -1,5 +1,8 @@
 """Losses against all candidates, against torch's on scores and labels that exist."""
 
+from dataclasses import replace
+from importlib import import_module
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -272,6 +275,36 @@ def test_no_tensor_is_larger_than_a_tile(name, kind):
     with Largest() as largest:
         dense_scores = query @ candidates.mT
     assert largest.numbers == dense_scores.numel()
+
+
+@every_loss
+def test_a_large_gradient_is_there_only_once(name, monkeypatch):
+    query, candidates, _ = inputs()
+    positives = answers_of(ROWS["a batch"])
+
+    def scaled(query: Tensor, candidates: Tensor) -> Tensor:
+        return 3 * LOSSES[name](query, candidates, positives, tile=7)
+
+    plain = results(scaled, query, candidates)
+    monkeypatch.setattr(import_module("quatgraph.ops.one_vs_all"), "_LARGE", 0)
+    assert_same(results(scaled, query, candidates), plain)
+    loss = scaled(query.requires_grad_(), candidates.requires_grad_())
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@every_loss
+@pytest.mark.parametrize("members", [(), (2,)])
+def test_rows_that_are_known_to_be_no_padding_need_no_care(name, members):
+    query, candidates, bias = inputs()
+    padded = answers_of(ROWS["a batch"])
+
+    def call(positives: Positives) -> tuple[Tensor, ...]:
+        given = [value.expand(*members, *value.shape) for value in (query, candidates, bias)]
+        return results(lambda q, x, b: LOSSES[name](q, x, positives, bias=b, tile=7), *given)
+
+    assert_same(call(replace(padded, padded=False)), call(padded))
 
 
 @pytest.mark.parametrize(("device", "bound"), [("cpu", 1 << 21), ("cuda", 1 << 26)])

@@ -1,6 +1,8 @@
 """The training loop: what it selects, when it stops, and that stopping changes nothing."""
 
+import itertools
 import signal
+import time
 from dataclasses import replace
 
 import pytest
@@ -105,6 +107,29 @@ def test_progress_is_told_to_the_end():
     told = []
     scripted(SCRIPT, Plan(epochs=5), progress=lambda *now: told.append(now))
     assert told == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+
+
+def test_the_time_that_is_left_is_told_once_by_epochs_and_their_share_of_evaluations(
+    monkeypatch, tmp_path
+):
+    # Every look at the clock is two seconds after the last, so an epoch, a draw and a step, takes
+    # four, and an evaluation two.
+    ticks = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: 2.0 * next(ticks))
+    told = []
+    plan = Plan(epochs=5, evaluate_every=2, estimated=told.append)
+    scripted(SCRIPT, plan)
+    assert told == [4 * (4 + 2 / 2)]
+    told.clear()
+    paused = replace(plan, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
+    for _ in range(2):
+        with pytest.raises(Paused):
+            scripted(SCRIPT, paused)
+    assert told == [4 * 5, 3 * 5]
+    told.clear()
+    monkeypatch.setattr("quatgraph.training.loop.ENOUGH", 100.0)
+    scripted(SCRIPT, plan)
+    assert told == []
 
 
 def test_monitoring_what_is_not_measured_is_a_mistake():

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from quatgraph.ops import backend
 from quatgraph.training.optim import MemberAdam, clip_member_gradients_
 
 SHAPES = [(3, 2), (4,), ()]
@@ -84,3 +85,23 @@ def test_writing_into_the_state_restores_it():
     ours.step()
     restored.step()
     assert all(torch.equal(a, b) for a, b in zip(other, params, strict=True))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("clip", [None, 2.0])
+@pytest.mark.parametrize("size", [1, 1000, 70_001])
+def test_the_kernel_steps_as_torchs_adam(clip, size):
+    ours, plain = (nn.Parameter(torch.randn(3, size).cuda()) for _ in range(2))
+    plain.data.copy_(ours.data)
+    optimizers = [MemberAdam([p], lr=LR, weight_decay=DECAY, clip=clip) for p in (ours, plain)]
+    for _ in range(10):
+        grad = 3 * torch.randn(3, size).cuda()
+        for param, optimizer, form in zip(
+            (ours, plain), optimizers, ("triton", "torch"), strict=True
+        ):
+            param.grad = grad.clone()
+            with backend(form):
+                optimizer.step()
+    torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
+    for name, mine in optimizers[0].tensors().items():
+        torch.testing.assert_close(mine, optimizers[1].tensors()[name], rtol=1e-4, atol=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from quatgraph.ops import Ranks, filtered_rank
-from quatgraph.training.ranking import ranking_metrics
+from quatgraph.training.ranking import ranking_metrics, ranking_values
 
 NAMES = ["mrr", "mr", "hits@1", "hits@3", "hits@10"]
 counts = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=8)
@@ -52,6 +52,21 @@ def test_metrics_are_means_over_all_orders_of_the_equals(pairs: list[tuple[int, 
     ours = ranking_metrics(ranks_of(pairs))
     assert list(ours) == NAMES
     assert listed(ours) == pytest.approx(oracle(pairs), rel=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(20,), (3, 20)])
+def test_values_are_what_each_query_adds_to_the_means(shape: tuple[int, ...]) -> None:
+    ranks = random_ranks(*shape)
+    values = ranking_values(ranks)
+    assert list(values) == NAMES
+    assert all(value.shape == shape for value in values.values())
+    assert_close(
+        {name: value.mean(dim=-1) for name, value in values.items()}, ranking_metrics(ranks)
+    )
+    pairs = torch.stack((ranks.greater, ranks.equal), dim=-1).view(-1, 2).tolist()
+    for place, pair in enumerate(pairs):
+        own = {name: value.flatten()[place].item() for name, value in values.items()}
+        assert own == pytest.approx(oracle([tuple(pair)]), rel=1e-12)
 
 
 def test_the_best_and_the_worst() -> None:

@@ -39,9 +39,19 @@ class BatchNorm(nn.Module):
             centred = x - self.running_mean.unsqueeze(-2)
             return centred * scale * self.weight.unsqueeze(-2) + self.bias.unsqueeze(-2)
         y, mean, var = masked_norm(x, present, self.weight, self.bias, self.eps)
-        rows = x.new_ones(x.size(-2)) if present is None else present
-        self._follow(mean, var, rows.sum(dim=-1, keepdim=True, dtype=x.dtype))
+        if present is None:
+            self._follow_all(mean, var, x.size(-2))
+        else:
+            self._follow(mean, var, present.sum(dim=-1, keepdim=True, dtype=x.dtype))
         return y
+
+    @torch.no_grad()
+    def _follow_all(self, mean: Tensor, var: Tensor, count: int) -> None:
+        """As :meth:`_follow`, where the number of rows is known without asking the device."""
+        if count > 1:
+            unbiased = self.momentum * count / (count - 1)
+            self.running_mean.mul_(1 - self.momentum).add_(mean, alpha=self.momentum)
+            self.running_var.mul_(1 - self.momentum).add_(var, alpha=unbiased)
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, var: Tensor, count: Tensor) -> None:

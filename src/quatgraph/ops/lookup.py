@@ -4,8 +4,8 @@ r"""Rows of a table by their number: the product of a one-hot matrix, kept as in
     \bar{\mathbf{T}}_t = \sum_{n : c_n = t} \bar{\mathbf{y}}_n
 
 On a GPU torch's own gradient adds with atomics, in an order that changes. There it is a product
-with the one-hot matrix itself, block by block, or for a large table a sum over the codes in sorted
-order: both repeat bit for bit.
+with the one-hot matrix itself, block by block, or for a large table a sum over the codes that are
+equal, found by a kernel or, of many, by sorting: all repeat bit for bit.
 
 Shapes: ``table`` ``(T, F)`` with ``code`` ``(N,)``, or ``(M, T, F)`` with ``(M, N)``.
 """
@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.aggregate import _sum_rows_forward
+from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import end_to_end, members_first
 
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
 _LARGE = 1024  # rows of a table for which sorting the codes is the lesser work
+_FEW = 4096  # codes that are compared each with each faster than they are sorted
 
 
 def lookup(table: Tensor, code: Tensor) -> Tensor:
@@ -46,6 +48,11 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
 
 @torch.library.custom_op("quatgraph::lookup_gradient", mutates_args=())
 def _lookup_gradient(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    if rows >= _LARGE and 0 < code.size(-1) <= _FEW and use_triton(grad):
+        from quatgraph.ops.kernels.lookup import gradient
+
+        flat = gradient(grad.view(-1, *grad.shape[-2:]), code.view(-1, code.size(-1)), rows)
+        return flat.view(*grad.shape[:-2], rows, grad.size(-1))
     if rows >= _LARGE:
         return _in_order(grad, code, rows)
     numbers = torch.arange(rows, device=code.device, dtype=code.dtype)

@@ -14,10 +14,12 @@ at :math:`y`, the gradients are
     \nabla x_k = \frac{w}{\sqrt{\sigma^2 + \epsilon}}
     \Big(g_k - p_k \frac{\nabla b + \hat{x}_k \nabla w}{n}\Big)
 
-On a GPU one kernel gives the first three and one the gradients, for all members of an ensemble at
-once, where torch's some fifteen operations would each read or write all rows.
+On a GPU one kernel gives the first three and one the gradients (two each for many rows), for all
+members of an ensemble at once, where torch's some fifteen operations would each read or write all
+rows.
 """
 
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -28,6 +30,9 @@ from quatgraph.ops.members import members_first
 
 _KERNEL_TYPES = torch.float32, torch.float64
 """Others could not hold the mean and the variance well enough."""
+
+_MANY = 2048
+"""More rows than these are too many for one program."""
 
 
 def masked_norm(
@@ -65,9 +70,9 @@ def _norm_torch(
 def _norm(
     x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from quatgraph.ops.kernels.masked_norm import normalised
-
-    y, mean, var = normalised(_flat(x, 2), _flat(present), _flat(weight), _flat(bias), eps)
+    y, mean, var = _kernels(x).normalised(
+        _flat(x, 2), _flat(present), _flat(weight), _flat(bias), eps
+    )
     return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
 
 
@@ -81,11 +86,17 @@ def _gradients(
     var: Tensor,
     eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    from quatgraph.ops.kernels.masked_norm import gradients
-
     rows = _flat(grad, 2), _flat(x, 2), _flat(present)
-    by_x, by_weight, by_bias = gradients(*rows, _flat(weight), _flat(mean), _flat(var), eps)
+    vectors = _flat(weight), _flat(mean), _flat(var)
+    by_x, by_weight, by_bias = _kernels(x).gradients(*rows, *vectors, eps)
     return by_x.view(x.shape), by_weight.view(weight.shape), by_bias.view(weight.shape)
+
+
+def _kernels(x: Tensor) -> ModuleType:
+    """Those for few rows, one program for some features, or those for many."""
+    from quatgraph.ops.kernels import masked_norm, masked_norm_parts
+
+    return masked_norm_parts if x.size(-2) > _MANY and x.numel() else masked_norm
 
 
 def _flat(value: Tensor | None, dims: int = 1) -> Any:

@@ -32,7 +32,7 @@ Shapes: B queries, E candidates, D numbers each; the members of an ensemble ``(M
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,8 @@ from quatgraph.ops.positives import Positives
 
 _TILE_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
 """Scores of a tile: what suits a CPU's cache, what fills a GPU."""
+_LARGE = 1 << 28
+"""Numbers of a gradient that should not be there twice: 1 GiB."""
 _TILE_STEP = 64
 """Tiles are multiples of it, where they can be: products of such sizes are the fastest."""
 
@@ -126,7 +128,7 @@ class _Loss:
     def batch(self, query: Tensor) -> Positives:
         """The positives with a row for each query of each member, ``(M, B)``."""
         row = self.positives.row.expand(query.shape[:2]).contiguous()
-        return Positives(self.positives.pointers, self.positives.tails, row)
+        return replace(self.positives, row=row)
 
     def tiles(self, query: Tensor, candidates: Tensor) -> Iterator[slice]:
         rows, width = query.size(0) * query.size(1), candidates.size(1)
@@ -167,7 +169,11 @@ class _Mean(torch.autograd.Function):
         by_query, by_candidates, by_bias = ctx.saved_tensors
         each = grad[..., None, None]
         scaled = None if by_bias is None else by_bias * grad[..., None]
-        return by_query * each, by_candidates * each, scaled, None
+        # A second gradient of millions of candidates may not fit into memory; in place it can be
+        # asked for only once, which torch checks.
+        large = by_candidates.numel() > _LARGE
+        by_candidates = by_candidates.mul_(each) if large else by_candidates * each
+        return by_query * each, by_candidates, scaled, None
 
     @staticmethod
     def vmap(
@@ -196,34 +202,49 @@ def _with_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
     """The loss of each member ``(M,)`` and its gradients by query, candidates and bias."""
     batch = loss.batch(query)
-    real = batch.row >= 0
-    query = query.masked_fill(~real[..., None], 0)
     kind = loss.product_dtype or query.dtype
+    if batch.padded:
+        real = (batch.row >= 0).to(query.dtype)
+        query = query.masked_fill(real[..., None] == 0, 0)
+    else:
+        real = query.new_ones(1).expand(query.shape[:2])
     rounded = query.to(kind)
     if loss.softmax:
         total, level, terms = _softmax(rounded, candidates, bias, batch, loss)
+        scale: Tensor | float = terms.clamp(min=1).to(query.dtype).reciprocal()[:, None]
     else:
-        total, level = query.new_zeros(real.shape), None
-        terms = real.sum(dim=-1) * candidates.size(1)
-    scale = terms.clamp(min=1).to(query.dtype).reciprocal()[:, None]
+        total, level = query.new_zeros(query.shape[:2]), None
+        scale = 1 / max(1, query.size(1) * candidates.size(1))
+        if batch.padded:
+            scale = 1 / (real.sum(dim=-1, keepdim=True) * candidates.size(1)).clamp(min=1)
+    share = real * scale  # of each row, (M, B)
     # The scale goes in with the queries, which are few: the candidates' gradients come out of their
     # product as they are to be.
-    scaled, ones = (query * scale[..., None]).to(kind), (real * scale).to(kind)[:, None]
+    scaled, ones = (query * share[..., None]).to(kind), share.to(kind)[:, None]
 
-    by_query, by_candidates = torch.zeros_like(query), torch.empty_like(candidates)
+    by_query = torch.zeros_like(query)
+    by_candidates: Tensor | None = None
     by_bias = None if bias is None else torch.empty_like(bias)
     slopes_of = _Slopes.of(batch, level, loss)
     for part in loss.tiles(query, candidates):
-        some = candidates[:, part].to(kind)
-        values, slopes = slopes_of(_scores(rounded, some, bias, part), part.start)
+        some, count = _aligned(candidates[:, part].to(kind)), part.stop - part.start
+        values, slopes = slopes_of(_scores(rounded, some, bias, part), part.start, count)
         total += values
         by_query += _product(slopes, some)
-        by_candidates[:, part] = _product(slopes.mT, scaled)
+        gradient = _product(slopes.mT, scaled)[:, :count]
+        if count == candidates.size(1):
+            by_candidates = gradient
+        else:
+            if by_candidates is None:
+                by_candidates = torch.empty_like(candidates)
+            by_candidates[:, part] = gradient
         if by_bias is not None:
-            by_bias[:, part] = _product(ones, slopes)[:, 0]
-        del slopes  # or they would still be there when the next tile's are made
-    by_query *= (real * scale)[..., None]
-    return (total * real * scale).sum(dim=-1), by_query, by_candidates, by_bias
+            by_bias[:, part] = _product(ones, slopes)[:, 0, :count]
+        del slopes, gradient  # or they would still be there when the next tile's are made
+    if by_candidates is None:
+        by_candidates = torch.empty_like(candidates)
+    by_query *= share[..., None]
+    return (total * share).sum(dim=-1), by_query, by_candidates, by_bias
 
 
 def _softmax(
@@ -237,10 +258,19 @@ def _softmax(
     return counts * sums, sums - counts.log(), counts.sum(dim=-1)
 
 
+def _aligned(some: Tensor) -> Tensor:
+    """Candidates, for the kernels with some of nothing but zeros, so that they are a multiple of
+    ``_TILE_STEP``: a GPU's products of other sizes take twice the time."""
+    lacking = -some.size(1) % _TILE_STEP
+    return F.pad(some, (0, 0, 0, lacking)) if lacking and use_triton(some) else some
+
+
 def _scores(query: Tensor, some: Tensor, bias: Tensor | None, part: slice) -> Tensor:
     """Of some candidates, ``(M, B, T)``."""
     scores = _product(query, some.mT)
-    return scores if bias is None else scores.add_(bias[:, None, part])
+    if bias is not None:
+        scores[..., : part.stop - part.start] += bias[:, None, part]
+    return scores
 
 
 def _product(left: Tensor, right: Tensor) -> Tensor:
@@ -257,17 +287,19 @@ def _log_sum_exp(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _
     """Of all scores of each row, ``(M, B)``."""
     sums = torch.full(query.shape[:2], -torch.inf, dtype=candidates.dtype, device=query.device)
     for part in loss.tiles(query, candidates):
-        scores = _scores(query, candidates[:, part].to(query.dtype), bias, part)
-        sums = torch.logaddexp(sums, _row_log_sum_exp(scores))
+        some, count = _aligned(candidates[:, part].to(query.dtype)), part.stop - part.start
+        scores = _scores(query, some, bias, part)
+        sums = torch.logaddexp(sums, _row_log_sum_exp(scores, count))
         del scores
     return sums
 
 
-def _row_log_sum_exp(scores: Tensor) -> Tensor:
+def _row_log_sum_exp(scores: Tensor, count: int) -> Tensor:
+    """Of the first so many scores of each row."""
     if use_triton(scores):
         from quatgraph.ops.kernels.one_vs_all import log_sum_exp
 
-        return log_sum_exp(scores)
+        return log_sum_exp(scores, count)
     return scores.logsumexp(dim=-1)
 
 
@@ -284,19 +316,20 @@ class _Slopes:
     def of(cls, batch: Positives, level: Tensor | None, loss: _Loss) -> "_Slopes":
         return cls(batch, level, loss, None if use_triton(batch.row) else batch.listed())
 
-    def __call__(self, scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
+    def __call__(self, scores: Tensor, begin: int, count: int) -> tuple[Tensor, Tensor]:
         """What the scores of a tile add to the loss, by row ``(M, B)`` and but for the sum of the
         softmax, and their slopes ``(M, B, T)`` in the products' type.
 
         Args:
-            scores: Of the candidates from ``begin`` on, ``(M, B, T)``; torch's form overwrites
-                them.
+            scores: Of ``count`` candidates from ``begin`` on, and then, for the kernels, of
+                none, whose slopes are 0, ``(M, B, T)``; torch's form overwrites them.
         """
         loss, kind = self.loss, self.loss.product_dtype or scores.dtype
         if self.listed is None:
             from quatgraph.ops.kernels.one_vs_all import slopes
 
-            return slopes(scores, self.batch, self.level, begin, loss.keep, loss.floor, kind)
+            level = self.level
+            return slopes(scores, self.batch, level, begin, count, loss.keep, loss.floor, kind)
         row, at = _in_tile(*self.listed, begin, scores.size(-1))
         hits = scores.view(-1).index_select(0, at)
         if self.level is None:

@@ -19,11 +19,13 @@ class Positives:
         tails: The answers, numbers of candidates, int32 or int64 ``(P,)``.
         row: The query that each row of the batch is, negative for padding, ``(B,)``; ``(M, B)``
             where the members have batches of their own.
+        padded: Whether a row may be padding; if none is, there is less to do.
     """
 
     pointers: Tensor
     tails: Tensor
     row: Tensor
+    padded: bool = True
 
     def counts(self) -> Tensor:
         """How many answers each row has, none for padding, as ``row``."""
@@ -44,6 +46,8 @@ class Positives:
 
     def _bounds(self) -> tuple[Tensor, Tensor]:
         """Where each row's answers begin and end; both 0 for padding."""
+        if not self.padded:
+            return self.pointers[self.row], self.pointers[self.row + 1]
         real, known = self.row >= 0, self.row.clamp(min=0)
         begin, end = self.pointers[known], self.pointers[known + 1]
         return torch.where(real, begin, 0), torch.where(real, end, 0)

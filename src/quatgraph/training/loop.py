@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
+from quatgraph.ops.backend import use_triton
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
@@ -29,6 +30,8 @@ Select = Literal["last", "best-valid"]
 
 _LOOK_EVERY = {"cpu": 1, "cuda": 25}  # epochs between two looks of the host
 _WARM_UPS = 3
+ENOUGH = 3.0
+"""Seconds of steps by which the rest is judged: the first of them are slow."""
 
 
 class Paused(Exception):  # noqa: N818
@@ -62,6 +65,8 @@ class Plan:
     deadline: Deadline = NO_DEADLINE
     capture: bool = True
     """Whether a GPU replays captured steps; off, it launches each operation, for comparison."""
+    estimated: Callable[[float], None] = lambda seconds: None
+    """Told once, after :data:`ENOUGH` seconds of steps, how many all those left will take."""
 
 
 class Batches(Protocol):
@@ -141,6 +146,7 @@ def fit(
             while run.epoch < plan.epochs and not run.all_stopped():
                 run.train_epochs(min(every, plan.epochs - run.epoch))
                 progress(run.epoch, plan.epochs)
+                run.tell_estimate()
                 unfinished = run.epoch < plan.epochs
                 stop = interrupted.is_set() or (unfinished and plan.deadline.passed())
                 if plan.checkpoint is not None and (
@@ -170,14 +176,19 @@ class _Run:
         self.ensemble, self.optimizer, self.plan, self.batches = ensemble, optimizer, plan, batches
         self.loss, self.evaluate = loss, evaluate
         device, members = optimizer.lr.device, ensemble.num_members
-        self.names = sorted(self._measure())
+        # Without the kernels some operations ask the device how much there is.
+        self.replays = plan.capture and device.type == "cuda" and use_triton(optimizer.lr)
+        self.clock, self.measuring, self.estimated = Stopwatch(device), Stopwatch(device), False
+        # What a GPU launches once says nothing of what it will replay.
+        with nullcontext() if self.replays else self.measuring:
+            self.names = sorted(self._measure())
+        self.measured = int(not self.replays)
         select = [plan.select] * members if isinstance(plan.select, str) else list(plan.select)
         self.selects = "best-valid" in select
         if self.selects and plan.monitor not in self.names:
             raise Mistake(f"{plan.monitor} is not measured; there are {', '.join(self.names)}")
         self.keeps_last = torch.tensor([rule == "last" for rule in select], device=device)
         self.epoch = 0
-        self.clock = Stopwatch(device)
         evaluations = -(-plan.epochs // plan.evaluate_every)
         self.curves = torch.zeros(evaluations, len(self.names), members, device=device)
         self.evaluation = torch.zeros(1, dtype=torch.int64, device=device)
@@ -187,7 +198,6 @@ class _Run:
         self.best_weights = {
             name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
         }
-        self.replays = device.type == "cuda" and plan.capture
         self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
     def restore_or_start(self, device: torch.device) -> None:
@@ -230,8 +240,22 @@ class _Run:
                     train()
             self.epoch += 1
             if self.epoch % self.plan.evaluate_every == 0 or self.epoch == self.plan.epochs:
-                self._ready("evaluate", self._evaluate_once)()
+                evaluate = self._ready("evaluate", self._evaluate_once)
+                with self.measuring:
+                    evaluate()
+                self.measured += 1
         self.clock.read()  # waits for the device, so that progress is true
+        self.measuring.read()
+
+    def tell_estimate(self) -> None:
+        """Tells, once enough has been timed, how long the epochs that are left will take."""
+        waits = not self.measured and self.plan.evaluate_every < self.plan.epochs
+        if self.estimated or waits or self.clock.total < ENOUGH:
+            return
+        self.estimated = True
+        evaluation = self.measuring.total / max(1, self.measured) / self.plan.evaluate_every
+        epoch = self.clock.total / self.epoch + evaluation
+        self.plan.estimated(epoch * (self.plan.epochs - self.epoch))
 
     def all_stopped(self) -> bool:
         patience = self.plan.patience
@@ -301,8 +325,8 @@ class _Run:
     @torch.no_grad()
     def _evaluate_once(self) -> None:
         metrics = self._measure()
-        row = torch.stack([metrics[name] for name in self.names])
-        self.curves.index_copy_(0, self.evaluation, row[None].to(self.curves.dtype))
+        row = torch.stack([metrics[name].to(self.curves.dtype) for name in self.names])
+        self.curves.index_copy_(0, self.evaluation, row[None])
         if self.selects:
             value = row[self.names.index(self.plan.monitor)]
             better = (value > self.best) | self.keeps_last

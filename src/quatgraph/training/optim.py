@@ -7,14 +7,16 @@ r"""Adam for an ensemble: each member with its own learning rate, weight decay a
     \boldsymbol\theta \leftarrow \boldsymbol\theta - \eta_m
     \frac{\mathbf{m} / (1 - \beta_1^t)}{\sqrt{\mathbf{v} / (1 - \beta_2^t)} + \epsilon}
 
-This is the fused :class:`torch.optim.Adam` member by member; everything, the step counter too,
-lives on the device, so that a captured step never asks the host.
+This is the fused :class:`torch.optim.Adam` member by member, on a GPU one kernel for all members;
+everything, the step counter too, lives on the device, so that a captured step never asks the host.
 """
 
 from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
+
+from quatgraph.ops.backend import use_triton
 
 
 class MemberAdam:
@@ -39,7 +41,10 @@ class MemberAdam:
     ) -> None:
         self.params = list(params)
         like = self.params[0]
-        self.lr = torch.tensor(lr, device=like.device, dtype=like.dtype)
+        self.lr, self.weight_decay = (
+            torch.tensor(values, device=like.device, dtype=like.dtype)
+            for values in (lr, weight_decay)
+        )
         self.clip, self.betas, self.eps = clip, betas, eps
         # torch's fused step takes one learning rate and weight decay a call.
         self.groups: dict[tuple[float, float], list[int]] = {}
@@ -55,10 +60,13 @@ class MemberAdam:
 
     @torch.no_grad()
     def step(self) -> None:
+        self.steps += 1
+        if self.steps.dtype == self.lr.dtype and use_triton(self.lr, *self.params):
+            self._step_by_kernel()
+            return
         if self.clip is not None:
             grads = [param.grad for param in self.params if param.grad is not None]
             clip_member_gradients_(grads, self.clip)
-        self.steps += 1
         first, second = self.betas
         for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
             if param.grad is None:
@@ -82,6 +90,28 @@ class MemberAdam:
                     maximize=False,
                 )
 
+    def _step_by_kernel(self) -> None:
+        """On a GPU: all members at once, whatever their settings, the clipping along with it."""
+        from quatgraph.ops.kernels.adam import adam_step_
+
+        grads = [param.grad for param in self.params if param.grad is not None]
+        norm = None if self.clip is None else member_norms(grads)
+        for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
+            if param.grad is not None:
+                adam_step_(
+                    param,
+                    param.grad,
+                    mean,
+                    square,
+                    steps=self.steps,
+                    lr=self.lr,
+                    weight_decay=self.weight_decay,
+                    norm=norm,
+                    clip=self.clip,
+                    betas=self.betas,
+                    eps=self.eps,
+                )
+
     def tensors(self) -> dict[str, Tensor]:
         """The whole state by name; writing into these tensors restores it."""
         state = {"steps": self.steps}
@@ -93,12 +123,15 @@ class MemberAdam:
 @torch.no_grad()
 def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
     """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
-    norm = torch.linalg.vector_norm(grads[0].reshape(len(grads[0]), -1), dim=1)
-    for grad in grads[1:]:
-        norm = torch.hypot(norm, torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1))
-    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    scale = (max_norm / (member_norms(grads) + 1e-6)).clamp(max=1.0)
     for grad in grads:
         grad.mul_(_spread(scale, grad))
+
+
+def member_norms(grads: Sequence[Tensor]) -> Tensor:
+    """The norm of each member's gradient, ``(M,)``."""
+    norms = [torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1) for grad in grads]
+    return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
 
 
 def _spread(value: Tensor, like: Tensor) -> Tensor:

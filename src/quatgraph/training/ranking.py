@@ -36,10 +36,15 @@ def ranking_metrics(ranks: Ranks, mask: Tensor | None = None) -> dict[str, Tenso
         >>> {name: round(value.item(), 3) for name, value in ranking_metrics(ranks).items()}
         {'mrr': 0.643, 'mr': 2.25, 'hits@1': 0.5, 'hits@3': 0.75, 'hits@10': 1.0}
     """
-    rank = ranks.realistic
-    values = {"mrr": 1 / rank, "mr": rank} | {f"hits@{k}": _hits(ranks, k) for k in HITS}
-    mask = rank.new_ones(rank.size(-1)) if mask is None else mask
+    values = ranking_values(ranks)
+    mask = values["mr"].new_ones(values["mr"].size(-1)) if mask is None else mask
     return {name: _masked_mean(value, mask) for name, value in values.items()}
+
+
+def ranking_values(ranks: Ranks) -> dict[str, Tensor]:
+    """What each query adds to the means of :func:`ranking_metrics`, each as the ranks."""
+    rank = ranks.realistic
+    return {"mrr": 1 / rank, "mr": rank} | {f"hits@{k}": _hits(ranks, k) for k in HITS}
 
 
 def _hits(ranks: Ranks, k: int) -> Tensor:

@@ -13,9 +13,9 @@ _BLOCK = 1024
 
 @triton.jit
 def _log1p(u):
-    # Of numbers up to 1; the quotient takes back what rounding 1 + u did.
-    sum = 1.0 + u
-    return tl.where(sum == 1.0, u, tl.log(sum) * (u / tl.where(sum == 1.0, 1.0, sum - 1.0)))
+    # Of numbers up to 1; of small ones 1 + u has lost what the series keeps.
+    series = u * (1.0 - u * (0.5 - u * (1.0 / 3.0 - 0.25 * u)))
+    return tl.where(u < 1e-3, series, tl.log(1.0 + u))
 
 
 @triton.jit
@@ -26,7 +26,7 @@ def _sigmoid(s, u):
 
 @triton.jit
 def _slopes_kernel(
-    scores, pointers, tails, query, level, values, slopes, begin, width,
+    scores, pointers, tails, query, level, values, slopes, begin, count, width,
     SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -36,15 +36,15 @@ def _slopes_kernel(
     total = tl.zeros((BLOCK,), dtype=scores.dtype.element_ty)
     for first in range(0, width, BLOCK):
         at = first + tl.arange(0, BLOCK)
-        inside = at < width
-        s = tl.load(scores + at, mask=inside, other=0.0)
+        real = at < count
+        s = tl.load(scores + at, mask=real, other=0.0)
         if SOFTMAX:
             slope = tl.exp(s - top)
         else:
             u = tl.exp(-tl.abs(s))
             slope = _sigmoid(s, u) - FLOOR
-            total += tl.where(inside, tl.maximum(s, 0.0) + _log1p(u) - FLOOR * s, 0.0)
-        tl.store(slopes + at, slope, mask=inside)
+            total += tl.where(real, tl.maximum(s, 0.0) + _log1p(u) - FLOOR * s, 0.0)
+        tl.store(slopes + at, tl.where(real, slope, 0.0), mask=at < width)
 
     tl.debug_barrier()  # what other threads wrote of a positive is to be overwritten, not overwrite
     whole = tl.load(query + row).to(tl.int64)
@@ -53,7 +53,7 @@ def _slopes_kernel(
     for first in range(start, end, BLOCK):
         entry = first + tl.arange(0, BLOCK)
         at = tl.load(tails + entry, mask=entry < end, other=-1).to(tl.int64) - begin
-        here = (at >= 0) & (at < width)
+        here = (at >= 0) & (at < count)
         s = tl.load(scores + at, mask=here, other=0.0)
         slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, tl.exp(-tl.abs(s))) - FLOOR
         total -= KEEP * s
@@ -62,18 +62,18 @@ def _slopes_kernel(
 
 
 @triton.jit
-def _log_sum_exp_kernel(scores, out, width, BLOCK: tl.constexpr):
+def _log_sum_exp_kernel(scores, out, count, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     scores += row * width
     high = tl.full((BLOCK,), -float("inf"), dtype=scores.dtype.element_ty)
-    for first in range(0, width, BLOCK):
+    for first in range(0, count, BLOCK):
         at = first + tl.arange(0, BLOCK)
-        high = tl.maximum(high, tl.load(scores + at, mask=at < width, other=-float("inf")))
+        high = tl.maximum(high, tl.load(scores + at, mask=at < count, other=-float("inf")))
     top = tl.max(high, axis=0)
     total = tl.zeros((BLOCK,), dtype=scores.dtype.element_ty)
-    for first in range(0, width, BLOCK):
+    for first in range(0, count, BLOCK):
         at = first + tl.arange(0, BLOCK)
-        total += tl.exp(tl.load(scores + at, mask=at < width, other=-float("inf")) - top)
+        total += tl.exp(tl.load(scores + at, mask=at < count, other=-float("inf")) - top)
     tl.store(out + row, top + tl.log(tl.sum(total, axis=0)))
 
 
@@ -82,28 +82,30 @@ def slopes(
     batch: Positives,
     level: Tensor | None,
     begin: int,
+    count: int,
     keep: float,
     floor: float,
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
-    """Of the scores ``(M, B, T)`` of the candidates from ``begin`` on; those of the softmax where
-    there is a level. See :mod:`quatgraph.ops.one_vs_all`."""
+    """Of the scores ``(M, B, T)`` of ``count`` candidates from ``begin`` on, 0 beyond them; those
+    of the softmax where there is a level. See :mod:`quatgraph.ops.one_vs_all`."""
     values, found = scores.new_empty(scores.shape[:2]), torch.empty_like(scores, dtype=dtype)
     if values.numel() == 0:
         return values, found
     with torch.cuda.device(scores.device):
         _slopes_kernel[(values.numel(),)](
             scores, batch.pointers, batch.tails, batch.row, values if level is None else level,
-            values, found, begin, scores.size(2),
+            values, found, begin, count, scores.size(2),
             SOFTMAX=level is not None, KEEP=keep, FLOOR=floor, BLOCK=_BLOCK,
         )  # fmt: skip
     return values, found
 
 
-def log_sum_exp(scores: Tensor) -> Tensor:
-    """Of each row, ``(M, B, T) -> (M, B)``."""
+def log_sum_exp(scores: Tensor, count: int) -> Tensor:
+    """Of the first ``count`` numbers of each row, ``(M, B, T) -> (M, B)``."""
     out = scores.new_empty(scores.shape[:2])
     if out.numel():
         with torch.cuda.device(scores.device):
-            _log_sum_exp_kernel[(out.numel(),)](scores, out, scores.size(2), BLOCK=_BLOCK)
+            width = scores.size(2)
+            _log_sum_exp_kernel[(out.numel(),)](scores, out, count, width, BLOCK=_BLOCK)
     return out

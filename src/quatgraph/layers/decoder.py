@@ -1,0 +1,147 @@
+r"""Scores of triples as inner products: a query vector for each head and relation, a candidate
+vector for each entity, so that a query is scored against all entities by one product.
+
+A question for heads is one for tails of the inverse relation, whose number is ``r + R``. Inverse
+relations have vectors of their own, or those that leave every score as it is, read from tail to
+head:
+
+.. math:: f(h, r, t) = \mathbf{q}(\mathbf{h}, \mathbf{v}_r) \cdot \mathbf{x}(\mathbf{t})
+    = \mathbf{q}(\mathbf{t}, \mathbf{v}_{r^{-1}}) \cdot \mathbf{x}(\mathbf{h})
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.algebra import conjugate, hamilton_product, unit
+from quatgraph.errors import Mistake
+from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.layers.norm import BatchNorm
+from quatgraph.ops import lookup
+
+
+class DistMult(nn.Module):
+    r"""`DistMult <https://arxiv.org/abs/1412.6575>`_:
+    :math:`\langle \mathbf{e}_h, \mathbf{v}_r, \mathbf{e}_t \rangle`.
+
+    Args:
+        num_relations: Number of relations R, without inverse ones.
+        width: Real numbers of a vector.
+        reciprocal: Whether inverse relations have vectors of their own.
+        dropout: Rate on the query vector; the paper has none, the released code 0.5.
+        norm: Whether to normalise the query vectors over the batch, as the released code does.
+
+    Shape:
+        - entities: the vectors of all entities, ``(E, D)``
+        - head: whole numbers below E, ``(B,)``
+        - relation: whole numbers below 2R, ``(B,)``
+        - present: 0 for queries that are padding, else 1, ``(B,)``; None where none is
+        - output: query vectors ``(B, D)``, candidate vectors ``(E, D)``; TransE's are longer by two
+    """
+
+    components = 1
+    """Real numbers that make one number of the kind that is multiplied."""
+
+    def __init__(
+        self,
+        num_relations: int,
+        width: int,
+        *,
+        reciprocal: bool = True,
+        dropout: float = 0.0,
+        norm: bool = False,
+    ) -> None:
+        super().__init__()
+        if width % self.components:
+            raise Mistake(
+                f"{type(self).__name__} needs a width divisible by {self.components}, got {width}"
+            )
+        self.reciprocal = reciprocal
+        rows = 2 * num_relations if reciprocal else num_relations
+        self.relations = nn.Parameter(torch.empty(rows, width))
+        self.norm = BatchNorm(width) if norm else None
+        self.dropout = QuaternionDropout(dropout)
+        nn.init.xavier_normal_(self.relations)
+
+    def forward(
+        self, entities: Tensor, head: Tensor, relation: Tensor, present: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        relations: Tensor = self.relations
+        if not self.reciprocal:
+            relations = torch.cat((relations, self.inverse(relations)))
+        query = self.query(lookup(entities, head), lookup(relations, relation))
+        if self.norm is not None:
+            query = self.norm(query, present)
+        return self.finished(self.dropout(query), entities)
+
+    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The query vector, before it is normalised."""
+        return head * relation
+
+    def inverse(self, relations: Tensor) -> Tensor:
+        """The vectors with which scores stay as they are when head and tail change places."""
+        return relations
+
+    def finished(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Both vectors in the form whose inner product is the score."""
+        return query, candidates
+
+
+class ComplEx(DistMult):
+    r"""`ComplEx <https://arxiv.org/abs/1606.06357>`_:
+    :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`; the first
+    half of a vector is real, the second imaginary."""
+
+    components = 2
+
+    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+        (a, b), (c, d) = head.chunk(2, dim=-1), relation.chunk(2, dim=-1)
+        return torch.cat((a * c - b * d, a * d + b * c), dim=-1)
+
+    def inverse(self, relations: Tensor) -> Tensor:
+        real, imaginary = relations.chunk(2, dim=-1)
+        return torch.cat((real, -imaginary), dim=-1)
+
+
+class QuatE(DistMult):
+    r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head turned by the unit quaternions of the
+    relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
+    \mathbf{e}_t \rangle`."""
+
+    components = 4
+
+    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+        return hamilton_product(head, unit(relation))
+
+    def inverse(self, relations: Tensor) -> Tensor:
+        return conjugate(relations)
+
+
+class TransE(DistMult):
+    r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
+    :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`, as an inner product of vectors that
+    are two numbers longer."""
+
+    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+        return head + relation
+
+    def inverse(self, relations: Tensor) -> Tensor:
+        return -relations
+
+    def finished(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        one = torch.ones_like
+        squares = query.square().sum(-1, keepdim=True), candidates.square().sum(-1, keepdim=True)
+        return (
+            torch.cat((2 * query, -squares[0], one(squares[0])), dim=-1),
+            torch.cat((candidates, one(squares[1]), -squares[1]), dim=-1),
+        )
+
+
+Decoder = Literal["distmult", "complex", "quate", "transe"]
+DECODERS: dict[Decoder, type[DistMult]] = {
+    "distmult": DistMult,
+    "complex": ComplEx,
+    "quate": QuatE,
+    "transe": TransE,
+}
