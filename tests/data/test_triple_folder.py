@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from quatgraph.data.triple_folder import holds_triples, read
+from quatgraph.data.triple_folder import from_names, holds_triples, read
 from quatgraph.data.triples import Triples
 from quatgraph.errors import Mistake
 
@@ -202,3 +202,31 @@ def test_column_names_can_be_told_or_denied(tmp_path):
     assert read(tmp_path, header=True).entities == ["a", "b", "c"]
     assert "wen" in read(tmp_path, header=False).entities
     assert torch.equal(read(tmp_path).train, read(tmp_path, header=False).train)
+
+
+def test_rows_of_names_are_as_their_file(tmp_path):
+    rows = [(f"p{k}", "knows", f"p{(k + step) % 12}") for k in range(12) for step in (1, 2)]
+    lines = "".join("\t".join(row) + "\n" for row in [*rows, rows[0]])
+    triples, file = from_names(iter([*rows, rows[0]])), tmp_path / "triples.tsv"
+    file.write_text(lines)
+    assert triples.digest == read(file).digest
+    assert triples.notes == [note.replace(str(file), "the list") for note in read(file).notes]
+    assert triples.notes[0] == "the list repeats 1 triple, each is kept once"
+    assert from_names(rows, split_seed=1).digest != triples.digest
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([], "there are no triples; give head, relation and tail of each"),
+        (
+            [("a", "is", "b"), ("a", "is")],
+            r"triple 2 is \('a', 'is'\); give head, relation and tail",
+        ),
+        (["abc"], "triple 1 is 'abc'"),
+        ([("a", "is", "b"), ("a", " ", "b")], "the list line 2 has an empty relation"),
+    ],
+)
+def test_rows_that_are_no_triples_are_refused(rows, told):
+    with pytest.raises(Mistake, match=told):
+        from_names(rows)

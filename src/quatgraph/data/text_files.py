@@ -1,0 +1,305 @@
+"""A person's own texts: a table, JSON lines, a folder, or a plain list of lines.
+
+* ``.csv``, ``.tsv``: a first line of column names, then a document per row; columns for the text
+  and the label, perhaps ``split`` (train, valid, test or empty) and ``id``. Between commas quotes
+  are those of CSV and may hold line breaks. Between tabs a quote is a letter like any other, as
+  long as every line has all columns
+* ``.jsonl``: an object per line, with the same keys
+* a folder: a sub-folder per label, a file per document in each; perhaps one level below folders
+  called ``train``, ``valid`` and ``test``
+* ``.txt``: a document per line, without labels; so is a folder of files alone
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from quatgraph.data.folder import SPLIT_WORDS as NODE_SPLIT_WORDS
+from quatgraph.data.numbers import read_content
+from quatgraph.data.splits import PARTS
+from quatgraph.data.table import read_table
+from quatgraph.data.vocabulary import some
+from quatgraph.errors import Mistake, did_you_mean
+
+SPLIT_WORDS = {**NODE_SPLIT_WORDS, "training": 0, "dev": 1}
+_LONGEST = 2**31 - 1
+_Columns = Mapping[str, list[Any]]
+_At = Callable[[int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Documents as they stand in a person's files.
+
+    Attributes:
+        texts: The documents.
+        labels: Label of each, empty where it is unknown.
+        parts: For each 0, 1 or 2 for train, valid and test, ``-1`` for none; ``None`` where the
+            files do not say.
+        ids: Name of each.
+        at: Where a document, counted from 0, stands, for messages.
+        notes: What a person should know.
+    """
+
+    texts: list[str]
+    labels: list[str]
+    parts: list[int] | None
+    ids: list[str]
+    at: _At
+    notes: list[str] = field(default_factory=list)
+
+
+def read_texts(path: Path, *, text: str = "", label: str = "", labels_needed: bool = True) -> Texts:
+    """Reads texts of one's own.
+
+    Args:
+        path: A file or a folder.
+        text: Name of the column that holds the texts. Where it is left out, it is the column
+            ``text``, or of the only two columns the one with longer cells.
+        label: Name of the column that holds the labels. Where it is left out, it is the column
+            ``label``, or the other one of the only two.
+        labels_needed: Whether to refuse files without labels.
+    """
+    if path.is_dir():
+        return _read_folder(path, labels_needed)
+    if not path.exists():
+        raise Mistake(f"there is no {path}; name a .csv, .tsv or .jsonl file, or a folder of texts")
+    columns: _Columns
+    match path.suffix.lower():
+        case ".csv" | ".tsv":
+            columns, at = _read_sheet(path)
+        case ".jsonl":
+            columns, at = _read_objects(path)
+        case ".txt" if labels_needed:
+            raise Mistake(
+                f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
+            )
+        case ".txt":
+            rows = _filled_lines(read_text(path))
+            columns, at = {"text": list(rows.values())}, partial(_line_of, path, list(rows))
+        case _:
+            raise Mistake(
+                f"{path} is no .csv, .tsv, .jsonl or .txt file, nor a folder of texts; "
+                "name one of these"
+            )
+    return _chosen(path, columns, at, text, label, labels_needed)
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8, without a byte-order mark."""
+    content = read_content(path)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Mistake(f"{path} line {line} is not UTF-8 text; save the file as UTF-8") from error
+
+
+def part_numbers(words: list[str], at: _At) -> list[int]:
+    """The part that each word names, by its place in train, valid, test; -1 for an empty one."""
+    folded = [word.casefold() for word in words]
+    for word in set(folded) - set(SPLIT_WORDS):
+        row = folded.index(word)
+        raise Mistake(
+            f"{at(row)} has the unknown split {words[row]!r}; "
+            f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
+        )
+    return [SPLIT_WORDS[word] for word in folded]
+
+
+def _chosen(
+    path: Path, columns: _Columns, at: _At, text: str, label: str, labels_needed: bool
+) -> Texts:
+    """The documents out of all that a file has."""
+    texts, labels = _column(path, columns, text, "text"), _column(path, columns, label, "label")
+    split, names = _column(path, columns, "", "split"), _column(path, columns, "", "id")
+    notes = []
+    if texts is None or (labels is None and labels_needed):
+        others = [key for key in columns if key not in (texts, labels, split, names)]
+        lacking = (texts, labels).count(None)
+        if len(others) != lacking and (labels_needed or len(others) != 1):
+            missing = "text" if texts is None else "label"
+            raise Mistake(
+                f"{path} has no column {missing!r}, its columns are {some(columns) or 'none'}; "
+                "rename one of them, or say which one it is"
+            )
+        longest_first = iter(sorted(others, key=partial(_size, columns), reverse=True))
+        texts = texts or next(longest_first)
+        labels = labels or next(longest_first, None)
+        told = f"and the labels in {labels!r}" if labels else "and no labels"
+        notes.append(f"{path} has the texts in its column {texts!r} {told}")
+    cells = {
+        key: [_word(value, at, row, key) for row, value in enumerate(columns[key])]
+        for key in (texts, labels, split, names)
+        if key is not None
+    }
+    if not cells[texts]:
+        raise Mistake(f"{path} lists no documents; give each a line")
+    if names:
+        _check_ids(cells[names], at)
+    return Texts(
+        texts=cells[texts],
+        labels=cells[labels] if labels else [""] * len(cells[texts]),
+        parts=part_numbers(cells[split], at) if split else None,
+        ids=cells[names] if names else [str(row) for row in range(len(cells[texts]))],
+        at=at,
+        notes=notes,
+    )
+
+
+def _column(path: Path, columns: _Columns, name: str, usual: str) -> str | None:
+    """The column of a name, or that of the usual name in any letter case, if there is one."""
+    if not name:
+        return next((key for key in columns if key.casefold() == usual), None)
+    if name not in columns:
+        hint = did_you_mean(name, columns) or f"; its columns are {some(columns)}"
+        raise Mistake(f"{path} has no column {name!r}{hint}")
+    return name
+
+
+def _size(columns: _Columns, key: str) -> int:
+    return sum(len(str(value)) for value in columns[key])
+
+
+def _word(value: object, at: _At, row: int, key: str) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value).strip()
+    raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {json.dumps(value)[:40]}")
+
+
+def _check_ids(ids: list[str], at: _At) -> None:
+    first: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if not name:
+            raise Mistake(f"{at(row)} has no id; give every document one, or remove the column")
+        if first.setdefault(name, row) != row:
+            raise Mistake(
+                f"{at(row)} repeats the id {name!r} of {at(first[name])}; "
+                "give each document its own, or remove the column"
+            )
+
+
+def _filled_lines(text: str) -> dict[int, str]:
+    """The lines that are not blank, by their numbers from 1."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return {number: line for number, line in enumerate(lines, 1) if line.strip()}
+
+
+def _line_of(path: Path, lines: list[int], row: int) -> str:
+    return f"{path} line {lines[row]}"
+
+
+def _read_sheet(path: Path) -> tuple[_Columns, _At]:
+    lines = _filled_lines(read_text(path))
+    if not lines:
+        raise Mistake(f"{path} is empty; write a line of column names and a line per document")
+    columns: list[list[str]]
+    at: _At
+    tabs = next(iter(lines.values())).count("\t")
+    if tabs and all(line.count("\t") == tabs for line in lines.values()):
+        rows = ([_unquoted(cell) for cell in line.split("\t")] for line in lines.values())
+        columns = [list(cells) for cells in zip(*rows, strict=True)]
+        at = partial(_line_of, path, list(lines)[1:])
+    else:
+        with _cells_of_any_length():
+            table = read_table(path)
+        columns = table.columns
+
+        def at(row: int) -> str:
+            with _cells_of_any_length():
+                return table.at(row + 1)
+
+    named: dict[str, list[str]] = {}
+    for name, *cells in columns:
+        if name in named:
+            raise Mistake(f"{path} has two columns named {name!r}; rename or remove one")
+        if name:  # a column without a name holds row numbers
+            named[name] = cells
+    return named, at
+
+
+def _unquoted(cell: str) -> str:
+    cell = cell.strip()
+    quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
+    return cell[1:-1].replace('""', '"').strip() if quoted else cell
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def _read_objects(path: Path) -> tuple[_Columns, _At]:
+    lines = _filled_lines(read_text(path))
+    if not lines:
+        raise Mistake(f"{path} is empty; write one JSON object per line")
+    objects = [_object(line, f"{path} line {number}") for number, line in lines.items()]
+    keys = dict.fromkeys(key for one in objects for key in one)
+    return (
+        {key: [one.get(key) for one in objects] for key in keys},
+        partial(_line_of, path, list(lines)),
+    )
+
+
+def _object(line: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Mistake(f"{where} is not valid JSON ({error}); write one object per line") from error
+    if not isinstance(value, dict):
+        raise Mistake(f"{where} is not a JSON object; write {{...}} for each document")
+    return value
+
+
+def _read_folder(path: Path, labels_needed: bool) -> Texts:
+    folders = _folders(path)
+    split = [folder for folder in folders if folder.name.casefold() in SPLIT_WORDS]
+    if split == folders and any(map(_folders, folders)):
+        folders = [label for part in split for label in _folders(part)]
+    else:
+        split = []
+    files = [file for folder in folders for file in _files(folder)]
+    if not folders and not labels_needed:
+        files = _files(path)
+    if not files:
+        raise Mistake(
+            f"{path} has no sub-folders with texts; put the texts of each label into a sub-folder "
+            "that is called like the label"
+        )
+    return Texts(
+        texts=[read_text(file) for file in files],
+        labels=[file.parent.name if folders else "" for file in files],
+        parts=[SPLIT_WORDS[file.parent.parent.name.casefold()] for file in files]
+        if split
+        else None,
+        ids=[file.relative_to(path).as_posix() for file in files],
+        at=lambda row: str(files[row]),
+    )
+
+
+def _folders(path: Path) -> list[Path]:
+    return [place for place in _visible(path) if place.is_dir()]
+
+
+def _files(path: Path) -> list[Path]:
+    """The files in a folder that holds no other folder."""
+    if nested := _folders(path):
+        raise Mistake(f"{nested[0]} lies within the folder of a label; put its files one level up")
+    return _visible(path)
+
+
+def _visible(path: Path) -> list[Path]:
+    return sorted(place for place in path.iterdir() if not place.name.startswith("."))

@@ -1,0 +1,107 @@
+"""From the nodes of a graph to its class, each node with a weight of its own."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.layers.gated import RealLinear
+from quatgraph.layers.linear import QuaternionLinear
+
+
+class AttentionReadout(nn.Module):
+    r"""The readout of the paper's appendix: soft attention over nodes, then sum times maximum.
+
+    .. math::
+        \alpha_v = \sigma\big(\mathbf{w}^\top \mathrm{Vec}(\mathbf{h}_v) + b\big), \qquad
+        \mathbf{e}_v = \alpha_v \, g(\mathbf{W} \otimes \mathbf{h}_v), \qquad
+        \mathbf{e}_{\mathcal G} = \Big(\sum_{v \in \mathcal G} \mathbf{e}_v\Big) \odot
+        \max_{v \in \mathcal G} \mathbf{e}_v
+
+    and a linear map of :math:`\mathbf{e}_{\mathcal G}`. The product is element by element, as in
+    the released code; TextING adds mean and maximum.
+
+    Args:
+        width: Real numbers of a node's vector.
+        num_classes: Number of classes C.
+        dropout: Rate on the graphs' vectors; the paper has none, the released code 0.5.
+        bias: Whether a learned vector is added to :math:`\mathbf{W} \otimes \mathbf{h}`.
+        activation: g, applied to each component.
+        linear: Makes the layer that multiplies by :math:`\mathbf{W}`.
+
+    Shape:
+        - h: ``(N, width)``
+        - pool: ``(G, N)``, which nodes each graph has; see :func:`starts`
+        - output: logits ``(G, C)``
+        - of several members each with a leading ``M``, the parameters too
+    """
+
+    def __init__(
+        self,
+        width: int,
+        num_classes: int,
+        *,
+        dropout: float = 0.0,
+        bias: bool = False,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+        linear: type[nn.Module] = QuaternionLinear,
+    ) -> None:
+        super().__init__()
+        self.score = RealLinear(width, 1)
+        self.linear = linear(width, width, bias=bias)
+        self.prediction = RealLinear(width, num_classes)
+        self.dropout = QuaternionDropout(dropout)
+        self.activation = activation
+
+    def attention(self, h: Tensor) -> Tensor:
+        """The weight of each node, between 0 and 1, ``(N,)``."""
+        return torch.sigmoid(self.score(h)).squeeze(-1)
+
+    def forward(self, h: Tensor, pool: Adjacency | Blocks) -> Tensor:
+        e = self.attention(h)[..., None] * self.activation(self.linear(h))
+        return self.prediction(self.dropout((pool @ e) * pooled_max(e, pool)))
+
+
+def pooled_max(x: Tensor, pool: Adjacency | Blocks) -> Tensor:
+    """The largest of each graph's rows, by feature; 0 for a graph without nodes.
+
+    Equal ones share the gradient, as in :func:`torch.amax`: the maximum is the sum over nodes that
+    are fixed before, which repeats bit for bit, forwards and backwards.
+
+    Shape:
+        - x: ``(N, F)``, of several members ``(M, N, F)``
+        - pool: ``(G, N)``; see :func:`starts`
+        - output: ``(G, F)``, of several members ``(M, G, F)``
+    """
+    with torch.no_grad():
+        begins = starts(pool).expand(*x.shape[:-2], -1).contiguous()
+        largest = torch.segment_reduce(x, "max", offsets=begins, axis=x.dim() - 2)
+        # Padding looks at the last graph, which never looks at padding.
+        owner = owners(begins, x.size(-2)).clamp(max=pool.shape[0] - 1)[..., None].expand_as(x)
+        chosen = (x == largest.gather(-2, owner)).to(x.dtype)
+        share = chosen / (pool @ chosen).clamp(min=1).gather(-2, owner)
+    return pool @ (x * share)
+
+
+def starts(pool: Adjacency | Blocks) -> Tensor:
+    """Where the nodes of each graph begin, and where those of the last end, ``(..., G + 1)``.
+
+    Args:
+        pool: ``(G, N)``; the nodes of a graph stand side by side, graph after graph, and padding
+            after them.
+    """
+    if isinstance(pool, Adjacency):
+        return pool.rowptr
+    pointers, known = pool.whole.rowptr, pool.row.clamp(min=0)
+    sizes = torch.where(pool.row >= 0, pointers[known + 1] - pointers[known], 0)
+    return nn.functional.pad(sizes.cumsum(dim=-1, dtype=sizes.dtype), (1, 0))
+
+
+def owners(begins: Tensor, count: int) -> Tensor:
+    """The graph of each of so many nodes, G for padding, ``(..., G + 1) -> (..., count)``."""
+    place = torch.arange(count, device=begins.device, dtype=begins.dtype)
+    place = place.expand(*begins.shape[:-1], -1).contiguous()
+    return torch.searchsorted(begins[..., 1:].contiguous(), place, right=True)

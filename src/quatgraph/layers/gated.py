@@ -1,0 +1,140 @@
+"""Gated graph networks: vectors that each step keeps in part and renews in part."""
+
+import math
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
+from quatgraph.errors import Mistake
+from quatgraph.layers.linear import QuaternionLinear
+
+
+class RealLinear(nn.Linear):
+    """:class:`torch.nn.Linear` that also takes members.
+
+    Shape:
+        - x: ``(..., in_features)``
+        - output: ``(..., out_features)``
+        - of several members ``(M, N, ...)``, the parameters with a leading ``M`` too
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.dim() == 2:
+            return super().forward(x)
+        y = x @ self.weight.mT
+        return y if self.bias is None else y + self.bias.unsqueeze(-2)
+
+
+class GlorotLinear(RealLinear):
+    """The real counterpart of :class:`QuaternionLinear`: the same with Glorot's start."""
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class GatedQGNNConv(nn.Module):
+    r"""The Gated Quaternion GNN of the paper's appendix: some steps with one set of weights.
+
+    .. math::
+        \mathbf{a}_v &= \sum_{u \in \mathcal{N}_v} a_{v,u} \mathbf{h}_u \\
+        \mathbf{z}_v &= \sigma\big(\mathbf{W}^z \otimes \mathbf{a}_v
+            + \mathbf{U}^z \otimes \mathbf{h}_v + \mathbf{b}^z\big) \\
+        \mathbf{r}_v &= \sigma\big(\mathbf{W}^r \otimes \mathbf{a}_v
+            + \mathbf{U}^r \otimes \mathbf{h}_v + \mathbf{b}^r\big) \\
+        \tilde{\mathbf{h}}_v &= g\big(\mathbf{W}^o \otimes \mathbf{a}_v
+            + \mathbf{U}^o \otimes (\mathbf{r}_v \odot \mathbf{h}_v) + \mathbf{b}^o\big) \\
+        \mathbf{h}'_v &= (1 - \mathbf{z}_v) \odot \mathbf{h}_v
+            + \mathbf{z}_v \odot \tilde{\mathbf{h}}_v
+
+    What multiplies one vector is one product: a number of :math:`\mathbf{W} \otimes \mathbf{a}` is
+    made of one row of :math:`\mathbf{W}`, so the rows of several matrices may stand in one.
+
+    Args:
+        width: Real numbers of a node's vector, a multiple of four.
+        steps: How often the vectors are renewed.
+        bias: Whether gates and candidate have learned biases; the released code has none.
+        activation: g, applied to each component.
+
+    Shape:
+        - x: ``(N, width)``
+        - edge_index: a prepared :class:`Adjacency` or :class:`Blocks` of N nodes, taken as it is;
+          or ``(2, E)``, which is normalised symmetrically, without self-loops
+        - edge_weight: ``(E,)``
+        - output: ``(N, width)``
+        - of several members each with a leading ``M``, the parameters too
+
+    Example:
+        >>> conv = GatedQGNNConv(64)
+        >>> conv(torch.randn(3, 64), torch.tensor([[0, 1], [1, 0]])).shape
+        torch.Size([3, 64])
+    """
+
+    components = 4
+    """Real numbers that make one number of the kind that is multiplied."""
+    linear: ClassVar[type[QuaternionLinear] | type[GlorotLinear]] = QuaternionLinear
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        steps: int = 2,
+        bias: bool = False,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
+        super().__init__()
+        if steps < 1:
+            raise Mistake(f"a gated layer needs at least one step, got steps={steps}")
+        self.width, self.steps, self.activation = width, steps, activation
+        self.of_sum = self.linear(width, 3 * width, bias=bias)  # W of z, of r, of the candidate
+        self.of_own = self.linear(width, 2 * width, bias=False)  # U of z, of r
+        self.of_reset = self.linear(width, width, bias=False)  # U of the candidate
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws each of the six matrices as a layer of its own would: Glorot for one's width."""
+        bound = math.sqrt(6.0 / (self.width // self.components + self.width))
+        for layer in (self.of_sum, self.of_own, self.of_reset):
+            layer.reset_parameters()
+            nn.init.uniform_(layer.weight, -bound, bound)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor | Adjacency | Blocks,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        if not isinstance(edge_index, Blocks):
+            edge_index = Adjacency.of(edge_index, x.size(-2), edge_weight, self_loops=False)
+        for _ in range(self.steps):
+            x = self._step(x, edge_index)
+        return x
+
+    def _step(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
+        (h,) = self._parts(x, 1)
+        gates, candidate = self._parts(self.of_sum(adjacency @ x), 2, 1)
+        (own,) = self._parts(self.of_own(x), 2)
+        update, reset = torch.sigmoid(gates + own).split(1, dim=-2)
+        (kept,) = self._parts(self.of_reset((reset * h).flatten(-3)), 1)
+        return torch.lerp(h, self.activation(candidate + kept), update).flatten(-3)
+
+    def _parts(self, x: Tensor, *counts: int) -> tuple[Tensor, ...]:
+        """Vectors that stand side by side within each component, so many at a time, each
+        ``(..., components, count, width / components)``."""
+        return x.unflatten(-1, (self.components, sum(counts), -1)).split(counts, dim=-2)
+
+    def extra_repr(self) -> str:
+        return f"{self.width}, steps={self.steps}"
+
+
+class GatedGNNConv(GatedQGNNConv):
+    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as TextING has it: the same with
+    real matrices, four times the weights."""
+
+    components = 1
+    linear = GlorotLinear
