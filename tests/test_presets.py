@@ -1,5 +1,7 @@
 """Presets: the published numbers, each with its origin, under both protocols."""
 
+import dataclasses
+import math
 import re
 from pathlib import Path
 
@@ -11,10 +13,12 @@ from quatgraph.data.store import catalog
 from quatgraph.errors import Mistake
 from quatgraph.presets import names, parts, preset, protocols
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import MODELS
 
-FILES = sorted((Path(presets.__file__).parent / "node").glob("*.toml"))
+FOLDER = Path(presets.__file__).parent
+FILES = sorted(FOLDER.glob("*/*.toml"))
 PUBLISHED = [name for name in names("node") if not name.startswith("node/karate")]
 
 
@@ -23,17 +27,18 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 
 def test_every_file_is_a_preset() -> None:
-    assert names("node") == [f"node/{path.stem}" for path in FILES]
-    assert len(names("node")) == 16
+    assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
+    assert (len(names("node")), len(names("link"))) == (16, 22)
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
 @pytest.mark.parametrize("protocol", ["paper", "honest"])
-@pytest.mark.parametrize("name", names("node"))
+@pytest.mark.parametrize("name", names())
 def test_every_preset_builds_a_config_under_both_protocols(
     name: str, protocol: presets.Protocol
 ) -> None:
-    assert built(name, protocol).protocol == protocol
+    config = TASKS[name.split("/")[0]].config
+    assert configs.build(config, preset(name, protocol)).protocol == protocol
 
 
 @pytest.mark.parametrize("name", names("node"))
@@ -47,7 +52,7 @@ def test_a_preset_is_named_by_its_dataset_and_method(name: str) -> None:
     assert config.model.name in MODELS
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_every_value_says_where_it_is_from(path: Path) -> None:
     lines = [line for line in path.read_text().splitlines() if re.match(r"[\w.\"-]+ *=", line)]
     assert len(lines) >= 6
@@ -106,13 +111,56 @@ def test_the_honest_protocol_changes_only_what_protocols_toml_says(name: str) ->
     assert {key for key in paper if paper[key] != honest[key]} <= changed
 
 
+@pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("which", ["grid", "own"])
-def test_the_lists_of_a_search_are_of_settings_that_exist(which: str) -> None:
-    grid = protocols("node")[which]
-    default = configs.to_dict(NodeConfig())
+def test_the_lists_of_a_search_are_of_settings_that_exist(task: str, which: str) -> None:
+    grid, config = protocols(task)[which], TASKS[task].config
+    default = configs.to_dict(config())
     assert grid.keys() <= configs.flatten(default).keys()
-    points = [configs.build(NodeConfig, made) for made in configs.expand_grid(default, grid)]
+    points = [configs.build(config, made) for made in configs.expand_grid(default, grid)]
     assert len({configs.digest(point) for point in points}) == len(points) > 1
+
+
+def linked(name: str) -> LinkConfig:
+    return configs.build(LinkConfig, preset(f"link/{name}"))
+
+
+@pytest.mark.parametrize("name", names("link"))
+def test_a_preset_of_link_chooses_on_validation_data_and_honest_changes_nothing(name: str) -> None:
+    paper, honest = (configs.build(LinkConfig, preset(name, p)) for p in ("paper", "honest"))
+    assert paper.train.select == "best-valid"
+    assert dataclasses.replace(honest, protocol="paper") == paper
+    task, dataset, method = parts(name)
+    assert name == f"{task}/{dataset}-{method}"
+    assert catalog()[dataset].task == "link"
+    kind = paper.model.decoder if paper.model.name == "embeddings" else paper.model.name
+    assert method.removesuffix("-n3") == kind
+    assert method.endswith("-n3") == (paper.train.n3 > 0)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "lr", "epochs", "every"),
+    [("codex-s", 0.01, 4000, 1), ("codex-m", 0.005, 4000, 1), ("codex-l", 1e-4, 2000, 5)],
+)
+def test_the_presets_of_table_3_say_the_numbers_of_section_5_3_and_of_the_released_code(
+    dataset: str, lr: float, epochs: int, every: int
+) -> None:
+    for method in ("simqgnn", "simrgcn", "distmult", "quate"):
+        config = linked(f"{dataset}-{method}")
+        train, model = config.train, config.model
+        assert (train.lr, train.epochs, train.evaluate_every) == (lr, epochs, every)
+        assert (train.batch_size, train.clip, train.monitor) == (1024, 0.5, "hits@10")
+        assert (train.loss, train.smoothing, train.floor) == ("bce", 0.1, "uniform")
+        assert (model.dim_quats, model.num_layers, model.dropout) == (32, 1, 0.5)
+        assert (model.norm, model.normalization, model.activation) == (True, "row", "tanh")
+        assert config.data.reciprocal
+    n3 = linked(f"{dataset}-complex-n3")
+    assert (4 * n3.model.dim_quats, n3.model.norm, n3.model.dropout) == (2000, False, 0.0)
+    assert (n3.train.loss, n3.train.clip, n3.train.monitor) == ("softmax", None, "mrr")
+
+
+def test_the_search_of_link_is_the_papers() -> None:
+    assert math.prod(len(tried) for tried in protocols("link")["grid"].values()) == 4 * 3 * 5
 
 
 def test_an_unknown_preset_is_a_mistake_with_a_hint() -> None:

@@ -20,9 +20,18 @@ if TYPE_CHECKING:
         SimplifiedQGNNConv,
     )
     from quatgraph.models.graph import GraphQGNN
+    from quatgraph.models.link import SimQGNN
     from quatgraph.models.node import QGNN
     from quatgraph.ops import aggregate, backend, hamilton_linear
-    from quatgraph.serve import GraphPredictor, NodePredictor, load, train_graphs, train_nodes
+    from quatgraph.serve import (
+        GraphPredictor,
+        LinkPredictor,
+        NodePredictor,
+        load,
+        train_graphs,
+        train_nodes,
+        train_triples,
+    )
     from quatgraph.training.ensemble import Ensemble
 
 _HOMES = {
@@ -31,12 +40,14 @@ _HOMES = {
     "GraphPredictor": "serve",
     "GraphQGNN": "models.graph",
     "LayerwiseReadout": "layers",
+    "LinkPredictor": "serve",
     "Mistake": "errors",
     "NodePredictor": "serve",
     "QGNN": "models.node",
     "QGNNConv": "layers",
     "QuaternionDropout": "layers",
     "QuaternionLinear": "layers",
+    "SimQGNN": "models.link",
     "SimplifiedQGNNConv": "layers",
     "aggregate": "ops",
     "backend": "ops",
@@ -44,6 +55,7 @@ _HOMES = {
     "load": "serve",
     "train_graphs": "serve",
     "train_nodes": "serve",
+    "train_triples": "serve",
 }
 
 __all__ = [
@@ -53,11 +65,13 @@ __all__ = [
     "GraphPredictor",
     "GraphQGNN",
     "LayerwiseReadout",
+    "LinkPredictor",
     "Mistake",
     "NodePredictor",
     "QGNNConv",
     "QuaternionDropout",
     "QuaternionLinear",
+    "SimQGNN",
     "SimplifiedQGNNConv",
     "aggregate",
     "backend",
@@ -65,6 +79,7 @@ __all__ = [
     "load",
     "train_graphs",
     "train_nodes",
+    "train_triples",
 ]
 
 

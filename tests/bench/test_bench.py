@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from quatgraph.bench import BENCHES, aggregate, conv, defaults, graph, measure, node
+from quatgraph.bench import BENCHES, aggregate, conv, defaults, graph, link, measure, node
 from quatgraph.config import override
 from quatgraph.presets import preset
 from quatgraph.tasks.node.config import TrainConfig
@@ -99,6 +99,25 @@ def test_graph_times_the_folds_of_a_preset_and_of_a_grid(monkeypatch: pytest.Mon
         assert 0 <= row["test_accuracy"] <= 1
 
 
+def test_link_times_an_epoch_ranks_a_whole_training_and_a_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    few = ("data.name=countries", "model.dim_quats=1", "train.epochs=2")
+    monkeypatch.setattr(link, "preset", lambda name: override(preset(name), few))
+    made_up = ("made up", lambda: link.random_triples(50, 3, 300), "link/codex-l-simqgnn", 1)
+    monkeypatch.setattr(link, "GRAPHS", {"cpu": [made_up]})
+    monkeypatch.setattr(link, "WHOLE", {"cpu": ("link/codex-s-simqgnn",)})
+    monkeypatch.setattr(link, "MANY", {"cpu": (100, 8, 5)})
+    rows = list(link.rows(CPU))
+    assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
+        ("made up", "training, an epoch", "SimQGNN, float32"),
+        ("made up", "filtered ranks of valid, both sides", "SimQGNN"),
+        ("countries", "training, 2 epochs, each validated", "SimQGNN, float32"),
+        ("5 queries, 100 entities, 8 wide", "1-N loss, forward and backward", "in tiles"),
+    ]
+    assert all(row["ms"] > 0 for row in rows)
+
+
 def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -123,4 +142,4 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
 
 
 def test_every_bench_has_a_name() -> None:
-    assert list(BENCHES) == ["aggregate", "kernels", "conv", "node", "graph", "defaults"]
+    assert list(BENCHES) == ["aggregate", "kernels", "conv", "node", "graph", "link", "defaults"]

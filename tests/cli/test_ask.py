@@ -108,14 +108,14 @@ class Echo:
 def test_a_model_of_another_task_is_asked_without_nodes(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PREDICTORS, "link", Echo)
-    model = copied(world, tmp_path, task="link")
+    monkeypatch.setitem(PREDICTORS, "text", Echo)
+    model = copied(world, tmp_path, task="text")
     answered = call("predict", model, "new.jsonl")
     assert answered.stdout == "id,prediction\ng0,of new.jsonl\n"
     assert answered.stderr == "quatgraph: of another task\n"
     for option in ("node", "graph"):
         told = call("predict", model, f"--{option}", "alice")
-        assert_told(told, f"--{option} asks a model of {option}s", "is for the task 'link'")
+        assert_told(told, f"--{option} asks a model of {option}s", "is for the task 'text'")
 
 
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
@@ -150,7 +150,7 @@ def test_metrics_that_are_not_the_recorded_ones_exit_with_1(world: Path, tmp_pat
     ("changes", "words"),
     [
         ({"format": 99}, "has format 99, but this version of quatgraph reads format 1"),
-        ({"task": "link"}, "for the task 'link', which this version cannot predict"),
+        ({"task": "text"}, "for the task 'text', which this version cannot predict"),
         ({"sha256": "0"}, "is not the file its card.json describes"),
     ],
 )

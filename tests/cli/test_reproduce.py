@@ -1,4 +1,4 @@
-"""Table 1 on the command line: its cells, and what a search may be told."""
+"""Tables 1 and 3 on the command line: their cells, and what a search may be told."""
 
 import json
 from pathlib import Path
@@ -43,6 +43,28 @@ def test_each_rule_is_an_object_for_programs(
     assert [cell["paper"] for cell in cells] == pytest.approx([0.9259] * 3)
 
 
-def test_a_search_chooses_its_protocols_itself() -> None:
-    result = call("search", "graph/mutag-qgnn", "--set", "protocol=honest", "--device", "cpu")
-    assert_told(result, "a search runs under paper and honest")
+def test_both_metrics_of_table_3_are_printed_and_written(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- table link -->\n<!-- /table link -->\n")
+    only = ("--only", "sacn", "--only", "codex-s")
+    result = call("reproduce", "link", *only, "--write", "--device", "cpu")
+    assert result.exit_code == 0
+    heads, dashes, *lines = result.stdout.splitlines()
+    assert lines == ["| codex-s | SACN | .374 / 59.4 | not run |  | not run |  |  |"]
+    # README leaves out what was not run.
+    written = f"<!-- table link -->\n{heads}\n{dashes}\n<!-- /table link -->\n"
+    assert readme.read_text() == written
+    cells = call("reproduce", "link", *only, "--json", "--device", "cpu").stdout.splitlines()
+    assert [(one["metric"], one["paper"]) for one in map(json.loads, cells)] == [
+        ("test/mrr", 0.374),
+        ("test/hits@10", 0.594),
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    ("preset", "protocols"),
+    [("graph/mutag-qgnn", "paper and honest"), ("link/codex-s-simqgnn", "paper")],
+)
+def test_a_search_chooses_its_protocols_itself(preset: str, protocols: str) -> None:
+    result = call("search", preset, "--set", "protocol=honest", "--device", "cpu")
+    assert_told(result, f"a search runs under {protocols}: do not set protocol")

@@ -68,7 +68,7 @@ def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Pat
 
     evaluated = call("evaluate", "model", "--device", "cpu")
     assert evaluated.exit_code == 0
-    assert evaluated.stdout.startswith("train/accuracy  recorded ")
+    assert re.match("train/accuracy +recorded ", evaluated.stdout)
 
     predicted = call("predict", "model", "--device", "cpu")
     assert predicted.exit_code == 0
@@ -333,17 +333,6 @@ def test_progress_goes_to_a_terminal_on_standard_error_and_nowhere_else(
     assert "karate" in terminal.getvalue()
     assert "epochs" in terminal.getvalue()
     assert capsys.readouterr().out == ""
-
-
-def test_the_demo_names_three_members_and_leaves_nothing(tmp_path: Path) -> None:
-    result = call("demo")
-    assert result.exit_code == 0
-    lines = result.stdout.splitlines()
-    assert lines[0].startswith("Zachary's karate club: 34 members")
-    answers = [line.split() for line in lines if line.startswith("  member")]
-    assert [answer[1] for answer in answers] == ["9", "20", "34"]
-    assert [answer[3] for answer in answers] == ["Mr.", "Mr.", "Officer"]
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def test_there_are_examples_for_each_task_and_for_a_pyg_model() -> None:
-    assert {"node.py", "graph.py", "pyg_model.py"} <= {path.name for path in EXAMPLES}
+    assert {"node.py", "graph.py", "link.py", "pyg_model.py"} <= {path.name for path in EXAMPLES}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

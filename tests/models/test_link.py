@@ -34,7 +34,7 @@ def test_a_score_is_the_papers(kind, layers, graph):
     h = model.entities
     for weight in weights(model):
         h = torch.tanh(graph.to_dense() @ (h @ weight.mT))
-    scores = (h[HEAD, None] * model.relations[RELATION, None] * h[None]).sum(dim=-1)
+    scores = (h[HEAD, None] * model.decoder.relations[RELATION, None] * h[None]).sum(dim=-1)
     torch.testing.assert_close(query @ candidates.mT, scores)
 
 

@@ -9,7 +9,14 @@ import pytest
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.presets import Protocol, preset
-from quatgraph.reproduce.table import Cell, Table, cell, choose_by_validation, load_table
+from quatgraph.reproduce.table import (
+    Cell,
+    Table,
+    cell,
+    choose_by_validation,
+    honest_choice,
+    load_table,
+)
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.training.record import RunRecord
 
@@ -131,18 +138,46 @@ def test_the_configuration_is_chosen_for_each_split_by_the_mean_over_its_seeds()
         record(0.2, valid=0.80, config_digest="a", split=0, seed=1),
         record(0.9, valid=0.90, config_digest="b", split=0, seed=0),
         record(0.9, valid=0.60, config_digest="b", split=0, seed=1),
-        # On split 1, b is better, though with one seed only.
+        # On split 1, b is better on both.
         record(0.9, valid=0.70, config_digest="a", split=1, seed=0),
         record(0.9, valid=0.70, config_digest="a", split=1, seed=1),
         record(0.3, valid=0.71, config_digest="b", split=1, seed=0),
+        record(0.4, valid=0.71, config_digest="b", split=1, seed=1),
     ]
     chosen = choose_by_validation(records)
     assert [(r.split, r.seed, r.config_digest) for r in chosen] == [
         (0, 0, "a"),
         (0, 1, "a"),
         (1, 0, "b"),
+        (1, 1, "b"),
     ]
-    assert cell_of(records).mean == pytest.approx((0.1 + 0.2 + 0.3) / 3)
+    assert cell_of(records).mean == pytest.approx((0.1 + 0.2 + 0.3 + 0.4) / 4)
+
+
+def test_configurations_are_compared_on_the_seeds_that_all_have_and_all_seeds_are_chosen() -> None:
+    twice = [
+        record(0.1, valid=0.8, config_digest="a", seed=0),
+        record(0.2, valid=0.1, config_digest="a", seed=1),
+    ]
+    once = [record(0.9, valid=0.7, config_digest="b", seed=0)]
+    assert choose_by_validation(twice + once) == twice
+    better = [record(0.9, valid=0.9, config_digest="b", seed=0)]
+    assert choose_by_validation(twice + better) == better
+    # None in common: each by its own.
+    apart = [record(0.9, valid=0.5, config_digest="b", seed=3)]
+    assert choose_by_validation(twice + apart) == apart
+
+
+def test_among_equals_the_loss_decides_unless_the_table_takes_the_first() -> None:
+    first, second = (
+        dataclasses.replace(one, metrics=one.metrics | {"valid/loss": loss})
+        for one, loss in (
+            (record(0.1, config_digest="a"), 2.0),
+            (record(0.2, config_digest="b"), 1.0),
+        )
+    )
+    assert choose_by_validation([first, second]) == [second]
+    assert honest_choice([first, second]) == [first]
 
 
 def test_the_choice_stays_whatever_the_test_data_says() -> None:
@@ -235,10 +270,37 @@ def test_what_table_1_runs_has_a_preset_for_every_dataset() -> None:
         assert all(presets) if method in ran else not any(presets)
 
 
+def test_table_3_holds_the_numbers_of_the_paper_for_both_metrics() -> None:
+    table = load_table("link")
+    assert table.metrics == ["test/mrr", "test/hits@10"]
+    assert table.rows == ["codex-s", "codex-m", "codex-l"]
+    assert list(table.methods) == table.columns
+    published = [
+        [table.published(dataset, "simqgnn", metric) for dataset in table.rows]
+        for metric in table.metrics
+    ]
+    assert published[0] == pytest.approx([0.435, 0.323, 0.310])
+    assert published[1] == pytest.approx([0.652, 0.477, 0.437])
+    assert table.published("codex-l", "sacn", "test/mrr") is None
+    # Ten methods on three sets, less SACN on the largest.
+    for numbers in (table.paper, table.beside["test/hits@10"]):
+        assert sum(map(len, numbers.values())) == 10 * 3 - 1
+    assert table.paper_std == {}
+    assert (table.splits, table.seeds) == (1, 3)
+
+
+def test_what_table_3_runs_has_a_preset_for_every_dataset() -> None:
+    table = load_table("link")
+    ran = ["transe", "distmult", "simrgcn", "simqgnn", "complex-n3", "quate"]
+    for method in table.columns:
+        presets = [table.preset_of(dataset, method) for dataset in table.rows]
+        assert all(presets) if method in ran else not any(presets)
+
+
 def test_an_unknown_table_is_a_mistake() -> None:
     with pytest.raises(Mistake, match="no table 'nodes'; did you mean 'node'"):
         load_table("nodes")
-    with pytest.raises(Mistake, match="no table 'zzz'; there are graph, node"):
+    with pytest.raises(Mistake, match="no table 'zzz'; there are graph, link, node"):
         load_table("zzz")
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,17 @@ from quatgraph import config as configs
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.run import members_of
-from quatgraph.tasks.runs import DIVERGED, bundle_of, ensemble_key, merit, run, together
+from quatgraph.tasks.runs import (
+    DIVERGED,
+    _foretell,
+    bundle_of,
+    ensemble_key,
+    merit,
+    run,
+    together,
+)
 from quatgraph.tasks.task import Member
+from quatgraph.training.loop import Plan
 from quatgraph.training.record import RunRecord, read_records
 
 RECORDS = Path(__file__).parents[2] / "results" / "records" / "node-cora.jsonl"
@@ -186,7 +196,7 @@ def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> Non
 def test_training_tells_its_progress(karate: Data) -> None:
     told: list[tuple[str, int, int]] = []
     outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: told.append(a))
-    assert told[0] == ("karate qgnn, 1 runs", 1, 12)
+    assert told[0] == ("karate qgnn, 1 run", 1, 12)
     assert told[-1][1:] == (12, 12)
 
 
@@ -200,9 +210,35 @@ def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> No
     assert len(list(ensembles)) == 3
     assert list(dict.fromkeys(told)) == [
         "karate qgnn, 2 runs (1 of 3)",
-        "karate qgnn, 1 runs (2 of 3)",
-        "karate qgnn, 1 runs (3 of 3)",
+        "karate qgnn, 1 run (2 of 3)",
+        "karate qgnn, 1 run (3 of 3)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "patience", "words"),
+    [
+        (59.0, None, None),
+        (75.0, None, "about 75 s"),
+        (100.0, 5, "at most 2 min"),
+        (5000.0, None, "about 83 min"),
+        (9000.0, 5, "at most 2 h"),
+    ],
+)
+def test_a_training_that_will_be_long_is_told_with_its_memory(
+    seconds: float, patience: int | None, words: str | None
+) -> None:
+    told: list[str] = []
+    plan = Plan(epochs=4000, patience=patience)
+    _foretell(told.append, "karate qgnn, 3 runs", plan, CPU, seconds)
+    if words is None:
+        assert told == []
+        return
+    found = re.fullmatch(
+        rf"karate qgnn, 3 runs: {words} for the rest of 4,000 epochs, (\d+\.\d) GiB", told[0]
+    )
+    assert found
+    assert 0.05 < float(found[1]) < 100  # of this process
 
 
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from quatgraph.bench import aggregate, conv, defaults, graph, kernels, node
+from quatgraph.bench import aggregate, conv, defaults, graph, kernels, link, node
 
 BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "aggregate": aggregate.rows,
@@ -13,5 +13,6 @@ BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "conv": conv.rows,
     "node": node.rows,
     "graph": graph.rows,
+    "link": link.rows,
     "defaults": defaults.rows,
 }

@@ -42,7 +42,7 @@ def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
             row["case"],
             row["work"],
             row["variant"],
-            f"{row[measure]:.4g} {unit}".strip(),
+            _with_unit(row[measure], unit),
         ]
         if with_start:
             shown.append(f"{row['seconds_with_start']:.4g} s")
@@ -50,6 +50,13 @@ def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
             shown.append(f"{row['peak_mib']:,.0f} MiB" if "peak_mib" in row else "")
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _with_unit(value: float, unit: str) -> str:
+    """With four digits; long times in seconds."""
+    if unit == "ms" and value >= 10_000:
+        value, unit = value / 1000, "s"
+    return f"{value:.4g} {unit}".strip()
 
 
 def _machine(row: dict[str, Any]) -> str:

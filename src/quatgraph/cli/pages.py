@@ -16,20 +16,23 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
     from quatgraph.reproduce.table import load_table
 
-    node, graph = load_table("node"), load_table("graph")
+    node, graph, link = (load_table(name) for name in ("node", "graph", "link"))
     bench = root / "benchmarks" / "records"
     return {
         ("README.md", "table node"): lambda: render(node, records),
         ("README.md", "table graph"): lambda: render(graph, records, ran=True),
+        ("README.md", "table link"): lambda: render(link, records, ran=True),
         ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
         ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
+        ("README.md", "bench link"): lambda: render_bench(bench, "link"),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
         ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
+        ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),

@@ -82,10 +82,14 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
 def _out_of_memory(error: Exception) -> str:
     """What to say of memory that did not suffice; nothing of any other error."""
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch, on a CPU
-        return "out of memory; lower model.hidden_quats or the number of seeds"
+        return f"out of memory; lower {WIDTHS} or the number of seeds"
     if "out of memory" in str(error):
-        return "the device is out of memory; lower model.hidden_quats or use --device cpu"
+        return f"the device is out of memory; lower {WIDTHS} or use --device cpu"
     return ""
+
+
+WIDTHS = "model.hidden_quats (link: model.dim_quats)"
+"""What decides how wide a model is."""
 
 
 def emit(value: Mapping[str, Any]) -> None:

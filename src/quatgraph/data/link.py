@@ -14,7 +14,7 @@ from quatgraph.data.generated import random_triples
 from quatgraph.data.queries import Queries, known, known_tails, queries, with_inverses
 from quatgraph.data.splits import PARTS
 from quatgraph.data.triple_files import read_parts
-from quatgraph.data.triple_folder import holds_triples, read
+from quatgraph.data.triple_folder import from_names, holds_triples, read
 from quatgraph.data.triples import Triples, assemble, statistics
 from quatgraph.data.vocabulary import Vocabulary, read_labels
 from quatgraph.errors import Mistake
@@ -24,6 +24,7 @@ __all__ = [
     "Triples",
     "Vocabulary",
     "entity_graph",
+    "from_names",
     "holds_triples",
     "known",
     "known_tails",

@@ -5,14 +5,14 @@ that names the columns, as ``subject predicate object``, is left out, and says i
 stand.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from quatgraph.data.distinct import Ids
 from quatgraph.data.vocabulary import Numbering
-from quatgraph.data.words import words
+from quatgraph.data.words import Column, words
 from quatgraph.errors import Mistake
 
 COLUMNS = {
@@ -104,12 +104,38 @@ def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None
         key: _read(content, where, header, ends, kinds)
         for key, (where, content) in contents.items()
     }
+    return _ordered(parts, ends, kinds)
+
+
+def name_part(rows: Iterable[Sequence[str]]) -> Parts:
+    """Rows of head, relation and tail as a training part."""
+    rows = list(rows)
+    for number, row in enumerate(rows, 1):
+        if isinstance(row, str) or len(row) != len(COLUMNS):
+            raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
+    if not rows:
+        raise Mistake("there are no triples; give head, relation and tail of each")
+    lines = np.arange(len(rows))
+    ends, kinds = Numbering(), Numbering()
+    columns = [Column(list(map(str, names)), lines) for names in zip(*rows, strict=True)]
+    part = Part("the list", _numbers(columns, ends, kinds), lines + 1)
+    return _ordered({"train": part}, ends, kinds)
+
+
+def _ordered(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
+    """The parts by places in sorted names."""
     for part in parts.values():
         _refuse_blank(part, ends.blank(), kinds.blank())
     (entities, end), (relations, kind) = ends.in_order(), kinds.in_order()
     check_size(len(entities), len(relations))
     numbered = {key: _renumbered(part, end, kind) for key, part in parts.items()}
     return Parts(numbered, entities, relations)
+
+
+def _numbers(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
+    head, relation, tail = columns
+    found = ends.numbers(head), kinds.numbers(relation), ends.numbers(tail)
+    return np.stack(found, axis=1)
 
 
 def check_size(num_entities: int, num_relations: int) -> None:
@@ -125,22 +151,20 @@ def _read(
     content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
 ) -> Part:
     table = words(content, where, tuple(COLUMNS))
-    named = _order(table.first())
+    named = column_order(table.first())
     header = named is not None if header is None else header
     order = named if named and header else [0, 1, 2]
     triples: list[Ids] = []
     lines: list[Ids] = []
     for piece in (table.without_first() if header else table).pieces():
-        head, relation, tail = (piece.columns[place] for place in order)
-        found = ends.numbers(head), kinds.numbers(relation), ends.numbers(tail)
-        triples.append(np.stack(found, axis=1))
+        triples.append(_numbers([piece.columns[place] for place in order], ends, kinds))
         lines.append(piece.lines)
     if not lines:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
     return Part(where, np.concatenate(triples), np.concatenate(lines), header=header)
 
 
-def _order(first: list[str]) -> list[int] | None:
+def column_order(first: list[str]) -> list[int] | None:
     """Where head, relation and tail stand, for a line that names columns; ``None`` for others."""
     words = [cell.strip().casefold() for cell in first]
     for ending in _ENDINGS:

@@ -6,7 +6,7 @@
 * ``entities.tsv``, ``relations.tsv``: perhaps, in the same formats: an id and a label per line
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Literal, get_args
@@ -14,7 +14,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from quatgraph.data.splits import PARTS
-from quatgraph.data.triple_files import Part, Parts, read_parts
+from quatgraph.data.triple_files import Part, Parts, name_part, read_parts
 from quatgraph.data.triple_split import draw_parts
 from quatgraph.data.triples import Triples, assemble
 from quatgraph.data.vocabulary import PLURAL, read_labels, some
@@ -65,6 +65,17 @@ def read(
         relation_labels=labels["relation"],
         notes=notes,
     )
+
+
+def from_names(rows: Iterable[Sequence[str]], *, split_seed: int = 0) -> Triples:
+    """A knowledge graph of rows of names: head, relation and tail; valid and test are drawn.
+
+    Example:
+        >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])
+        Triples('triples', 2 entities, 1 relations, 1 + 1 + 0 triples)
+    """
+    parts, notes = _cleaned(name_part(rows), "refuse")
+    return assemble(draw_parts(parts, split_seed, notes), name="triples", notes=notes)
 
 
 def holds_triples(path: Path) -> bool:
@@ -172,7 +183,7 @@ def _seen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
     raise Mistake(
         f"{where}: no training triple has the {kind if len(names) == 1 else PLURAL[kind]} "
         f"{some(names)} of this part; add training triples, or leave such triples out with "
-        "unseen='drop'"
+        "unseen='drop' (for a command: --set data.unseen=drop)"
     )
 
 

@@ -1,4 +1,4 @@
-"""QGNN for graph classification (Section 4.1 of the paper)."""
+"""QGNN for graph classification (Section 4.3 of the paper)."""
 
 from torch import Tensor, nn
 

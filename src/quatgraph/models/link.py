@@ -1,13 +1,13 @@
-"""SimQGNN for knowledge-graph completion (Section 4.3 of the paper), and its real twin."""
+"""SimQGNN for knowledge-graph completion (Section 4.4 of the paper), and its real twin."""
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import Mistake
-from quatgraph.layers import BatchNorm, QGNNConv, QuaternionDropout
+from quatgraph.layers import BatchNorm, QGNNConv
+from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.models.node import ACTIVATIONS, Activation
-from quatgraph.ops import lookup
 
 
 class SimQGNN(nn.Module):
@@ -19,14 +19,13 @@ class SimQGNN(nn.Module):
         f(h, r, t) = \big\langle \mathrm{Vec}(\mathbf{h}_h), \mathrm{Vec}(\mathbf{v}_r),
         \mathrm{Vec}(\mathbf{h}_t) \big\rangle
 
-    The score of a triple is the inner product of a query vector and a candidate vector, so that a
-    query is scored against all entities by one product.
-
     Args:
         num_entities: Number of entities E.
-        num_relations: Number of relations, inverse ones included.
+        num_relations: Number of relations, without inverse ones.
+        decoder: How triples are scored; the paper's is DistMult.
         dim_quats: Quaternions of an entity's or a relation's vector.
         num_layers: QGNN layers; the last one's output counts.
+        reciprocal: Whether inverse relations have vectors of their own.
         dropout: Rate on the query vector; the paper has none, the released code 0.5.
         activation: g.
         norm: Whether to normalise each layer's output over the entities, and the query vectors over
@@ -34,9 +33,7 @@ class SimQGNN(nn.Module):
 
     Shape:
         - adjacency: of E entities, prepared
-        - head, relation: whole numbers, ``(B,)``
-        - present: 0 for queries that are padding, else 1, ``(B,)``; None where none is
-        - output: query vectors ``(B, 4 dim_quats)``, candidate vectors ``(E, 4 dim_quats)``
+        - head, relation, present and output: as those of :mod:`quatgraph.layers.decoder`
     """
 
     def __init__(
@@ -44,8 +41,10 @@ class SimQGNN(nn.Module):
         num_entities: int,
         num_relations: int,
         *,
+        decoder: Decoder = "distmult",
         dim_quats: int = 32,
         num_layers: int = 1,
+        reciprocal: bool = True,
         dropout: float = 0.0,
         activation: Activation = "tanh",
         norm: bool = False,
@@ -55,14 +54,13 @@ class SimQGNN(nn.Module):
             raise Mistake(f"SimQGNN needs at least one layer, got num_layers={num_layers}")
         width = 4 * dim_quats
         self.entities = nn.Parameter(torch.empty(num_entities, width))
-        self.relations = nn.Parameter(torch.empty(num_relations, width))
+        nn.init.xavier_normal_(self.entities)
         self.convs = nn.ModuleList(self.conv(width) for _ in range(num_layers))
         self.norms = nn.ModuleList(BatchNorm(width) for _ in range(num_layers) if norm)
-        self.query_norm = BatchNorm(width) if norm else None
-        self.dropout = QuaternionDropout(dropout)
         self.activation = ACTIVATIONS[activation]
-        for table in (self.entities, self.relations):
-            nn.init.xavier_normal_(table)
+        self.decoder = DECODERS[decoder](
+            num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm
+        )
 
     def conv(self, width: int) -> nn.Module:
         """A layer from one vector of an entity to the next."""
@@ -75,11 +73,7 @@ class SimQGNN(nn.Module):
         relation: Tensor,
         present: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        candidates = self.encode(adjacency)
-        query = lookup(candidates, head) * lookup(self.relations, relation)
-        if self.query_norm is not None:
-            query = self.query_norm(query, present)
-        return self.dropout(query), candidates
+        return self.decoder(self.encode(adjacency), head, relation, present)
 
     def encode(self, adjacency: Adjacency) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""

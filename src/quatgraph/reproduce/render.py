@@ -7,7 +7,7 @@ from typing import Any
 
 from quatgraph.errors import Mistake
 from quatgraph.reproduce.rules import Choices, choices, ruled_cell
-from quatgraph.reproduce.table import PROTOCOLS, Cell, Rule, Table, cell
+from quatgraph.reproduce.table import PRINTED, PROTOCOLS, Cell, Rule, Table, cell
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import write_atomic
 
@@ -31,35 +31,43 @@ def cells(
         for rule in table.rules:
             yield dataclasses.asdict(ruled_cell(table, found, dataset, method, rule))
         for protocol in () if table.rules else PROTOCOLS:
-            yield dataclasses.asdict(cell(table, records, dataset, method, protocol))
+            for metric in table.metrics:
+                yield dataclasses.asdict(cell(table, records, dataset, method, protocol, metric))
 
 
 def render(
     table: Table, records: Sequence[RunRecord], only: Sequence[str] = (), *, ran: bool = False
 ) -> str:
-    """The table in Markdown, in percent: mean +- std (runs).
+    """The table in Markdown: mean +- std of each metric (runs).
 
     Args:
-        ran: Whether to leave out what was not run; for tables of rules.
+        ran: Whether to leave out what was not run.
     """
     if table.rules:
         return _render_rules(table, records, only, ran)
+    names = " / ".join(PRINTED[metric][0] for metric in table.metrics)
     lines = [
-        "| dataset | method | the paper | ours, protocol `paper` | difference "
-        "| ours, protocol `honest` | configurations | weights |",
+        f"| dataset | method | the paper{f', {names}' if table.beside else ''} "
+        "| ours, protocol `paper` | difference | ours, protocol `honest` | configurations "
+        "| weights |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for dataset, method in table.cells(only):
-        paper, honest = (cell(table, records, dataset, method, p) for p in PROTOCOLS)
+        paper, honest = (
+            [cell(table, records, dataset, method, protocol, m) for m in table.metrics]
+            for protocol in PROTOCOLS
+        )
+        if ran and not (paper[0].runs or honest[0].runs):
+            continue
         shown = [
             dataset,
             table.methods[method],
-            _percent(paper.paper),
-            _with_spread(paper),
-            _difference(paper),
-            _with_spread(honest),
-            str(honest.configs) if honest.runs else "",
-            f"{paper.parameters:,}" if paper.parameters else "",
+            _published(table, dataset, method),
+            _with_spread(*paper),
+            _difference(*paper),
+            _with_spread(*honest),
+            str(honest[0].configs) if honest[0].runs else "",
+            f"{paper[0].parameters:,}" if paper[0].parameters else "",
         ]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
@@ -91,9 +99,10 @@ def _render_rules(
 
 
 def _published(table: Table, dataset: str, method: str) -> str:
-    value = table.paper.get(dataset, {}).get(method)
+    found = {metric: table.published(dataset, method, metric) for metric in table.metrics}
+    said = " / ".join(printed(value, m) for m, value in found.items() if value is not None)
     spread = table.paper_std.get(dataset, {}).get(method)
-    return _percent(value) if spread is None else f"{_percent(value)} ± {_percent(spread)}"
+    return said if spread is None else f"{said} ± {printed(spread, table.metric)}"
 
 
 def _configurations(table: Table, found: Choices, dataset: str, method: str) -> str:
@@ -130,17 +139,25 @@ def replaced_between(content: str, name: str, text: str) -> str:
     return f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
-def _percent(value: float | None) -> str:
-    return "" if value is None else f"{100 * value:.2f}"
+def printed(fraction: float, metric: str, sign: str = "") -> str:
+    """As tables print it: an accuracy in percent, an MRR without its leading zero."""
+    _, times, decimals = PRINTED[metric]
+    text = f"{times * fraction:{sign}.{decimals}f}"
+    return text.replace("0.", ".", 1) if times == 1 else text
 
 
-def _with_spread(one: Cell) -> str:
-    if one.mean is None or one.std is None:
-        return "not run"
-    return f"{_percent(one.mean)} ± {_percent(one.std)} ({one.runs})"
+def _with_spread(*metrics: Cell) -> str:
+    shown = [
+        f"{printed(one.mean, one.metric)} ± {printed(one.std, one.metric)}"
+        for one in metrics
+        if one.mean is not None and one.std is not None
+    ]
+    return f"{' / '.join(shown)} ({metrics[0].runs})" if shown else "not run"
 
 
-def _difference(one: Cell) -> str:
-    if one.mean is None or one.paper is None:
-        return ""
-    return f"{100 * (one.mean - one.paper):+.2f}"
+def _difference(*metrics: Cell) -> str:
+    return " / ".join(
+        printed(one.mean - one.paper, one.metric, "+")
+        for one in metrics
+        if one.mean is not None and one.paper is not None
+    )

@@ -17,7 +17,6 @@ from quatgraph import config as configs
 from quatgraph.presets import Protocol, preset, protocols
 from quatgraph.reproduce.table import Cell, Rule, Table, choose_by_validation, distinct
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.runs import merit
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
@@ -60,7 +59,7 @@ def gin(tried: Sequence[Configuration], metric: str) -> Choice:
 def validation(tried: Sequence[Configuration], metric: str) -> Choice:
     """For each fold the configuration with the best validation accuracy, among equals the one with
     the lower validation loss; each run has chosen its epoch likewise."""
-    runs = choose_by_validation([run for one in tried for run in _flat(one)], merit)
+    runs = choose_by_validation([run for one in tried for run in _flat(one)])
     seeds: dict[int, list[float]] = defaultdict(list)
     for run in runs:
         value = run.metrics[metric]
@@ -106,7 +105,7 @@ def ruled_cell(table: Table, found: Choices, dataset: str, method: str, rule: Ru
         std=std,
         runs=len(choice.runs),
         configs=len(choice.tried),
-        paper=table.paper.get(dataset, {}).get(method),
+        paper=table.published(dataset, method, table.metric),
         seconds=sum(ensembles.values()),
         parameters=max((run.parameters for run in choice.runs), default=None),
     )

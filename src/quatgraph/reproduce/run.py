@@ -4,13 +4,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.presets import parts, preset, protocols
-from quatgraph.reproduce.table import PROTOCOLS, Table
+from quatgraph.reproduce.table import Table, honest_choice, run_under, runs_of
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Config, Task
@@ -40,35 +41,52 @@ def read_results(results: Path) -> list[RunRecord]:
 def run_missing(
     table: Table, results: Path, how: How, *, only: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
-    """Runs the presets a table still lacks, under both protocols, and its ablations; never
-    searches.
+    """Runs what a table still lacks: presets, ablations, seeds of what was chosen; never searches.
 
     Records are appended as each ensemble finishes, so an interrupted call goes on from there.
     """
-    task = TASKS[table.task]
-    done = _done(read_results(results))
+    task, records = TASKS[table.task], read_results(results)
+    done = _done(records)
     for dataset, method in table.cells(only):
-        name = table.preset_of(dataset, method)
-        if name is None:
-            continue
-        # Both protocols in one call: they share ensembles where the task lets them.
-        presets = [preset(name, protocol) for protocol in PROTOCOLS]
-        wanted = [(presets, f"{task.name}-{dataset}")]
-        for changes in table.ablations.get(method, []):
-            values = configs.override(preset(name, "paper"), changes)
-            wanted.append(([values], f"{task.name}-fidelity"))
-        for several, file in wanted:
+        for several, file in _wanted(table, dataset, method, records):
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
             lacking = [c for c in made if not _is_done(c, method, table.splits, done)]
-            if lacking:  # else the data need not be here
-                yield from _run_configs(task, lacking, method, results, file, done, how)
+            if not lacking:  # then the data need not be here
+                continue
+            for finished in _run_configs(task, lacking, method, results, file, done, how):
+                records += finished
+                done |= _done(finished)
+                yield finished
+
+
+def _wanted(
+    table: Table, dataset: str, method: str, records: Sequence[RunRecord]
+) -> Iterator[tuple[list[dict[str, Any]], str]]:
+    """The configurations of a cell that are run in one call, and the file of their records.
+
+    Args:
+        records: All there are; what is run for one item is among them when the next is made.
+    """
+    name = table.preset_of(dataset, method)
+    if name is None:
+        return
+    # The protocols in one call: they share ensembles where the task lets them.
+    under = run_under(table.task)
+    yield [preset(name, protocol) for protocol in under], f"{table.task}-{dataset}"
+    for changes in table.ablations.get(method, []):
+        yield [configs.override(preset(name, "paper"), changes)], f"{table.task}-fidelity"
+    if "honest" not in under:
+        tried = runs_of(table, records, dataset, method, "honest")
+        chosen = [run.config for run in honest_choice(tried)]
+        yield chosen[:1], f"{table.task}-{dataset}-search"
 
 
 def search(
     name: str, results: Path, how: How, *, seeds: int = 1, overrides: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
-    """Runs a preset with every combination of its task's lists, under each protocol that the task
-    searches; runs of two protocols may share an ensemble.
+    """Runs a preset with every combination of its task's lists, less those of settings that its
+    model does not read, under each protocol that the task searches; runs of two protocols may share
+    an ensemble.
 
     Args:
         overrides: ``key=value`` fixes a setting, ``key=[value, ...]`` is a list to go through, in
@@ -80,11 +98,13 @@ def search(
     if "protocol" in set_:
         raise Mistake(f"a search runs under {' and '.join(rules['searched'])}: do not set protocol")
     fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
-    grid = rules["grid"] | set_ | fixed
+    (plain,) = configs.expand_grid(preset(name, rules["searched"][0]), fixed)
+    ignored = task.ignores(configs.build(task.config, plain))
+    lists = {key: tried for key, tried in rules["grid"].items() if key not in ignored}
     candidates = [
         configs.build(task.config, made | {"seeds": seeds})
         for protocol in rules["searched"]
-        for made in configs.expand_grid(preset(name, protocol), grid)
+        for made in configs.expand_grid(preset(name, protocol), lists | set_ | fixed)
     ]
     done = _done(read_results(results))
     file = f"{task_name}-{dataset}-search"

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from quatgraph import config as configs
 from quatgraph.config import read_toml
 from quatgraph.errors import Mistake, did_you_mean
-from quatgraph.presets import Protocol, names, preset
+from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.runs import merit
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
@@ -19,6 +20,15 @@ Rule = Literal["preset", "validation", "best-per-fold", "gin"]
 folds, each by itself or all by one epoch; see :mod:`quatgraph.reproduce.rules`."""
 
 PROTOCOLS: tuple[Protocol, ...] = ("paper", "honest")
+PRINTED = {
+    "test/accuracy": ("accuracy", 100, 2),
+    "test/mrr": ("MRR", 1, 3),
+    "test/hits@10": ("Hits@10", 100, 1),
+}
+"""How metrics are printed: their name, what a fraction is multiplied by, and decimals."""
+
+Published = dict[str, dict[str, float]]
+"""Published values as fractions, by dataset and method; some are missing."""
 _FOLDER = Path(__file__).parent / "tables"
 
 
@@ -36,10 +46,11 @@ class Table:
     """What each method is called in print."""
     splits: int
     seeds: int
-    paper: dict[str, dict[str, float]]
-    """Published values as fractions, by dataset and method; some are missing."""
-    paper_std: dict[str, dict[str, float]] = field(default_factory=dict)
+    paper: Published
+    paper_std: Published = field(default_factory=dict)
     """Their standard deviations, where the paper prints them."""
+    beside: dict[str, Published] = field(default_factory=dict)
+    """Further metrics, which are printed beside the first."""
     nested: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
     """What others published under nested selection: mean and standard deviation."""
     rules: list[Rule] = field(default_factory=list)
@@ -49,6 +60,13 @@ class Table:
     """Changes of a method's published settings that are run too, each a list of ``key=value``."""
     pairs: list[dict[str, list[str]]] = field(default_factory=list)
     """What is compared split by split: ``this`` and ``that``, each a model and its changes."""
+
+    @property
+    def metrics(self) -> list[str]:
+        return [self.metric, *self.beside]
+
+    def published(self, dataset: str, method: str, metric: str) -> float | None:
+        return self.beside.get(metric, self.paper).get(dataset, {}).get(method)
 
     def preset_of(self, dataset: str, method: str) -> str | None:
         """The preset that fills a cell, or None for a method that is not run."""
@@ -97,48 +115,83 @@ def load_table(name: str) -> Table:
         hint = did_you_mean(name, table_names()) or f"; there are {', '.join(table_names())}"
         raise Mistake(f"there is no table {name!r}{hint}")
     values = read_toml(_FOLDER / f"{name}.toml")
-    runs = values.pop("runs")
-    paper, nested = (_fractions(values.pop(key, {})) for key in ("paper", "nested"))
+    runs, paper, nested = (values.pop(key, {}) for key in ("runs", "paper", "nested"))
+    metric, others = values["metric"], values.pop("beside", [])
+    spread = {} if others else _column(paper, 1, metric)
+    means, spreads = (_column(nested, place, metric) for place in (0, 1))
     return Table(
         name=name,
         splits=runs["splits"],
         seeds=runs["seeds"],
-        paper={d: {m: mean for m, (mean, *_) in row.items()} for d, row in paper.items()},
-        paper_std={d: {m: v[1] for m, v in row.items() if v[1:]} for d, row in paper.items()},
-        nested=nested,
+        paper=_column(paper, 0, metric),
+        paper_std=spread,
+        beside={other: _column(paper, place, other) for place, other in enumerate(others, 1)},
+        nested={d: {m: (row[m], spreads[d][m]) for m in row} for d, row in means.items()},
         **values,
     )
 
 
-def _fractions(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Published numbers in percent as tuples of fractions: a mean, perhaps a spread."""
-    return {
-        dataset: {
-            method: tuple(v / 100 for v in (value if isinstance(value, list) else [value]))
-            for method, value in row.items()
-        }
-        for dataset, row in rows.items()
-    }
+def _column(rows: dict[str, dict[str, Any]], place: int, metric: str) -> Published:
+    """One number of each published cell, which is a number, or a list of them, as printed."""
+    _, times, _ = PRINTED[metric]
+    found: Published = {}
+    for dataset, row in rows.items():
+        numbers = {m: v if isinstance(v, list) else [v] for m, v in row.items()}
+        found[dataset] = {m: v[place] / times for m, v in numbers.items() if place < len(v)}
+    return found
+
+
+def run_under(task: str) -> tuple[Protocol, ...]:
+    """The protocols under which a task's presets are run: both, or, where ``honest`` changes none
+    of their settings, ``paper`` alone; then ``honest`` chooses among all runs there are."""
+    return PROTOCOLS if protocols(task)["honest"] else ("paper",)
+
+
+def runs_of(
+    table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
+) -> list[RunRecord]:
+    """The runs that belong to a cell: under ``paper`` those of the preset, under ``honest`` those
+    of every configuration that was tried; not those whose merit is another metric's."""
+    home = protocol if protocol in run_under(table.task) else "paper"
+    key = (table.task, dataset, method, home)
+    mine = distinct(
+        r
+        for r in records
+        if (r.task, r.dataset, r.method, r.protocol) == key and r.seed < table.seeds
+    )
+    name = table.preset_of(dataset, method)
+    if name is None:
+        return mine
+    published = configs.build(TASKS[table.task].config, preset(name, protocol)).identity()
+    if protocol == "paper":
+        wanted = configs.digest(published)
+        return [r for r in mine if r.config_digest == wanted]
+    return [r for r in mine if _monitor(r.config) == _monitor(published)]
+
+
+def _monitor(config: dict[str, Any]) -> object:
+    """Which metric is a run's merit, where a task has several."""
+    return config.get("train", {}).get("monitor")
+
+
+def honest_choice(tried: Sequence[RunRecord]) -> list[RunRecord]:
+    """What ``honest`` takes of a cell's runs; among equals, the configuration that ran first."""
+    return choose_by_validation(tried, lambda metrics: merit(metrics)[:1])
 
 
 def cell(
-    table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
+    table: Table,
+    records: Iterable[RunRecord],
+    dataset: str,
+    method: str,
+    protocol: Protocol,
+    metric: str | None = None,
 ) -> Cell:
-    """One cell, out of the records that belong to it."""
-    mine = [
-        r
-        for r in distinct(records)
-        if (r.dataset, r.method, r.protocol) == (dataset, method, protocol)
-        and r.task == table.task
-        and r.seed < table.seeds
-    ]
-    name = table.preset_of(dataset, method)
-    if protocol == "paper" and name is not None:
-        config = configs.build(TASKS[table.task].config, preset(name, "paper"))
-        wanted = configs.digest(config.identity())
-        mine = [r for r in mine if r.config_digest == wanted]
-    chosen = mine if protocol == "paper" else choose_by_validation(mine)
-    values = [r.metrics[table.metric] for r in chosen]
+    """One cell, out of the records that belong to it; of the table's first metric unless told."""
+    metric = metric or table.metric
+    mine = runs_of(table, records, dataset, method, protocol)
+    chosen = mine if protocol == "paper" else honest_choice(mine)
+    values = [r.metrics[metric] for r in chosen]
     mean, std = mean_std(values) if values else (None, None)
     ensembles = {r.ensemble: r.seconds for r in mine}
     return Cell(
@@ -147,12 +200,12 @@ def cell(
         method=method,
         protocol=protocol,
         rule="preset" if protocol == "paper" else "validation",
-        metric=table.metric,
+        metric=metric,
         mean=mean,
         std=std,
         runs=len(values),
         configs=len({r.config_digest for r in mine}),
-        paper=table.paper.get(dataset, {}).get(method),
+        paper=table.published(dataset, method, metric),
         seconds=sum(ensembles.values()),
         parameters=max((r.parameters for r in chosen), default=None),
     )
@@ -170,13 +223,11 @@ def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:
 Merit = Callable[[Mapping[str, float]], tuple[float, ...]]
 
 
-def choose_by_validation(
-    records: Sequence[RunRecord],
-    merit: Merit = lambda metrics: (metrics["valid/accuracy"],),
-) -> list[RunRecord]:
-    """For each split the runs of one configuration: the one with the best validation accuracy.
+def choose_by_validation(records: Sequence[RunRecord], merit: Merit = merit) -> list[RunRecord]:
+    """For each split all runs of one configuration: the one that is best on validation data.
 
-    Test data plays no part. A configuration's merit is the mean over its seeds.
+    Test data plays no part. Configurations are compared by the mean over the seeds that all of them
+    have, or one with a single lucky seed would be ahead of one with several.
 
     Args:
         merit: What is best, out of a run's metrics.
@@ -184,9 +235,15 @@ def choose_by_validation(
     groups: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         groups[record.split][record.config_digest].append(record)
+    return [run for split in sorted(groups) for run in _best(list(groups[split].values()), merit)]
+
+
+def _best(configurations: Sequence[list[RunRecord]], merit: Merit) -> list[RunRecord]:
+    seeds = [{run.seed for run in runs} for runs in configurations]
+    shared = set.intersection(*seeds) or set.union(*seeds)
 
     def mean(runs: list[RunRecord]) -> tuple[float, ...]:
-        merits = [merit(run.metrics) for run in runs]
-        return tuple(sum(parts) / len(runs) for parts in zip(*merits, strict=True))
+        merits = [merit(run.metrics) for run in runs if run.seed in shared]
+        return tuple(sum(parts) / len(merits) for parts in zip(*merits, strict=True))
 
-    return [run for split in sorted(groups) for run in max(groups[split].values(), key=mean)]
+    return max(configurations, key=mean)

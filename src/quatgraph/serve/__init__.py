@@ -1,6 +1,6 @@
 """Trained models that answer questions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -9,14 +9,18 @@ from torch_geometric.data import Data
 
 from quatgraph.data.collection import Graphs
 from quatgraph.data.graph import from_any
+from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.errors import Mistake
-from quatgraph.serve.answers import Predictions
+from quatgraph.serve.answers import Answer, Links, Predictions
 from quatgraph.serve.graph import GraphPredictor
+from quatgraph.serve.link import LinkPredictor
 from quatgraph.serve.node import NodePredictor
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.training.bundle import Bundle, load_bundle
@@ -29,7 +33,7 @@ class Predictor(Protocol):
     card: dict[str, Any]
     """The bundle's."""
 
-    def predict(self, *args: Any, **kwargs: Any) -> Predictions:
+    def predict(self, *args: Any, **kwargs: Any) -> Answer:
         """Answers for the training data, or for what is given first."""
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
@@ -39,6 +43,7 @@ class Predictor(Protocol):
 PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor]] = {
     "node": NodePredictor,
     "graph": GraphPredictor,
+    "link": LinkPredictor,
 }
 
 
@@ -98,12 +103,42 @@ def train_graphs(
     return GraphPredictor(load_bundle(job.folder), where, known)
 
 
+def train_triples(
+    triples: Triples | Path | str | Iterable[Sequence[str]],
+    out: Path | str,
+    *,
+    config: LinkConfig | None = None,
+    device: str = "auto",
+    resume: bool = False,
+) -> LinkPredictor:
+    """Learns to complete the triples of a knowledge graph and returns the predictor.
+
+    Args:
+        triples: A knowledge graph; or where one is, see :func:`quatgraph.data.link.read`; or rows
+            of names, see :func:`quatgraph.data.link.from_names`.
+        out: Folder for the bundle.
+        config: Settings; without them a few are tried and validation data decides.
+        resume: Whether to go on with a training that ``out`` holds.
+    """
+    if isinstance(triples, Path | str):
+        triples = read(Path(triples))
+    known = triples if isinstance(triples, Triples) else from_names(triples)
+    candidates = default_candidates(LINK, LinkConfig()) if config is None else [config]
+    where = resolve_device(device)
+    job = train_in_folder(LINK, candidates, Path(out), device=where, data=known, resume=resume)
+    return LinkPredictor(load_bundle(job.folder), where)
+
+
 __all__ = [
+    "Answer",
     "GraphPredictor",
+    "LinkPredictor",
+    "Links",
     "NodePredictor",
     "Predictions",
     "Predictor",
     "load",
     "train_graphs",
     "train_nodes",
+    "train_triples",
 ]

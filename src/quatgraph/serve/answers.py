@@ -1,12 +1,25 @@
 """What the predictors of all tasks answer, and what they refuse."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
+from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake, did_you_mean
+
+
+class Answer(Protocol):
+    """What the predictors of all tasks answer."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What the person should know of these answers, a sentence each."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """The answers, all with the same keys."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +46,75 @@ class Predictions:
         ):
             shown = dict(zip(names, (round(p, 6) for p in row), strict=True))
             yield {"id": name, "prediction": label, "probability": round(max(row), 6), **shown}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Links:
+    """Triples that answer questions, those of a question together and the best first.
+
+    Attributes:
+        graph: What they are about.
+        question: Which question, counted from 0, each answers.
+        triples: Head, relation and tail.
+        scores: Of the answer; of a triple that was given, of both ends as answers, the mean.
+        ranks: Expected ranks of the tail and of the head among all entities, other known answers
+            not counted; NaN for an end that was given as part of the question.
+        known: The part that has the triple, empty where it is new.
+        notes: What the person should know of these answers, a sentence each.
+
+    Shape:
+        - question, scores: ``(A,)``
+        - triples: ``(A, 3)``
+        - ranks: ``(A, 2)``
+    """
+
+    graph: Triples
+    question: Tensor
+    triples: Tensor
+    scores: Tensor
+    ranks: Tensor
+    known: list[str]
+    notes: list[str] = field(default_factory=list)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each: what was ``asked`` (``head``, ``tail``, or ``both`` for a triple that
+        was given), the names, with ids where those are others, ``score``, ``rank`` (of a triple
+        that was given ``tail_rank`` and ``head_rank``) and ``known``."""
+        names, given = self._names(), ~self.ranks.isnan().any(dim=1)
+        any_given, any_open = bool(given.any()), not bool(given.all())
+        for triple, score, (tail, head), both, known in zip(
+            self.triples.tolist(),
+            self.scores.tolist(),
+            self.ranks.tolist(),
+            given.tolist(),
+            self.known,
+            strict=True,
+        ):
+            end, rank = ("head", head) if math.isnan(tail) else ("tail", tail)
+            row: dict[str, Any] = {"asked": "both" if both else end}
+            row |= {key: listed[triple[place]] for key, (place, listed) in names.items()}
+            row["score"] = float(f"{score:.6g}")
+            if any_open:
+                row["rank"] = None if both else _shown(rank)
+            if any_given:
+                row["tail_rank"] = _shown(tail) if both else None
+                row["head_rank"] = _shown(head) if both else None
+            yield row | {"known": known}
+
+    def _names(self) -> dict[str, tuple[int, list[str]]]:
+        """For each column of names its place in a triple, and all the names it may hold."""
+        graph = self.graph
+        ends, kinds = graph.entity_labels, graph.relation_labels
+        columns = {"head": (0, ends), "relation": (1, kinds), "tail": (2, ends)}
+        if ends != graph.entities:
+            columns |= {"head_id": (0, graph.entities), "tail_id": (2, graph.entities)}
+        if kinds != graph.relations:
+            columns["relation_id"] = 1, graph.relations
+        return columns
+
+
+def _shown(rank: float) -> float:
+    return int(rank) if rank.is_integer() else rank
 
 
 def positions(asked: Sequence[str] | None, ids: list[str], missing: str) -> list[int]:

@@ -1,10 +1,12 @@
 """The paper's tasks; each says what decides a number, and how its models are trained."""
 
 from quatgraph.tasks.graph import GRAPH
+from quatgraph.tasks.link import LINK
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.task import Task
 
 TASKS: dict[str, Task] = {
     "node": NODE,
     "graph": GRAPH,
+    "link": LINK,
 }

@@ -64,6 +64,7 @@ def train_in_folder(
     resume: bool = False,
     deadline: Deadline = NO_DEADLINE,
     progress: Callable[[str, int, int], None] = lambda title, done, total: None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Job:
     """Trains every candidate on every split and seed; validation data chooses the bundle.
 
@@ -75,6 +76,7 @@ def train_in_folder(
         candidates: Configurations of the task that share their data.
         data: The task's data, if it is not what the configurations name.
         resume: Whether to go on where an earlier call with the same candidates stopped.
+        progress: As that of :func:`quatgraph.tasks.runs.run`; ``tell`` likewise.
 
     Raises:
         Paused: The deadline passed; ``resume`` goes on from there.
@@ -111,6 +113,7 @@ def train_in_folder(
         resume=resume,
         deadline=deadline,
         progress=progress,
+        tell=tell,
     ):
         group = max(_groups(outcome.records), key=lambda group: group.merit)
         if group.merit > best:

@@ -1,8 +1,10 @@
 """Runs of any task, as few ensembles, and what they leave: records and a bundle."""
 
 import math
+import resource
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -16,7 +18,7 @@ from torch import nn
 from quatgraph import config as configs
 from quatgraph.tasks.task import Member, Task
 from quatgraph.training.bundle import Bundle
-from quatgraph.training.loop import Fit
+from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.record import RunRecord, compact_members
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment
 
@@ -24,11 +26,15 @@ DIVERGED = (-1.0, 0.0)
 
 
 def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
-    """What runs are chosen by: validation accuracy, then the lower validation loss.
+    """What runs are chosen by: validation accuracy, then the lower validation loss; or, of tasks
+    without classes, the ``valid/merit`` that they measure.
 
-    Runs without validation data, whose accuracy is NaN or missing, are all alike. A run that
-    diverged has no finite loss, and the least merit.
+    Runs without validation data, whose accuracy or merit is NaN or missing, are all alike. A run
+    that diverged has no finite loss, and the least merit.
     """
+    if "valid/accuracy" not in metrics and "valid/merit" in metrics:
+        value = metrics["valid/merit"]
+        return 0.0 if math.isnan(value) else value, 0.0
     accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
     if math.isnan(accuracy):
         accuracy, loss = 0.0, 0.0 * metrics.get("test/loss", 0.0)
@@ -69,6 +75,7 @@ def run(
     deadline: Deadline = NO_DEADLINE,
     capture: bool = True,
     progress: Callable[[str, int, int], None] = lambda title, done, total: None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Outcome]:
     """Trains runs, as few ensembles as shapes and memory allow, yielding each as it finishes.
 
@@ -76,6 +83,7 @@ def run(
         method: Name of the method in the records; the model's name unless given.
         checkpoint: The folder for an ensemble's checkpoint, by the name of the ensemble.
         progress: Told what is being trained, the epochs done, and the epochs in all.
+        tell: Told how long a training will be, where it is long, and how much memory it takes.
     """
     groups = [_parts(task, group, data, device) for group in together(task, members)]
     number, ensembles = 0, sum(map(len, groups))
@@ -86,6 +94,10 @@ def run(
         parameters = num_parameters(task.build, config, problem)
         for part in parts:
             key = ensemble_key(task, part)
+            number += 1
+            place = f" ({number} of {ensembles})" if ensembles > 1 else ""
+            runs = "1 run" if len(part) == 1 else f"{len(part)} runs"
+            title = f"{data.name} {name}, {runs}{place}"
             plan = task.plan(
                 part,
                 seed=int(key[:8], 16),
@@ -95,9 +107,7 @@ def run(
                 deadline=deadline,
                 capture=capture,
             )
-            number += 1
-            place = f" ({number} of {ensembles})" if ensembles > 1 else ""
-            title = f"{data.name} {name}, {len(part)} runs{place}"
+            plan = replace(plan, estimated=partial(_foretell, tell, title, plan, device))
             fitted = task.train(part, problem, plan, partial(progress, title))
             shared = {
                 "task": task.name,
@@ -110,6 +120,30 @@ def run(
             }
             curves = (lambda _: fitted.curves) if keep_curves else task.curves  # noqa: B023
             yield Outcome(list(part), fitted, _records(part, fitted, shared, curves), problem)
+
+
+def _foretell(
+    tell: Callable[[str], None], title: str, plan: Plan, device: torch.device, seconds: float
+) -> None:
+    """Says of a training that is longer than :data:`LONG` how long, and how much memory it has."""
+    if seconds < LONG:
+        return
+    unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 1.5 * size)
+    ends = "about" if plan.patience is None else "at most"
+    if device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(device)
+    else:  # in KiB, but for a Mac
+        kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory = kept if sys.platform == "darwin" else 1024 * kept
+    tell(
+        f"{title}: {ends} {seconds / size:.0f} {unit} for the rest of {plan.epochs:,} epochs, "
+        f"{memory / 2**30:.1f} GiB"
+    )
+
+
+LONG = 60.0
+"""Seconds from which on a person is told how long it will take."""
+UNITS = {"h": 3600, "min": 60, "s": 1}
 
 
 def _parts(task: Task, group: list[Member], data: Any, device: torch.device) -> list[list[Member]]:
@@ -167,10 +201,11 @@ def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -
         "environment": record.environment,
         "finished": record.finished,
     }
+    kept = {f"data.{name}": value for name, value in task.kept(data).items()}
     if task.answers_together:
-        return Bundle(card | each, weights)
+        return Bundle(card | each, weights | kept)
     first = {key: values[0] for key, values in each.items()}
-    return Bundle(card | first, {name: value[0] for name, value in weights.items()})
+    return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
 
 
 def _described(task: Task, member: Member) -> dict[str, Any]:

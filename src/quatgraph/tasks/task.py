@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from quatgraph.training.loop import Fit, Plan
 
@@ -77,3 +77,8 @@ class Task:
     """``(card)``: sentences that a person who trained the bundle wants to read."""
     curves: Callable[[Any], Sequence[str]] = lambda config: ()
     """``(config)``: names of the metrics whose values by epoch a record always keeps."""
+    kept: Callable[[Any], Mapping[str, Tensor]] = lambda data: {}
+    """``(data)``: what a bundle holds of the data, beside the weights, so as to answer by itself;
+    in the bundle's tensors the names begin with ``data.``."""
+    told: tuple[str, ...] = ("accuracy",)
+    """The metrics of the test part that a person is told."""

@@ -1,0 +1,52 @@
+"""Batches of queries: each query once an epoch, in an order of each member's own."""
+
+from collections.abc import Hashable, Sequence
+
+import torch
+from torch import Tensor
+
+from quatgraph.data.link import Queries
+from quatgraph.ops.positives import Positives
+
+
+class QueryBatches:
+    """An epoch is as many steps as the queries fill; the last may be a shorter one, which is a
+    shape of its own. Everything stays on the device, and nothing waits for it.
+
+    A batch is a number for each query: its answers stay where they are, however many they are.
+
+    Args:
+        queries: All there are to learn from, Q.
+        batch_size: Queries of a step.
+        members: Members of the ensemble, M.
+    """
+
+    def __init__(self, queries: Queries, batch_size: int, members: int) -> None:
+        self.queries = queries
+        count, device = len(queries), queries.pairs.device
+        sizes = [min(batch_size, count - first) for first in range(0, count, batch_size)]
+        self.sizes = sizes
+        self.starts = range(0, count, batch_size)
+        self.order = torch.zeros(members, count, dtype=torch.int64, device=device)
+        # A step reads the numbers of its queries from one place for each size.
+        self.rows = {n: torch.zeros(members, n, dtype=torch.int64, device=device) for n in sizes}
+        self.size = sizes[0]
+
+    def draw(self) -> Sequence[Hashable]:
+        self.order = torch.rand(self.order.shape, device=self.order.device).argsort(dim=1)
+        return self.sizes
+
+    def load(self, step: int) -> None:
+        self.size, start = self.sizes[step], self.starts[step]
+        self.rows[self.size].copy_(self.order[:, start : start + self.size])
+
+    def batch(self) -> tuple[Tensor, Tensor, Positives]:
+        """Heads and relations of the current batch, each ``(M, B)``, and their right answers."""
+        row = self.rows[self.size]
+        pairs = self.queries.pairs.index_select(0, row.flatten()).view(*row.shape, 2)
+        head, relation = pairs.unbind(-1)
+        return (
+            head,
+            relation,
+            Positives(self.queries.pointers, self.queries.tails, row, padded=False),
+        )

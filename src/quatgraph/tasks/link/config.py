@@ -1,0 +1,118 @@
+"""What decides a number of knowledge-graph completion, as typed configuration."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from quatgraph import config as configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    name: str = ""
+    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    path: str = ""
+    """A folder with ``train.tsv`` and perhaps ``valid.tsv`` and ``test.tsv``, or one file."""
+    header: bool | None = None
+    """Whether the first line of each file names its columns; found out where it is left out."""
+    split_seed: int = 0
+    """Seed of the draw of parts that have no file."""
+    unseen: Literal["refuse", "drop", "keep"] = "refuse"
+    """What becomes of a triple of valid or test with an entity that no training triple has."""
+    reciprocal: bool = True
+    """Whether inverse relations are relations of their own, which are learned too; if not, only
+    tails are asked for in training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    name: Literal["simqgnn", "simrgcn", "embeddings"] = "simqgnn"
+    decoder: Literal["distmult", "complex", "quate", "transe"] = "distmult"
+    """How vectors of head, relation and tail become a score."""
+    dim_quats: int = 32
+    """Quaternions of a vector; real models get the same width, four times as many reals."""
+    num_layers: int = 1
+    """Layers on the graph of the entities; embeddings have none."""
+    dropout: float = 0.5
+    """Rate on the query vector."""
+    activation: Literal["relu", "tanh", "elu", "none"] = "tanh"
+    """The activation g of SimQGNN and SimRGCN."""
+    norm: bool = True
+    """Whether each layer is normalised over the entities and the query over its batch."""
+    normalization: Literal["none", "row", "symmetric"] = "row"
+    """Of the graph of the entities with self-loops."""
+
+    def __post_init__(self) -> None:
+        for key in ("dim_quats", "num_layers"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"model.dropout must be in [0, 1), got {self.dropout}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    epochs: int = 300
+    lr: float = 0.01
+    batch_size: int = 512
+    """Pairs of a head and a relation in a step."""
+    weight_decay: float = 0.0
+    """Adam's L2 factor, on all weights."""
+    loss: Literal["bce", "softmax"] = "softmax"
+    """Binary cross-entropy of all entities, or softmax cross-entropy of each right one."""
+    smoothing: float = 0.1
+    """What the target of a right entity is short of 1; for bce."""
+    floor: Literal["none", "uniform"] = "uniform"
+    """What is added to all targets: nothing, or one over the number of entities; for bce."""
+    n3: float = 0.0
+    """Factor of the mean cube norm of a triple's three vectors."""
+    clip: float | None = 0.5
+    """Largest norm of a run's gradient."""
+    precision: Literal["float32", "tf32", "bfloat16"] = "float32"
+    """To what a GPU may round the factors of products in training, which it sums in float32:
+    not at all, to 10 bits, or those of queries and candidates to 7 and the others to 10."""
+    select: Literal["last", "best-valid"] = "best-valid"
+    """Which epoch is kept: the last, or the first with the best ``monitor`` on validation data."""
+    monitor: Literal["hits@10", "mrr"] = "mrr"
+    """What epochs and configurations are chosen by, on validation data."""
+    evaluate_every: int = 5
+    """Epochs from one validation to the next."""
+    patience: int | None = 6
+    """Validations without a better ``monitor`` after which a run is over."""
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "lr", "batch_size", "clip", "evaluate_every", "patience"):
+            value = getattr(self, key)
+            if value is not None and value <= 0:
+                raise ValueError(f"train.{key} must be positive, got {value}")
+        for key in ("weight_decay", "n3"):
+            if getattr(self, key) < 0:
+                raise ValueError(f"train.{key} must not be negative, got {getattr(self, key)}")
+        if not 0 <= self.smoothing < 1:
+            raise ValueError(f"train.smoothing must be in [0, 1), got {self.smoothing}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkConfig:
+    """Everything that decides one number of knowledge-graph completion, besides the seed."""
+
+    protocol: Literal["paper", "honest"] = "honest"
+    """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
+    seeds: int = 1
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be runs of one configuration."""
+        values = configs.to_dict(self)
+        del values["seeds"]
+        values["data"]["path"] = ""  # what is there counts, not where: records hold its digest
+        return values
+
+
+VARYING = ("model.dropout", "train.lr", "train.weight_decay", "train.n3")
+"""Settings in which the members of one ensemble may differ."""

@@ -1,0 +1,80 @@
+"""People and cities: a small knowledge graph in which what is asked follows from what is known."""
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quatgraph import config as configs
+from quatgraph.data.link import Triples
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.link.problem import Problem, prepare
+from quatgraph.tasks.runs import Outcome, run
+from quatgraph.tasks.task import Member
+
+CPU = torch.device("cpu")
+CITIES, PEOPLE = 5, 25
+ENTITIES = [f"person {i}" for i in range(PEOPLE)] + [f"city {i}" for i in range(CITIES)]
+RELATIONS = ["knows", "lives in", "works in"]
+SMALL: dict[str, Any] = {
+    "data.path": "here",
+    "model.decoder": "distmult",
+    "model.dim_quats": 2,
+    "model.dropout": 0.0,
+    "train.epochs": 4,
+    "train.batch_size": 16,
+    "train.lr": 0.02,
+    "train.loss": "bce",
+    "train.monitor": "hits@10",
+    "train.evaluate_every": 1,
+    "train.patience": None,
+}
+
+
+def config_of(**values: Any) -> LinkConfig:
+    return configs.build(LinkConfig, configs.unflatten(SMALL | values))
+
+
+def cities() -> Triples:
+    """All live and work in the same city and know the next who does. Where every fourth person
+    lives is asked for in valid, and where those after them work in test."""
+    person = torch.arange(PEOPLE)
+    city = PEOPLE + person % CITIES
+    knows = _triples(person, 0, (person + CITIES) % PEOPLE)
+    lives, works = _triples(person, 1, city), _triples(person, 2, city)
+    valid, test = person % 4 == 0, person % 4 == 1
+    return Triples(
+        name="cities",
+        train=torch.cat((knows, lives[~valid], works[~test])),
+        valid=lives[valid],
+        test=works[test],
+        entities=ENTITIES,
+        relations=RELATIONS,
+        entity_labels=ENTITIES,
+        relation_labels=RELATIONS,
+    )
+
+
+def with_negatives(triples: Triples) -> Triples:
+    """The same with the next city as the wrong one of each that is asked for."""
+    step = torch.tensor([0, 0, 1])
+    valid, test = (
+        torch.where(part + step == len(ENTITIES), PEOPLE, part + step)
+        for part in (triples.valid, triples.test)
+    )
+    return dataclasses.replace(triples, valid_negatives=valid, test_negatives=test)
+
+
+def problem_of(triples: Triples, **values: Any) -> Problem:
+    return prepare(triples, config_of(**values), CPU)
+
+
+def outcome_of(members: list[Member], data: Triples, **others: Any) -> Outcome:
+    (outcome,) = run(LINK, members, data, device=CPU, **others)
+    return outcome
+
+
+def _triples(head: Tensor, relation: int, tail: Tensor) -> Tensor:
+    return torch.stack((head, torch.full_like(head, relation), tail), dim=1)

@@ -1,0 +1,193 @@
+"""Commands that ask a model of triples: predict and evaluate."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from commands import assert_told, call
+
+from quatgraph.data.link import load
+from quatgraph.serve import train_nodes, train_triples
+from quatgraph.tasks.link.config import LinkConfig, ModelConfig, TrainConfig
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.node.config import TrainConfig as NodeTrainConfig
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("countries")
+    config = LinkConfig(
+        model=ModelConfig(dim_quats=4), train=TrainConfig(epochs=2, loss="softmax", lr=0.03)
+    )
+    train_triples(load("countries"), folder, config=config, device="cpu")
+    return str(folder)
+
+
+def answered(*arguments: str) -> str:
+    result = call("predict", *arguments, "--device", "cpu")
+    assert (result.exit_code, result.stderr) == (0, "")
+    return result.stdout
+
+
+QUESTION = "--head", "Australia", "--relation", "capital"
+
+
+def test_a_single_question_is_answered_by_a_table(model: str) -> None:
+    lines = answered(model, *QUESTION, "--top", "3").splitlines()
+    assert lines[0].split() == ["rank", "tail", "score", "known"]
+    assert len(lines) == 4
+    rows = map(json.loads, answered(model, *QUESTION, "--top", "3", "--json").splitlines())
+    end = lines[0].index("score") + len("score")
+    for line, row in zip(lines[1:], rows, strict=True):
+        assert line.startswith(f"{row['rank']:>4}  {row['tail']} ")
+        assert line[:end].endswith(f" {row['score']}")
+        assert line[end:].strip() == row["known"]
+
+
+def test_heads_are_asked_for_by_a_tail(model: str) -> None:
+    table = answered(model, "--tail", "Canberra", "--relation", "capital")
+    assert table.split("\n")[0].split() == ["rank", "head", "score", "known"]
+    assert table.count("\n") == 11
+
+
+def test_a_triple_is_judged(model: str) -> None:
+    table = answered(model, *QUESTION, "--tail", "Canberra").splitlines()
+    assert table[0].split() == ["tail_rank", "head_rank", "score", "known"]
+    assert table[1].split()[-1] == "train"
+
+
+def test_new_answers_are_those_that_no_part_has(model: str) -> None:
+    question = ["--head", "Peru", "--relation", "borders", "--json"]
+    every, new = (
+        [json.loads(line) for line in answered(model, *question, *more).splitlines()]
+        for more in (["--top", "2000"], ["--top", "4", "--new"])
+    )
+    assert new == [row for row in every if row["known"] == ""][:4]
+    assert len(new) < len(every) == load("countries").num_entities
+
+
+def test_a_table_of_questions_is_answered_as_csv(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "questions.tsv"
+    file.write_text("Peru\tborders\t?\n?\tcapital\tCanberra\nPeru\tborders\tChile\n")
+    rows = list(csv.DictReader(io.StringIO(answered(model, str(file), "--top", "2"))))
+    assert [row["asked"] for row in rows] == ["tail", "tail", "head", "head", "both"]
+    assert list(rows[0]) == [
+        "asked", "head", "relation", "tail", "score", "rank", "tail_rank", "head_rank", "known"
+    ]  # fmt: skip
+    assert [row["rank"] == "" for row in rows] == [False] * 4 + [True]
+    assert [row["tail_rank"] == "" for row in rows] == [True] * 4 + [False]
+
+
+def test_answers_go_to_a_file_as_csv(model: str, tmp_path: Path) -> None:
+    out = tmp_path / "answers.csv"
+    assert answered(model, *QUESTION, "--out", str(out)) == f"10 predictions in {out}\n"
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert {row["head"] for row in rows} == {"Australia"}
+
+
+def test_nothing_new_is_nothing_printed(tmp_path: Path) -> None:
+    (tmp_path / "all.tsv").write_text("a\tr\ta\na\tr\tb\nb\tr\ta\nb\tr\tb\n")
+    config = LinkConfig(model=ModelConfig(dim_quats=1), train=TrainConfig(epochs=1))
+    train_triples(tmp_path / "all.tsv", tmp_path / "m", config=config, device="cpu")
+    assert answered(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--new") == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "ask something, as --head Abakan --relation 'large city in', or name a file"),
+        (["--head", "Autralia", "--relation", "capital"], "did you mean 'Australia'?"),
+        (["--head", "Australia", "--relation", "capitol"], "did you mean 'capital'?"),
+        (["--head", "Australia", "--relation", "z"], "relations are, for instance, 'borders', "),
+        (["--head", "Peru", "--tail", "Chile"], "the relation is missing; there are 'borders'"),
+        (["--relation", "capital"], "head and tail are both missing"),
+        ([*QUESTION, "--top", "0"], "at least one answer must be asked for, got top 0"),
+        ([*QUESTION, "--node", "Peru"], "--node asks a model of nodes, but"),
+        (["nowhere.tsv"], "there is no file nowhere.tsv"),
+        (["nowhere.tsv", *QUESTION], "ask a single question, or name a file of them, not both"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_a_mistake(
+    model: str, arguments: list[str], words: str
+) -> None:
+    assert_told(call("predict", model, *arguments), words)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"Peru\tborders\n", "line 1 has 2 columns where 3 are needed"),
+        (b"Peru,borders,?,x\n", "line 1 has 4 columns where 3 are needed"),
+        (b"", "has no questions"),
+        (b"Per\xfa\tborders\t?\n", "line 1 is not UTF-8 text"),
+        (b"Peru\tborders\t?\nPeruu\tborders\t?\n", "line 2: there is no entity 'Peruu'; did you"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_a_mistake(
+    model: str, tmp_path: Path, content: bytes, words: str
+) -> None:
+    file = tmp_path / "questions.tsv"
+    file.write_bytes(content)
+    assert_told(call("predict", model, str(file)), str(file), words)
+
+
+def test_evaluating_gives_the_recorded_metrics(model: str) -> None:
+    result = call("evaluate", model, "--json")
+    assert result.exit_code == 0
+    rows = {row["metric"]: row for row in map(json.loads, result.stdout.splitlines())}
+    card = json.loads((Path(model) / "card.json").read_text())
+    assert rows.keys() == card["metrics"].keys()
+    for row in rows.values():
+        assert row["computed"] == pytest.approx(row["recorded"], rel=1e-4)
+    assert_told(call("evaluate", model, "countries"), "a bundle of triples holds its data")
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.004, 0), (1.02, 1)])
+def test_a_mean_rank_is_compared_by_its_size(
+    model: str, tmp_path: Path, factor: float, code: int
+) -> None:
+    for name in ("card.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((Path(model) / name).read_bytes())
+    card = json.loads((tmp_path / "card.json").read_text())
+    card["metrics"]["test/mr"] *= factor
+    (tmp_path / "card.json").write_text(json.dumps(card))
+    assert call("evaluate", str(tmp_path)).exit_code == code
+
+
+def test_relations_are_shown_by_how_often_they_are_asked_for(model: str) -> None:
+    result = call("evaluate", model, "--by-relation")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["relation", "triples", "mrr", "hits@10"]
+    result = call("evaluate", model, "--by-relation", "--json")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    counts = [row["triples"] for row in rows]
+    assert counts == sorted(counts, reverse=True)
+    assert sum(counts) == len(load("countries").test)
+    for line, row in zip(lines[1:], rows, strict=True):
+        shown = f"{row['mrr']:.4f}", f"{row['hits@10']:.4f}"
+        assert line.startswith(row["relation"])
+        assert line.split()[-3:] == [str(row["triples"]), *shown]
+
+
+def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
+    from torch_geometric.data import Data
+
+    ring = torch.stack((torch.arange(12), torch.arange(12).roll(1)))
+    data = Data(edge_index=ring, y=torch.arange(12) % 2, num_nodes=12)
+    config = NodeConfig(train=NodeTrainConfig(epochs=1))
+    train_nodes(data, tmp_path, config=config, device="cpu")
+    for option in (
+        ["--head", "x"],
+        ["--relation", "x"],
+        ["--tail", "x"],
+        ["--top", "1"],
+        ["--new"],
+    ):
+        told = call("predict", str(tmp_path), *option)
+        assert_told(told, f"{option[0]} asks a model of triples", "is for the task 'node'")
+    told = call("evaluate", str(tmp_path), "--by-relation")
+    assert_told(told, "--by-relation asks a model of triples", "is for the task 'node'")

@@ -1,0 +1,174 @@
+"""Training on one's own triples by the command line: what is told, asked, noted and refused."""
+
+import itertools
+import json
+import re
+import shlex
+import time
+from pathlib import Path
+
+import pytest
+from cities import cities
+from commands import assert_told, call
+
+from quatgraph.data.link import Triples
+
+SHORT = ["--set", "train.epochs=3", "--set", "model.dim_quats=2", "--device", "cpu"]
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def rows(triples: Triples, part: str) -> str:
+    ends, kinds = triples.entities, triples.relations
+    numbers = getattr(triples, part).tolist()
+    return "".join(f"{ends[h]}\t{kinds[r]}\t{ends[t]}\n" for h, r, t in numbers)
+
+
+@pytest.fixture
+def towns(tmp_path: Path) -> Path:
+    """A folder with the parts of a knowledge graph."""
+    folder = tmp_path / "towns"
+    folder.mkdir()
+    for part in ("train", "valid", "test"):
+        (folder / f"{part}.tsv").write_text(rows(cities(), part))
+    return folder
+
+
+METRICS = r"MRR \.\d{3}, Hits@10 \d+\.\d %"
+
+
+def test_ones_own_triples_are_trained_evaluated_and_asked(towns: Path) -> None:
+    trained = call("train", "link", "--data", "towns", *SHORT)
+    assert (trained.exit_code, trained.stderr) == (0, "")
+    worth, chosen, kept, ask = trained.stdout.splitlines()
+    assert re.fullmatch(f"test {METRICS}", worth)
+    assert re.match(r"chosen on validation data among \d settings: lr 0\.0", chosen)
+    assert re.fullmatch(f"kept .*: split 0, seed 0, valid {METRICS}, test {METRICS}", kept)
+    assert ask == (
+        "ask it: quatgraph predict quatgraph-runs/towns --head 'person 1' --relation 'works in'"
+    )
+    answered = call(*shlex.split(ask)[3:])
+    assert (answered.exit_code, answered.stderr) == (0, "")
+    assert answered.stdout.split()[:4] == ["rank", "tail", "score", "known"]
+    assert call("evaluate", "quatgraph-runs/towns", "--device", "cpu").exit_code == 0
+
+
+def test_several_seeds_are_told_by_mean_and_deviation_also_to_programs(towns: Path) -> None:
+    several = ["train", "link", "--data", "towns", *SHORT, "--seeds", "3", "--set", "train.lr=0.01"]
+    first = call(*several).stdout.splitlines()[0]
+    assert re.fullmatch(
+        r"test MRR \.\d{3} ± \.\d{3}, Hits@10 \d+\.\d ± \d+\.\d % over 3 seeds", first
+    )
+    told = json.loads(call(*several, "--out", "again", "--json").stdout)
+    assert (told["runs"], told["configs"]) == (3, 1)
+    assert told["test"].keys() == {"mrr", "hits@10"}
+    assert told["test"]["mrr"] == {"mean": told["mean"], "std": told["std"]}
+    assert f"{told['test']['hits@10']['mean'] * 100:.1f} ± " in first
+
+
+def test_a_preset_of_link_is_trained(tmp_path: Path) -> None:
+    trained = call("train", "link/countries-simqgnn", *SHORT)
+    assert trained.exit_code == 0
+    assert re.fullmatch(f"test {METRICS}", trained.stdout.splitlines()[0])
+    assert (tmp_path / "quatgraph-runs" / "link" / "countries-simqgnn-honest").is_dir()
+
+
+def test_what_a_file_brought_up_is_told(tmp_path: Path) -> None:
+    lines = "".join(rows(cities(), part) for part in ("train", "valid", "test"))
+    (tmp_path / "my.towns.csv").write_text(
+        "subject,predicate,object\n" + (lines + lines[: lines.index("\n") + 1]).replace("\t", ",")
+    )
+    trained = call("train", "link", "--data", "my.towns.csv", *SHORT)
+    assert trained.exit_code == 0
+    file = tmp_path / "my.towns.csv"
+    assert f"the first line of {file} was taken for the names of its columns\n" in trained.stdout
+    assert f"{file} repeats 1 triple, each is kept once\n" in trained.stdout
+    assert f"of the triples of {file} 4 for valid and 4 for test were put aside" in trained.stdout
+    assert (tmp_path / "quatgraph-runs" / "my.towns" / "card.json").exists()
+
+
+def test_what_training_never_saw_is_named_and_can_be_left_out(towns: Path) -> None:
+    with (towns / "test.tsv").open("a") as file:
+        file.write("person 1\tknows\tZoë\n")
+    train = ["train", "link", "--data", "towns", *SHORT]
+    line = len((towns / "test.tsv").read_text().splitlines())
+    assert_told(
+        call(*train),
+        f"test.tsv line {line}: no training triple has the entity 'Zoë'",
+        "--set data.unseen=drop",
+    )
+    dropped = call(*train, "--set", "data.unseen=drop")
+    assert dropped.exit_code == 0
+    assert "1 triple of" in dropped.stdout
+    assert "left out for an entity or a relation that no training triple has" in dropped.stdout
+
+
+def test_without_test_triples_nothing_is_said_of_them(towns: Path) -> None:
+    for part in ("valid", "test"):
+        (towns / f"{part}.tsv").write_text("person 1\tknows\tZoë\n")
+    trained = call(
+        *("train", "link", "--data", "towns", *SHORT, "--set", "data.unseen=drop"),
+        *("--set", "train.select=last", "--set", "train.lr=0.01"),
+    )
+    first, *_, kept, ask = trained.stdout.splitlines()
+    assert first == "there is no test data to say how good it is"
+    assert kept.endswith(": split 0, seed 0")
+    assert call(*shlex.split(ask)[3:]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a\tr\tb\nb\tr\n", "mine.tsv line 2 has 2 columns where 3 are needed"),
+        (b"a\tr\tb\nb\tr\tc\td\n", "mine.tsv line 2 has 4 columns where 3 are needed"),
+        (b"a,r,b\nb,,c\n", "mine.tsv line 2 has an empty relation"),
+        (b"", "mine.tsv has no triples; write one per line: head, relation, tail"),
+        (b"head\trelation\ttail\n", "mine.tsv has no triples"),
+        (b"a\tr\tb\nb\tr\tZo\xeb\n", "mine.tsv line 2 is not UTF-8 text; save the file as UTF-8"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(
+    content: bytes, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.tsv").write_bytes(content)
+    assert_told(call("train", "link", "--data", "mine.tsv"), words)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.tsv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--data", "nowhere.tsv"], "nowhere.tsv; name a folder with train.tsv, or a file of"),
+        (["--data", "."], "has no train.tsv"),
+        ([], "`quatgraph train link --data PATH`"),
+        (["--data", "nowhere.tsv", "--directed"], "--directed belongs to the task node, not to"),
+    ],
+)
+def test_data_that_is_not_there_is_a_mistake(arguments: list[str], words: str) -> None:
+    assert_told(call("train", "link", *arguments), words)
+
+
+def test_labels_of_other_entities_are_a_mistake(towns: Path) -> None:
+    (towns / "entities.tsv").write_text("Q1\tsomebody\n")
+    assert_told(call("train", "link", "--data", "towns"), "entities.tsv names none of the 30")
+
+
+def test_a_long_training_is_told_beforehand(towns: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every look at the clock is a minute after the last: an epoch of a draw, four steps and an
+    # evaluation takes six of them.
+    minutes = itertools.count()
+    monkeypatch.setattr(time, "perf_counter", lambda: 60.0 * next(minutes))
+    steps = ["--set", "train.batch_size=32", "--set", "train.evaluate_every=1"]
+    train = ["train", "link", "--data", "towns", *SHORT, *steps, "--set", "train.lr=0.01"]
+    trained = call(*train, "--set", "train.patience=none")
+    assert trained.exit_code == 0
+    found = re.fullmatch(
+        r"quatgraph: towns simqgnn, 1 run: about (\d+) min for the rest of 3 epochs, .* GiB\n",
+        trained.stderr,
+    )
+    assert found
+    assert int(found[1]) == 2 * 6
+    assert "at most" in call(*train, "--out", "again", "--set", "train.patience=5").stderr

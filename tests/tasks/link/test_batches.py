@@ -1,0 +1,88 @@
+"""Batches of queries: all once an epoch, in orders of their own, with all their answers."""
+
+import pytest
+import torch
+from cities import cities, problem_of
+
+from quatgraph.data.link import Queries
+from quatgraph.tasks.link.batches import QueryBatches
+
+MEMBERS = 3
+
+
+@pytest.fixture(scope="module")
+def queries() -> Queries:
+    return problem_of(cities()).training
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 128, 1000])
+def test_every_query_is_in_one_batch_of_an_epoch_of_each_member(
+    queries: Queries, size: int
+) -> None:
+    batches = QueryBatches(queries, size, MEMBERS)
+    for _ in range(2):
+        seen = []
+        shapes = batches.draw()
+        for step, shape in enumerate(shapes):
+            batches.load(step)
+            head, relation, positives = batches.batch()
+            assert head.shape == relation.shape == positives.row.shape == (MEMBERS, shape)
+            assert torch.equal(torch.stack((head, relation), dim=-1), queries.pairs[positives.row])
+            seen.append(positives.row.clone())
+        rows = torch.cat(seen, dim=1)
+        assert torch.equal(rows.sort(dim=1).values, torch.arange(len(queries)).expand(MEMBERS, -1))
+
+
+def test_only_the_last_batch_may_be_shorter(queries: Queries) -> None:
+    count = len(queries)
+    assert QueryBatches(queries, 16, 1).draw() == [16] * (count // 16) + [count % 16]
+    assert count % 16 > 0
+    assert QueryBatches(queries, 1, 1).draw() == [1] * count
+    assert QueryBatches(queries, count, 1).draw() == [count]
+    assert QueryBatches(queries, count + 1, 1).draw() == [count]
+
+
+def test_members_and_epochs_have_orders_of_their_own(queries: Queries) -> None:
+    batches = QueryBatches(queries, 16, MEMBERS)
+    orders = []
+    for _ in range(2):
+        batches.draw()
+        orders += batches.order.tolist()
+    assert len(set(map(tuple, orders))) == 2 * MEMBERS
+
+
+def test_a_query_is_in_every_place_equally_often() -> None:
+    pairs = torch.stack((torch.arange(5), torch.zeros(5, dtype=torch.long)), dim=1)
+    batches = QueryBatches(Queries(pairs, torch.arange(6), torch.arange(5), 5, 1), 2, 4000)
+    batches.draw()
+    places = torch.arange(5) * 5 + batches.order
+    seen = places.flatten().bincount(minlength=25).double()
+    # 800 are expected of each query in each place; the bound is chi-square's one in 10,000.
+    assert float(((seen - 800) ** 2 / 800).sum()) < 45.9
+
+
+def test_the_steps_of_one_size_are_read_from_one_place(queries: Queries) -> None:
+    batches = QueryBatches(queries, 16, MEMBERS)
+    places: dict[int, set[int]] = {}
+    for _ in range(2):
+        for step, size in enumerate(batches.draw()):
+            batches.load(step)
+            places.setdefault(int(size), set()).add(batches.batch()[2].row.data_ptr())
+    assert [len(where) for where in places.values()] == [1, 1]
+
+
+def test_a_batch_has_all_answers_of_its_queries_and_no_others(queries: Queries) -> None:
+    tails: dict[tuple[int, int], set[int]] = {}
+    for head, relation, tail in cities().train.tolist():
+        tails.setdefault((head, relation), set()).add(tail)
+        tails.setdefault((tail, relation + 3), set()).add(head)
+    batches = QueryBatches(queries, 16, MEMBERS)
+    for step, _ in enumerate(batches.draw()):
+        batches.load(step)
+        head, relation, positives = batches.batch()
+        owner, answer = positives.listed()
+        pairs = torch.stack((head, relation), dim=-1).flatten(0, 1).tolist()
+        for place, pair in enumerate(map(tuple, pairs)):
+            own = answer[owner == place].tolist()
+            assert len(own) == len(set(own)) == positives.counts().flatten()[place]
+            assert set(own) == tails[pair]

@@ -1,0 +1,255 @@
+"""Ranks of both sides against a count of rivals one by one, and against PyKEEN's."""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from cities import CPU, config_of, problem_of
+from torch import Tensor, nn
+
+from quatgraph.data.link import Triples, random_triples
+from quatgraph.ops import Ranks
+from quatgraph.tasks.link.evaluation import SIDES, by_relation, ranked, ranks_of, told
+from quatgraph.tasks.link.problem import MODELS, Problem, build_model, prepare
+from quatgraph.training.ensemble import Ensemble
+
+E, R = 40, 4
+METRICS = ["mrr", "mr", "hits@1", "hits@3", "hits@10"]
+
+
+@pytest.fixture(scope="module")
+def triples() -> Triples:
+    return random_triples(E, R, 500)
+
+
+def whole_numbers(model: nn.Module, seed: int = 0) -> nn.Module:
+    """The model with small whole numbers for weights: many scores are equal, and all exact."""
+    draw = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.copy_(torch.randint(-1, 2, weight.shape, generator=draw))
+    return model.eval()
+
+
+def tied(triples: Triples, **values: Any) -> tuple[nn.Module, Problem]:
+    plain = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1} | values
+    problem = problem_of(triples, **plain)
+    return whole_numbers(build_model(config_of(**plain), problem)), problem
+
+
+def rivals_of(triples: Triples, part: str) -> list[tuple[int, int, int, list[int]]]:
+    """Of each question its head, relation, answer, and all wrong answers: first for tails."""
+    whole = torch.cat((triples.train, triples.valid, triples.test)).tolist()
+    facts = {tuple(fact) for fact in whole}
+    asked = getattr(triples, part).tolist()
+    tails = [(h, r, t, [e for e in range(E) if (h, r, e) not in facts]) for h, r, t in asked]
+    heads = [(t, r + R, h, [e for e in range(E) if (e, r, t) not in facts]) for h, r, t in asked]
+    return tails + heads
+
+
+def oracle(scores: Callable[[int, int], Tensor], triples: Triples, part: str) -> Ranks:
+    """Counts rivals one by one; the scores of all entities are those of a head and a relation."""
+    greater, equal = [], []
+    for head, relation, truth, rivals in rivals_of(triples, part):
+        row = scores(head, relation).tolist()
+        greater.append(sum(row[e] > row[truth] for e in rivals))
+        equal.append(sum(row[e] == row[truth] for e in rivals))
+    return Ranks(torch.tensor(greater), torch.tensor(equal))
+
+
+def scores_by(model: nn.Module, problem: Problem) -> Callable[[int, int], Tensor]:
+    @torch.no_grad()
+    def scores(head: int, relation: int) -> Tensor:
+        query, candidates = model(problem.adjacency, torch.tensor([head]), torch.tensor([relation]))
+        return (query @ candidates.mT)[0]
+
+    return scores
+
+
+def assert_same(ranks: Ranks, wanted: Ranks) -> None:
+    assert ranks.greater.tolist() == wanted.greater.tolist()
+    assert ranks.equal.tolist() == wanted.equal.tolist()
+
+
+@pytest.mark.parametrize("part", ["valid", "test"])
+@pytest.mark.parametrize("reciprocal", [True, False])
+@pytest.mark.parametrize("decoder", ["distmult", "complex", "transe"])
+def test_ranks_count_the_wrong_answers_that_are_ahead_and_level(
+    triples: Triples, decoder: str, reciprocal: bool, part: str
+) -> None:
+    values = {"model.decoder": decoder, "data.reciprocal": reciprocal}
+    model, problem = tied(triples, **values)
+    wanted = oracle(scores_by(model, problem), triples, part)
+    assert (wanted.equal > 3).double().mean() > 0.2
+    for numbers in (None, 100):
+        assert_same(ranks_of(model, problem, part, numbers), wanted)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_ranks_of_an_ensemble_are_those_of_its_members(triples: Triples, name: str) -> None:
+    config = config_of(**{"model.name": name})
+    problem = prepare(triples, config, CPU)
+    ensemble = Ensemble([lambda: build_model(config, problem)] * 2, [3, 4]).eval()
+    asked = problem.parts["valid"]
+    with torch.no_grad():
+        found = ranked(*ensemble(problem.adjacency, asked.head, asked.relation), asked)
+    for member in range(2):
+        model = build_model(config, problem).eval()
+        model.load_state_dict(ensemble.member(member), strict=False)
+        wanted = oracle(scores_by(model, problem), triples, "valid")
+        assert_same(Ranks(found.greater[member], found.equal[member]), wanted)
+
+
+def means(ranks: Ranks, chosen: list[int]) -> dict[str, float]:
+    """The metrics of some questions, one by one."""
+    rows = [(int(ranks.greater[place]), int(ranks.equal[place])) for place in chosen]
+    expected = [1 + greater + equal / 2 for greater, equal in rows]
+    hits = {
+        f"hits@{k}": [min(1, max(0, (k - greater) / (equal + 1))) for greater, equal in rows]
+        for k in (1, 3, 10)
+    }
+    values = {"mrr": [1 / rank for rank in expected], "mr": expected} | hits
+    return {name: sum(each) / len(rows) for name, each in values.items()}
+
+
+@pytest.fixture
+def known_ranks(triples: Triples) -> tuple[Ranks, Problem]:
+    model, problem = tied(triples)
+    return ranks_of(model, problem, "test"), problem
+
+
+def test_the_means_of_both_sides_and_of_each_are_told(known_ranks: tuple[Ranks, Problem]) -> None:
+    ranks, _ = known_ranks
+    found = told(ranks, "test")
+    count = len(ranks.greater)
+    sides = {
+        "test": range(count),
+        "test-tails": range(count // 2),
+        "test-heads": range(count // 2, count),
+    }
+    assert list(found) == [f"{side}/{metric}" for side in sides for metric in METRICS]
+    assert [f"test-{side}" for side in SIDES] == list(sides)[1:]
+    for side, chosen in sides.items():
+        for metric, wanted in means(ranks, list(chosen)).items():
+            assert found[f"{side}/{metric}"] == pytest.approx(wanted)
+    assert found["test-tails/mrr"] != found["test-heads/mrr"]
+
+
+def test_every_relation_that_is_asked_for_has_its_own_means(
+    known_ranks: tuple[Ranks, Problem], triples: Triples
+) -> None:
+    ranks, problem = known_ranks
+    names = ["spouse", "parent", "child", "friend"]
+    relation = triples.test[:, 1].tolist() * 2
+    found = by_relation(ranks, problem.parts["test"], names)
+    assert list(found) == [names[r] for r in sorted(set(relation))]
+    for place, name in enumerate(names):
+        chosen = [k for k, r in enumerate(relation) if r == place]
+        wanted = means(ranks, chosen) | {"triples": len(chosen) // 2}
+        assert found[name] == pytest.approx(wanted)
+
+
+def test_a_relation_that_is_not_asked_for_is_left_out(known_ranks: tuple[Ranks, Problem]) -> None:
+    ranks, problem = known_ranks
+    asked = problem.parts["test"]
+    inside = asked.relation % R < 2
+    some = Ranks(ranks.greater[inside], ranks.equal[inside])
+    fewer = dataclasses.replace(asked, relation=asked.relation[inside])
+    whole = by_relation(ranks, asked, list("abcd"))
+    assert by_relation(some, fewer, list("abcd")) == {name: whole[name] for name in "ab"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("numbers", [None, 1000])
+def test_the_gpu_ranks_as_the_cpu(triples: Triples, numbers: int | None) -> None:
+    values = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1}
+    model, problem = tied(triples)
+    there = prepare(triples, config_of(**values), torch.device("cuda"))
+    found = ranks_of(model.cuda(), there, "test", numbers)
+    wanted = ranks_of(model.cpu(), problem, "test")
+    assert_same(Ranks(found.greater.cpu(), found.equal.cpu()), wanted)
+    assert told(found, "test") == pytest.approx(told(wanted, "test"))
+    own, theirs = (
+        by_relation(ranks, asked.parts["test"], list("abcd"))
+        for ranks, asked in ((found, there), (wanted, problem))
+    )
+    assert own.keys() == theirs.keys()
+    assert all(own[name] == pytest.approx(theirs[name]) for name in own)
+
+
+PYKEEN_MODELS = {"distmult": "DistMult", "complex": "ComplEx"}
+
+
+def pykeen_twin(ours: nn.Module, triples: Triples, decoder: str, reciprocal: bool) -> Any:
+    """PyKEEN's own model with the same weights; it numbers inverse relations 2 r + 1."""
+    models = pytest.importorskip("pykeen.models")
+    factory = pytest.importorskip("pykeen.triples").CoreTriplesFactory(
+        triples.train, E, R, create_inverse_triples=reciprocal
+    )
+    width = ours.entities.size(1) // ours.decoder.components
+    model = getattr(models, PYKEEN_MODELS[decoder])(
+        triples_factory=factory, embedding_dim=width, random_seed=0
+    )
+    relations = ours.decoder.relations
+    if reciprocal:
+        relations = torch.stack(relations.split(R), dim=1).flatten(0, 1)
+    for theirs, values in (
+        (model.entity_representations[0], ours.entities),
+        (model.relation_representations[0], relations),
+    ):
+        # Their complex numbers are pairs, ours halves of a vector.
+        pairs = values.unflatten(-1, (ours.decoder.components, -1)).mT.flatten(-2)
+        theirs._embeddings.weight.data.copy_(pairs.reshape(theirs._embeddings.weight.shape))
+    return model.eval()
+
+
+@pytest.mark.parametrize("decoder", PYKEEN_MODELS)
+@pytest.mark.parametrize("reciprocal", [True, False])
+def test_pykeen_ranks_the_same_triples_alike(
+    triples: Triples, decoder: str, reciprocal: bool
+) -> None:
+    evaluation = pytest.importorskip("pykeen.evaluation")
+    ours, problem = tied(triples, **{"model.decoder": decoder, "data.reciprocal": reciprocal})
+    ranks = ranks_of(ours, problem, "test")
+    assert (ranks.equal > 3).double().mean() > 0.2
+    evaluator = evaluation.RankBasedEvaluator(clear_on_finalize=False)
+    result = evaluator.evaluate(
+        model=pykeen_twin(ours, triples, decoder, reciprocal),
+        mapped_triples=triples.test,
+        additional_filter_triples=[triples.train, triples.valid],
+        batch_size=16,
+        use_tqdm=False,
+    )
+    count = len(triples.test)
+    sides = {"tail": slice(count), "head": slice(count, None), "both": slice(None)}
+    for kind in ("optimistic", "realistic", "pessimistic"):
+        found = getattr(ranks, kind).double()
+        for side, some in sides.items():
+            if side != "both":
+                theirs = [rank for part in evaluator.ranks[side, kind] for rank in part]
+                assert found[some].tolist() == theirs
+            wanted = {
+                "inverse_harmonic_mean_rank": found[some].reciprocal(),
+                "arithmetic_mean_rank": found[some],
+                **{f"hits_at_{k}": (found[some] <= k).double() for k in (1, 3, 10)},
+            }
+            for metric, values in wanted.items():
+                assert result.get_metric(f"{side}.{kind}.{metric}") == pytest.approx(
+                    values.mean().item()
+                )
+    # What is told: the means of the expected rank are PyKEEN's realistic ones. Its hits are those
+    # of the expected rank, ours their probability, which lies between its other two.
+    metrics = told(ranks, "test")
+    for side, part in (("both", "test"), ("tail", "test-tails"), ("head", "test-heads")):
+        mrr = result.get_metric(f"{side}.realistic.inverse_harmonic_mean_rank")
+        assert metrics[f"{part}/mrr"] == pytest.approx(mrr)
+        mr = result.get_metric(f"{side}.realistic.arithmetic_mean_rank")
+        assert metrics[f"{part}/mr"] == pytest.approx(mr)
+        for k in (1, 3, 10):
+            worst, best = (
+                result.get_metric(f"{side}.{kind}.hits_at_{k}")
+                for kind in ("pessimistic", "optimistic")
+            )
+            assert worst < metrics[f"{part}/hits@{k}"] < best

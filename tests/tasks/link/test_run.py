@@ -1,0 +1,415 @@
+"""How knowledge-graph completion trains: independence of members, selection, what is learned."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from cities import CPU, cities, config_of, outcome_of, problem_of, with_negatives
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from quatgraph.data.link import Triples
+from quatgraph.errors import Mistake
+from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.ops.dropout import dropped
+from quatgraph.tasks.job import train_in_folder
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link import run as running
+from quatgraph.tasks.link.batches import QueryBatches
+from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.link.evaluation import ranks_of, told
+from quatgraph.tasks.link.problem import MODELS, Problem, build_model, prepare
+from quatgraph.tasks.link.run import members_at_once, members_of, plan_of, said, train
+from quatgraph.tasks.runs import bundle_of, together
+from quatgraph.tasks.task import Member
+from quatgraph.training.bundle import load_bundle
+from quatgraph.training.loop import Fit, Paused
+from quatgraph.training.runtime import Deadline
+
+
+@pytest.fixture(scope="module")
+def triples() -> Triples:
+    return cities()
+
+
+def test_a_config_is_run_with_every_seed(triples: Triples) -> None:
+    pairs = [(m.split, m.seed) for m in members_of(config_of(seeds=3), triples)]
+    assert pairs == [(0, 0), (0, 1), (0, 2)]
+
+
+@pytest.fixture
+def same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and dropout masks that are the same for every member and every training."""
+
+    def in_turn(self: QueryBatches) -> list[int]:
+        self.order = turn(self.order.size(1)).to(self.order).expand_as(self.order)
+        return self.sizes
+
+    def masked(
+        self: QuaternionDropout, x: Tensor, shape: tuple[int, ...], times: int = 1
+    ) -> Tensor:
+        random = torch.arange(math.prod(shape), device=x.device) * 0.6180339887 % 1
+        return dropped(x, random.view(shape), self.rate)
+
+    monkeypatch.setattr(QueryBatches, "draw", in_turn)
+    monkeypatch.setattr(QuaternionDropout, "_dropped", masked)
+
+
+def turn(count: int) -> Tensor:
+    return torch.arange(count).flip(0)
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def in_double(problem: Problem) -> Problem:
+    return dataclasses.replace(
+        problem,
+        adjacency=problem.adjacency.with_weight(problem.adjacency.weight.double()),
+        entity_share=problem.entity_share.double(),
+        relation_share=problem.relation_share.double(),
+    )
+
+
+@pytest.mark.usefixtures("same_draws", "double")
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("loss", ["bce", "softmax"])
+def test_a_member_among_others_equals_the_same_member_alone(
+    triples: Triples, name: str, loss: str
+) -> None:
+    same = {"model.name": name, "train.loss": loss, "train.epochs": 3, "model.decoder": "complex"}
+    varying = [
+        {"train.lr": 0.02, "model.dropout": 0.0, "train.n3": 0.0},
+        {"train.lr": 0.005, "model.dropout": 0.3, "train.n3": 0.01},
+        {"train.lr": 0.01, "model.dropout": 0.5, "train.n3": 0.1, "train.weight_decay": 0.01},
+    ]
+    members = [Member(config_of(**same, **own), 0, seed) for seed, own in enumerate(varying)]
+    assert len(together(LINK, members)) == 1
+    problem = in_double(problem_of(triples, **same))
+    ensemble = train(members, problem, plan_of(members))
+    for index, member in enumerate(members):
+        alone = train([member], problem, plan_of([member]))
+        for key, curve in alone.curves.items():
+            torch.testing.assert_close(ensemble.curves[key][:, index], curve[:, 0])
+        for key, value in alone.metrics.items():
+            torch.testing.assert_close(ensemble.metrics[key][index], value[0])
+        for key, weight in alone.weights.items():
+            torch.testing.assert_close(ensemble.weights[key][index], weight[0])
+
+
+def cubes(vectors: Tensor, components: int) -> Tensor:
+    return vectors.unflatten(-1, (components, -1)).norm(dim=-2).pow(3).sum()
+
+
+def loss_by_hand(model: nn.Module, problem: Problem, config: LinkConfig, rows: Tensor) -> Tensor:
+    """The loss of some queries with the whole matrix of their labels, and N3 triple by triple."""
+    queries, settings = problem.training, config.train
+    head, relation = queries.pairs[rows].unbind(1)
+    query, candidates = model(problem.adjacency, head, relation)
+    right = torch.zeros(len(rows), problem.num_entities)
+    for place, row in enumerate(rows.tolist()):
+        right[place, queries.tails[queries.pointers[row] : queries.pointers[row + 1]]] = 1
+    scores = query @ candidates.mT
+    if settings.loss == "softmax":
+        loss = -(scores.log_softmax(dim=1) * right).sum() / right.sum()
+    else:
+        target = (1 - settings.smoothing) * right + 1 / problem.num_entities
+        loss = F.binary_cross_entropy_with_logits(scores, target)
+    pairs = queries.pairs.repeat_interleave(queries.pointers.diff(), dim=0)
+    entities = candidates[:, : 4 * config.model.dim_quats]
+    three = (
+        entities[pairs[:, 0]],
+        model.decoder.relations[pairs[:, 1]],
+        entities[queries.tails],
+    )
+    n3 = sum(cubes(vectors, model.decoder.components) for vectors in three)
+    return loss + settings.n3 * n3 / len(queries.tails)
+
+
+@pytest.mark.usefixtures("same_draws", "double")
+@pytest.mark.parametrize(
+    ("name", "decoder", "loss", "reciprocal"),
+    [
+        ("simqgnn", "distmult", "bce", True),
+        ("simrgcn", "quate", "softmax", True),
+        ("embeddings", "complex", "bce", False),
+        ("embeddings", "transe", "softmax", True),
+    ],
+)
+def test_a_training_is_that_by_hand(
+    triples: Triples, name: str, decoder: str, loss: str, reciprocal: bool
+) -> None:
+    values = {
+        "model.name": name,
+        "model.decoder": decoder,
+        "model.dropout": 0.3,
+        "data.reciprocal": reciprocal,
+        "train.loss": loss,
+        "train.n3": 0.02,
+        "train.weight_decay": 0.001,
+        "train.epochs": 3,
+        "train.select": "last",
+    }
+    config = config_of(**values)
+    problem = in_double(problem_of(triples, **values))
+    members = [Member(config, 0, 7)]
+    fitted = train(members, problem, plan_of(members))
+
+    torch.manual_seed(7)
+    model = build_model(config, problem).train()
+    adam = torch.optim.Adam(
+        model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
+    )
+    for _ in range(3):
+        for rows in turn(len(problem.training)).split(config.train.batch_size):
+            adam.zero_grad()
+            loss_by_hand(model, problem, config, rows).backward()
+            nn.utils.clip_grad_norm_(model.parameters(), config.train.clip)
+            adam.step()
+    for key, value in model.state_dict().items():
+        torch.testing.assert_close(fitted.weights[key][0], value, rtol=1e-5, atol=1e-7)
+
+
+def bits(fitted: Fit) -> dict[str, list[Any]]:
+    held = {**fitted.weights, **fitted.curves, **fitted.metrics, "epoch": fitted.best_epoch}
+    return {name: value.cpu().tolist() for name, value in held.items()}
+
+
+def varied(**values: Any) -> list[Member]:
+    """Three members of an ensemble that differ in all that may vary."""
+    ways = ((0.02, 0.0, 0.0), (0.01, 0.3, 0.01), (0.005, 0.5, 0.1))
+    names = ("train.lr", "model.dropout", "train.n3")
+    return [
+        Member(config_of(**values, **dict(zip(names, way, strict=True))), 0, seed)
+        for seed, way in enumerate(ways)
+    ]
+
+
+def test_two_trainings_with_one_seed_are_equal_bit_for_bit(triples: Triples) -> None:
+    members, problem = varied(), problem_of(triples)
+    first, again, other = (
+        bits(train(members, problem, plan_of(members, seed=seed))) for seed in (5, 5, 6)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
+    triples: Triples, tmp_path: Path
+) -> None:
+    candidates = [member.config for member in varied()]
+
+    def trained(name: str, **others: Any) -> list[Any]:
+        job = train_in_folder(LINK, candidates, tmp_path / name, device=CPU, data=triples, **others)
+        return [(r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
+
+    whole = trained("whole")
+    for done in (1, 2, 3):
+        with pytest.raises(Paused, match=f"stopped after {done} of 4 epochs"):
+            trained("parts", resume=done > 1, deadline=Deadline(0))
+    assert trained("parts", resume=True) == whole
+    first, second = (load_bundle(tmp_path / name) for name in ("whole", "parts"))
+    assert first.card["sha256"] == second.card["sha256"]
+
+
+def kept_model(fitted: Fit, config: LinkConfig, problem: Problem, member: int) -> nn.Module:
+    model = build_model(config, problem).eval()
+    model.load_state_dict({name: fitted.weights[name][member] for name in model.state_dict()})
+    return model
+
+
+@pytest.mark.parametrize("monitor", ["hits@10", "mrr"])
+def test_the_first_epoch_that_is_best_on_validation_data_is_kept(
+    triples: Triples, monitor: str
+) -> None:
+    values = {"train.monitor": monitor, "train.epochs": 12, "model.name": "embeddings"}
+    members, problem = varied(**values), problem_of(triples)
+    fitted = train(members, problem, plan_of(members, seed=3))
+    curve = fitted.curves[f"valid/{monitor}"]
+    assert torch.equal(fitted.curves["valid/merit"], curve)
+    for index, member in enumerate(members):
+        measured = curve[:, index].tolist()
+        assert fitted.best_epoch[index] == 1 + measured.index(max(measured))
+        assert fitted.metrics["valid/merit"][index] == max(measured)
+        model = kept_model(fitted, member.config, problem, index)
+        for part in ("valid", "test"):
+            found = told(ranks_of(model, problem, part), part)
+            for name, value in found.items():
+                if name in fitted.metrics:
+                    assert fitted.metrics[name][index].item() == pytest.approx(value, rel=1e-5)
+    assert set(fitted.best_epoch.tolist()) != {12}
+    assert set(found) < fitted.metrics.keys()
+
+
+def test_what_is_kept_is_the_model_of_a_training_that_ended_there(triples: Triples) -> None:
+    def trained(**values: Any) -> Fit:
+        plain = {"model.name": "embeddings", "model.dropout": 0.2, "train.lr": 0.05}
+        config = config_of(**plain, **values)
+        members = [Member(config, 0, 0)]
+        return train(members, problem_of(triples), plan_of(members, seed=3))
+
+    best = trained(**{"train.epochs": 15})
+    epoch = int(best.best_epoch)
+    assert epoch < 15
+    last = trained(**{"train.epochs": epoch, "train.select": "last"})
+    assert last.curve_epochs == [epoch]
+    assert bits(last)["entities"] == bits(best)["entities"]
+    tests = {name: value for name, value in best.metrics.items() if name.startswith("test")}
+    assert tests == {name: last.metrics[name] for name in tests}
+    assert len(tests) == 15
+
+
+def test_validation_may_be_rarer_than_epochs(triples: Triples) -> None:
+    config = config_of(**{"train.epochs": 5, "train.evaluate_every": 2})
+    outcome = outcome_of([Member(config, 0, 0)], triples)
+    assert outcome.fit.curve_epochs == [2, 4, 5]
+    assert outcome.records[0].best_epoch in (2, 4, 5)
+
+
+def test_patience_ends_a_training_early(triples: Triples) -> None:
+    short = {"train.patience": 3, "train.epochs": 300, "train.lr": 0.05}
+    config = config_of(**short, **{"model.name": "embeddings"})
+    (record,) = outcome_of([Member(config, 0, 0)], triples).records
+    assert record.epochs_run < 100
+    assert record.best_epoch == record.epochs_run - 3
+
+
+def test_a_training_that_keeps_the_last_epoch_is_validated_there_only(triples: Triples) -> None:
+    config = config_of(**{"train.select": "last", "train.patience": 1})
+    assert plan_of([Member(config, 0, 0)]).patience is None
+    outcome = outcome_of([Member(config, 0, 0)], triples)
+    assert outcome.fit.curve_epochs == [4]
+    (record,) = outcome.records
+    assert record.best_epoch == record.epochs_run == 4
+
+
+def test_the_best_epoch_on_validation_data_needs_validation_triples(triples: Triples) -> None:
+    blind = dataclasses.replace(triples, valid=triples.valid[:0])
+    with pytest.raises(Mistake, match=r"no validation triples .* set train\.select=last"):
+        outcome_of([Member(config_of(), 0, 0)], blind)
+    (record,) = outcome_of([Member(config_of(**{"train.select": "last"}), 0, 0)], blind).records
+    assert math.isnan(record.metrics["valid/mrr"])
+    assert 0 < record.metrics["test/mrr"] <= 1
+
+
+def test_fewer_members_fit_at_once_the_more_each_holds(
+    triples: Triples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, problem = config_of(), problem_of(triples)
+    plenty = members_at_once(problem, config, CPU)
+    wide = config_of(**{"model.dim_quats": 64, "model.num_layers": 3})
+    assert 1 <= members_at_once(problem, wide, CPU) < plenty
+    monkeypatch.setattr(running, "total_memory", lambda device: 3_000_000)
+    assert 1 <= members_at_once(problem, config, CPU) < plenty
+    monkeypatch.setattr(running, "total_memory", lambda device: 1000)
+    with pytest.raises(Mistake, match=r"30 entities of 2 quaternions .* lower model\.dim_quats"):
+        members_at_once(problem, config, CPU)
+
+
+def test_smaller_pieces_are_tried_where_memory_runs_out(
+    triples: Triples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def short(members: Any, problem: Problem, plan: Any, progress: Any, room: int) -> Fit:
+        tried.append(room)
+        if room < 16:
+            raise torch.OutOfMemoryError("no room")
+        return whole(members, problem, plan, progress, room)
+
+    whole = running._train
+    monkeypatch.setattr(running, "_train", short)
+    members, problem = varied(), problem_of(triples)
+    small = train(members, problem, plan_of(members))
+    assert tried == [1, 4, 16]
+    monkeypatch.setattr(running, "_train", whole)
+    usual = train(members, problem, plan_of(members))
+    for name, value in usual.metrics.items():
+        torch.testing.assert_close(small.metrics[name], value)
+
+
+def test_a_device_that_is_too_small_for_the_smallest_pieces_is_named(
+    triples: Triples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def short(*_: Any) -> Fit:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(running, "_train", short)
+    with pytest.raises(Mistake, match=r"out of memory .* lower model\.dim_quats"):
+        train(varied(), problem_of(triples), plan_of(varied()))
+
+
+def test_a_bundle_holds_names_and_triples(triples: Triples) -> None:
+    data = dataclasses.replace(with_negatives(triples), notes=["Two lines were empty."])
+    bundle = bundle_of(LINK, outcome_of([Member(config_of(), 0, 0)], data), [0], data)
+    assert bundle.card["entities"] == data.entities
+    assert bundle.card["relation_labels"] == data.relation_labels
+    assert said(bundle.card) == ["Two lines were empty."]
+    for part in ("train", "valid", "test", "valid_negatives", "test_negatives"):
+        assert torch.equal(bundle.tensors[f"data.{part}"], getattr(data, part).int())
+    weights = {k: v for k, v in bundle.tensors.items() if not k.startswith("data.")}
+    build_model(config_of(), problem_of(data)).load_state_dict(weights)
+
+
+CUDA = torch.device("cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("loss", ["bce", "softmax"])
+def test_captured_steps_equal_eager_ones_bit_for_bit(
+    triples: Triples, name: str, loss: str
+) -> None:
+    members = varied(**{"model.name": name, "train.loss": loss, "train.epochs": 6})
+    problem = prepare(triples, members[0].config, CUDA)
+    captured, eager = (
+        train(members, problem, plan_of(members, seed=3, capture=capture))
+        for capture in (True, False)
+    )
+    assert bits(captured) == bits(eager)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
+def test_an_ensemble_on_a_gpu_repeats_bit_for_bit(triples: Triples, precision: str) -> None:
+    members = varied(**{"train.precision": precision, "train.epochs": 6})
+    problem = prepare(triples, members[0].config, CUDA)
+    first, again = (train(members, problem, plan_of(members, seed=3)) for _ in range(2))
+    assert bits(first) == bits(again)
+
+
+@pytest.mark.gpu
+def test_a_resumed_training_on_a_gpu_equals_the_uninterrupted_one(
+    triples: Triples, tmp_path: Path
+) -> None:
+    members = varied()
+    problem = prepare(triples, members[0].config, CUDA)
+    whole = train(members, problem, plan_of(members, seed=3))
+    paused = plan_of(members, seed=3, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
+    for _ in range(3):
+        with pytest.raises(Paused):
+            train(members, problem, paused)
+    assert bits(train(members, problem, paused)) == bits(whole)
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("same_draws", "double")
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("loss", ["bce", "softmax"])
+def test_a_gpu_learns_what_a_cpu_learns(triples: Triples, name: str, loss: str) -> None:
+    members = varied(**{"model.name": name, "train.loss": loss})
+    here, there = (
+        train(members, in_double(prepare(triples, members[0].config, device)), plan_of(members))
+        for device in (CPU, CUDA)
+    )
+    for key, value in (here.weights | here.curves | here.metrics).items():
+        found = (there.weights | there.curves | there.metrics)[key].cpu()
+        torch.testing.assert_close(found, value, rtol=1e-5, atol=1e-6)
