@@ -147,10 +147,12 @@ def printed(fraction: float, metric: str, sign: str = "") -> str:
 
 
 def _with_spread(*metrics: Cell) -> str:
+    """Means with their standard deviations, which a single run has none of."""
     shown = [
-        f"{printed(one.mean, one.metric)} ± {printed(one.std, one.metric)}"
+        printed(one.mean, one.metric)
+        + (f" ± {printed(one.std, one.metric)}" if one.runs > 1 else "")
         for one in metrics
-        if one.mean is not None and one.std is not None
+        if one.mean is not None
     ]
     return f"{' / '.join(shown)} ({metrics[0].runs})" if shown else "not run"
 
