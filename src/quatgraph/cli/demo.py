@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 FOLDER = Path("quatgraph-runs") / "countries-demo"
 QUESTIONS = {
-    "Which countries make up Benelux?": ("?", "member of", "Benelux"),
-    "Which seas does Turkey lie on?": ("Turkey", "located on", "?"),
-    "Where is Russian an official language?": ("?", "official language", "Russian"),
+    "Which countries are in the Visegrad Group?": ("?", "member of", "Visegrad Group"),
+    "Where is Malay an official language?": ("?", "official language", "Malay"),
     "Which languages are official in Luxembourg?": ("Luxembourg", "official language", "?"),
+    "Where does one pay with the South African rand?": ("?", "currency", "South African rand"),
     "In which country is Nukus?": ("Nukus", "large city in", "?"),
 }
 MARKS = {"train": "", "valid": " (held back)", "test": " (held back)", "": " (new)"}

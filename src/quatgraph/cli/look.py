@@ -99,7 +99,7 @@ def stats(
 
 def _counted(name: str) -> tuple[str, dict[str, int]]:
     """Name and statistics of a dataset, or of a person's own files."""
-    from quatgraph.data import graph, link, node, store
+    from quatgraph.data import graph, link, node, store, text
 
     path = Path(name)
     if link.holds_triples(path) or (not path.exists() and store.entry(name).task == "link"):
@@ -110,6 +110,9 @@ def _counted(name: str) -> tuple[str, dict[str, int]]:
     if path.is_file() or (path.is_dir() and not (path / "nodes.csv").exists()):
         graphs = graph.read(path, labels_needed=False)
         return graphs.name, graph.statistics(graphs)
+    if not path.is_dir() and store.entry(name).task == "text":
+        documents = text.load(name)
+        return documents.name, text.statistics(documents)
     if not path.is_dir() and store.entry(name).task == "graph":
         graphs = graph.load(name)
         return graphs.name, graph.statistics(graphs)

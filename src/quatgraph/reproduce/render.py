@@ -152,7 +152,7 @@ def _with_spread(*metrics: Cell) -> str:
         printed(one.mean, one.metric)
         + (f" ± {printed(one.std, one.metric)}" if one.runs > 1 else "")
         for one in metrics
-        if one.mean is not None
+        if one.mean is not None and one.std is not None
     ]
     return f"{' / '.join(shown)} ({metrics[0].runs})" if shown else "not run"
 

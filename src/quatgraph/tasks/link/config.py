@@ -76,7 +76,7 @@ class TrainConfig:
     """What epochs and configurations are chosen by, on validation data."""
     evaluate_every: int = 5
     """Epochs from one validation to the next."""
-    patience: int | None = 6
+    patience: int | None = 10
     """Validations without a better ``monitor`` after which a run is over."""
 
     def __post_init__(self) -> None:

@@ -24,7 +24,7 @@ from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.optim import MemberAdam
 from quatgraph.training.ranking import ranking_metrics
-from quatgraph.training.runtime import total_memory
+from quatgraph.training.runtime import at_most_threads, total_memory
 
 MONITOR = "valid/merit"
 PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
@@ -124,7 +124,7 @@ def _train(
             MONITOR: metrics[config.train.monitor]
         }
 
-    with _products(config.train.precision):
+    with _products(config.train.precision), at_most_threads(_useful_threads(members, problem)):
         return fit(
             ensemble,
             optimizer,
@@ -185,6 +185,14 @@ class Losses:
         parts = vectors.unflatten(-1, (self.components, -1))
         squares = parts.square().sum(dim=-2)
         return (squares * (squares + 1e-20).sqrt()).sum(dim=-1)
+
+
+def _useful_threads(members: Sequence[Member], problem: Problem) -> int:
+    """Threads of a CPU that a step keeps busy: one, and one more for each billion operations of its
+    products; more would wait for each other, the longer the more runs beside them."""
+    config = members[0].config
+    scores = len(members) * config.train.batch_size * problem.num_entities
+    return 1 + int(6 * scores * 4 * config.model.dim_quats / 1e9)
 
 
 @contextmanager

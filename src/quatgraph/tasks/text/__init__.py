@@ -1,0 +1,33 @@
+"""Text classification: documents as graphs of their words; any number of seeds at once."""
+
+from quatgraph.tasks.task import Task
+from quatgraph.tasks.text.config import VARYING, TextConfig
+from quatgraph.tasks.text.problem import MODELS, build_model, load_corpus, prepare
+from quatgraph.tasks.text.run import (
+    card,
+    ignored,
+    kept,
+    members_at_once,
+    members_of,
+    plan_of,
+    said,
+    train,
+)
+
+TEXT = Task(
+    name="text",
+    config=TextConfig,
+    varying=VARYING,
+    models=MODELS,
+    load=load_corpus,
+    members=members_of,
+    prepare=prepare,
+    build=build_model,
+    train=train,
+    plan=plan_of,
+    members_at_once=members_at_once,
+    card=card,
+    ignores=ignored,
+    said=said,
+    kept=kept,
+)

@@ -1,0 +1,104 @@
+"""Batches of documents: each document once an epoch, in an order of each member's own."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from quatgraph.tasks.graph.batches import Batch, Capacity, Collection, assemble
+
+Shape = tuple[int, int, int]
+"""Of a batch: its pieces, and the documents and nodes of a piece, of each member."""
+
+
+class DocumentBatches:
+    """An epoch is as many steps as the training documents fill; the last may be a shorter one.
+
+    A batch comes in pieces of about equally many nodes, so that a step need hold but one of them;
+    see :func:`summed`.
+
+    Args:
+        collection: All documents.
+        parts: Places of each member's training documents, equally many of all members.
+        batch_size: Documents of a step.
+        nodes_at_once: About how many nodes a piece may have, over all members.
+    """
+
+    def __init__(
+        self, collection: Collection, parts: Sequence[Tensor], batch_size: int, nodes_at_once: int
+    ) -> None:
+        self.collection, self.sizes = collection, collection.num_nodes
+        self.places = torch.stack(list(parts)).to(collection.labels.device)
+        count = self.places.size(1)
+        nodes = int(self._nodes(self.places).sum()) / count  # of a document, over all members
+        self.steps: list[tuple[slice, int]] = []
+        for first in range(0, count, batch_size):
+            documents = min(batch_size, count - first)
+            pieces = min(documents, -int(-documents * nodes // nodes_at_once))
+            self.steps.append((slice(first, first + documents), max(1, pieces)))
+        self.drawn = [self._dealt(self.places[:, part], k) for part, k in self.steps]
+        # A step reads the numbers of its documents from one place for each shape.
+        self.rows = {drawn.shape: drawn.clone() for drawn in self.drawn}
+        self.shapes: list[Shape] = []
+        self.current, self.capacity = self.drawn[0], Capacity(0)
+
+    def draw(self) -> list[Shape]:
+        """See :class:`quatgraph.training.loop.Batches`."""
+        places = shuffled(self.places)
+        self.drawn = [self._dealt(places[:, part], k) for part, k in self.steps]
+        needed = torch.stack([self._nodes(drawn).sum(dim=2).max() for drawn in self.drawn]).tolist()
+        if places.is_cuda:
+            needed = [rounded(nodes) for nodes in needed]
+        pairs = zip(self.drawn, needed, strict=True)
+        self.shapes = [(drawn.size(0), drawn.size(2), nodes) for drawn, nodes in pairs]
+        return self.shapes
+
+    def load(self, step: int) -> None:
+        drawn = self.drawn[step]
+        self.current = self.rows[drawn.shape].copy_(drawn)
+        self.capacity = Capacity(self.shapes[step][2])
+
+    def pieces(self) -> Iterator[Batch]:
+        """The current batch, piece by piece."""
+        for documents in self.current:
+            yield assemble(self.collection, documents, self.capacity)
+
+    def _nodes(self, places: Tensor) -> Tensor:
+        """Nodes of each document, 0 of none."""
+        sizes = self.sizes.index_select(0, places.clamp(min=0).flatten()).view_as(places)
+        return torch.where(places >= 0, sizes, 0)
+
+    def _dealt(self, places: Tensor, pieces: int) -> Tensor:
+        """Documents in pieces, dealt out by their sizes: ``(M, B) -> (pieces, M, B / pieces)``, -1
+        where there is none left."""
+        order = self._nodes(places).argsort(dim=1, descending=True, stable=True)
+        missing = -places.size(1) % pieces
+        held = torch.nn.functional.pad(places.gather(1, order), (0, missing), value=-1)
+        return held.unflatten(1, (-1, pieces)).permute(2, 0, 1).contiguous()
+
+
+def shuffled(places: Tensor) -> Tensor:
+    """Each row in an order of its own, ``(M, K)``."""
+    return places.gather(1, torch.rand(places.shape, device=places.device).argsort(dim=1))
+
+
+def rounded(nodes: int) -> int:
+    """At most a sixteenth more, so that shapes come again."""
+    step = 1 << max(3, nodes.bit_length() - 5)
+    return -(-nodes // step) * step
+
+
+def summed(weights: Tensor, losses: Iterable[Tensor]) -> Tensor:
+    """The sum of losses with the gradient of each taken as it comes, so that what one needed is
+    free before the next: the same numbers in less memory.
+
+    Args:
+        weights: What is learned, ``(M, ...)``.
+        losses: Each ``(M,)``.
+    """
+    total, slope = weights.new_zeros(len(weights)), torch.zeros_like(weights)
+    for loss in losses:
+        slope += torch.autograd.grad(loss.sum(), weights)[0]
+        total += loss.detach()
+    # A term that is zero and has that gradient.
+    return total + ((weights - weights.detach()) * slope).flatten(1).sum(dim=1)

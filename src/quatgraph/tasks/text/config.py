@@ -1,0 +1,138 @@
+"""What decides a number of text classification, as typed configuration."""
+
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, Literal
+
+from quatgraph import config as configs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    name: str = ""
+    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    path: str = ""
+    """A ``.csv``, ``.tsv`` or ``.jsonl`` file, or a folder with a sub-folder per label."""
+    text: str = ""
+    """Name of the column that holds the texts; found out where it is left out."""
+    label: str = ""
+    """Name of the column that holds the labels; found out where it is left out."""
+    stop_words: bool = False
+    """Whether English stop words are left out of a person's own texts."""
+    min_count: int = 1
+    """How often a word must come in a person's own texts to be kept."""
+    vectors: str = "none"
+    """Where the words' vectors are from: a name of the catalog, a file, or none: all are drawn."""
+    dimensions: int = 64
+    """Numbers of a vector, where all are drawn."""
+    window: int = 3
+    """Two words of a document are joined where they stand fewer words apart than this."""
+    validation: float = 0.1
+    """Share of the training documents that each run puts aside by a draw of its own, where the data
+    has no validation part."""
+    draw_seed: int = 0
+    """Seed of a split that the files do not give, and of vectors for words that have none."""
+
+    def __post_init__(self) -> None:
+        for key in ("min_count", "dimensions", "window"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"data.{key} must be at least 1, got {getattr(self, key)}")
+        if not 0 < self.validation < 1:
+            raise ValueError(f"data.validation must be between 0 and 1, got {self.validation}")
+        if not 0 <= self.draw_seed < 2**32:
+            raise ValueError(f"data.draw_seed must be from 0 to {2**32 - 1}, got {self.draw_seed}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    name: Literal["textqgnn", "texting", "fasttext", "bilstm"] = "textqgnn"
+    hidden_quats: int = 16
+    """Quaternions of a word's vector; real models get the same width, four times as many reals,
+    the two directions of Bi-LSTM together."""
+    steps: int = 2
+    """How often TextQGNN and TextING renew the vectors."""
+    dropout: float = 0.5
+    """Rate on the words' vectors; fastText has none."""
+    pooled_dropout: float = 0.5
+    """Rate on the documents' vectors; fastText has none."""
+    activation: Literal["relu", "tanh", "elu", "none"] = "relu"
+    """The activation g of TextQGNN and TextING."""
+    bias: bool = False
+    """Whether the products of TextQGNN and TextING have learned biases."""
+    learned_vectors: bool = True
+    """Whether the words' vectors are learned too; those of fastText always are."""
+    bigrams: int = 0
+    """Vectors that fastText's pairs of neighbouring words share; 0 for words alone."""
+    length: int = 200
+    """Words of a document that Bi-LSTM reads, from its beginning."""
+
+    def __post_init__(self) -> None:
+        for key in ("hidden_quats", "steps", "length"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
+        for key in ("dropout", "pooled_dropout"):
+            if not 0 <= getattr(self, key) < 1:
+                raise ValueError(f"model.{key} must be in [0, 1), got {getattr(self, key)}")
+        if self.bigrams < 0:
+            raise ValueError(f"model.bigrams must not be negative, got {self.bigrams}")
+
+    @property
+    def reads_graphs(self) -> bool:
+        """Whether it takes the graphs of the documents, or their words in order."""
+        return self.name in ("textqgnn", "texting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainConfig:
+    epochs: int = 60
+    """Passes over the training documents."""
+    lr: float = 0.005
+    batch_size: int = 64
+    """Documents of a step."""
+    weight_decay: float = 0.0
+    """Adam's L2 factor, on all weights."""
+    clip: float | None = 0.5
+    """Largest norm of a run's gradient."""
+    select: Literal["last", "best-valid"] = "best-valid"
+    """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
+    with the lowest validation loss."""
+    patience: int | None = 15
+    """Epochs without a better one after which a run is over."""
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "lr", "batch_size", "clip", "patience"):
+            value = getattr(self, key)
+            if value is not None and value <= 0:
+                raise ValueError(f"train.{key} must be positive, got {value}")
+        if self.weight_decay < 0:
+            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextConfig:
+    """Everything that decides one number of text classification, besides the seed."""
+
+    protocol: Literal["paper", "honest"] = "honest"
+    """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
+    seeds: int = 1
+    """Runs; each draws weights, batches and, where the data has none, a validation part."""
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def __post_init__(self) -> None:
+        if self.seeds < 1:
+            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+
+    def identity(self) -> dict[str, Any]:
+        """What two runs must share to be runs of one configuration."""
+        values = configs.to_dict(self)
+        del values["seeds"]
+        # What is there counts, not where: records hold the digest of texts and vectors.
+        values["data"]["path"] = ""
+        values["data"]["vectors"] = PurePath(self.data.vectors).name
+        return values
+
+
+VARYING = ("model.dropout", "model.pooled_dropout", "train.lr", "train.weight_decay")
+"""Settings in which the members of one ensemble may differ."""

@@ -1,0 +1,216 @@
+"""Texts, their graphs and the words' vectors as the models take them."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.baselines.text import BiLSTM, FastText
+from quatgraph.blocks import Blocks
+from quatgraph.codes import Codes
+from quatgraph.data import text as source
+from quatgraph.data.folds import inner_validation
+from quatgraph.data.text import Documents
+from quatgraph.errors import Mistake
+from quatgraph.models.text import TextING, TextQGNN, TrainedVectors, word_vectors
+from quatgraph.tasks.graph.batches import Collection
+from quatgraph.tasks.text.config import DataConfig, ModelConfig, TextConfig
+
+Build = Callable[[ModelConfig, int, int], nn.Module]
+"""A model of a config, for vectors of so many numbers (fastText: so many words) and classes."""
+
+
+def _gated(kind: type[TextQGNN]) -> Build:
+    def build(model: ModelConfig, dimensions: int, classes: int) -> nn.Module:
+        return kind(
+            dimensions,
+            classes,
+            hidden_quats=model.hidden_quats,
+            steps=model.steps,
+            dropout=model.dropout,
+            pooled_dropout=model.pooled_dropout,
+            activation=model.activation,
+            bias=model.bias,
+        )
+
+    return build
+
+
+def _fasttext(model: ModelConfig, words: int, classes: int) -> nn.Module:
+    return FastText(words, classes, width=4 * model.hidden_quats, bigrams=model.bigrams)
+
+
+def _bilstm(model: ModelConfig, dimensions: int, classes: int) -> nn.Module:
+    return BiLSTM(
+        dimensions,
+        classes,
+        length=model.length,
+        hidden=2 * model.hidden_quats,
+        dropout=model.dropout,
+        pooled_dropout=model.pooled_dropout,
+    )
+
+
+MODELS: dict[str, Build] = {
+    "textqgnn": _gated(TextQGNN),
+    "texting": _gated(TextING),
+    "fasttext": _fasttext,
+    "bilstm": _bilstm,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents with a vector for each of their words.
+
+    Attributes:
+        documents: The texts.
+        vectors: Of each word of the vocabulary, ``(V, D)``; for fastText, which has its own,
+            ``(V, 0)``.
+        found: How many of them were read, not drawn.
+        learned: Whether models learn them, so that a bundle has them among its weights.
+    """
+
+    documents: Documents
+    vectors: Tensor
+    found: int
+    learned: bool
+
+    @property
+    def name(self) -> str:
+        return self.documents.name
+
+    @cached_property
+    def digest(self) -> str:
+        """A sha256 of everything that can change a number: the documents', and the vectors that
+        were read; those that are drawn depend on the config."""
+        if not self.found:
+            return self.documents.digest
+        total = hashlib.sha256(self.documents.digest.encode())
+        total.update(self.vectors.numpy().astype("<f4", copy=False).data)
+        return total.hexdigest()
+
+
+def load_corpus(config: TextConfig) -> Corpus:
+    """The texts that a config names, with vectors for their words."""
+    documents = _documents(config.data)
+    vocabulary, data = documents.vocabulary, config.data
+    if config.model.name == "fasttext":
+        return Corpus(documents, torch.empty(len(vocabulary), 0), 0, True)
+    known = None if data.vectors == "none" else source.load_vectors(data.vectors, vocabulary)
+    vectors, found = source.vectors_for(
+        vocabulary, known, dimensions=data.dimensions, seed=data.draw_seed
+    )
+    return Corpus(documents, vectors, found, config.model.learned_vectors)
+
+
+def _documents(config: DataConfig) -> Documents:
+    if bool(config.name) == bool(config.path):
+        raise Mistake("set either data.name or data.path")
+    if config.name:
+        return source.load(config.name)
+    return source.read(
+        Path(config.path),
+        text=config.text,
+        label=config.label,
+        split_seed=config.draw_seed,
+        stop_words=config.stop_words,
+        min_count=config.min_count,
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """A corpus ready for one kind of model, on one device.
+
+    Attributes:
+        collection: All documents as graphs: of different words, or of words in order, unjoined.
+        corpus: What it was made of.
+        table: The words' vectors on the device.
+    """
+
+    collection: Collection
+    corpus: Corpus
+    table: Tensor
+
+
+def prepare(corpus: Corpus, config: TextConfig, device: torch.device) -> Problem:
+    """Makes the documents' graphs, and moves all to the device."""
+    window = config.data.window if config.model.reads_graphs else None
+    return Problem(collected(corpus.documents, window, device), corpus, corpus.vectors.to(device))
+
+
+@lru_cache(maxsize=1)  # the ensembles of a search share it
+def collected(documents: Documents, window: int | None, device: torch.device) -> Collection:
+    """The documents as a model takes them, on a device.
+
+    Args:
+        window: See :func:`quatgraph.data.text.word_graphs`; None for words in their order.
+    """
+    num_words = len(documents.vocabulary)
+    if window is None:
+        start, words = documents.start, documents.tokens
+        edges = torch.empty(2, 0, dtype=torch.int64)
+    else:
+        graphs = source.word_graphs(documents, window)
+        start, words, edges = graphs.node_start, graphs.tags, graphs.edge_index
+    count, nodes = len(words), torch.arange(len(words))
+    owner = torch.arange(len(documents)).repeat_interleave(start.diff())
+    known = words < num_words  # not NO_WORD
+    codes = Codes(torch.where(known, words, 0).int(), known.float(), num_words)
+    adjacency = Adjacency.from_edge_index(edges, count).normalized("symmetric")
+    return Collection(
+        node_start=start.int().to(device),
+        adjacency=adjacency.to(device),
+        symmetric=True,
+        pool=Adjacency.from_entries(owner, nodes, None, (len(documents), count)).to(device),
+        features=codes.to(device),
+        labels=documents.y.to(device),
+    )
+
+
+def parts_of(documents: Documents, config: DataConfig, seed: int) -> dict[str, Tensor]:
+    """Places of a run's training, validation and test documents."""
+    train, valid = documents.train, documents.valid
+    if not len(valid):
+        train, valid = inner_validation(documents.y, train, seed, config.validation)
+    return {"train": train, "valid": valid, "test": documents.test}
+
+
+class FixedVectors(nn.Module):
+    """A model whose words' vectors stay as they are; no weights, one table for all members.
+
+    Shape:
+        - words: of N nodes
+        - adjacency, pool, output: as those of the model
+    """
+
+    takes_members = True
+
+    def __init__(self, table: Tensor, model: nn.Module) -> None:
+        super().__init__()
+        self.table = table  # no buffer: an ensemble would stack it
+        self.model = model
+
+    def forward(
+        self, words: Codes, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks
+    ) -> Tensor:
+        return self.model(word_vectors(words, self.table), adjacency, pool)
+
+
+def build_model(config: TextConfig, problem: Problem) -> nn.Module:
+    """A new model, which takes words."""
+    corpus, build = problem.corpus, MODELS[config.model.name]
+    words, dimensions = corpus.vectors.shape
+    classes = corpus.documents.num_classes
+    if config.model.name == "fasttext":
+        return build(config.model, words, classes)
+    model = build(config.model, dimensions, classes)
+    if config.model.learned_vectors:
+        return TrainedVectors(corpus.vectors, model)
+    return FixedVectors(problem.table, model)

@@ -1,0 +1,214 @@
+"""Trains runs of text classification of one shape as one ensemble."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.errors import Mistake
+from quatgraph.tasks.graph.batches import EvaluationChunk, evaluation_chunks
+from quatgraph.tasks.graph.run import _MONITOR, _merit, measured
+from quatgraph.tasks.runs import num_parameters
+from quatgraph.tasks.task import Member
+from quatgraph.tasks.text.batches import DocumentBatches, summed
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.loop import Fit, Metrics, Plan, fit
+from quatgraph.training.metrics import smoothed_cross_entropy
+from quatgraph.training.optim import MemberAdam
+from quatgraph.training.runtime import total_memory
+
+
+def members_of(config: TextConfig, corpus: Corpus) -> list[Member]:
+    """One run per seed: a corpus comes with one test part."""
+    return [Member(config, 0, seed) for seed in range(config.seeds)]
+
+
+def plan_of(members: Sequence[Member], **others: Any) -> Plan:
+    """The plan of an ensemble: measured after every epoch, whichever is kept."""
+    train = members[0].config.train
+    return Plan(
+        epochs=train.epochs,
+        select=train.select,
+        monitor=_MONITOR,
+        patience=train.patience if train.select == "best-valid" else None,
+        **others,
+    )
+
+
+def train(
+    members: Sequence[Member],
+    problem: Problem,
+    plan: Plan,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Fit:
+    """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`.
+
+    Validation documents are measured on the way; those of the other parts once, by the selected
+    weights.
+    """
+    config, collection = members[0].config, problem.collection
+    device = collection.labels.device
+    builds = [lambda m=m: build_model(m.config, problem) for m in members]
+    ensemble = Ensemble(builds, [m.seed for m in members]).to(device)
+    optimizer = MemberAdam(
+        ensemble.parameters(),
+        lr=[m.config.train.lr for m in members],
+        weight_decay=[m.config.train.weight_decay for m in members],
+        clip=config.train.clip,
+    )
+    parts = [parts_of(problem.corpus.documents, m.config.data, m.seed) for m in members]
+    batches = DocumentBatches(
+        collection,
+        [part["train"] for part in parts],
+        config.train.batch_size,
+        nodes_at_once(problem, config, device),
+    )
+
+    def losses() -> Iterator[Tensor]:
+        documents = (batches.current >= 0).sum(dim=(0, 2))
+        for batch in batches.pieces():
+            logits = batch.through(ensemble, batch.features)
+            each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
+            yield (each * batch.pool.row_mask(logits)).sum(dim=1) / documents
+
+    chunks = _chunks(problem, config, parts, "valid")
+
+    def evaluate() -> Metrics:
+        metrics = measured(ensemble, collection, chunks)
+        return metrics | {_MONITOR: _merit(metrics["valid/accuracy"], metrics["valid/loss"])}
+
+    fitted = fit(
+        ensemble,
+        optimizer,
+        loss=lambda: summed(ensemble.flat, losses()),
+        evaluate=evaluate,
+        plan=plan,
+        batches=batches,
+        progress=progress,
+    )
+    return _tested(fitted, members, problem, parts)
+
+
+def _tested(
+    fitted: Fit, members: Sequence[Member], problem: Problem, parts: Sequence[Mapping[str, Tensor]]
+) -> Fit:
+    """The same with the metrics of the training and test parts, by the selected weights."""
+
+    def selected(place: int) -> nn.Module:
+        model = build_model(members[place].config, problem)
+        model.load_state_dict({name: fitted.weights[name][place] for name in model.state_dict()})
+        return model
+
+    builds = [partial(selected, place) for place in range(len(members))]
+    ensemble = Ensemble(builds, [m.seed for m in members]).to(problem.collection.labels.device)
+    chunks = _chunks(problem, members[0].config, parts, "train", "test")
+    with torch.no_grad():
+        found = measured(ensemble.eval(), problem.collection, chunks)
+    tests = {name: value.cpu() for name, value in found.items()}
+    return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+
+
+def _chunks(
+    problem: Problem, config: TextConfig, parts: Sequence[Mapping[str, Tensor]], *names: str
+) -> list[EvaluationChunk]:
+    """The documents of each member's parts, as :func:`measured` takes them."""
+    device = problem.collection.labels.device
+    return evaluation_chunks(
+        problem.collection,
+        {name: [part[name] for part in parts] for name in names},
+        max(1, nodes_at_once(problem, config, device) // len(parts)),
+    )
+
+
+def nodes_at_once(problem: Problem, config: TextConfig, device: torch.device) -> int:
+    """Nodes of all members that a step holds: a quarter of the memory, and on a CPU its cache."""
+    nodes = int(total_memory(device) / 4 / (4 * _numbers_of_a_node(problem, config)))
+    if device.type == "cpu":
+        nodes = min(nodes, CPU_NUMBERS // (4 * config.model.hidden_quats))
+    return max(1, nodes)
+
+
+CPU_NUMBERS = 1 << 21
+"""Numbers of one layer, over all members, that a CPU handles well together."""
+
+
+def _numbers_of_a_node(problem: Problem, config: TextConfig) -> int:
+    """Numbers that a step holds for each node, by a generous count."""
+    model, dimensions = config.model, problem.corpus.vectors.size(1)
+    layers = 24 * model.steps + 8 if model.reads_graphs else 8
+    if model.name == "bilstm":  # documents are padded to the length that is read
+        sizes = problem.collection.num_nodes.float()
+        layers = 16 * max(1, int(model.length / max(1.0, float(sizes.mean()))))
+    return 4 * dimensions + layers * 4 * model.hidden_quats
+
+
+def members_at_once(problem: Problem, config: TextConfig, device: torch.device) -> int:
+    """How many members' weights fit into a third of the memory, with the largest document of each
+    in a piece of a batch.
+
+    On a CPU fewer, but all of one configuration: beyond its cache, members trained together only
+    hinder each other.
+    """
+    sizes = problem.collection.num_nodes
+    largest, nodes = int(sizes.max()), int(sizes.sum())
+    weights = 8 * num_parameters(build_model, config, problem)  # gradients, Adam's two, best, views
+    room = total_memory(device)
+    fitting = min(
+        room / 3 / (4 * weights), room / 4 / (4 * largest * _numbers_of_a_node(problem, config))
+    )
+    if fitting < 1:
+        raise Mistake(
+            f"{len(problem.corpus.documents.vocabulary):,} words and a document of {largest:,} do "
+            "not fit into memory: lower model.hidden_quats, or raise data.min_count"
+        )
+    if device.type == "cpu":
+        documents = min(config.train.batch_size, len(sizes))
+        step = documents * nodes / len(sizes)
+        fitting = min(fitting, max(nodes_at_once(problem, config, device) / step, config.seeds))
+    return int(fitting)
+
+
+def ignored(config: TextConfig) -> tuple[str, ...]:
+    """Settings that the model does not read."""
+    gated = ("model.steps", "model.activation", "model.bias")
+    return {
+        "textqgnn": (),
+        "texting": (),
+        "bilstm": gated,
+        "fasttext": (*gated, "model.dropout", "model.pooled_dropout", "model.learned_vectors"),
+    }[config.model.name]
+
+
+def card(config: TextConfig, corpus: Corpus, problem: Problem) -> dict[str, Any]:
+    """What predicting needs to read new texts as the training texts were read."""
+    documents = corpus.documents
+    class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
+    return {
+        "data": {"num_documents": len(documents), "class_sizes": class_sizes.tolist()},
+        "labels": documents.label_names,
+        "words": documents.vocabulary,
+        "dimensions": corpus.vectors.size(1),
+        "words_found": corpus.found,
+        "notes": documents.notes,
+    }
+
+
+def kept(corpus: Corpus) -> dict[str, Tensor]:
+    """What a bundle holds beside the weights: the words' vectors, unless they are learned."""
+    return {} if corpus.learned else {"vectors": corpus.vectors}
+
+
+def said(card: Mapping[str, Any]) -> list[str]:
+    """What reading the texts brought up, and what the accuracy has to be compared with."""
+    sizes, words = card["data"]["class_sizes"], len(card["words"])
+    share = f"{100 * max(sizes) / sum(sizes):.1f} %"
+    unknown = card["data"]["num_documents"] - sum(sizes)
+    left_out = f"; {unknown:,} more without a label took no part" if unknown else ""
+    texts = f"texts: {sum(sizes):,} in {len(sizes)} classes, {share} in the largest{left_out}"
+    found = f"{card['words_found']:,} of {words:,} have a vector" if card["words_found"] else ""
+    return [texts, f"words: {found or f'{words:,}, their vectors drawn'}", *card["notes"]]

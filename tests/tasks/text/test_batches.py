@@ -1,0 +1,87 @@
+"""Batches of documents: which, in what pieces, and what the pieces' gradients sum to."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from quatgraph.tasks.graph.batches import Collection
+from quatgraph.tasks.text.batches import DocumentBatches, rounded, summed
+from quatgraph.tasks.text.problem import Corpus, parts_of, prepare
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def whole(corpus: Corpus, configured: Any) -> Collection:
+    return prepare(corpus, configured(), CPU).collection
+
+
+def of(
+    corpus: Corpus, config: Any, whole: Collection, nodes: int, size: int = 8
+) -> DocumentBatches:
+    parts = [parts_of(corpus.documents, config.data, seed)["train"] for seed in (0, 1)]
+    return DocumentBatches(whole, parts, size, nodes)
+
+
+@pytest.mark.parametrize("nodes", [1, 30, 10_000])
+def test_every_document_comes_once_an_epoch_in_each_members_own_order(
+    corpus: Corpus, configured: Any, whole: Collection, nodes: int
+) -> None:
+    config = configured()
+    batches = of(corpus, config, whole, nodes)
+    orders = []
+    for _ in range(2):
+        shapes = batches.draw()
+        assert len(shapes) == 4  # of 26 documents, the last of two
+        seen: list[list[int]] = [[], []]
+        for step in range(len(shapes)):
+            batches.load(step)
+            for m in range(2):
+                own = batches.current[:, m]
+                seen[m] += own[own >= 0].tolist()
+            assert len(seen[0]) == min(8 * (step + 1), 26)
+        for m, places in enumerate(seen):
+            train = parts_of(corpus.documents, config.data, m)["train"]
+            assert sorted(places) == train.tolist()
+        orders.append(seen)
+    assert orders[0] != orders[1]
+
+
+def test_pieces_are_about_equally_large_and_hold_what_they_may(
+    corpus: Corpus, configured: Any, whole: Collection
+) -> None:
+    batches, largest = of(corpus, configured(), whole, 40), int(whole.num_nodes.max())
+    for step, (pieces, documents, nodes) in enumerate(batches.draw()):
+        batches.load(step)
+        assert batches.current.shape == (pieces, 2, documents)
+        assert nodes <= 20 + largest
+        made = list(batches.pieces())
+        assert len(made) == pieces
+        for place, batch in enumerate(made):
+            own = batches.current[place]
+            known = own.clamp(min=0)
+            assert torch.equal(batch.labels, whole.labels[known])
+            sizes = torch.where(own >= 0, whole.num_nodes[known], 0).sum(dim=1)
+            assert torch.equal((batch.adjacency.row >= 0).sum(dim=1), sizes)
+
+
+@pytest.mark.parametrize("nodes", [1, 8, 100, 12_345])
+def test_rounding_adds_little_and_gives_few_numbers(nodes: int) -> None:
+    assert nodes <= rounded(nodes) <= max(nodes + 7, 17 / 16 * nodes + 1)
+    assert rounded(rounded(nodes)) == rounded(nodes)
+    assert len({rounded(n) for n in range(10_000, 11_000)}) <= 5
+
+
+def test_a_sum_in_pieces_has_the_value_and_the_gradient_of_the_sum() -> None:
+    weights = torch.randn(3, 5, dtype=torch.float64, requires_grad=True)
+    factors = torch.randn(4, 3, 5, dtype=torch.float64)
+
+    def losses() -> list[torch.Tensor]:
+        return [(factor * weights.exp()).sum(dim=1) for factor in factors]
+
+    expected = torch.stack(losses()).sum(dim=0)
+    (slope,) = torch.autograd.grad(expected.sum(), weights)
+    found = summed(weights, losses())
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(torch.autograd.grad(found.sum(), weights)[0], slope)

@@ -1,0 +1,290 @@
+"""How text classification trains: independence of members, selection, what its models learn."""
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from quatgraph import config as configs
+from quatgraph.data.text import from_list
+from quatgraph.errors import Mistake
+from quatgraph.tasks.job import train_in_folder
+from quatgraph.tasks.runs import Outcome, bundle_of, run
+from quatgraph.tasks.task import Member
+from quatgraph.tasks.text import TEXT, batches
+from quatgraph.tasks.text import run as running
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import (
+    MODELS,
+    Corpus,
+    Problem,
+    build_model,
+    load_corpus,
+    parts_of,
+    prepare,
+)
+from quatgraph.tasks.text.run import members_at_once, members_of, plan_of, said, train
+from quatgraph.training.bundle import load_bundle
+from quatgraph.training.loop import Paused
+from quatgraph.training.runtime import Deadline
+
+CPU = torch.device("cpu")
+
+
+def outcome_of(members: list[Member], data: Corpus, **others: Any) -> Outcome:
+    (outcome,) = run(TEXT, members, data, device=CPU, **others)
+    return outcome
+
+
+@pytest.fixture
+def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches that depend on a member's own documents alone."""
+    monkeypatch.setattr(batches, "shuffled", lambda places: places)
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+def in_double(problem: Problem) -> Problem:
+    whole, corpus = problem.collection, problem.corpus
+    return Problem(
+        dataclasses.replace(
+            whole,
+            features=whole.features.with_weight(whole.features.weight.double()),
+            adjacency=whole.adjacency.with_weight(whole.adjacency.weight.double()),
+            pool=whole.pool.with_weight(whole.pool.weight.double()),
+        ),
+        dataclasses.replace(corpus, vectors=corpus.vectors.double()),
+        problem.table.double(),
+    )
+
+
+def test_a_config_is_run_with_every_seed(configured: Any, corpus: Corpus) -> None:
+    assert [(m.split, m.seed) for m in members_of(configured(seeds=3), corpus)] == [
+        (0, 0),
+        (0, 1),
+        (0, 2),
+    ]
+
+
+@pytest.mark.usefixtures("in_turn", "double")
+@pytest.mark.parametrize(
+    ("name", "learned"), [*((name, False) for name in MODELS), ("textqgnn", True)]
+)
+def test_a_member_among_others_equals_the_same_member_alone(
+    configured: Any, name: str, learned: bool
+) -> None:
+    same = {"model.name": name, "model.learned_vectors": learned, "train.epochs": 2}
+    several = [configured(**same), configured(**same, **{"train.lr": 0.005})]
+    members = [Member(several[0], 0, 3), Member(several[0], 0, 4), Member(several[1], 0, 4)]
+    problem = in_double(prepare(load_corpus(several[0]), several[0], CPU))
+    together = train(members, problem, plan_of(members))
+    for index, member in enumerate(members):
+        alone = train([member], problem, plan_of([member]))
+        for key, value in alone.metrics.items():
+            torch.testing.assert_close(together.metrics[key][index], value[0])
+        for key, weight in alone.weights.items():
+            torch.testing.assert_close(together.weights[key][index], weight[0])
+    losses = together.curves["valid/loss"]
+    assert not torch.equal(losses[:, 0], losses[:, 1])
+
+
+@pytest.mark.usefixtures("in_turn", "double")
+@pytest.mark.parametrize("name", ["textqgnn", "fasttext"])
+def test_a_batch_in_pieces_trains_the_same(
+    configured: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configured(**{"model.name": name})
+    problem = in_double(prepare(load_corpus(config), config, CPU))
+    members = [Member(config, 0, seed) for seed in (0, 1)]
+    whole = train(members, problem, plan_of(members))
+    monkeypatch.setattr(running, "nodes_at_once", lambda *_: 20)
+    pieces = train(members, problem, plan_of(members))
+    for key, weight in whole.weights.items():
+        torch.testing.assert_close(pieces.weights[key], weight)
+    for key, value in whole.metrics.items():
+        torch.testing.assert_close(pieces.metrics[key], value)
+
+
+@pytest.mark.usefixtures("in_turn")
+def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_others(
+    configured: Any, corpus: Corpus
+) -> None:
+    config = configured(**{"train.select": "last", "train.weight_decay": 0.01, "train.clip": 0.1})
+    outcome = outcome_of([Member(config, 0, seed) for seed in (7, 8)], corpus)
+    documents = corpus.documents
+    for index, member in enumerate(outcome.members):
+        torch.manual_seed(member.seed)
+        model, whole = build_model(config, outcome.problem).train(), outcome.problem.collection
+        adam = torch.optim.Adam(model.parameters(), lr=config.train.lr, weight_decay=0.01)
+        parts = parts_of(documents, config.data, member.seed)
+
+        def loss(places: Tensor) -> tuple[Tensor, Tensor]:
+            logits = model(whole.features, whole.adjacency, whole.pool)[places]  # noqa: B023
+            right = (logits.argmax(dim=1) == documents.y[places]).float().mean()
+            return F.cross_entropy(logits, documents.y[places]), right
+
+        for _ in range(config.train.epochs):
+            for places in parts["train"].split(8):
+                adam.zero_grad()
+                loss(places)[0].backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+                adam.step()
+        for key, weight in model.named_parameters():
+            kept = outcome.fit.weights[key][index]
+            torch.testing.assert_close(kept, weight.detach(), rtol=1e-3, atol=1e-4)
+        model.eval()
+        found = outcome.records[index].metrics
+        for part, places in parts.items():
+            with torch.no_grad():
+                value, right = loss(places)
+            assert found[f"{part}/accuracy"] == pytest.approx(float(right))
+            assert found[f"{part}/loss"] == pytest.approx(float(value), rel=1e-3)
+
+
+def test_documents_without_a_label_or_without_words_hinder_nothing(
+    configured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "nodes_at_once", lambda *_: 9)
+    texts = ["no label", *(f"word {n} {'cat' if n % 2 else 'dog'}" for n in range(40)), "", ""]
+    documents = from_list(texts, ["", *["a", "b"] * 21])
+    for name in MODELS:
+        config = configured(**{"model.name": name, "train.epochs": 1})
+        words = len(documents.vocabulary)
+        corpus = Corpus(documents, torch.rand(words, 8), 0, name == "fasttext")
+        (record,) = outcome_of([Member(config, 0, 0)], corpus).records
+        assert all(math.isfinite(value) for value in record.metrics.values())
+
+
+def test_the_kept_epoch_has_the_best_accuracy_and_among_these_the_lowest_loss(
+    configured: Any,
+) -> None:
+    config = configured(
+        seeds=3, **{"train.epochs": 8, "train.lr": 0.008, "model.learned_vectors": True}
+    )
+    corpus = load_corpus(config)
+    outcome = outcome_of(members_of(config, corpus), corpus, keep_curves=True)
+    for index, record in enumerate(outcome.records):
+        accuracy, loss = (
+            outcome.fit.curves[f"valid/{name}"][:, index] for name in ("accuracy", "loss")
+        )
+        merits = list(zip(accuracy.tolist(), (-loss).tolist(), strict=True))
+        assert record.best_epoch == 1 + merits.index(max(merits))
+        assert set(record.curves) == {"valid/accuracy", "valid/loss", "valid/merit"}
+
+
+def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
+    configured: Any, corpus: Corpus
+) -> None:
+    config = configured(seeds=2, **{"train.epochs": 8, "model.dropout": 0.3})
+    outcome = outcome_of(members_of(config, corpus), corpus)
+    bundle = bundle_of(TEXT, outcome, [1], corpus)
+    tensors = dict(bundle.tensors)
+    vectors, whole = tensors.pop("data.vectors"), outcome.problem.collection
+    read = dataclasses.replace(outcome.problem, table=vectors)
+    model = build_model(config, read).eval()
+    model.load_state_dict(tensors)
+    logits = model(whole.features, whole.adjacency, whole.pool)
+    right = (logits.argmax(dim=1) == corpus.documents.y).float()
+    for part, places in parts_of(corpus.documents, config.data, 1).items():
+        told = bundle.card["metrics"][f"{part}/accuracy"]
+        assert told == pytest.approx(float(right[places].mean()))
+
+
+def test_the_same_runs_give_the_same_numbers_and_other_seeds_others(
+    configured: Any, corpus: Corpus
+) -> None:
+    config = configured(**{"model.dropout": 0.3})
+    first, again, other = (outcome_of([Member(config, 0, seed)], corpus) for seed in (5, 5, 6))
+    assert first.records[0].metrics == again.records[0].metrics
+    for key, weight in first.fit.weights.items():
+        assert torch.equal(weight, again.fit.weights[key])
+    assert first.records[0].metrics != other.records[0].metrics
+
+
+def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
+    configured: Any, corpus: Corpus, tmp_path: Path
+) -> None:
+    dropped = {"model.dropout": 0.3, "model.pooled_dropout": 0.3}
+    candidates = [configured(seeds=2, **dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
+
+    def trained(name: str, **others: Any) -> list[Any]:
+        job = train_in_folder(TEXT, candidates, tmp_path / name, device=CPU, data=corpus, **others)
+        return [(r.seed, r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
+
+    whole = trained("whole")
+    for done in (1, 2):
+        with pytest.raises(Paused, match=f"stopped after {done} of 3 epochs"):
+            trained("parts", resume=done > 1, deadline=Deadline(0))
+    assert trained("parts", resume=True) == whole
+    first, second = (load_bundle(tmp_path / name) for name in ("whole", "parts"))
+    assert first.card["sha256"] == second.card["sha256"]
+
+
+def test_the_card_says_how_texts_are_read_and_what_they_are(
+    configured: Any, corpus: Corpus
+) -> None:
+    outcome = outcome_of(members_of(configured(**{"train.epochs": 1}), corpus), corpus)
+    bundle = bundle_of(TEXT, outcome, [0], corpus)
+    card = bundle.card
+    assert card["labels"] == ["cats", "dogs"]
+    assert card["words"] == corpus.documents.vocabulary
+    assert card["data"]["class_sizes"] == [30, 30]
+    assert (card["dimensions"], card["words_found"]) == (8, 0)
+    assert torch.equal(bundle.tensors["data.vectors"], corpus.vectors)
+    assert said(card) == [
+        "texts: 60 in 2 classes, 50.0 % in the largest",
+        f"words: {len(card['words'])}, their vectors drawn",
+    ]
+    more = card | {"words_found": 3, "notes": ["so."]}
+    more["data"] = card["data"] | {"num_documents": 62}
+    assert said(more) == [
+        "texts: 60 in 2 classes, 50.0 % in the largest; 2 more without a label took no part",
+        f"words: 3 of {len(card['words'])} have a vector",
+        "so.",
+    ]
+
+
+def test_a_bundle_with_learned_vectors_holds_them_once(configured: Any) -> None:
+    config = configured(**{"model.learned_vectors": True, "train.epochs": 1})
+    corpus = load_corpus(config)
+    tensors = bundle_of(TEXT, outcome_of(members_of(config, corpus), corpus), [0], corpus).tensors
+    assert "data.vectors" not in tensors
+    assert tensors["vectors"].shape == corpus.vectors.shape
+
+
+def test_fewer_members_fit_at_once_the_more_each_holds(
+    configured: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, wide = configured(), configured(**{"model.hidden_quats": 64})
+    problem = prepare(corpus, config, CPU)
+    plenty = members_at_once(problem, config, CPU)
+    assert 1 <= members_at_once(problem, wide, CPU) < plenty
+    monkeypatch.setattr(running, "total_memory", lambda device: 1_000_000)
+    assert 1 <= members_at_once(problem, config, CPU) < plenty
+    monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
+    with pytest.raises(Mistake, match="17 words and a document of 6 do not fit into memory"):
+        members_at_once(problem, config, CPU)
+
+
+def test_the_sample_is_learned() -> None:
+    small = {"hidden_quats": 16, "steps": 1, "dropout": 0.8, "learned_vectors": True}
+    values = {
+        "data": {"name": "snippets", "dimensions": 64},
+        "model": small,
+        "train": {"epochs": 12, "batch_size": 64, "lr": 0.01},
+    }
+    config = configs.build(TextConfig, values)
+    corpus = load_corpus(config)
+    (record,) = outcome_of(members_of(config, corpus), corpus).records
+    assert record.metrics["test/accuracy"] > 0.65
