@@ -107,7 +107,7 @@ def test_link_times_an_epoch_ranks_a_whole_training_and_a_loss(
     made_up = ("made up", lambda: link.random_triples(50, 3, 300), "link/codex-l-simqgnn", 1)
     monkeypatch.setattr(link, "GRAPHS", {"cpu": [made_up]})
     monkeypatch.setattr(link, "WHOLE", {"cpu": ("link/codex-s-simqgnn",)})
-    monkeypatch.setattr(link, "MANY", {"cpu": (100, 8, 5)})
+    monkeypatch.setattr(link, "MANY", {"cpu": [(100, 8, 5)]})
     rows = list(link.rows(CPU))
     assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
         ("made up", "training, an epoch", "SimQGNN, float32"),

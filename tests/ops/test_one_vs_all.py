@@ -307,13 +307,13 @@ def test_rows_that_are_known_to_be_no_padding_need_no_care(name, members):
     assert_same(call(replace(padded, padded=False)), call(padded))
 
 
-@pytest.mark.parametrize(("device", "bound"), [("cpu", 1 << 21), ("cuda", 1 << 26)])
+@pytest.mark.parametrize(("device", "bound"), [("cpu", 1 << 19), ("cuda", 1 << 26)])
 @pytest.mark.parametrize("candidates", [1, 64, 17_050, 77_951, 4_600_000])
 @pytest.mark.parametrize("rows", [1, 1000, 1024, 10_240])
 def test_tiles_are_about_equally_large_and_stay_below_the_bound(rows, candidates, device, bound):
     size = tile_size(rows, candidates, torch.device(device))
     assert size % 64 == 0
-    assert size * rows <= bound
+    assert size == 64 or size * rows <= bound
     tiles = -(-candidates // size)
     assert size * tiles - candidates < 64 * tiles
     assert tiles == 1 or (size + 128) * rows > bound / 2

@@ -20,7 +20,7 @@ from quatgraph.tasks.runs import run
 Load = Callable[[], Triples]
 
 GRAPHS: dict[str, list[tuple[str, Load, str, int]]] = {
-    "cpu": [("codex-s", lambda: _loaded("codex-s"), "link/codex-s-simqgnn", 5)],
+    "cpu": [("codex-s", lambda: _loaded("codex-s"), "link/codex-s-simqgnn", 20)],
     "cuda": [
         ("codex-s", lambda: _loaded("codex-s"), "link/codex-s-simqgnn", 200),
         ("codex-m", lambda: _loaded("codex-m"), "link/codex-m-simqgnn", 20),
@@ -38,8 +38,8 @@ WHOLE = {"cpu": (), "cuda": ("link/codex-s-simqgnn",)}
 """Presets that are trained from beginning to end."""
 
 PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32", "bfloat16")}
-MANY = {"cpu": (20_000, 64, 64), "cuda": (4_600_000, 256, 1024)}
-"""Entities, reals of a vector and queries of a loss whose scores would not fit into memory."""
+MANY: dict[str, list[tuple[int, int, int]]] = {"cpu": [], "cuda": [(4_600_000, 256, 1024)]}
+"""Entities, reals of a vector and queries of losses whose scores would fill the memory."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -52,7 +52,8 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         yield _ranked(case, preset(name), triples, device)
     for name in WHOLE[device.type]:
         yield _whole(name, device)
-    yield _loss(*MANY[device.type], device)
+    for sizes in MANY[device.type]:
+        yield _loss(*sizes, device)
 
 
 def _loaded(name: str) -> Triples:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("quatgraph-runs") / "countries-demo"
 QUESTIONS = {
-    "Which countries are in the Visegrad Group?": ("?", "member of", "Visegrad Group"),
+    "Which seas does Turkey lie on?": ("Turkey", "located on", "?"),
     "Where is Malay an official language?": ("?", "official language", "Malay"),
     "Which languages are official in Luxembourg?": ("Luxembourg", "official language", "?"),
     "Where does one pay with the South African rand?": ("?", "currency", "South African rand"),

@@ -43,7 +43,7 @@ from quatgraph.ops.aggregate import _wide
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.positives import Positives
 
-_TILE_NUMBERS = {"cpu": 1 << 21, "cuda": 1 << 26}
+_TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
 """Scores of a tile: what suits a CPU's cache, what fills a GPU."""
 _LARGE = 1 << 28
 """Numbers of a gradient that should not be there twice: 1 GiB."""
