@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
 
 test: lint
-	$(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
 lint: $(VENV)/.tested
 	$(BIN)/ruff check
