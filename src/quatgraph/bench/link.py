@@ -66,9 +66,9 @@ def _epoch(
     """The mean time of an epoch, without validation."""
     short = [f"train.epochs={epochs}", "train.select=last"]
     config = configs.build(LinkConfig, configs.override(values, short))
-    _reset_peak(device)
+    held = _held(device)
     (outcome,) = run(LINK, LINK.members(config, triples), triples, device=device)
-    return {"ms": round(1e3 * outcome.fit.seconds / epochs, 3), **_peak(device)}
+    return {"ms": round(1e3 * outcome.fit.seconds / epochs, 3), **_peak(device, held)}
 
 
 def _whole(name: str, device: torch.device) -> dict[str, Any]:
@@ -118,12 +118,16 @@ def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict
     return row | measure(both, device, repeats=5)
 
 
-def _reset_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
+def _held(device: torch.device) -> int:
+    """Bytes that are held by what was before; from here on the peak is counted."""
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
 
 
-def _peak(device: torch.device) -> dict[str, float]:
+def _peak(device: torch.device, held: int) -> dict[str, float]:
+    """The most memory beyond that."""
     if device.type != "cuda":
         return {}
-    return {"peak_mib": round(torch.cuda.max_memory_allocated(device) / 2**20, 1)}
+    return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - held) / 2**20, 1)}
