@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -82,6 +82,30 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
             raise Mistake(f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1")
         _put(values, key.strip(), _parsed(text.strip(), assignment))
     return values
+
+
+def check(config: Any, under: str, **kinds: Sequence[str]) -> None:
+    """Refuses a config whose numbers are not of their kinds: settings by kind, see ``_BOUNDS``; one
+    that is None is of every kind.
+
+    Args:
+        under: Where the config stands in a file, as ``train``; empty for the whole.
+    """
+    for kind, keys in kinds.items():
+        said, holds = _BOUNDS[kind]
+        for key in keys:
+            value = getattr(config, key)
+            if value is not None and not holds(value):
+                name = f"{under}.{key}" if under else key
+                raise ValueError(f"{name} must {said}, got {value}")
+
+
+_BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "counts": ("be at least 1", lambda value: value >= 1),
+    "positive": ("be positive", lambda value: value > 0),
+    "not_negative": ("not be negative", lambda value: value >= 0),
+    "rates": ("be in [0, 1)", lambda value: 0 <= value < 1),
+}
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.layers import AttentionReadout
 from quatgraph.layers.attention_readout import owners, pooled_max, starts
-from quatgraph.layers.gated import GlorotLinear
+from quatgraph.layers.linear import GlorotLinear
 from quatgraph.training.ensemble import Ensemble
 
 WIDTH, CLASSES = 8, 3

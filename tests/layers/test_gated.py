@@ -10,7 +10,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
 from quatgraph.errors import Mistake
 from quatgraph.layers import GatedGNNConv, GatedQGNNConv, QuaternionLinear
-from quatgraph.layers.gated import GlorotLinear
+from quatgraph.layers.linear import GlorotLinear
 from quatgraph.training.ensemble import Ensemble
 
 N, WIDTH = 5, 8

@@ -12,6 +12,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.layers.linear import GlorotLinear, RealLinear
 
 Features = Tensor | Adjacency | Codes
 """Rows of numbers: dense, sparse or one-hot."""
@@ -19,7 +20,7 @@ Matrix = Adjacency | Blocks
 """A prepared graph, or the nodes of each graph."""
 
 
-class SparseLinear(nn.Linear):
+class SparseLinear(RealLinear):
     """:class:`torch.nn.Linear` that also takes sparse and one-hot rows."""
 
     def forward(self, x: Features) -> Tensor:
@@ -29,13 +30,8 @@ class SparseLinear(nn.Linear):
         return y if self.bias is None else y + self.bias
 
 
-class Linear(SparseLinear):
+class Linear(SparseLinear, GlorotLinear):
     """The same with Glorot's start."""
-
-    def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
 
 
 class LinearOfSums(nn.Linear):

@@ -13,7 +13,7 @@ from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.attention_readout import owners, starts
-from quatgraph.layers.gated import RealLinear
+from quatgraph.layers.linear import RealLinear
 from quatgraph.ops import lookup
 
 

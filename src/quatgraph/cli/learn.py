@@ -166,7 +166,7 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
     for sentence in job.said:
         typer.echo(sentence)
     typer.echo(f"kept {_kept(task, job)}")
-    typer.echo(f"ask it: quatgraph predict {_question(job.folder)}")
+    typer.echo(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
 
 
 def _worth(found: Mapping[str, Sequence[float]]) -> str:
@@ -182,14 +182,15 @@ def _worth(found: Mapping[str, Sequence[float]]) -> str:
     return ", ".join(shown)
 
 
-def _question(folder: Path) -> str:
-    """A bundle, and, where it answers nothing by itself, something to ask it."""
-    from quatgraph.serve import LinkPredictor, load
+def _question(task: "Task", job: "Job") -> str:
+    """Something to ask a bundle that answers nothing by itself."""
+    if task.name != "link":
+        return ""
+    from quatgraph.serve.link import bundled_triples
     from quatgraph.serve.questions import example
+    from quatgraph.training.bundle import load_bundle
 
-    predictor = load(folder, device="cpu")
-    asked = f" {example(predictor.triples)}" if isinstance(predictor, LinkPredictor) else ""
-    return f"{shlex.quote(str(folder))}{asked}"
+    return f" {example(bundled_triples(load_bundle(job.folder)))}"
 
 
 SPLITS = {"graph": "fold"}

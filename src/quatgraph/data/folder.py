@@ -28,11 +28,10 @@ from torch_geometric.data import Data
 from quatgraph.data.assembly import as_columns, assemble, no_masks
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.sparse import dense
-from quatgraph.data.splits import PARTS, Masks, check_split, stratified_split
+from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
 from quatgraph.data.table import Table, read_table
 from quatgraph.errors import Mistake, did_you_mean
 
-SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
 NOT_FEATURES = ("id", "label", "split")
 
 
@@ -186,14 +185,8 @@ def _labels(cells: list[str] | None, num_nodes: int) -> tuple[Tensor, list[str]]
 
 
 def _split_column(table: Table, cells: list[str]) -> Masks:
-    words = [cell.lower() for cell in cells]
-    for word in set(words) - set(SPLIT_WORDS):
-        row = words.index(word)
-        raise Mistake(
-            f"{table.at(row + 1)} has the unknown split {cells[row]!r}; "
-            f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
-        )
-    part = torch.tensor([SPLIT_WORDS[word] for word in words]).unsqueeze(1)
+    numbers = part_numbers(cells, SPLIT_WORDS, lambda row: table.at(row + 1))
+    part = torch.tensor(numbers).unsqueeze(1)
     return part == 0, part == 1, part == 2
 
 

@@ -76,6 +76,20 @@ def read_jsonl(path: Path, *, labels_needed: bool = True) -> Graphs:
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for where, value in json_objects(path, "graph"):
+        for key in value:
+            if key not in KEYS:
+                hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
+                raise Mistake(f"{where} has the unknown key {key!r}{hint}")
+        yield where, value
+
+
+def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The object of each line that is not blank, after where it stands.
+
+    Args:
+        what: What an object describes, for messages.
+    """
     for number, line in enumerate(read_content(path).split(b"\n"), start=1):
         if not line.strip():
             continue
@@ -94,11 +108,7 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                 f"{where} is not valid JSON ({error}); write one object per line"
             ) from error
         if not isinstance(value, dict):
-            raise Mistake(f"{where} is not a JSON object; write {{...}} for each graph")
-        for key in value:
-            if key not in KEYS:
-                hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
-                raise Mistake(f"{where} has the unknown key {key!r}{hint}")
+            raise Mistake(f"{where} is not a JSON object; write {{...}} for each {what}")
         yield where, value
 
 

@@ -1,13 +1,36 @@
 """Train, valid and test parts: drawn per class, and checked."""
 
+from collections.abc import Callable, Mapping, Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import Mistake, did_you_mean
 
 Masks = tuple[Tensor, Tensor, Tensor]
 PARTS = ("train", "valid", "test")
+SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
+"""What people call the parts, in lower case, and the place of each in ``PARTS``; -1 for none."""
+
+
+def part_numbers(
+    words: Sequence[str], known: Mapping[str, int], at: Callable[[int], str]
+) -> list[int]:
+    """The part that each word names, in any letter case.
+
+    Args:
+        known: As :data:`SPLIT_WORDS`.
+        at: Where a word, by its place, stands, for messages.
+    """
+    folded = [word.casefold() for word in words]
+    for word in set(folded) - set(known):
+        row = folded.index(word)
+        raise Mistake(
+            f"{at(row)} has the unknown split {words[row]!r}; "
+            f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
+        )
+    return [known[word] for word in folded]
 
 
 def stratified_split(

@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from quatgraph.data import store
 from quatgraph.data.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.documents import Documents, assemble, check_trainable, counted, statistics
-from quatgraph.data.text_files import Texts, part_numbers, read_texts
+from quatgraph.data.splits import part_numbers
+from quatgraph.data.text_files import SPLIT_WORDS, Texts, read_texts
 from quatgraph.data.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.word_vectors import WordVectors, load_vectors, vectors_for
 from quatgraph.errors import Mistake
@@ -177,7 +178,9 @@ def _load_published(entry: store.Entry) -> Documents:
         name=entry.name,
         texts=words,
         labels=labels,
-        parts=part_numbers(parts, lambda row: f"{paths['.txt']} of {entry.name} line {row + 1}"),
+        parts=part_numbers(
+            parts, SPLIT_WORDS, lambda row: f"{paths['.txt']} of {entry.name} line {row + 1}"
+        ),
         ids=ids,
     )
 

@@ -19,14 +19,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from quatgraph.data.folder import SPLIT_WORDS as NODE_SPLIT_WORDS
+from quatgraph.data import splits
+from quatgraph.data.jsonl import json_objects
 from quatgraph.data.numbers import read_content
-from quatgraph.data.splits import PARTS
 from quatgraph.data.table import read_table
 from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake, did_you_mean
 
-SPLIT_WORDS = {**NODE_SPLIT_WORDS, "training": 0, "dev": 1}
+SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
 _LONGEST = 2**31 - 1
 _Columns = Mapping[str, list[Any]]
 _At = Callable[[int], str]
@@ -100,18 +100,6 @@ def read_text(path: Path) -> str:
         raise Mistake(f"{path} line {line} is not UTF-8 text; save the file as UTF-8") from error
 
 
-def part_numbers(words: list[str], at: _At) -> list[int]:
-    """The part that each word names, by its place in train, valid, test; -1 for an empty one."""
-    folded = [word.casefold() for word in words]
-    for word in set(folded) - set(SPLIT_WORDS):
-        row = folded.index(word)
-        raise Mistake(
-            f"{at(row)} has the unknown split {words[row]!r}; "
-            f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
-        )
-    return [SPLIT_WORDS[word] for word in folded]
-
-
 def _chosen(
     path: Path, columns: _Columns, at: _At, text: str, label: str, labels_needed: bool
 ) -> Texts:
@@ -145,7 +133,7 @@ def _chosen(
     return Texts(
         texts=cells[texts],
         labels=cells[labels] if labels else [""] * len(cells[texts]),
-        parts=part_numbers(cells[split], at) if split else None,
+        parts=splits.part_numbers(cells[split], SPLIT_WORDS, at) if split else None,
         ids=cells[names] if names else [str(row) for row in range(len(cells[texts]))],
         at=at,
         notes=notes,
@@ -243,25 +231,12 @@ def _cells_of_any_length() -> Iterator[None]:
 
 
 def _read_objects(path: Path) -> tuple[_Columns, _At]:
-    lines = _filled_lines(read_text(path))
-    if not lines:
+    read = list(json_objects(path, "document"))
+    if not read:
         raise Mistake(f"{path} is empty; write one JSON object per line")
-    objects = [_object(line, f"{path} line {number}") for number, line in lines.items()]
+    places, objects = zip(*read, strict=True)
     keys = dict.fromkeys(key for one in objects for key in one)
-    return (
-        {key: [one.get(key) for one in objects] for key in keys},
-        partial(_line_of, path, list(lines)),
-    )
-
-
-def _object(line: str, where: str) -> dict[str, Any]:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise Mistake(f"{where} is not valid JSON ({error}); write one object per line") from error
-    if not isinstance(value, dict):
-        raise Mistake(f"{where} is not a JSON object; write {{...}} for each document")
-    return value
+    return {key: [one.get(key) for one in objects] for key in keys}, places.__getitem__
 
 
 def _read_folder(path: Path, labels_needed: bool) -> Texts:

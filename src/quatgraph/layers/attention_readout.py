@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.layers.dropout import QuaternionDropout
-from quatgraph.layers.gated import RealLinear
-from quatgraph.layers.linear import QuaternionLinear
+from quatgraph.layers.linear import QuaternionLinear, RealLinear
 
 
 class AttentionReadout(nn.Module):

@@ -10,32 +10,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
-from quatgraph.layers.linear import QuaternionLinear
-
-
-class RealLinear(nn.Linear):
-    """:class:`torch.nn.Linear` that also takes members.
-
-    Shape:
-        - x: ``(..., in_features)``
-        - output: ``(..., out_features)``
-        - of several members ``(M, N, ...)``, the parameters with a leading ``M`` too
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.weight.dim() == 2:
-            return super().forward(x)
-        y = x @ self.weight.mT
-        return y if self.bias is None else y + self.bias.unsqueeze(-2)
-
-
-class GlorotLinear(RealLinear):
-    """The real counterpart of :class:`QuaternionLinear`: the same with Glorot's start."""
-
-    def reset_parameters(self) -> None:
-        nn.init.xavier_uniform_(self.weight)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
+from quatgraph.layers.linear import GlorotLinear, QuaternionLinear
 
 
 class GatedQGNNConv(nn.Module):
@@ -58,7 +33,7 @@ class GatedQGNNConv(nn.Module):
     Args:
         width: Real numbers of a node's vector, a multiple of four.
         steps: How often the vectors are renewed.
-        bias: Whether gates and candidate have learned biases; the released code has none.
+        bias: Whether gates and candidate have learned biases; paper and released code have none.
         activation: g, applied to each component.
 
     Shape:

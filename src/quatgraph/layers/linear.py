@@ -1,4 +1,4 @@
-"""The quaternion counterpart of :class:`torch.nn.Linear`."""
+"""The quaternion counterpart of :class:`torch.nn.Linear`, and real ones in its form."""
 
 import math
 
@@ -82,3 +82,28 @@ class QuaternionLinear(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_quats} -> {self.out_quats} quaternions, tiled={self.tiled}"
+
+
+class RealLinear(nn.Linear):
+    """:class:`torch.nn.Linear` that also takes members.
+
+    Shape:
+        - x: ``(..., in_features)``
+        - output: ``(..., out_features)``
+        - of several members ``(M, N, ...)``, the parameters with a leading ``M`` too
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.weight.dim() == 2:
+            return super().forward(x)
+        y = x @ self.weight.mT
+        return y if self.bias is None else y + self.bias.unsqueeze(-2)
+
+
+class GlorotLinear(RealLinear):
+    """The real counterpart of :class:`QuaternionLinear`: the same with Glorot's start."""
+
+    def reset_parameters(self) -> None:
+        nn.init.xavier_uniform_(self.weight)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)

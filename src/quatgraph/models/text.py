@@ -115,6 +115,27 @@ class TrainedVectors(nn.Module):
         return self.model(words @ self.vectors, adjacency, pool)
 
 
+class FixedVectors(nn.Module):
+    """A model whose words' vectors stay as they are; no weights, one table for all members.
+
+    Shape:
+        - words: of N nodes
+        - adjacency, pool, output: as those of the model
+    """
+
+    takes_members = True
+
+    def __init__(self, table: Tensor, model: nn.Module) -> None:
+        super().__init__()
+        self.table = table  # no buffer: an ensemble would stack it
+        self.model = model
+
+    def forward(
+        self, words: Codes, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks
+    ) -> Tensor:
+        return self.model(word_vectors(words, self.table), adjacency, pool)
+
+
 def word_vectors(words: Codes, vectors: Tensor) -> Tensor:
     """Fixed vectors of the nodes' words, from one table for all members.
 

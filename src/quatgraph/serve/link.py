@@ -63,7 +63,7 @@ class LinkPredictor:
         self.card = bundle.card
         self.device = device
         self.config = configs.build(LinkConfig, self.card["config"])
-        self.triples = _triples(bundle)
+        self.triples = bundled_triples(bundle)
         entities, relations = self.triples.num_entities, self.triples.num_relations
         self.model = MODELS[self.config.model.name](self.config, entities, relations)
         self.model.load_state_dict({name: bundle.tensors[name] for name in self.model.state_dict()})
@@ -214,7 +214,7 @@ class LinkPredictor:
 
     @cached_property
     def _adjacency(self) -> Adjacency:
-        return entity_adjacency(self.triples, self.config).to(self.device)
+        return entity_adjacency(self.triples, self.config.model.normalization).to(self.device)
 
     @cached_property
     def _known(self) -> Queries:
@@ -266,7 +266,8 @@ def best_answers(
     return answers, best, ranks, new
 
 
-def _triples(bundle: Bundle) -> Triples:
+def bundled_triples(bundle: Bundle) -> Triples:
+    """The triples that a bundle holds, checked against its card."""
     card, begin = bundle.card, "data."
     kept: dict[str, Any] = {
         name.removeprefix(begin): part.long()

@@ -18,11 +18,15 @@ from torch import nn
 from quatgraph import config as configs
 from quatgraph.tasks.task import Member, Task
 from quatgraph.training.bundle import Bundle
+from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
+from quatgraph.training.optim import MemberAdam
 from quatgraph.training.record import RunRecord, compact_members
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment
 
 DIVERGED = (-1.0, 0.0)
+MERIT = "valid/merit"
+"""The metric by which tasks that measure one choose an epoch."""
 
 
 def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
@@ -32,8 +36,8 @@ def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
     Runs without validation data, whose accuracy or merit is NaN or missing, are all alike. A run
     that diverged has no finite loss, and the least merit.
     """
-    if "valid/accuracy" not in metrics and "valid/merit" in metrics:
-        value = metrics["valid/merit"]
+    if "valid/accuracy" not in metrics and MERIT in metrics:
+        value = metrics[MERIT]
         return 0.0 if math.isnan(value) else value, 0.0
     accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
     if math.isnan(accuracy):
@@ -163,6 +167,24 @@ def _parts(task: Task, group: list[Member], data: Any, device: torch.device) -> 
 def ensemble_key(task: Task, members: Sequence[Member]) -> str:
     """Names an ensemble in records and checkpoints: by its runs, in their order."""
     return configs.digest({"members": [_described(task, m) | m.config.identity() for m in members]})
+
+
+def learners(
+    members: Sequence[Member],
+    build: Callable[[Any, Any], nn.Module],
+    problem: Any,
+    device: torch.device,
+) -> tuple[Ensemble, MemberAdam]:
+    """The models of runs of one shape as one, and what trains each by its own settings."""
+    builds = [partial(build, member.config, problem) for member in members]
+    ensemble = Ensemble(builds, [member.seed for member in members]).to(device)
+    optimizer = MemberAdam(
+        ensemble.parameters(),
+        lr=[member.config.train.lr for member in members],
+        weight_decay=[member.config.train.weight_decay for member in members],
+        clip=members[0].config.train.clip,
+    )
+    return ensemble, optimizer
 
 
 def num_parameters(build: Callable[[Any, Any], nn.Module], config: Any, problem: Any) -> int:

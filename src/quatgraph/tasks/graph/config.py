@@ -27,8 +27,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         if self.num_folds < 2:
             raise ValueError(f"data.num_folds must be at least 2, got {self.num_folds}")
-        if not 0 <= self.validation < 1:
-            raise ValueError(f"data.validation must be in [0, 1), got {self.validation}")
+        configs.check(self, "data", rates=("validation",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +56,12 @@ class ModelConfig:
     """Of the adjacency matrix with self-loops, for QGNN and GCN."""
 
     def __post_init__(self) -> None:
-        for key in ("hidden_quats", "num_layers", "heads"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
-        for key in ("dropout", "pooled_dropout"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ValueError(f"model.{key} must be in [0, 1), got {getattr(self, key)}")
+        configs.check(
+            self,
+            "model",
+            counts=("hidden_quats", "num_layers", "heads"),
+            rates=("dropout", "pooled_dropout"),
+        )
         if self.name == "gat" and 4 * self.hidden_quats % self.heads:
             raise ValueError(
                 f"GAT's width {4 * self.hidden_quats} (four times model.hidden_quats) cannot be "
@@ -88,14 +87,13 @@ class TrainConfig:
     with the lowest validation loss."""
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "lr", "batch_size", "clip"):
-            value = getattr(self, key)
-            if value is not None and value <= 0:
-                raise ValueError(f"train.{key} must be positive, got {value}")
-        if self.weight_decay < 0:
-            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"train.smoothing must be in [0, 1), got {self.smoothing}")
+        configs.check(
+            self,
+            "train",
+            positive=("epochs", "lr", "batch_size", "clip"),
+            not_negative=("weight_decay",),
+            rates=("smoothing",),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,8 +110,7 @@ class GraphConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        configs.check(self, "", counts=("seeds",))
         if self.train.select == "best-valid" and self.data.validation == 0:
             raise ValueError("train.select=best-valid needs data.validation above 0")
 

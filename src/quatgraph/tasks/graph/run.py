@@ -19,12 +19,11 @@ from quatgraph.tasks.graph.batches import (
 )
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.problem import Problem, build_model, folds_of, parts_of
-from quatgraph.tasks.runs import num_parameters
+from quatgraph.tasks.runs import MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import smoothed_cross_entropy
-from quatgraph.training.optim import MemberAdam
 from quatgraph.training.runtime import at_most_threads, total_memory
 
 
@@ -43,14 +42,7 @@ def train(
     """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`."""
     config, collection = members[0].config, problem.collection
     device = collection.labels.device
-    builds = [lambda m=m: build_model(m.config, problem) for m in members]
-    ensemble = Ensemble(builds, [m.seed for m in members]).to(device)
-    optimizer = MemberAdam(
-        ensemble.parameters(),
-        lr=[m.config.train.lr for m in members],
-        weight_decay=[m.config.train.weight_decay for m in members],
-        clip=config.train.clip,
-    )
+    ensemble, optimizer = learners(members, build_model, problem, device)
     parts = [parts_of(problem, m.config, m.split) for m in members]
     whole_fold = max(len(part["train"]) + len(part["valid"]) for part in parts)
     batches = TrainingBatches(
@@ -71,7 +63,7 @@ def train(
 
     def evaluate() -> Metrics:
         metrics = measured(ensemble, collection, chunks)
-        return metrics | {_MONITOR: _merit(metrics["valid/accuracy"], metrics["valid/loss"])}
+        return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
         return fit(
@@ -83,9 +75,6 @@ def train(
             batches=batches,
             progress=progress,
         )
-
-
-_MONITOR = "valid/merit"
 
 
 def chunks_of(
@@ -126,7 +115,7 @@ def measured(
     }
 
 
-def _merit(accuracy: Tensor, loss: Tensor) -> Tensor:
+def merit_of(accuracy: Tensor, loss: Tensor) -> Tensor:
     """What epochs are chosen by: the accuracy, and among equal ones, of which a few dozen graphs
     give many, the lower loss."""
     return accuracy - 1e-4 * loss / (1 + loss)
@@ -137,7 +126,7 @@ def plan_of(members: Sequence[Member], **others: Any) -> Plan:
     return Plan(
         epochs=members[0].config.train.epochs,
         select=[member.config.train.select for member in members],
-        monitor=_MONITOR,
+        monitor=MERIT,
         **others,
     )
 

@@ -42,11 +42,7 @@ class ModelConfig:
     """Of the graph of the entities with self-loops."""
 
     def __post_init__(self) -> None:
-        for key in ("dim_quats", "num_layers"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"model.dropout must be in [0, 1), got {self.dropout}")
+        configs.check(self, "model", counts=("dim_quats", "num_layers"), rates=("dropout",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,15 +76,13 @@ class TrainConfig:
     """Validations without a better ``monitor`` after which a run is over."""
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "lr", "batch_size", "clip", "evaluate_every", "patience"):
-            value = getattr(self, key)
-            if value is not None and value <= 0:
-                raise ValueError(f"train.{key} must be positive, got {value}")
-        for key in ("weight_decay", "n3"):
-            if getattr(self, key) < 0:
-                raise ValueError(f"train.{key} must not be negative, got {getattr(self, key)}")
-        if not 0 <= self.smoothing < 1:
-            raise ValueError(f"train.smoothing must be in [0, 1), got {self.smoothing}")
+        configs.check(
+            self,
+            "train",
+            positive=("epochs", "lr", "batch_size", "clip", "evaluate_every", "patience"),
+            not_negative=("weight_decay", "n3"),
+            rates=("smoothing",),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +97,7 @@ class LinkConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> dict[str, Any]:
         """What two runs must share to be runs of one configuration."""

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
+from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.baselines.link import Embeddings
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
@@ -79,26 +80,32 @@ def load_triples(config: DataConfig) -> Triples:
     )
 
 
-def entity_adjacency(triples: Triples, config: LinkConfig) -> Adjacency:
+def entity_adjacency(triples: Triples, normalization: Normalization) -> Adjacency:
     """The one undirected graph of the entities, with self-loops, normalised."""
     edges = source.entity_graph(triples.train, triples.num_entities)
     prepared = Adjacency.from_edge_index(edges, triples.num_entities, self_loops=True)
-    return prepared.normalized(config.model.normalization)
+    return prepared.normalized(normalization)
 
 
 def prepare(triples: Triples, config: LinkConfig, device: torch.device) -> Problem:
     """Builds the graph, the queries and what is known of them, and moves all to the device."""
+    return _prepared(triples, config.model.normalization, config.data.reciprocal, device)
+
+
+@lru_cache(maxsize=1)  # the ensembles of a search share it
+def _prepared(
+    triples: Triples, normalization: Normalization, reciprocal: bool, device: torch.device
+) -> Problem:
     if len(triples.train) == 0:
         raise Mistake("there are no training triples to learn from")
     entities, relations = triples.num_entities, triples.num_relations
-    reciprocal = config.data.reciprocal
     training = source.queries(triples.train, entities, relations, reciprocal)
     known = source.known(triples)
     parts = {"valid": triples.valid, "test": triples.test}
     entity_share, relation_share = _shares(training)
     return Problem(
         triples=triples,
-        adjacency=entity_adjacency(triples, config).to(device),
+        adjacency=entity_adjacency(triples, normalization).to(device),
         training=Queries(
             pairs=training.pairs.to(device),
             pointers=training.pointers.to(device),

@@ -18,15 +18,12 @@ from quatgraph.tasks.link.classification import classified
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranked, ranks_of, told
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.runs import DIVERGED, num_parameters
+from quatgraph.tasks.runs import DIVERGED, MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
-from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.optim import MemberAdam
 from quatgraph.training.ranking import ranking_metrics
 from quatgraph.training.runtime import at_most_threads, total_memory
 
-MONITOR = "valid/merit"
 PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
 
 
@@ -42,7 +39,7 @@ def plan_of(members: Sequence[Member], **others: Any) -> Plan:
     return Plan(
         epochs=train.epochs,
         select=train.select,
-        monitor=MONITOR,
+        monitor=MERIT,
         patience=train.patience if chooses else None,
         evaluate_every=train.evaluate_every if chooses else train.epochs,
         **others,
@@ -95,14 +92,7 @@ def _train(
     room: int,
 ) -> Fit:
     config, device = members[0].config, problem.device
-    builds = [lambda m=m: build_model(m.config, problem) for m in members]
-    ensemble = Ensemble(builds, [m.seed for m in members]).to(device)
-    optimizer = MemberAdam(
-        ensemble.parameters(),
-        lr=[m.config.train.lr for m in members],
-        weight_decay=[m.config.train.weight_decay for m in members],
-        clip=config.train.clip,
-    )
+    ensemble, optimizer = learners(members, build_model, problem, device)
     batches = QueryBatches(problem.training, config.train.batch_size, len(members))
     losses = Losses(members, problem, room)
 
@@ -121,7 +111,7 @@ def _train(
             query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
             metrics = ranking_metrics(ranked(query, candidates, valid, _numbers(room)))
         return {f"valid/{name}": value for name, value in metrics.items()} | {
-            MONITOR: metrics[config.train.monitor]
+            MERIT: metrics[config.train.monitor]
         }
 
     with _products(config.train.precision), at_most_threads(_useful_threads(members, problem)):
@@ -220,8 +210,8 @@ def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit
     tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
     weights = (value.reshape(len(value), -1) for value in fitted.weights.values())
     finite = torch.stack([value.isfinite().all(dim=1) for value in weights])
-    merit = torch.where(finite.all(dim=0).cpu(), fitted.metrics[MONITOR], DIVERGED[0])
-    return dataclasses.replace(fitted, metrics=fitted.metrics | tests | {MONITOR: merit})
+    merit = torch.where(finite.all(dim=0).cpu(), fitted.metrics[MERIT], DIVERGED[0])
+    return dataclasses.replace(fitted, metrics=fitted.metrics | tests | {MERIT: merit})
 
 
 def ignored(config: LinkConfig) -> tuple[str, ...]:

@@ -43,11 +43,9 @@ class ModelConfig:
     """Of the adjacency matrix with self-loops; GAT always takes none."""
 
     def __post_init__(self) -> None:
-        for key in ("hidden_quats", "num_layers", "heads"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"model.dropout must be in [0, 1), got {self.dropout}")
+        configs.check(
+            self, "model", counts=("hidden_quats", "num_layers", "heads"), rates=("dropout",)
+        )
         if self.name == "gat" and 4 * self.hidden_quats % self.heads:
             raise ValueError(
                 f"GAT's width {4 * self.hidden_quats} (four times model.hidden_quats) cannot be "
@@ -69,12 +67,12 @@ class TrainConfig:
     """Largest norm of a run's gradient."""
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "lr", "patience", "clip"):
-            value = getattr(self, key)
-            if value is not None and value <= 0:
-                raise ValueError(f"train.{key} must be positive, got {value}")
-        if self.weight_decay < 0:
-            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
+        configs.check(
+            self,
+            "train",
+            positive=("epochs", "lr", "patience", "clip"),
+            not_negative=("weight_decay",),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,8 +88,7 @@ class NodeConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> dict[str, Any]:
         """What two runs must share to be runs of one configuration."""

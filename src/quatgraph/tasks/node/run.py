@@ -11,12 +11,10 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.models.node import four_copies
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import Problem, build_model
-from quatgraph.tasks.runs import num_parameters
+from quatgraph.tasks.runs import learners, num_parameters
 from quatgraph.tasks.task import Member
-from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import accuracy, cross_entropy
-from quatgraph.training.optim import MemberAdam
 from quatgraph.training.runtime import total_memory
 
 SCALED = {
@@ -40,14 +38,7 @@ def train(
 ) -> Fit:
     """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`."""
     config, device = members[0].config, problem.labels.device
-    builds = [lambda m=m: build_model(m.config, problem) for m in members]
-    ensemble = Ensemble(builds, [m.seed for m in members]).to(device)
-    optimizer = MemberAdam(
-        ensemble.parameters(),
-        lr=[m.config.train.lr for m in members],
-        weight_decay=[m.config.train.weight_decay for m in members],
-        clip=config.train.clip,
-    )
+    ensemble, optimizer = learners(members, build_model, problem, device)
     splits = torch.tensor([m.split for m in members], device=device)
     parts = {name: mask.index_select(0, splits).float() for name, mask in problem.parts.items()}
     features = problem.features

@@ -34,9 +34,7 @@ class DataConfig:
     """Seed of a split that the files do not give, and of vectors for words that have none."""
 
     def __post_init__(self) -> None:
-        for key in ("min_count", "dimensions", "window"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"data.{key} must be at least 1, got {getattr(self, key)}")
+        configs.check(self, "data", counts=("min_count", "dimensions", "window"))
         if not 0 < self.validation < 1:
             raise ValueError(f"data.validation must be between 0 and 1, got {self.validation}")
         if not 0 <= self.draw_seed < 2**32:
@@ -67,14 +65,13 @@ class ModelConfig:
     """Words of a document that Bi-LSTM reads, from its beginning."""
 
     def __post_init__(self) -> None:
-        for key in ("hidden_quats", "steps", "length"):
-            if getattr(self, key) < 1:
-                raise ValueError(f"model.{key} must be at least 1, got {getattr(self, key)}")
-        for key in ("dropout", "pooled_dropout"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ValueError(f"model.{key} must be in [0, 1), got {getattr(self, key)}")
-        if self.bigrams < 0:
-            raise ValueError(f"model.bigrams must not be negative, got {self.bigrams}")
+        configs.check(
+            self,
+            "model",
+            counts=("hidden_quats", "steps", "length"),
+            rates=("dropout", "pooled_dropout"),
+            not_negative=("bigrams",),
+        )
 
     @property
     def reads_graphs(self) -> bool:
@@ -100,12 +97,12 @@ class TrainConfig:
     """Epochs without a better one after which a run is over."""
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "lr", "batch_size", "clip", "patience"):
-            value = getattr(self, key)
-            if value is not None and value <= 0:
-                raise ValueError(f"train.{key} must be positive, got {value}")
-        if self.weight_decay < 0:
-            raise ValueError(f"train.weight_decay must not be negative, got {self.weight_decay}")
+        configs.check(
+            self,
+            "train",
+            positive=("epochs", "lr", "batch_size", "clip", "patience"),
+            not_negative=("weight_decay",),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +118,7 @@ class TextConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise ValueError(f"seeds must be at least 1, got {self.seeds}")
+        configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> dict[str, Any]:
         """What two runs must share to be runs of one configuration."""

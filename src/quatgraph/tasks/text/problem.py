@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.text import BiLSTM, FastText
-from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.folds import inner_validation
 from quatgraph.data.text import Documents
 from quatgraph.errors import Mistake
-from quatgraph.models.text import TextING, TextQGNN, TrainedVectors, word_vectors
+from quatgraph.models.text import FixedVectors, TextING, TextQGNN, TrainedVectors
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.text.config import DataConfig, ModelConfig, TextConfig
 
@@ -180,27 +179,6 @@ def parts_of(documents: Documents, config: DataConfig, seed: int) -> dict[str, T
     if not len(valid):
         train, valid = inner_validation(documents.y, train, seed, config.validation)
     return {"train": train, "valid": valid, "test": documents.test}
-
-
-class FixedVectors(nn.Module):
-    """A model whose words' vectors stay as they are; no weights, one table for all members.
-
-    Shape:
-        - words: of N nodes
-        - adjacency, pool, output: as those of the model
-    """
-
-    takes_members = True
-
-    def __init__(self, table: Tensor, model: nn.Module) -> None:
-        super().__init__()
-        self.table = table  # no buffer: an ensemble would stack it
-        self.model = model
-
-    def forward(
-        self, words: Codes, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks
-    ) -> Tensor:
-        return self.model(word_vectors(words, self.table), adjacency, pool)
 
 
 def build_model(config: TextConfig, problem: Problem) -> nn.Module:

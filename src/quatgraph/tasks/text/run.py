@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from quatgraph.errors import Mistake
 from quatgraph.tasks.graph.batches import EvaluationChunk, evaluation_chunks
-from quatgraph.tasks.graph.run import _MONITOR, _merit, measured
-from quatgraph.tasks.runs import num_parameters
+from quatgraph.tasks.graph.run import measured, merit_of
+from quatgraph.tasks.runs import MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.batches import DocumentBatches, summed
 from quatgraph.tasks.text.config import TextConfig
@@ -19,7 +19,6 @@ from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import smoothed_cross_entropy
-from quatgraph.training.optim import MemberAdam
 from quatgraph.training.runtime import total_memory
 
 
@@ -34,7 +33,7 @@ def plan_of(members: Sequence[Member], **others: Any) -> Plan:
     return Plan(
         epochs=train.epochs,
         select=train.select,
-        monitor=_MONITOR,
+        monitor=MERIT,
         patience=train.patience if train.select == "best-valid" else None,
         **others,
     )
@@ -53,14 +52,7 @@ def train(
     """
     config, collection = members[0].config, problem.collection
     device = collection.labels.device
-    builds = [lambda m=m: build_model(m.config, problem) for m in members]
-    ensemble = Ensemble(builds, [m.seed for m in members]).to(device)
-    optimizer = MemberAdam(
-        ensemble.parameters(),
-        lr=[m.config.train.lr for m in members],
-        weight_decay=[m.config.train.weight_decay for m in members],
-        clip=config.train.clip,
-    )
+    ensemble, optimizer = learners(members, build_model, problem, device)
     parts = [parts_of(problem.corpus.documents, m.config.data, m.seed) for m in members]
     batches = DocumentBatches(
         collection,
@@ -80,7 +72,7 @@ def train(
 
     def evaluate() -> Metrics:
         metrics = measured(ensemble, collection, chunks)
-        return metrics | {_MONITOR: _merit(metrics["valid/accuracy"], metrics["valid/loss"])}
+        return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     fitted = fit(
         ensemble,
