@@ -91,6 +91,19 @@ def at_most_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
+@contextmanager
+def factors_rounded(to: str) -> Iterator[None]:
+    """Whether a GPU may round the factors of float32 products to 10 bits within a block: unless
+    ``float32`` is asked for."""
+    settings = torch.backends.cuda.matmul
+    before = settings.fp32_precision
+    settings.fp32_precision = "ieee" if to == "float32" else "tf32"
+    try:
+        yield
+    finally:
+        settings.fp32_precision = before
+
+
 class Stopwatch:
     """Adds up the time of the blocks it wraps; on a GPU by events, without waiting."""
 

@@ -1,8 +1,7 @@
 """Trains runs of knowledge-graph completion of one shape as one ensemble."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +21,7 @@ from quatgraph.tasks.runs import DIVERGED, MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.ranking import ranking_metrics
-from quatgraph.training.runtime import at_most_threads, total_memory
+from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
 
 PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
 
@@ -62,7 +61,7 @@ def train(
             "there are no validation triples to choose an epoch by: set train.select=last"
         )
     fitted = _in_pieces(lambda room: _train(members, problem, plan, progress, room))
-    with _products("float32"):
+    with factors_rounded(to="float32"):
         return _in_pieces(lambda room: _tested(fitted, config, problem, room))
 
 
@@ -107,14 +106,14 @@ def _train(
     valid = problem.parts["valid"]
 
     def evaluate() -> Metrics:
-        with _products("float32"):
+        with factors_rounded(to="float32"):
             query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
             metrics = ranking_metrics(ranked(query, candidates, valid, _numbers(room)))
         return {f"valid/{name}": value for name, value in metrics.items()} | {
             MERIT: metrics[config.train.monitor]
         }
 
-    with _products(config.train.precision), at_most_threads(_useful_threads(members, problem)):
+    with factors_rounded(to=config.train.precision), at_most_threads(_useful_threads(members, problem)):
         return fit(
             ensemble,
             optimizer,
@@ -183,19 +182,6 @@ def _useful_threads(members: Sequence[Member], problem: Problem) -> int:
     config = members[0].config
     scores = len(members) * config.train.batch_size * problem.num_entities
     return 1 + int(6 * scores * 4 * config.model.dim_quats / 1e9)
-
-
-@contextmanager
-def _products(precision: str) -> Iterator[None]:
-    """Whether a GPU may round the factors of float32 products to 10 bits, as all but ``float32``
-    allow."""
-    settings = torch.backends.cuda.matmul
-    before = settings.fp32_precision
-    settings.fp32_precision = "ieee" if precision == "float32" else "tf32"
-    try:
-        yield
-    finally:
-        settings.fp32_precision = before
 
 
 def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit:

@@ -90,6 +90,8 @@ class TrainConfig:
     """Adam's L2 factor, on all weights."""
     clip: float | None = 0.5
     """Largest norm of a run's gradient."""
+    precision: Literal["float32", "tf32"] = "float32"
+    """To what a GPU may round the factors of products in training: not at all, or to 10 bits."""
     select: Literal["last", "best-valid"] = "best-valid"
     """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
     with the lowest validation loss."""

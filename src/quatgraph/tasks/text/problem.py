@@ -97,7 +97,11 @@ class Corpus:
 
 def load_corpus(config: TextConfig) -> Corpus:
     """The texts that a config names, with vectors for their words."""
-    documents = _documents(config.data)
+    return corpus_of(load_documents(config.data), config)
+
+
+def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
+    """Texts with the vectors that a config gives their words."""
     vocabulary, data = documents.vocabulary, config.data
     if config.model.name == "fasttext":
         return Corpus(documents, torch.empty(len(vocabulary), 0), 0, True)
@@ -108,7 +112,8 @@ def load_corpus(config: TextConfig) -> Corpus:
     return Corpus(documents, vectors, found, config.model.learned_vectors)
 
 
-def _documents(config: DataConfig) -> Documents:
+def load_documents(config: DataConfig) -> Documents:
+    """The texts that a config names."""
     if bool(config.name) == bool(config.path):
         raise Mistake("set either data.name or data.path")
     if config.name:

@@ -19,7 +19,7 @@ from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import smoothed_cross_entropy
-from quatgraph.training.runtime import total_memory
+from quatgraph.training.runtime import factors_rounded, total_memory
 
 
 def members_of(config: TextConfig, corpus: Corpus) -> list[Member]:
@@ -71,18 +71,20 @@ def train(
     chunks = _chunks(problem, config, parts, "valid")
 
     def evaluate() -> Metrics:
-        metrics = measured(ensemble, collection, chunks)
+        with factors_rounded(to="float32"):
+            metrics = measured(ensemble, collection, chunks)
         return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
-    fitted = fit(
-        ensemble,
-        optimizer,
-        loss=lambda: summed(ensemble.flat, losses()),
-        evaluate=evaluate,
-        plan=plan,
-        batches=batches,
-        progress=progress,
-    )
+    with factors_rounded(to=config.train.precision):
+        fitted = fit(
+            ensemble,
+            optimizer,
+            loss=lambda: summed(ensemble.flat, losses()),
+            evaluate=evaluate,
+            plan=plan,
+            batches=batches,
+            progress=progress,
+        )
     return _tested(fitted, members, problem, parts)
 
 
