@@ -12,9 +12,10 @@ from quatgraph.baselines.layers import Matrix
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.attention_readout import owners, starts
+from quatgraph.layers.attention_readout import starts
 from quatgraph.layers.linear import RealLinear
 from quatgraph.ops import lookup
+from quatgraph.ops.attention_pool import owners
 
 
 class FastText(nn.Module):
@@ -116,6 +117,8 @@ class BiLSTM(nn.Module):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Tensor, adjacency: Matrix | None, pool: Matrix) -> Tensor:
+        if not x.size(-2):  # no document has a word; a row to look at, which counts for nothing
+            x = nn.functional.pad(x, (0, 0, 0, 1))
         x, begins = self.input_dropout(x), starts(pool).long().expand(*x.shape[:-2], -1)
         begin, size = begins[..., :-1, None], begins.diff(dim=-1).clamp(max=self.length)[..., None]
         place, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)

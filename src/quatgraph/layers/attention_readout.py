@@ -1,7 +1,5 @@
 """From the nodes of a graph to its class, each node with a weight of its own."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 
@@ -9,6 +7,8 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import QuaternionLinear, RealLinear
+from quatgraph.ops import attention_pool
+from quatgraph.ops.activation import Activation
 
 
 class AttentionReadout(nn.Module):
@@ -45,7 +45,7 @@ class AttentionReadout(nn.Module):
         *,
         dropout: float = 0.0,
         bias: bool = False,
-        activation: Callable[[Tensor], Tensor] = torch.relu,
+        activation: Activation = "relu",
         linear: type[nn.Module] = QuaternionLinear,
     ) -> None:
         super().__init__()
@@ -60,29 +60,8 @@ class AttentionReadout(nn.Module):
         return torch.sigmoid(self.score(h)).squeeze(-1)
 
     def forward(self, h: Tensor, pool: Adjacency | Blocks) -> Tensor:
-        e = self.attention(h)[..., None] * self.activation(self.linear(h))
-        return self.prediction(self.dropout((pool @ e) * pooled_max(e, pool)))
-
-
-def pooled_max(x: Tensor, pool: Adjacency | Blocks) -> Tensor:
-    """The largest of each graph's rows, by feature; 0 for a graph without nodes.
-
-    Equal ones share the gradient, as in :func:`torch.amax`: the maximum is the sum over nodes that
-    are fixed before, which repeats bit for bit, forwards and backwards.
-
-    Shape:
-        - x: ``(N, F)``, of several members ``(M, N, F)``
-        - pool: ``(G, N)``; see :func:`starts`
-        - output: ``(G, F)``, of several members ``(M, G, F)``
-    """
-    with torch.no_grad():
-        begins = starts(pool).expand(*x.shape[:-2], -1).contiguous()
-        largest = torch.segment_reduce(x, "max", offsets=begins, axis=x.dim() - 2)
-        # Padding looks at the last graph, which never looks at padding.
-        owner = owners(begins, x.size(-2)).clamp(max=pool.shape[0] - 1)[..., None].expand_as(x)
-        chosen = (x == largest.gather(-2, owner)).to(x.dtype)
-        share = chosen / (pool @ chosen).clamp(min=1).gather(-2, owner)
-    return pool @ (x * share)
+        pooled = attention_pool(self.linear(h), self.attention(h), starts(pool), self.activation)
+        return self.prediction(self.dropout(pooled))
 
 
 def starts(pool: Adjacency | Blocks) -> Tensor:
@@ -97,10 +76,3 @@ def starts(pool: Adjacency | Blocks) -> Tensor:
     pointers, known = pool.whole.rowptr, pool.row.clamp(min=0)
     sizes = torch.where(pool.row >= 0, pointers[known + 1] - pointers[known], 0)
     return nn.functional.pad(sizes.cumsum(dim=-1, dtype=sizes.dtype), (1, 0))
-
-
-def owners(begins: Tensor, count: int) -> Tensor:
-    """The graph of each of so many nodes, G for padding, ``(..., G + 1) -> (..., count)``."""
-    place = torch.arange(count, device=begins.device, dtype=begins.dtype)
-    place = place.expand(*begins.shape[:-1], -1).contiguous()
-    return torch.searchsorted(begins[..., 1:].contiguous(), place, right=True)

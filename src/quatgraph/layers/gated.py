@@ -1,16 +1,16 @@
 """Gated graph networks: vectors that each step keeps in part and renews in part."""
 
 import math
-from collections.abc import Callable
 from typing import ClassVar
 
-import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
 from quatgraph.layers.linear import GlorotLinear, QuaternionLinear
+from quatgraph.ops import gated_step, hamilton_matrix
+from quatgraph.ops.activation import Activation
 
 
 class GatedQGNNConv(nn.Module):
@@ -28,7 +28,8 @@ class GatedQGNNConv(nn.Module):
             + \mathbf{z}_v \odot \tilde{\mathbf{h}}_v
 
     What multiplies one vector is one product: a number of :math:`\mathbf{W} \otimes \mathbf{a}` is
-    made of one row of :math:`\mathbf{W}`, so the rows of several matrices may stand in one.
+    made of one row of :math:`\mathbf{W}`, so the rows of several matrices may stand in one. What
+    is between the products: see :func:`quatgraph.ops.gated_step`.
 
     Args:
         width: Real numbers of a node's vector, a multiple of four.
@@ -60,12 +61,13 @@ class GatedQGNNConv(nn.Module):
         *,
         steps: int = 2,
         bias: bool = False,
-        activation: Callable[[Tensor], Tensor] = torch.relu,
+        activation: Activation = "relu",
     ) -> None:
         super().__init__()
         if steps < 1:
             raise Mistake(f"a gated layer needs at least one step, got steps={steps}")
         self.width, self.steps, self.activation = width, steps, activation
+        self._size = width // self.components
         self.of_sum = self.linear(width, 3 * width, bias=bias)  # W of z, of r, of the candidate
         self.of_own = self.linear(width, 2 * width, bias=False)  # U of z, of r
         self.of_reset = self.linear(width, width, bias=False)  # U of the candidate
@@ -73,7 +75,7 @@ class GatedQGNNConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Draws each of the six matrices as a layer of its own would: Glorot for one's width."""
-        bound = math.sqrt(6.0 / (self.width // self.components + self.width))
+        bound = math.sqrt(6.0 / (self._size + self.width))
         for layer in (self.of_sum, self.of_own, self.of_reset):
             layer.reset_parameters()
             nn.init.uniform_(layer.weight, -bound, bound)
@@ -86,22 +88,24 @@ class GatedQGNNConv(nn.Module):
     ) -> Tensor:
         if not isinstance(edge_index, Blocks):
             edge_index = Adjacency.of(edge_index, x.size(-2), edge_weight, self_loops=False)
+        of_sum = self._together(self._matrix(self.of_sum.weight), 3)
+        of_own = self._together(self._matrix(self.of_own.weight), 2)
+        of_reset, bias = self._matrix(self.of_reset.weight), None
+        if self.of_sum.bias is not None:
+            bias = self._together(self.of_sum.bias[..., None], 3).squeeze(-1)
         for _ in range(self.steps):
-            x = self._step(x, edge_index)
+            x = gated_step(x, edge_index @ x, of_sum, of_own, of_reset, bias, self.activation)
         return x
 
-    def _step(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
-        (h,) = self._parts(x, 1)
-        gates, candidate = self._parts(self.of_sum(adjacency @ x), 2, 1)
-        (own,) = self._parts(self.of_own(x), 2)
-        update, reset = torch.sigmoid(gates + own).split(1, dim=-2)
-        (kept,) = self._parts(self.of_reset((reset * h).flatten(-3)), 1)
-        return torch.lerp(h, self.activation(candidate + kept), update).flatten(-3)
+    def _matrix(self, weight: Tensor) -> Tensor:
+        """The real matrix of a layer's weights."""
+        return hamilton_matrix(weight)
 
-    def _parts(self, x: Tensor, *counts: int) -> tuple[Tensor, ...]:
-        """Vectors that stand side by side within each component, so many at a time, each
-        ``(..., components, count, width / components)``."""
-        return x.unflatten(-1, (self.components, sum(counts), -1)).split(counts, dim=-2)
+    def _together(self, matrix: Tensor, count: int) -> Tensor:
+        """The rows of each of so many matrices together, which stand side by side within each
+        component: ``(components count size, K) -> (count components size, K)``."""
+        parts = matrix.unflatten(-2, (self.components, count, -1))
+        return parts.transpose(-4, -3).flatten(-4, -2)
 
     def extra_repr(self) -> str:
         return f"{self.width}, steps={self.steps}"
@@ -113,3 +117,6 @@ class GatedGNNConv(GatedQGNNConv):
 
     components = 1
     linear = GlorotLinear
+
+    def _matrix(self, weight: Tensor) -> Tensor:
+        return weight

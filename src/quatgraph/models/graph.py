@@ -8,7 +8,7 @@ from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
 from quatgraph.layers.dropout import Masks
-from quatgraph.models.node import ACTIVATIONS, Activation
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 class GraphQGNN(nn.Module):

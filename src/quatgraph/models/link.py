@@ -7,7 +7,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.node import ACTIVATIONS, Activation
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 class SimQGNN(nn.Module):

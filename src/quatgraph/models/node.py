@@ -1,7 +1,6 @@
 """QGNN for node classification (Section 4.2 of the paper)."""
 
-from collections.abc import Callable
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +11,9 @@ from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 X = TypeVar("X", bound=Tensor | Adjacency | Codes)
-Activation = Literal["relu", "tanh", "elu", "none"]
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "relu": torch.relu,
-    "tanh": torch.tanh,
-    "elu": nn.functional.elu,
-    "none": lambda x: x,
-}
 
 
 class QGNN(nn.Module):

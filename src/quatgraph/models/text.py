@@ -10,7 +10,7 @@ from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import AttentionReadout, GatedGNNConv, GatedQGNNConv, QuaternionDropout
-from quatgraph.models.node import ACTIVATIONS, Activation
+from quatgraph.ops.activation import Activation
 
 
 class TextQGNN(nn.Module):
@@ -58,16 +58,16 @@ class TextQGNN(nn.Module):
                 f"a word vector of {in_channels} numbers has no four equal parts: take vectors of "
                 f"another size, or pad these with zeros to {-(-in_channels // 4) * 4}"
             )
-        g, hidden = ACTIVATIONS[activation], 4 * hidden_quats
+        hidden = 4 * hidden_quats
         self.input_dropout = QuaternionDropout(dropout)
         self.projection = self.gated.linear(in_channels, hidden, bias=bias)
-        self.conv = self.gated(hidden, steps=steps, bias=bias, activation=g)
+        self.conv = self.gated(hidden, steps=steps, bias=bias, activation=activation)
         self.readout = AttentionReadout(
             hidden,
             num_classes,
             dropout=pooled_dropout,
             bias=bias,
-            activation=g,
+            activation=activation,
             linear=self.gated.linear,
         )
 

@@ -2,8 +2,10 @@
 
 from quatgraph.ops.aggregate import aggregate
 from quatgraph.ops.aggregate_blocks import aggregate_blocks
+from quatgraph.ops.attention_pool import attention_pool
 from quatgraph.ops.backend import backend
 from quatgraph.ops.filtered_rank import Ranks, filtered_rank
+from quatgraph.ops.gated_step import gated_step
 from quatgraph.ops.hamilton_linear import hamilton_linear
 from quatgraph.ops.hamilton_matrix import hamilton_matrix
 from quatgraph.ops.lookup import lookup
@@ -15,8 +17,10 @@ __all__ = [
     "Ranks",
     "aggregate",
     "aggregate_blocks",
+    "attention_pool",
     "backend",
     "filtered_rank",
+    "gated_step",
     "hamilton_linear",
     "hamilton_matrix",
     "lookup",

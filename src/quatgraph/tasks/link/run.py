@@ -113,7 +113,10 @@ def _train(
             MERIT: metrics[config.train.monitor]
         }
 
-    with factors_rounded(to=config.train.precision), at_most_threads(_useful_threads(members, problem)):
+    with (
+        factors_rounded(to=config.train.precision),
+        at_most_threads(_useful_threads(members, problem)),
+    ):
         return fit(
             ensemble,
             optimizer,

@@ -1,0 +1,23 @@
+"""Activations by name, with their slopes where the value is known."""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+Activation = Literal["relu", "tanh", "elu", "none"]
+ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "tanh": torch.tanh,
+    "elu": F.elu,
+    "none": lambda x: x,
+}
+SLOPES: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": lambda y: (y > 0).to(y.dtype),
+    "tanh": lambda y: 1 - y.square(),
+    "elu": lambda y: y.clamp(max=0) + 1,
+    "none": torch.ones_like,
+}
+"""The slope of each at the place where it has the value y."""

@@ -1,0 +1,119 @@
+"""Pooling with weights against loops over graphs: ties, empty graphs, padding, members."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from quatgraph.ops import attention_pool, backend
+from quatgraph.ops.activation import ACTIVATIONS
+from quatgraph.ops.attention_pool import owners
+
+activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
+SIZES, WIDTH = [2, 0, 3, 1], 5
+BEGINS = torch.tensor([0, 2, 2, 5, 6])
+
+
+def inputs(*lead: int, sizes: list[int] = SIZES, width: int = WIDTH) -> tuple[Tensor, Tensor]:
+    options = {"dtype": torch.float64}
+    return torch.randn(*lead, sum(sizes), width, **options), torch.rand(
+        *lead, sum(sizes), **options
+    )
+
+
+def by_loops(x: Tensor, weight: Tensor, sizes: list[int], activation: str) -> Tensor:
+    e = weight[:, None] * ACTIVATIONS[activation](x)
+    return torch.stack(
+        [p.sum(dim=0) * (p.amax(dim=0) if len(p) else 0) for p in e[: sum(sizes)].split(sizes)]
+    )
+
+
+def with_gradients(pool, x: Tensor, weight: Tensor) -> list[Tensor]:
+    x, weight = x.clone().requires_grad_(), weight.clone().requires_grad_()
+    y = pool(x, weight)
+    along = torch.linspace(-1, 2, y.numel(), dtype=y.dtype, device=y.device).view_as(y)
+    return [y.detach(), *torch.autograd.grad(y, (x, weight), along)]
+
+
+def assert_alike(ours: list[Tensor], theirs: list[Tensor]) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@activations
+@pytest.mark.parametrize("shift", [0, -5])
+def test_is_the_sum_times_the_maximum_whatever_its_sign(activation, shift):
+    x, weight = inputs()
+    assert_alike(
+        with_gradients(lambda x, w: attention_pool(x, w, BEGINS, activation), x + shift, weight),
+        with_gradients(lambda x, w: by_loops(x, w, SIZES, activation), x + shift, weight),
+    )
+
+
+def test_equal_nodes_share_the_gradient_as_in_amax():
+    x = torch.tensor([[1.0, 0], [1, 0], [3, -1], [2, -1], [3, -1], [0, 0]]).double()
+    weight = torch.ones(6).double()
+    assert_alike(
+        with_gradients(lambda x, w: attention_pool(x, w, BEGINS, "none"), x, weight),
+        with_gradients(lambda x, w: by_loops(x, w, SIZES, "none"), x, weight),
+    )
+
+
+def test_members_have_graphs_of_their_own_and_padding_has_no_say():
+    sizes = [[2, 3], [1, 0], [4, 2]]
+    begins = torch.tensor([[0, 2, 5], [0, 1, 1], [0, 4, 6]])
+    x, weight = inputs(3, sizes=[7])
+    for m, own in enumerate(sizes):
+        x[m, sum(own) :] = 1e6
+    ours = with_gradients(lambda x, w: attention_pool(x, w, begins, "tanh"), x, weight)
+    for m, own in enumerate(sizes):
+        nodes = sum(own)
+        y = by_loops(x[m], weight[m], own, "tanh")
+        torch.testing.assert_close(ours[0][m], y)
+        assert not ours[1][m, nodes:].any()
+        assert not ours[2][m, nodes:].any()
+    assert owners(begins, 7).tolist() == [
+        [0, 0, 1, 1, 1, 2, 2], [0, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 1, 1, 2]
+    ]  # fmt: skip
+
+
+def test_gradients():
+    x, weight = (value.requires_grad_() for value in inputs(2))
+    assert torch.autograd.gradcheck(lambda x, w: attention_pool(x, w, BEGINS, "elu"), (x, weight))
+
+
+def test_vmap_is_a_loop():
+    x, weight = inputs(3)
+    together = torch.vmap(lambda x, w: attention_pool(x, w, BEGINS), in_dims=(1, 0))(
+        x.movedim(0, 1), weight
+    )
+    for m in range(3):
+        torch.testing.assert_close(together[m], attention_pool(x[m], weight[m], BEGINS))
+
+
+@pytest.mark.parametrize("graphs", [0, 2])
+def test_nothing_to_pool(graphs):
+    x, weight = inputs(sizes=[0])
+    y = attention_pool(x, weight, torch.zeros(graphs + 1, dtype=torch.long))
+    assert y.shape == (graphs, WIDTH)
+    assert not y.any()
+
+
+@pytest.mark.gpu
+@activations
+@pytest.mark.parametrize("width", [1, 96, 384])
+def test_kernels_equal_torch_and_repeat_bit_for_bit(activation, width):
+    sizes = torch.randint(40, (4, 300))
+    begins = torch.nn.functional.pad(sizes.cumsum(1), (1, 0)).int().cuda()
+    x, weight = (
+        value.cuda() for value in inputs(4, sizes=[int(sizes.sum(1).max()) + 9], width=width)
+    )
+    x[:, ::3] = x[:, 1:2]  # ties
+
+    def pooled() -> list[Tensor]:
+        return with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+
+    first = pooled()
+    with backend("torch"):
+        assert_alike(first, pooled())
+    for _ in range(5):
+        assert all(map(torch.equal, pooled(), first))
