@@ -16,6 +16,9 @@ from quatgraph.tasks import TASKS
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import MODELS
+from quatgraph.tasks.runs import together
+from quatgraph.tasks.task import Member
+from quatgraph.tasks.text.config import TextConfig
 
 FOLDER = Path(presets.__file__).parent
 FILES = sorted(FOLDER.glob("*/*.toml"))
@@ -28,7 +31,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert (len(names("node")), len(names("link"))) == (16, 22)
+    assert [len(names(task)) for task in ("node", "link", "text")] == [16, 28, 4 * 6 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
@@ -161,6 +164,70 @@ def test_the_presets_of_table_3_say_the_numbers_of_section_5_3_and_of_the_releas
 
 def test_the_search_of_link_is_the_papers() -> None:
     assert math.prod(len(tried) for tried in protocols("link")["grid"].values()) == 4 * 3 * 5
+
+
+def of_texts(name: str) -> TextConfig:
+    return configs.build(TextConfig, preset(f"text/{name}"))
+
+
+def differing(*presets: str) -> set[str]:
+    """The settings in which two presets of texts differ."""
+    one, other = (configs.flatten(of_texts(name).identity()) for name in presets)
+    return {key for key in one if one[key] != other[key]}
+
+
+@pytest.mark.parametrize("name", names("text"))
+def test_a_preset_of_text_chooses_on_validation_data_and_honest_changes_nothing(name: str) -> None:
+    paper, honest = (configs.build(TextConfig, preset(name, p)) for p in ("paper", "honest"))
+    assert paper.train.select == "best-valid"
+    assert dataclasses.replace(honest, protocol="paper") == paper
+    task, dataset, method = parts(name)
+    assert name == f"{task}/{dataset}-{method}"
+    assert catalog()[dataset].task == "text"
+    assert method.removesuffix("-random") == paper.model.name
+
+
+@pytest.mark.parametrize(
+    ("dataset", "lr"), [("mr", 5e-4), ("r8", 1e-3), ("r52", 5e-3), ("ohsumed", 5e-3)]
+)
+def test_the_presets_of_table_4_say_the_numbers_of_the_appendix_and_of_the_released_code(
+    dataset: str, lr: float
+) -> None:
+    config = of_texts(f"{dataset}-textqgnn")
+    train, model, data = config.train, config.model, config.data
+    assert (train.lr, train.epochs, train.batch_size, train.clip) == (lr, 150, 4096, 0.5)
+    assert (model.hidden_quats, model.steps, model.bias) == (96, 2, False)
+    assert (model.dropout, model.pooled_dropout, model.activation) == (0.5, 0.5, "relu")
+    assert (data.window, data.validation, data.vectors) == (3, 0.1, "glove-100d")
+    assert differing(f"{dataset}-textqgnn", f"{dataset}-texting") == {"model.name"}
+    for method in ("textqgnn", "texting"):
+        drawn = of_texts(f"{dataset}-{method}-random")
+        assert (drawn.data.vectors, drawn.data.dimensions) == ("none", 4 * 75)
+        assert not drawn.model.learned_vectors
+        changed = differing(f"{dataset}-{method}", f"{dataset}-{method}-random")
+        assert changed == {"data.vectors", "data.dimensions"}
+    fasttext, bilstm = (of_texts(f"{dataset}-{method}") for method in ("fasttext", "bilstm"))
+    assert (4 * fasttext.model.hidden_quats, fasttext.model.bigrams) == (100, 0)
+    assert bilstm.data.vectors == data.vectors
+    assert bilstm.model.hidden_quats == model.hidden_quats
+
+
+@pytest.mark.parametrize(("method", "configurations"), [("textqgnn", 32), ("fasttext", 16)])
+def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
+    method: str, configurations: int
+) -> None:
+    task, grid = TASKS["text"], protocols("text")["grid"]
+    assert grid["train.lr"] == [1e-4, 5e-4, 1e-3, 5e-3]
+    ignored = task.ignores(of_texts(f"mr-{method}"))
+    lists = {key: tried for key, tried in grid.items() if key not in ignored}
+    tried = [
+        configs.build(TextConfig, made)
+        for made in configs.expand_grid(preset(f"text/mr-{method}"), lists)
+    ]
+    assert len(tried) == configurations
+    assert len(together(task, [Member(config, 0, 0) for config in tried])) == 4
+    if method == "textqgnn":
+        assert of_texts("mr-textqgnn") in tried
 
 
 def test_an_unknown_preset_is_a_mistake_with_a_hint() -> None:

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from quatgraph.models.graph import GraphQGNN
     from quatgraph.models.link import SimQGNN
     from quatgraph.models.node import QGNN
+    from quatgraph.models.text import TextQGNN
     from quatgraph.ops import aggregate, backend, hamilton_linear
     from quatgraph.serve import (
         GraphPredictor,
         LinkPredictor,
         NodePredictor,
+        TextPredictor,
         load,
         train_graphs,
         train_nodes,
+        train_texts,
         train_triples,
     )
     from quatgraph.training.ensemble import Ensemble
@@ -49,12 +52,15 @@ _HOMES = {
     "QuaternionLinear": "layers",
     "SimQGNN": "models.link",
     "SimplifiedQGNNConv": "layers",
+    "TextPredictor": "serve",
+    "TextQGNN": "models.text",
     "aggregate": "ops",
     "backend": "ops",
     "hamilton_linear": "ops",
     "load": "serve",
     "train_graphs": "serve",
     "train_nodes": "serve",
+    "train_texts": "serve",
     "train_triples": "serve",
 }
 
@@ -73,12 +79,15 @@ __all__ = [
     "QuaternionLinear",
     "SimQGNN",
     "SimplifiedQGNNConv",
+    "TextPredictor",
+    "TextQGNN",
     "aggregate",
     "backend",
     "hamilton_linear",
     "load",
     "train_graphs",
     "train_nodes",
+    "train_texts",
     "train_triples",
 ]
 

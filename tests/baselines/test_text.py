@@ -7,6 +7,7 @@ import tiny
 import torch
 from torch import Tensor, nn
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.text import BiLSTM, FastText
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
@@ -123,6 +124,13 @@ def test_dropout_of_bi_lstm_acts_in_training_alone(option):
     assert not torch.equal(model(*inputs), model(*inputs))
     model.eval()
     assert torch.equal(model(*inputs), model(*inputs))
+
+
+def test_documents_without_any_word_have_what_the_biases_say():
+    model, none = bi_lstm(), torch.empty(0, dtype=torch.long)
+    pool = Adjacency.from_entries(none, none, None, (2, 0))
+    y = model(VECTORS[:0], None, pool.with_weight(pool.weight.double()))
+    assert torch.equal(y, model.prediction.bias.expand(2, -1))
 
 
 def test_bi_lstm_that_reads_no_word_is_a_mistake():

@@ -1,13 +1,14 @@
 """Benchmarks run on tiny sizes and give the numbers they promise."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
 
-from quatgraph.bench import BENCHES, aggregate, conv, defaults, graph, link, measure, node
+from quatgraph.bench import BENCHES, aggregate, conv, defaults, graph, link, measure, node, text
 from quatgraph.config import override
-from quatgraph.presets import preset
+from quatgraph.presets import names, preset
 from quatgraph.tasks.node.config import TrainConfig
 
 CPU = torch.device("cpu")
@@ -118,6 +119,33 @@ def test_link_times_an_epoch_ranks_a_whole_training_and_a_loss(
     assert all(row["ms"] > 0 for row in rows)
 
 
+@pytest.mark.parametrize("counted", [True, False])
+def test_text_times_an_epoch_of_each_method_and_word_graphs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, counted: bool
+) -> None:
+    few = ("data.name=snippets", "data.vectors=none", "data.dimensions=4", "model.hidden_quats=1")
+    monkeypatch.setattr(text, "preset", lambda name: override(preset(name), few))
+    monkeypatch.setattr(text, "TRAINED", {"cpu": [("mr", "textqgnn"), ("r8", "texting")]})
+    monkeypatch.setattr(text, "SEEDS", {"cpu": 2})
+    monkeypatch.setattr(text, "GRAPHS", {"cpu": ("snippets",)})
+    (tmp_path / "status").write_text("VmPeak: 9000 kB\nVmHWM:\t 2048 kB\n")
+    monkeypatch.setattr(text, "_PROCESS", tmp_path if counted else tmp_path / "no such system")
+    rows = list(text.rows(CPU))
+    assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
+        ("mr, 2 runs", "training, an epoch", "TextQGNN, float32"),
+        ("r8, 2 runs", "training, an epoch", "TextING, float32"),
+        ("snippets", "word graphs, window 3", "600 documents"),
+    ]
+    assert all(row["ms"] > 0 for row in rows)
+    assert [row.get("peak_mib") for row in rows] == [2.0 if counted else None, None, None]
+
+
+def test_text_trains_what_has_a_preset() -> None:
+    for device, pairs in text.TRAINED.items():
+        assert len({*pairs}) == len(pairs) == (8 if device == "cuda" else 3)
+        assert {f"text/{dataset}-{method}" for dataset, method in pairs} <= {*names("text")}
+
+
 def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,4 +170,5 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
 
 
 def test_every_bench_has_a_name() -> None:
-    assert list(BENCHES) == ["aggregate", "kernels", "conv", "node", "graph", "link", "defaults"]
+    tasks = ["node", "graph", "link", "text"]
+    assert list(BENCHES) == ["aggregate", "kernels", "conv", *tasks, "defaults"]

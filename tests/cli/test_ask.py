@@ -108,14 +108,14 @@ class Echo:
 def test_a_model_of_another_task_is_asked_without_nodes(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(PREDICTORS, "text", Echo)
-    model = copied(world, tmp_path, task="text")
+    monkeypatch.setitem(PREDICTORS, "sound", Echo)
+    model = copied(world, tmp_path, task="sound")
     answered = call("predict", model, "new.jsonl")
     assert answered.stdout == "id,prediction\ng0,of new.jsonl\n"
     assert answered.stderr == "quatgraph: of another task\n"
     for option in ("node", "graph"):
         told = call("predict", model, f"--{option}", "alice")
-        assert_told(told, f"--{option} asks a model of {option}s", "is for the task 'text'")
+        assert_told(told, f"--{option} asks a model of {option}s", "is for the task 'sound'")
 
 
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
@@ -150,7 +150,7 @@ def test_metrics_that_are_not_the_recorded_ones_exit_with_1(world: Path, tmp_pat
     ("changes", "words"),
     [
         ({"format": 99}, "has format 99, but this version of quatgraph reads format 1"),
-        ({"task": "text"}, "for the task 'text', which this version cannot predict"),
+        ({"task": "sound"}, "for the task 'sound', which this version cannot predict"),
         ({"sha256": "0"}, "is not the file its card.json describes"),
     ],
 )

@@ -67,7 +67,7 @@ def test_lists_show_what_there_is() -> None:
     assert kinds["models"].startswith("node/qgnn, node/gcn, node/gat, node/mlp")
     assert {model.split("/")[0] for model in kinds["models"].split(", ")} == set(TASKS)
     assert kinds["presets"].split(", ") == names()
-    assert call("list", "tables").stdout == "tables: graph, link, node\n"
+    assert call("list", "tables").stdout == "tables: graph, link, node, text\n"
 
 
 def test_lists_are_json_for_programs() -> None:

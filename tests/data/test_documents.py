@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from quatgraph.data.documents import Documents, assemble, check_trainable, statistics
+from quatgraph.data.documents import Documents, assemble, check_drawn, check_trainable, statistics
 from quatgraph.data.folds import inner_validation
 from quatgraph.errors import Mistake
 
@@ -77,11 +77,13 @@ def test_parts_are_drawn_class_by_class_and_by_the_seed():
 
 
 def test_a_label_too_rare_to_be_split_is_for_training_and_told():
-    documents = labelled(*"aaaaabbbbbc")
-    assert 10 in documents.train
+    documents = labelled(*"aaaaabbbbbcc")
+    assert {10, 11} <= set(documents.train.tolist())
     check_trainable(documents, "here")
-    (note,) = documents.notes
+    (note,) = check_drawn(documents, "here")
     assert note.startswith("the label 'c' has fewer than 3 documents, too few to be split")
+    with pytest.raises(Mistake, match="the label 'c' has a single document in here"):
+        check_drawn(labelled(*"aaaaabbbbbc"), "here")
 
 
 def test_a_part_of_the_training_documents_can_be_put_aside():
@@ -119,6 +121,16 @@ def test_the_digest_follows_all_that_can_change_a_number_and_nothing_else():
         some_documents(parts=[0, -1, 2, 0, 2]),
     ]
     assert len({documents.digest, *(other.digest for other in others)}) == 7
+
+
+def test_some_documents_stand_in_the_order_they_were_asked_for():
+    documents = some_documents()
+    some = documents.select([3, 1, 3])
+    assert [some.words(place) for place in range(3)] == [documents.words(p) for p in (3, 1, 3)]
+    assert (some.ids, some.vocabulary) == (["y", "w", "y"], documents.vocabulary)
+    assert some.y.tolist() == documents.y[[3, 1, 3]].tolist()
+    assert [len(some.train), len(some.valid), len(some.test)] == [0, 0, 0]
+    assert len(documents.select([])) == 0
 
 
 def test_new_documents_are_numbered_as_a_model_knows_words():

@@ -107,7 +107,7 @@ def test_a_split_of_ones_own_is_kept_and_a_document_without_words_told(tmp_path)
         (["one,a", "two,a", "three,a"], "all labelled documents in .* have the label 'a'"),
         (["one,", "two,"], "no document in .*mine.csv has a label"),
         (["...,a", "!.?,b"], "mine.csv has no labelled document for the test part"),
-        (["...,a", "--,b"], "no document in .*mine.csv has a word; check the column of texts"),
+        (["...,a", "--,b"], "no document in .*mine.csv has a word that is kept: check the column"),
         (["one,a", "two,b"], "mine.csv has no labelled document for the test part"),
     ],
 )
@@ -120,14 +120,21 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path, rows, message):
     assert len(word_graphs(documents)) == len(rows)
 
 
-def test_a_label_seen_once_is_told(tmp_path):
+def test_a_label_seen_twice_is_told_and_one_seen_once_refused(tmp_path):
     rows = [f"word {place},{'ab'[place % 2]}" for place in range(12)]
-    documents = read(table(tmp_path, *rows, "lonely,c"))
+    documents = read(table(tmp_path, *rows, "two,c", "of them,c"))
     assert documents.notes == [
         "the label 'c' has fewer than 3 documents, too few to be split: all are for training, "
         "none is tested"
     ]
-    assert 12 in documents.train
+    assert {12, 13} <= set(documents.train.tolist())
+    lonely = table(tmp_path, *rows, "lonely,c")
+    with pytest.raises(Mistake, match=r"the label 'c' has a single document in .*mine\.csv"):
+        read(lonely)
+    assert read(lonely, labels_needed=False).notes == []
+    rows = [f"{row},{'train' if place < 8 else 'test'}" for place, row in enumerate(rows)]
+    split = table(tmp_path, *rows, "lonely,c,train", header="text,label,split")
+    assert read(split).notes == []
 
 
 def test_a_folder_gives_its_name(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from quatgraph.data.text_files import Texts, read_texts
+from quatgraph.data.text_files import Texts, holds_texts, lines_of, names_a_file, read_texts
 from quatgraph.errors import Mistake
 
 TABLE = 'text,label,split,id\n"Rain, again",weather,train,a\n"Two\nlines ""quoted""",,test,b\n'
@@ -196,7 +196,7 @@ def test_what_is_wrong_with_a_folder_is_told(tmp_path):
     refused(tmp_path, "has no sub-folders with texts", labels_needed=False)
     written(tmp_path, "x/1", "fine\n")
     path = written(tmp_path, "x/2", b"fine\nfine\nna\xefve\n")
-    refused(tmp_path, f"{path} line 3 is not UTF-8 text; save the file as UTF-8")
+    refused(tmp_path, f"{path} line 3 is not UTF-8 text; save it as UTF-8")
     path.unlink()
     written(tmp_path, "x/more/3", "too deep")
     refused(tmp_path, "more lies within the folder of a label")
@@ -209,6 +209,61 @@ def test_a_plain_text_has_a_document_per_line_and_no_labels(tmp_path):
     assert texts.at(1).endswith("a.txt line 3")
     refused(path, "a.txt has no labels; write a .csv file")
     refused(written(tmp_path, "b.txt", ""), "b.txt lists no documents", labels_needed=False)
+
+
+def test_lines_of_bytes_are_texts():
+    assert lines_of("\ufeffone\r\n\n \ntw\xf6\n".encode(), "here") == ["one", "tw\xf6"]
+    assert lines_of(b"\n", "here") == []
+    for content, message in (
+        (b"one\nt\xf6o\n", "here line 2 is not UTF-8 text; save it as UTF-8"),
+        (b"one\ntwo\n\0\n", "here line 3 holds a NUL byte"),
+    ):
+        with pytest.raises(Mistake, match=message):
+            lines_of(content, "here")
+
+
+def test_a_text_names_a_file_that_is_there_or_ends_like_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "film").mkdir()
+    assert all(map(names_a_file, ("film", "./film", "x.csv", "x.TSV", "a b.jsonl", "x.txt")))
+    assert not any(map(names_a_file, ("", "films", "a film.", "film " * 5000, "fi\0lm", "x.csv?")))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "found"),
+    [
+        ("a.csv", "id,text,stars\n", True),
+        ("a.csv", '\ufeff"Text";"label"\n', True),
+        ("a.tsv", "text\tlabel\tsplit\n", True),
+        ("a.csv", "text\n", True),
+        ("a.csv", "review,stars\n", True),
+        ("a.csv", "head,relation,tail\n", False),
+        ("a.tsv", "a\tknows\tb\n", False),
+        ("a.csv", "context,texts,c\n", False),
+        ("a.csv", "", False),
+        ("a.jsonl", '{"id": 1, "Text" : "x"}\n', True),
+        ("a.jsonl", '{"edges": [], "num_nodes": 1, "label": "text"}\n', False),
+        ("a.jsonl", '{"num_nodes": 1, "label": "text"}\n', False),
+        ("a.txt", "text\n", False),
+        ("a.csv.gz", "text,label\n", False),
+    ],
+)
+def test_whether_a_file_looks_like_texts(tmp_path, name, content, found):
+    assert holds_texts(written(tmp_path, name, content)) == found
+
+
+def test_whether_a_folder_looks_like_texts(tmp_path):
+    assert not holds_texts(tmp_path / "nowhere")
+    assert not holds_texts(tmp_path)
+    written(tmp_path, "a.txt", "x")
+    (tmp_path / "spam").mkdir()
+    assert not holds_texts(tmp_path)
+    written(tmp_path / "spam", "a.txt", "x")
+    assert holds_texts(tmp_path)
+    (tmp_path / "split" / "train" / "spam").mkdir(parents=True)
+    assert not holds_texts(tmp_path / "split")
+    written(tmp_path / "split" / "train" / "spam", "a.txt", "x")
+    assert holds_texts(tmp_path / "split")
 
 
 def test_what_is_no_file_of_texts_is_refused(tmp_path):

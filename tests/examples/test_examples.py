@@ -12,7 +12,8 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 def test_there_are_examples_for_each_task_and_for_a_pyg_model() -> None:
-    assert {"node.py", "graph.py", "link.py", "pyg_model.py"} <= {path.name for path in EXAMPLES}
+    names = {path.stem for path in EXAMPLES}
+    assert {"node", "graph", "link", "text", "pyg_model"} <= names
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -85,7 +85,7 @@ def test_what_was_not_run_or_not_published_may_be_left_out() -> None:
     shown = "1.000 / 100.0 (1)"
     assert line == f"| codex-s | QuatE |  | {shown} |  | {shown} | 1 | 1,000 |"
     whole = render(load_table("link"), records).splitlines()
-    assert len(whole) == 2 + 3 * 12
+    assert len(whole) == 2 + 3 * 14
     assert "| codex-l | SACN |  | not run |  | not run |  |  |" in whole
 
 
@@ -119,7 +119,7 @@ def test_merits_of_another_metric_are_not_compared() -> None:
 
 
 def test_a_task_whose_honest_changes_nothing_is_run_once() -> None:
-    assert run_under("link") == ("paper",)
+    assert run_under("link") == run_under("text") == ("paper",)
     assert run_under("node") == run_under("graph") == ("paper", "honest")
 
 

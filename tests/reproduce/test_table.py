@@ -297,6 +297,30 @@ def test_what_table_3_runs_has_a_preset_for_every_dataset() -> None:
         assert all(presets) if method in ran else not any(presets)
 
 
+def test_table_4_holds_the_numbers_of_the_paper() -> None:
+    table = load_table("text")
+    assert table.rows == ["mr", "r8", "r52", "ohsumed"]
+    assert list(table.methods) == table.columns
+    ours = [table.published(dataset, "textqgnn", table.metric) for dataset in table.rows]
+    assert ours == pytest.approx([0.7893, 0.9702, 0.9445, 0.6993])
+    spreads = [table.paper_std[dataset]["textqgnn"] for dataset in table.rows]
+    assert spreads == pytest.approx([0.0029, 0.0028, 0.0035, 0.0031])
+    row = [table.published("ohsumed", method, table.metric) for method in table.columns[:4]]
+    assert row == pytest.approx([0.4927, 0.5770, 0.6836, 0.6972])
+    assert table.paper_std["r52"]["bilstm"] == pytest.approx(0.0091)
+    for numbers in (table.paper, table.paper_std):
+        assert sum(map(len, numbers.values())) == 5 * 4
+    assert (table.splits, table.seeds) == (1, 10)
+    assert "GloVe of 100" in table.note
+
+
+def test_what_table_4_runs_has_a_preset_for_every_dataset() -> None:
+    table = load_table("text")
+    for method in table.columns:
+        presets = [table.preset_of(dataset, method) for dataset in table.rows]
+        assert not any(presets) if method == "textgcn" else all(presets)
+
+
 def test_an_unknown_table_is_a_mistake() -> None:
     with pytest.raises(Mistake, match="no table 'nodes'; did you mean 'node'"):
         load_table("nodes")

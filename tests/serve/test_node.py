@@ -274,8 +274,8 @@ def test_a_model_without_features_answers_for_its_own_graph_only(tmp_path: Path)
 
 
 def test_a_bundle_for_another_task_is_a_mistake(tmp_path: Path) -> None:
-    save_bundle(tmp_path, Bundle({"task": "text"}, {"w": torch.zeros(1)}))
-    with pytest.raises(Mistake, match="for the task 'text', which this version cannot predict"):
+    save_bundle(tmp_path, Bundle({"task": "sound"}, {"w": torch.zeros(1)}))
+    with pytest.raises(Mistake, match="for the task 'sound', which this version cannot predict"):
         load(tmp_path)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from quatgraph.bench import aggregate, conv, defaults, graph, kernels, link, node
+from quatgraph.bench import aggregate, conv, defaults, graph, kernels, link, node, text
 
 BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "aggregate": aggregate.rows,
@@ -14,5 +14,6 @@ BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "node": node.rows,
     "graph": graph.rows,
     "link": link.rows,
+    "text": text.rows,
     "defaults": defaults.rows,
 }

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from quatgraph import config as configs
-from quatgraph.bench.measure import measure
+from quatgraph.bench.measure import held, measure, peak
 from quatgraph.data.link import Triples, random_triples
 from quatgraph.ops import Positives, one_vs_all_bce
 from quatgraph.presets import preset
@@ -66,9 +66,9 @@ def _epoch(
     """The mean time of an epoch, without validation."""
     short = [f"train.epochs={epochs}", "train.select=last"]
     config = configs.build(LinkConfig, configs.override(values, short))
-    held = _held(device)
+    before = held(device)
     (outcome,) = run(LINK, LINK.members(config, triples), triples, device=device)
-    return {"ms": round(1e3 * outcome.fit.seconds / epochs, 3), **_peak(device, held)}
+    return {"ms": round(1e3 * outcome.fit.seconds / epochs, 3), **peak(device, before)}
 
 
 def _whole(name: str, device: torch.device) -> dict[str, Any]:
@@ -116,18 +116,3 @@ def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict
         "variant": "in tiles",
     }
     return row | measure(both, device, repeats=5)
-
-
-def _held(device: torch.device) -> int:
-    """Bytes that are held by what was before; from here on the peak is counted."""
-    if device.type != "cuda":
-        return 0
-    torch.cuda.reset_peak_memory_stats(device)
-    return torch.cuda.memory_allocated(device)
-
-
-def _peak(device: torch.device, held: int) -> dict[str, float]:
-    """The most memory beyond that."""
-    if device.type != "cuda":
-        return {}
-    return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - held) / 2**20, 1)}

@@ -1,5 +1,6 @@
 """Times a piece of work and its peak memory."""
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
@@ -37,6 +38,22 @@ def measure(
         times.append(first.elapsed_time(last))
     peak = (torch.cuda.max_memory_allocated() - held) / 2**20
     return _summary(times) | {"peak_mib": round(peak, 1)}
+
+
+def held(device: torch.device) -> int:
+    """Bytes of a GPU that are held by what was before; from here on :func:`peak` counts."""
+    gc.collect()  # what is only waiting to be freed would hide as much of the peak
+    if device.type != "cuda":
+        return 0
+    torch.cuda.reset_peak_memory_stats(device)
+    return torch.cuda.memory_allocated(device)
+
+
+def peak(device: torch.device, before: int) -> dict[str, float]:
+    """The most memory beyond that."""
+    if device.type != "cuda":
+        return {}
+    return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
 
 
 def captured(work: Callable[[], object]) -> Callable[[], None]:

@@ -29,12 +29,17 @@ def train(
         typer.Option(
             help="Your data. node: a folder with nodes.csv and edges.csv; "
             "graph: a .jsonl or .txt file, or a folder in TU format; "
-            "link: a table of head, relation and tail, or a folder with train.tsv."
+            "link: a table of head, relation and tail, or a folder with train.tsv; "
+            "text: a .csv, .tsv or .jsonl file with text and label, or a folder per label."
         ),
     ] = None,
     directed: Annotated[
         bool, typer.Option(help="node: your edges speak in one direction.")
     ] = False,
+    vectors: Annotated[
+        str | None,
+        typer.Option(help="text: word vectors to start from, a file or a name, as glove-100d."),
+    ] = None,
     set_: Set = None,
     protocol: Protocol = "honest",
     seeds: Annotated[int | None, typer.Option(help="Seeds per split.")] = None,
@@ -49,12 +54,17 @@ def train(
     quatgraph train node --data my-graph --out my-model
 
     quatgraph train link --data my-triples.tsv
+
+    quatgraph train text --data reviews.csv
     """
     from quatgraph.tasks.job import train_in_folder
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
-    task, candidates = _candidates(what, data, directed, set_ or [], protocol, seeds)
+    given: dict[str, Any] = {"directed": True} if directed else {}
+    if vectors is not None:
+        given["vectors"] = _vectors(vectors)
+    task, candidates = _candidates(what, data, given, set_ or [], protocol, seeds)
     folder = out or Path("quatgraph-runs") / (_called(data) if data else f"{what}-{protocol}")
     try:
         with progress() as show:
@@ -82,9 +92,15 @@ def _called(data: Path) -> str:
 
 
 def _candidates(
-    what: str, data: Path | None, directed: bool, set_: list[str], protocol: str, seeds: int | None
+    what: str,
+    data: Path | None,
+    given: dict[str, Any],
+    set_: list[str],
+    protocol: str,
+    seeds: int | None,
 ) -> tuple["Task", list[Any]]:
-    """The task, and the configurations among which validation data decides."""
+    """The task, and the configurations among which validation data decides; ``given`` are settings
+    of the data by options of their own."""
     from quatgraph import config as configs
     from quatgraph.presets import names, preset
     from quatgraph.tasks import TASKS
@@ -101,31 +117,40 @@ def _candidates(
         if data is not None:
             raise Mistake(f"a preset names its data: use `train {what.split('/')[0]} --data ...`")
         values = preset(what, protocol)  # type: ignore[arg-type]
-        task = _task(what.split("/")[0], directed)
+        task = _task(what.split("/")[0], given)
+        values["data"] = values["data"] | given
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
     if what not in TASKS:
         known = [*TASKS, *names()]
         hint = did_you_mean(what, known) or "; `quatgraph list presets` shows what there is"
         raise Mistake(f"there is no task or preset {what!r}{hint}")
-    task = _task(what, directed)
+    task = _task(what, given)
     if data is None:
         raise Mistake(
             f"tell where your data is: `quatgraph train {what} --data PATH`, or name a preset: "
             "`quatgraph list presets` shows them"
         )
-    place = {"path": str(data.resolve())} | ({"directed": True} if directed else {})
-    values = configs.override({"protocol": protocol, "data": place, **more}, set_)
+    place = {"path": str(data.resolve())}
+    values = configs.override({"protocol": protocol, "data": place | given, **more}, set_)
     config = configs.build(task.config, values)
     # What the person sets is not searched; without a setting, validation data decides.
     chosen = configs.flatten(values)
     return task, default_candidates(task, config, fixed=chosen.keys())
 
 
-def _task(name: str, directed: bool) -> "Task":
+def _vectors(source: str) -> str:
+    """A name of the catalog, or a file wherever it is asked for."""
+    from quatgraph.data.store import catalog
+
+    return source if source in catalog() else str(Path(source).resolve())
+
+
+def _task(name: str, given: dict[str, Any]) -> "Task":
     from quatgraph.tasks import TASKS
 
-    if directed and name != "node":
-        raise Mistake(f"--directed belongs to the task node, not to {name}")
+    for option, owner in (("directed", "node"), ("vectors", "text")):
+        if option in given and name != owner:
+            raise Mistake(f"--{option} belongs to the task {owner}, not to {name}")
     return TASKS[name]
 
 
@@ -183,7 +208,9 @@ def _worth(found: Mapping[str, Sequence[float]]) -> str:
 
 
 def _question(task: "Task", job: "Job") -> str:
-    """Something to ask a bundle that answers nothing by itself."""
+    """Something to ask a bundle that is asked by name."""
+    if task.name == "text":
+        return ' "a text of your own"'
     if task.name != "link":
         return ""
     from quatgraph.serve.link import bundled_triples
@@ -258,7 +285,7 @@ def search(
 
 @command(app)
 def reproduce(
-    table: Annotated[str, typer.Argument(help="A table: node, graph or link.")],
+    table: Annotated[str, typer.Argument(help="A table: node, graph, link or text.")],
     only: Annotated[
         list[str] | None, typer.Option(help="A dataset or a method; may repeat.")
     ] = None,

@@ -1,7 +1,7 @@
-"""Commands that look: list, data, evaluate, predict, bench, info."""
+"""Commands that look: list, data, bench, info."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -86,15 +86,18 @@ def stats(
     name: Annotated[str, typer.Argument(help="A dataset, as cora, or your own data.")],
     json_: Json = False,
 ) -> None:
-    """Count graphs, nodes, edges, features and classes.
+    """Count graphs, nodes, edges, triples or texts, and what belongs to them.
 
     quatgraph data stats my-graph
+
+    quatgraph data stats reviews.csv
     """
     called, numbers = _counted(name)
     if json_:
         emit({"name": called, **numbers})
     else:
-        typer.echo("\n".join(f"{key:9} {value:,}" for key, value in numbers.items()))
+        width = max(9, *map(len, numbers))
+        typer.echo("\n".join(f"{key:{width}} {value:,}" for key, value in numbers.items()))
 
 
 def _counted(name: str) -> tuple[str, dict[str, int]]:
@@ -102,181 +105,48 @@ def _counted(name: str) -> tuple[str, dict[str, int]]:
     from quatgraph.data import graph, link, node, store, text
 
     path = Path(name)
-    if link.holds_triples(path) or (not path.exists() and store.entry(name).task == "link"):
-        triples = link.read(path) if path.exists() else link.load(name)
-        for note in triples.notes:
-            tell(note)
-        return triples.name, link.statistics(triples)
-    if path.is_file() or (path.is_dir() and not (path / "nodes.csv").exists()):
-        graphs = graph.read(path, labels_needed=False)
-        return graphs.name, graph.statistics(graphs)
-    if not path.is_dir() and store.entry(name).task == "text":
-        documents = text.load(name)
-        return documents.name, text.statistics(documents)
-    if not path.is_dir() and store.entry(name).task == "graph":
-        graphs = graph.load(name)
-        return graphs.name, graph.statistics(graphs)
-    data = node.read_folder(path) if path.is_dir() else node.load(name)
-    return data.name, node.statistics(data)
+    own = path.exists()
+    match _task_of(path) if own else store.entry(name).task:
+        case "text":
+            documents = text.read(path, labels_needed=False) if own else text.load(name)
+            _tell_all(documents.notes)
+            return documents.name, text.statistics(documents)
+        case "link":
+            triples = link.read(path) if own else link.load(name)
+            _tell_all(triples.notes)
+            return triples.name, link.statistics(triples)
+        case "graph":
+            graphs = graph.read(path, labels_needed=False) if own else graph.load(name)
+            return graphs.name, graph.statistics(graphs)
+        case _:
+            data = node.read_folder(path) if own else node.load(name)
+            return data.name, node.statistics(data)
 
 
-@command(app)
-def evaluate(
-    bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
-    data: Annotated[
-        Path | None, typer.Argument(help="Where the training data is now, if it was moved.")
-    ] = None,
-    by_relation: Annotated[
-        bool, typer.Option("--by-relation", help="link: show each relation of the test triples.")
-    ] = False,
-    device: Device = "auto",
-    json_: Json = False,
-) -> None:
-    """Compute a bundle's metrics again; exit 1 if they are not the recorded ones.
+def _task_of(path: Path) -> str:
+    """The task whose data a person's file or folder looks like."""
+    from quatgraph.data import link, text
 
-    quatgraph evaluate my-model
-    """
-    from quatgraph.serve import load
-
-    predictor = load(bundle, device=device)
-    if by_relation:
-        _check_task("link", "by-relation", predictor.card["task"], bundle)
-        if data is not None:
-            raise Mistake(f"{bundle} holds its triples: leave out {data}")
-        _show_relations(predictor, json_)
-        return
-    recorded, again = predictor.card["metrics"], predictor.evaluate(data)
-    for name, value in again.items():
-        if json_:
-            emit({"metric": name, "recorded": recorded[name], "computed": value})
-        else:
-            typer.echo(f"{name:18} recorded {recorded[name]:.4f}  computed {value:.4f}")
-    # Another device rounds differently, which may turn a node or two.
-    if any(abs(recorded[name] - value) > 0.005 * max(1, value) for name, value in again.items()):
-        raise typer.Exit(1)
+    if path.is_file() and text.holds_texts(path):
+        return "text"
+    if link.holds_triples(path):
+        return "link"
+    if (path / "nodes.csv").exists():
+        return "node"
+    graphs = path.is_file() or any(path.glob("*_A.txt"))
+    return "text" if not graphs and text.holds_texts(path) else "graph"
 
 
-def _show_relations(predictor: Any, json_: bool) -> None:
-    """What the test triples of each relation are worth, those with most of them first."""
-    found = predictor.by_relation("test").items()
-    rows = [
-        {"relation": name, **{key: one[key] for key in ("triples", "mrr", "hits@10")}}
-        for name, one in sorted(found, key=lambda item: -item[1]["triples"])
-    ]
-    if json_:
-        for row in rows:
-            emit(row)
-    else:
-        shown = ({key: f"{row[key]:.4f}" for key in ("mrr", "hits@10")} for row in rows)
-        typer.echo(_table([row | more for row, more in zip(rows, shown, strict=True)]), nl=False)
-
-
-@command(app)
-def predict(
-    bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
-    data: Annotated[
-        Path | None,
-        typer.Argument(
-            help="New data, as `train` takes it; the training data if none. "
-            "link: a table of head, relation and tail, ? for what is asked."
-        ),
-    ] = None,
-    node: Annotated[list[str] | None, typer.Option(help="node: an id; may repeat.")] = None,
-    graph: Annotated[list[str] | None, typer.Option(help="graph: an id; may repeat.")] = None,
-    head: Annotated[str | None, typer.Option(help="link: an entity; tails are asked for.")] = None,
-    relation: Annotated[str | None, typer.Option(help="link: a relation.")] = None,
-    tail: Annotated[str | None, typer.Option(help="link: an entity; heads are asked for.")] = None,
-    top: Annotated[int | None, typer.Option(help="link: answers to give, 10 unless set.")] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="link: leave out answers that the data has.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write here instead of the screen.")] = None,
-    device: Device = "auto",
-    json_: Json = False,
-) -> None:
-    """Classify nodes or graphs, or complete triples: CSV, JSON lines, or for one question a table.
-
-    quatgraph predict my-model --node alice
-
-    quatgraph predict my-model --head Australia --relation capital
-    """
-    from quatgraph.serve import load
-    from quatgraph.training.runtime import json_text, write_atomic
-
-    predictor = load(bundle, device=device)
-    options: tuple[tuple[str, str, str, Any], ...] = (
-        ("node", "node", "nodes", node or None),
-        ("graph", "graph", "ids", graph or None),
-        ("link", "head", "head", head),
-        ("link", "relation", "relation", relation),
-        ("link", "tail", "tail", tail),
-        ("link", "top", "top", top),
-        ("link", "new", "known", "leave-out" if new else None),
-    )
-    asked: dict[str, Any] = {}
-    for task, option, keyword, value in options:
-        if value is not None:
-            _check_task(task, option, predictor.card["task"], bundle)
-            asked[keyword] = value
-    answer = predictor.predict(data, **asked)
-    for note in answer.notes:
+def _tell_all(notes: list[str]) -> None:
+    for note in notes:
         tell(note)
-    rows = list(answer.rows())
-    if json_:
-        text = "".join(f"{json_text(row)}\n" for row in rows)
-    elif rows and data is None and out is None and predictor.card["task"] == "link":
-        text = _table(_answers(rows))
-    else:
-        text = _csv(rows)
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_atomic(out, text)
-        typer.echo(f"{len(rows)} predictions in {out}")
-
-
-def _check_task(wanted: str, option: str, task: str, bundle: Path) -> None:
-    """Refuses an option of another task than the bundle's."""
-    things = {"node": "nodes", "graph": "graphs", "link": "triples"}[wanted]
-    if task != wanted:
-        raise Mistake(f"--{option} asks a model of {things}, but {bundle} is for the task {task!r}")
-
-
-def _answers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the answers to a single question differ in."""
-    end = rows[0]["asked"]
-    ranked = ("tail_rank", "head_rank") if end == "both" else ("rank", end, f"{end}_id")
-    return [{key: row[key] for key in (*ranked, "score", "known") if key in row} for row in rows]
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    """Aligned columns, those of numbers to the right."""
-    if not rows:
-        return ""
-    cells = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    signs = [">" if isinstance(value, int | float) else "" for value in rows[0].values()]
-    line = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
-    return "".join(f"{line.format(*row).rstrip()}\n" for row in cells)
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    import csv
-    import io
-
-    if not rows:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
 
 
 @command(app)
 def bench(
     what: Annotated[
-        str | None, typer.Argument(help="aggregate, kernels (GPU), conv, node, graph or defaults.")
+        str | None,
+        typer.Argument(help="aggregate, kernels (GPU), conv, node, graph, link, text, defaults."),
     ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,

@@ -16,12 +16,13 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
     from quatgraph.reproduce.table import load_table
 
-    node, graph, link = (load_table(name) for name in ("node", "graph", "link"))
+    node, graph, link, text = (load_table(name) for name in ("node", "graph", "link", "text"))
     bench = root / "benchmarks" / "records"
     return {
         ("README.md", "table node"): lambda: render(node, records),
         ("README.md", "table graph"): lambda: render(graph, records, ran=True),
         ("README.md", "table link"): lambda: render(link, records, ran=True),
+        ("README.md", "table text"): lambda: render(text, records, ran=True),
         ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
         ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
@@ -33,8 +34,10 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
+        ("docs/fidelity.md", "whole table text"): lambda: render(text, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
+        ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
     }
 

@@ -92,6 +92,23 @@ class Documents:
         begin, end = self.start[place : place + 2].tolist()
         return [self.vocabulary[number] for number in self.tokens[begin:end].tolist()]
 
+    def select(self, places: Sequence[int]) -> "Documents":
+        """Some of the documents, in the order of their places; they are in no part."""
+        chosen = torch.tensor(places, dtype=torch.long)
+        sizes = self.start.diff()[chosen]
+        start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        moved = (self.start[chosen] - start[:-1]).repeat_interleave(sizes)
+        return replace(
+            self,
+            tokens=self.tokens[torch.arange(len(moved)) + moved],
+            start=start,
+            y=self.y[chosen],
+            ids=[self.ids[place] for place in places],
+            train=chosen[:0],
+            valid=chosen[:0],
+            test=chosen[:0],
+        )
+
     def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
         """The same documents by the numbers of another vocabulary, without words it lacks.
 
@@ -164,7 +181,7 @@ def assemble(
         valid=masks[1].nonzero().flatten(),
         test=masks[2].nonzero().flatten(),
         ids=ids,
-        notes=[*notes, *(_small_classes(y, label_names) if parts is None else ())],
+        notes=list(notes),
     )
 
 
@@ -193,6 +210,26 @@ def check_trainable(documents: Documents, where: str) -> None:
         )
 
 
+def check_drawn(documents: Documents, where: str) -> list[str]:
+    """Refuses a label that is too rare for a draw of parts to validate anything with; what a person
+    should know of others, sentences."""
+    sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes).tolist()
+    names = documents.label_names
+    if 1 in sizes:
+        raise Mistake(
+            f"the label {names[sizes.index(1)]!r} has a single document in {where}, so nothing "
+            "could be validated; add documents, correct the label or remove it"
+        )
+    small = [name for name, size in zip(names, sizes, strict=True) if size < len(PARTS)]
+    if not small:
+        return []
+    who = "the label" if len(small) == 1 else "the labels"
+    return [
+        f"{who} {some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
+        "too few to be split: all are for training, none is tested"
+    ]
+
+
 def statistics(documents: Documents) -> dict[str, int]:
     """The sizes of a corpus, in the catalog's terms."""
     return {
@@ -212,15 +249,3 @@ def counted(count: int) -> str:
 
 def _have(count: int) -> str:
     return "has" if count == 1 else "have"
-
-
-def _small_classes(y: Tensor, names: list[str]) -> list[str]:
-    sizes = y[y >= 0].bincount(minlength=len(names)).tolist()
-    small = [name for name, size in zip(names, sizes, strict=True) if size < len(PARTS)]
-    if not small:
-        return []
-    who = "the label" if len(small) == 1 else "the labels"
-    return [
-        f"{who} {some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
-        "too few to be split: all are for training, none is tested"
-    ]

@@ -9,9 +9,23 @@ from pathlib import Path, PurePosixPath
 
 from quatgraph.data import store
 from quatgraph.data.cleaning import STOP_WORDS, clean, clean_corpus
-from quatgraph.data.documents import Documents, assemble, check_trainable, counted, statistics
+from quatgraph.data.documents import (
+    Documents,
+    assemble,
+    check_drawn,
+    check_trainable,
+    counted,
+    statistics,
+)
 from quatgraph.data.splits import part_numbers
-from quatgraph.data.text_files import SPLIT_WORDS, Texts, read_texts
+from quatgraph.data.text_files import (
+    SPLIT_WORDS,
+    Texts,
+    holds_texts,
+    lines_of,
+    names_a_file,
+    read_texts,
+)
 from quatgraph.data.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.word_vectors import WordVectors, load_vectors, vectors_for
 from quatgraph.errors import Mistake
@@ -24,8 +38,11 @@ __all__ = [
     "clean",
     "clean_corpus",
     "from_list",
+    "holds_texts",
+    "lines_of",
     "load",
     "load_vectors",
+    "names_a_file",
     "read",
     "statistics",
     "vectors_for",
@@ -76,7 +93,8 @@ def read(
         stop_words: Whether to leave out English stop words.
         min_count: How often a word must come in all documents together to be kept.
         labels_needed: Whether to refuse texts that cannot be trained on: no labels, one label
-            only, or a label without a training document. Predicting needs none.
+            only, a label without a training document, or, where parts are drawn, with a single
+            document. Predicting needs none.
     """
     path = Path(path)
     return _cleaned(
@@ -148,7 +166,10 @@ def _cleaned(
     notes = list(texts.notes)
     blank = [row for row, text in enumerate(cleaned) if not text]
     if len(blank) == len(cleaned) and labels_needed:
-        raise Mistake(f"no document in {where} has a word; check the column of texts")
+        raise Mistake(
+            f"no document in {where} has a word that is kept: check the column of texts, and "
+            "data.stop_words and data.min_count if you set them"
+        )
     if blank:
         has = "has" if len(blank) == 1 else "have"
         notes.append(f"{counted(len(blank))} {has} no words: {texts.at(blank[0])} for one")
@@ -163,6 +184,8 @@ def _cleaned(
     )
     if labels_needed:
         check_trainable(documents, where)
+        if texts.parts is None:
+            documents.notes.extend(check_drawn(documents, where))
     return documents
 
 

@@ -12,6 +12,8 @@
 
 import csv
 import json
+import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,12 +24,17 @@ from typing import Any
 from quatgraph.data import splits
 from quatgraph.data.jsonl import json_objects
 from quatgraph.data.numbers import read_content
-from quatgraph.data.table import read_table
+from quatgraph.data.table import DELIMITERS, read_table
 from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake, did_you_mean
 
 SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".txt")
+"""How the names of files end that texts are read from."""
 _LONGEST = 2**31 - 1
+_FIRST_LINE = 1 << 16
+_TEXT_KEY = re.compile(r'"text"\s*:', re.IGNORECASE)
+_EDGES_KEY = re.compile(r'"edges"\s*:')
 _Columns = Mapping[str, list[Any]]
 _At = Callable[[int], str]
 
@@ -81,7 +88,7 @@ def read_texts(path: Path, *, text: str = "", label: str = "", labels_needed: bo
             )
         case ".txt":
             rows = _filled_lines(read_text(path))
-            columns, at = {"text": list(rows.values())}, partial(_line_of, path, list(rows))
+            columns, at = {text or "text": list(rows.values())}, partial(_line_of, path, list(rows))
         case _:
             raise Mistake(
                 f"{path} is no .csv, .tsv, .jsonl or .txt file, nor a folder of texts; "
@@ -92,12 +99,52 @@ def read_texts(path: Path, *, text: str = "", label: str = "", labels_needed: bo
 
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8, without a byte-order mark."""
-    content = read_content(path)
+    return _decoded(read_content(path), str(path))
+
+
+def lines_of(content: bytes, where: str) -> list[str]:
+    """The lines of a text in UTF-8 that are not blank.
+
+    Args:
+        where: What it was read from, for messages.
+    """
+    return list(_filled_lines(_decoded(content, where)).values())
+
+
+def names_a_file(text: str) -> bool:
+    """Whether a text is the name of a file or folder: one that is there, or that ends like one."""
+    # Not as a Path, which may not be long, and is a folder where it is empty.
+    return os.path.exists(text) or text.lower().endswith(SUFFIXES)  # noqa: PTH110
+
+
+def holds_texts(path: Path) -> bool:
+    """Whether a path looks like texts: a table or JSON lines with a column ``text``, a table of two
+    columns, or a folder with sub-folders of ``.txt`` files.
+
+    Other files do not say what they hold, so they do not count.
+    """
+    if path.is_dir():
+        return any(any(path.glob(f"{below}/*.txt")) for below in ("*", "*/*"))
+    if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".jsonl"):
+        return False
+    with path.open("rb") as stream:
+        start = stream.readline(_FIRST_LINE).decode("utf-8-sig", errors="replace").strip()
+    if path.suffix.lower() == ".jsonl":
+        return _TEXT_KEY.search(start) is not None and _EDGES_KEY.search(start) is None
+    names = start.split(max(DELIMITERS, key=start.count))
+    return len(names) == 2 or any(_unquoted(name).casefold() == "text" for name in names)
+
+
+def _decoded(content: bytes, where: str) -> str:
     try:
-        return content.decode("utf-8")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Mistake(f"{path} line {line} is not UTF-8 text; save the file as UTF-8") from error
+        raise Mistake(f"{where} line {line} is not UTF-8 text; save it as UTF-8") from error
+    if "\0" in text:
+        line = text.count("\n", 0, text.index("\0")) + 1
+        raise Mistake(f"{where} line {line} holds a NUL byte, so it is no text; remove the byte")
+    return text
 
 
 def _chosen(
@@ -114,7 +161,8 @@ def _chosen(
             missing = "text" if texts is None else "label"
             raise Mistake(
                 f"{path} has no column {missing!r}, its columns are {some(columns) or 'none'}; "
-                "rename one of them, or say which one it is"
+                "rename one of them, or say which one it is (for a command: "
+                f"--set data.{missing}=NAME)"
             )
         longest_first = iter(sorted(others, key=partial(_size, columns), reverse=True))
         texts = texts or next(longest_first)
@@ -143,7 +191,13 @@ def _chosen(
 def _column(path: Path, columns: _Columns, name: str, usual: str) -> str | None:
     """The column of a name, or that of the usual name in any letter case, if there is one."""
     if not name:
-        return next((key for key in columns if key.casefold() == usual), None)
+        found = [key for key in columns if key.casefold() == usual]
+        if len(found) > 1:
+            raise Mistake(
+                f"{path} has the columns {some(found)}, which differ in letter case alone; "
+                "rename all but one of them"
+            )
+        return found[0] if found else None
     if name not in columns:
         hint = did_you_mean(name, columns) or f"; its columns are {some(columns)}"
         raise Mistake(f"{path} has no column {name!r}{hint}")

@@ -70,7 +70,7 @@ def render(
             f"{paper[0].parameters:,}" if paper[0].parameters else "",
         ]
         lines.append(f"| {' | '.join(shown)} |")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", table.note] if table.note else lines)
 
 
 def _render_rules(

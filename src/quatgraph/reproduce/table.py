@@ -60,6 +60,8 @@ class Table:
     """Changes of a method's published settings that are run too, each a list of ``key=value``."""
     pairs: list[dict[str, list[str]]] = field(default_factory=list)
     """What is compared split by split: ``this`` and ``that``, each a model and its changes."""
+    note: str = ""
+    """A sentence that is printed below the table."""
 
     @property
     def metrics(self) -> list[str]:

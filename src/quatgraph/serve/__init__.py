@@ -1,6 +1,7 @@
 """Trained models that answer questions."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,11 +12,14 @@ from quatgraph.data.collection import Graphs
 from quatgraph.data.graph import from_any
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
+from quatgraph.data.text import Documents
+from quatgraph.data.text import from_list as documents_of
 from quatgraph.errors import Mistake
-from quatgraph.serve.answers import Answer, Links, Predictions
+from quatgraph.serve.answers import Answer, Links, Predictions, TextPredictions
 from quatgraph.serve.graph import GraphPredictor
 from quatgraph.serve.link import LinkPredictor
 from quatgraph.serve.node import NodePredictor
+from quatgraph.serve.text import TextPredictor
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.job import default_candidates, train_in_folder
@@ -23,6 +27,9 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.text import TEXT
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import Bundle, load_bundle
 from quatgraph.training.runtime import resolve_device
 
@@ -44,6 +51,7 @@ PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor]] = {
     "node": NodePredictor,
     "graph": GraphPredictor,
     "link": LinkPredictor,
+    "text": TextPredictor,
 }
 
 
@@ -129,6 +137,48 @@ def train_triples(
     return LinkPredictor(load_bundle(job.folder), where)
 
 
+def train_texts(
+    texts: Documents | Path | str | Sequence[str],
+    labels: Sequence[str] | None,
+    out: Path | str,
+    *,
+    config: TextConfig | None = None,
+    device: str = "auto",
+    resume: bool = False,
+) -> TextPredictor:
+    """Learns to classify texts and returns the predictor.
+
+    Args:
+        texts: A list of texts; or where texts with labels are, see
+            :func:`quatgraph.data.text.read`; or documents.
+        labels: Label of each text of a list, empty where it is unknown; None for the others.
+        out: Folder for the bundle.
+        config: Settings; without them a few are tried and validation data decides.
+        resume: Whether to go on with a training that ``out`` holds.
+    """
+    if (labels is None) != isinstance(texts, Documents | Path | str):
+        raise Mistake("labels belong to a list of texts; a path or documents have their own")
+    chosen = TextConfig() if config is None else config
+    data = chosen.data
+    if isinstance(texts, Path | str):
+        place = str(Path(texts).resolve())
+        chosen, known = replace(chosen, data=replace(data, name="", path=place)), None
+    else:
+        if not isinstance(texts, Documents):
+            texts = documents_of(
+                texts,
+                labels,
+                split_seed=data.draw_seed,
+                stop_words=data.stop_words,
+                min_count=data.min_count,
+            )
+        known = corpus_of(texts, chosen)
+    candidates = default_candidates(TEXT, chosen) if config is None else [chosen]
+    where = resolve_device(device)
+    job = train_in_folder(TEXT, candidates, Path(out), device=where, data=known, resume=resume)
+    return TextPredictor(load_bundle(job.folder), where, known)
+
+
 __all__ = [
     "Answer",
     "GraphPredictor",
@@ -137,8 +187,11 @@ __all__ = [
     "NodePredictor",
     "Predictions",
     "Predictor",
+    "TextPredictions",
+    "TextPredictor",
     "load",
     "train_graphs",
     "train_nodes",
+    "train_texts",
     "train_triples",
 ]

@@ -48,6 +48,30 @@ class Predictions:
             yield {"id": name, "prediction": label, "probability": round(max(row), 6), **shown}
 
 
+@dataclass(frozen=True, slots=True)
+class TextPredictions(Predictions):
+    r"""Classes and probabilities of texts, and how much the model attends to their words."""
+
+    attention: list[dict[str, float]] | None = None
+    r"""Of each text its different known words, the weightiest first, each with the weight
+    :math:`\alpha_v = \sigma(\mathbf{w}^\top \mathrm{Vec}(\mathbf{h}_v) + b)` of its node in
+    :class:`quatgraph.layers.AttentionReadout`, between 0 and 1: how much of the word enters the
+    text's vector, whatever class it speaks for. The weights of a text do not sum to 1. None for
+    models without attention."""
+    named: str = "id"
+    """What ``ids`` are: ``id``, or ``text`` where the texts themselves are their names."""
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each: as those of :class:`Predictions`, perhaps with ``text`` instead of
+        ``id``, and with ``attention``, the weights by word, where there is any."""
+        for place, row in enumerate(Predictions.rows(self)):
+            made = {self.named: row.pop("id"), **row}
+            if self.attention is not None:
+                weights = self.attention[place].items()
+                made["attention"] = {word: round(weight, 6) for word, weight in weights}
+            yield made
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Links:
     """Triples that answer questions, those of a question together and the best first.

@@ -1,0 +1,266 @@
+"""Asks a trained text classifier: which class has each text, how sure is it, and by which words?"""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph import config as configs
+from quatgraph.codes import Codes
+from quatgraph.data import text as source
+from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
+from quatgraph.errors import Mistake
+from quatgraph.models.text import FixedVectors, TextQGNN, word_vectors
+from quatgraph.serve.answers import TextPredictions, positions, refuse_changed
+from quatgraph.tasks.graph.batches import evaluation_chunks
+from quatgraph.tasks.graph.run import measured
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import (
+    MODELS,
+    Corpus,
+    collected,
+    corpus_of,
+    load_documents,
+    parts_of,
+    prepare,
+)
+from quatgraph.tasks.text.run import nodes_at_once
+from quatgraph.training.bundle import Bundle
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.runtime import at_most_threads
+
+AnyTexts = Documents | Path | str | Sequence[str]
+NUMBERS_AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 26}
+"""Of one layer, for as many texts as are answered for at once."""
+
+
+class TextPredictor:
+    """A text classifier out of a bundle, which holds its words and their vectors.
+
+    Example:
+        A bundle answers for a text, for many, or for those it was trained on::
+
+            model = quatgraph.load("my-model")
+            model.predict("a charming little film")
+            model.predict(["a charming little film", "dull"])
+            model.predict("reviews.csv")
+            model.predict()
+    """
+
+    def __init__(self, bundle: Bundle, device: torch.device, corpus: Corpus | None = None) -> None:
+        self.card = bundle.card
+        self.device = device
+        self.config = configs.build(TextConfig, self.card["config"])
+        model, tensors = self.config.model, bundle.tensors
+        self.table: Tensor | None = None
+        """The words' vectors, ``(V, D)``; fastText has them among its weights."""
+        size = len(self.card["words"])
+        if model.name != "fasttext":
+            size = self.card["dimensions"]
+            held = tensors["vectors" if model.learned_vectors else "data.vectors"]
+            self.table = held.to(device)
+            within = "model."
+            tensors = {
+                name.removeprefix(within): value
+                for name, value in tensors.items()
+                if name.startswith(within)
+            }
+        self.model = MODELS[model.name](model, size, len(self.card["labels"]))
+        self.model.load_state_dict(tensors)
+        self.model.to(device).eval()
+        self._corpus = corpus
+
+    def predict(
+        self,
+        texts: AnyTexts | None = None,
+        *,
+        ids: Sequence[str] | None = None,
+        vectors: WordVectors | Path | str | None = None,
+    ) -> TextPredictions:
+        """Classifies texts, cleaned as a person's own texts are for training.
+
+        Words that training never saw are left out, and a note says so. A text of which no word is
+        known has the answer that the model gives to no words at all; a note says this too.
+
+        Args:
+            texts: A text; a list of them; a file or a folder in the formats of training data,
+                labels not needed, or a ``.txt`` file with a text per line; or documents, which are
+                clean. A string is a text unless it names a file or folder that is there, or ends
+                like the name of a file. The texts the model was trained on unless given.
+            ids: Documents to answer for; all unless given.
+            vectors: Where the vectors of words are that the bundle lacks, see
+                :func:`quatgraph.data.text.load_vectors`: such words then count like any other. For
+                models whose vectors were read from the same source and not learned.
+        """
+        named, notes = "id", True
+        if texts is None:
+            asked, notes = self._training_corpus().documents, False
+        elif isinstance(texts, Documents):
+            asked = texts
+        elif isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
+            asked = source.read(
+                Path(texts), text=self.config.data.text, stop_words=self._stops, labels_needed=False
+            )
+        else:
+            given = [texts] if isinstance(texts, str) else list(texts)
+            asked, named = self._listed(given), "text"
+        if ids is not None:
+            asked = asked.select(positions(ids, asked.ids, "there is no document {}"))
+        vocabulary, table = self.card["words"], self.table
+        if vectors is not None:
+            known = self._extended(asked, vectors)
+            vocabulary, table = known.words, known.matrix
+        asked = asked.in_vocabulary(vocabulary)
+        parts: list[tuple[Tensor, list[dict[str, float]]]] = []
+        for part in self._pieces(asked):
+            with at_most_threads(self._useful_threads(part)):
+                parts.append(self._answered(part, table))
+        probabilities = [part for part, _ in parts] or [torch.empty(0, len(self.card["labels"]))]
+        weights = [one for _, part in parts for one in part]
+        told = [*asked.notes] if notes else []
+        if bool((asked.start.diff() == 0).any()):
+            told.append("a text without a known word is answered for like an empty one")
+        return TextPredictions(
+            asked.ids,
+            self.card["labels"],
+            torch.cat(probabilities),
+            told,
+            attention=weights if isinstance(self.model, TextQGNN) else None,
+            named=named,
+        )
+
+    def evaluate(self, data: Documents | Path | str | None = None) -> dict[str, float]:
+        """The bundle's metrics, computed again from its weights and the training data.
+
+        Args:
+            data: Where the training data is now, if it was moved or was in memory.
+        """
+        if data is not None:
+            if not isinstance(data, Documents):
+                data = load_documents(replace(self.config.data, name="", path=str(data)))
+            self._corpus = self._vectored(data)
+        corpus = self._training_corpus()
+        problem = prepare(corpus, self.config, self.device)
+        parts = parts_of(corpus.documents, self.config.data, self.card["seed"])
+        room = nodes_at_once(problem, self.config, self.device)
+        models = Ensemble([self._copied], [self.card["seed"]]).to(self.device).eval()
+        found: dict[str, Tensor] = {}
+        for names in (("valid",), ("train", "test")):  # as they were measured in training
+            of_one: dict[str, Sequence[Tensor]] = {name: [parts[name]] for name in names}
+            chunks = evaluation_chunks(problem.collection, of_one, room)
+            with torch.no_grad(), at_most_threads(self._useful_threads(corpus.documents)):
+                found |= measured(models, problem.collection, chunks)
+        return {name: float(value) for name, value in found.items() if not value.isnan().any()}
+
+    def _copied(self) -> nn.Module:
+        """A model of its own, which takes words."""
+        model = copy.deepcopy(self.model)
+        return model if self.table is None else FixedVectors(self.table, model)
+
+    @torch.no_grad()
+    def _answered(
+        self, documents: Documents, table: Tensor | None
+    ) -> tuple[Tensor, list[dict[str, float]]]:
+        """Probabilities of some documents, and the attention to their words if there is any."""
+        window = self.config.data.window if self.config.model.reads_graphs else None
+        whole = collected(documents, window, self.device)
+        words = whole.features
+        assert isinstance(words, Codes)
+        if table is None or not isinstance(self.model, TextQGNN):
+            x = words if table is None else word_vectors(words, table)
+            return self.model(x, whole.adjacency, whole.pool).softmax(dim=1).cpu(), []
+        h = self.model.encode(word_vectors(words, table), whole.adjacency)
+        logits, weights = self.model.readout(h, whole.pool), self.model.readout.attention(h)
+        columns = (words.code, weights, words.weight)
+        nodes = list(zip(*(column.tolist() for column in columns), strict=True))
+        return logits.softmax(dim=1).cpu(), [
+            {
+                documents.vocabulary[word]: weight
+                for word, weight, known in sorted(nodes[begin:end], key=lambda node: -node[1])
+                if known
+            }
+            for begin, end in pairwise(whole.node_start.tolist())
+        ]
+
+    def _pieces(self, documents: Documents) -> Iterator[Documents]:
+        """The documents, as many at once as are handled well together."""
+        model = self.config.model
+        room = NUMBERS_AT_ONCE[self.device.type] // self._width
+        least = model.length if model.name == "bilstm" else 1  # to which documents are padded
+        held: list[int] = []
+        filled = 0
+        for place, size in enumerate(documents.start.diff().clamp(min=least).tolist()):
+            if held and filled + size > room:
+                yield documents.select(held)
+                held, filled = [], 0
+            held.append(place)
+            filled += size
+        if held:
+            yield documents.select(held)
+
+    @property
+    def _width(self) -> int:
+        """Numbers of a word in a layer."""
+        return 4 * self.config.model.hidden_quats
+
+    def _useful_threads(self, documents: Documents) -> int:
+        """Threads of a CPU that are kept busy: one for each million numbers of a layer."""
+        return documents.tokens.numel() * self._width // 1_000_000
+
+    @property
+    def _stops(self) -> bool:
+        """Whether stop words are left out: where the training data has none, as some published
+        corpora, new texts must not gain any by vectors."""
+        return STOP_WORDS.isdisjoint(self.card["words"])
+
+    def _listed(self, texts: list[str]) -> Documents:
+        if not all(isinstance(text, str) for text in texts):
+            raise Mistake("texts must be a list of strings, a document each")
+        if not any(map(str.strip, texts)):
+            raise Mistake("there is no text to classify; give at least one word")
+        for text in texts:
+            if "\0" in text or not _is_unicode(text):
+                raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
+        documents = source.from_list(texts, stop_words=self._stops)
+        return replace(documents, ids=texts)
+
+    def _extended(self, documents: Documents, vectors: WordVectors | Path | str) -> WordVectors:
+        """The model's words with those of the documents that only the given vectors have."""
+        if self.table is None or self.config.model.learned_vectors or not self.card["words_found"]:
+            raise Mistake(
+                "this model's word vectors are its own, so those of a file tell it nothing: train "
+                "one with data.vectors set to the file, and model.learned_vectors=false"
+            )
+        known = WordVectors(self.card["words"], self.table)
+        if not isinstance(vectors, WordVectors):
+            new = set(documents.vocabulary).difference(known.words)
+            vectors = source.load_vectors(vectors, new)
+        return known.extended(WordVectors(vectors.words, vectors.matrix.to(self.device)))
+
+    def _vectored(self, documents: Documents) -> Corpus:
+        """Texts with the vectors that training began with: if they are fixed, the bundle's."""
+        if self.table is None or self.config.model.learned_vectors:
+            return corpus_of(documents, self.config)
+        return Corpus(documents, self.table.cpu(), self.card["words_found"], False)
+
+    def _training_corpus(self) -> Corpus:
+        if self._corpus is None:
+            place = self.config.data
+            if not place.name and not place.path:
+                raise Mistake("the model was trained on texts in memory: give the texts again")
+            self._corpus = self._vectored(load_documents(place))
+        refuse_changed(self._corpus, self.card, "file or folder")
+        return self._corpus
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether it holds no half of a character, as bytes become that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,397 @@
+"""A trained model answers for its own texts and for new ones, and tells what it attends to."""
+
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from reviews import FILLERS, GOOD, REVIEWS, config_of, vector_file, written
+from torch import Tensor
+
+import quatgraph
+from quatgraph import serve
+from quatgraph.adjacency import Adjacency
+from quatgraph.data.text import WordVectors, clean, from_list, read
+from quatgraph.errors import Mistake
+from quatgraph.models.text import TextING, TextQGNN
+from quatgraph.serve import TextPredictor, load, train_texts
+from quatgraph.serve import text as serving
+from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.text import TEXT
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import MODELS
+from quatgraph.training.bundle import load_bundle
+
+CPU = torch.device("cpu")
+GATED = {"textqgnn": TextQGNN, "texting": TextING}
+TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("own") / "reviews.csv")
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Those of some words of the training texts, and of two others."""
+    words = [*FILLERS, *GOOD, "splendid", "gloomy"]
+    return vector_file(tmp_path_factory.mktemp("vectors") / "vectors.txt", words)
+
+
+@pytest.fixture(scope="module")
+def bundle(
+    place: Path, vectors: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """``(model, learned)``: a bundle, trained once."""
+    made: dict[tuple[str, bool], Path] = {}
+
+    def trained(model: str = "textqgnn", learned: bool = True) -> Path:
+        if (model, learned) not in made:
+            values = {
+                "data.path": str(place),
+                "model.name": model,
+                "model.learned_vectors": learned,
+            }
+            if not learned:
+                values["data.vectors"] = str(vectors)
+            out = tmp_path_factory.mktemp(f"{model}-{learned}")
+            config = config_of(**values, **{"train.epochs": 12})
+            made[model, learned] = train_in_folder(TEXT, [config], out, device=CPU).folder
+        return made[model, learned]
+
+    return trained
+
+
+@pytest.fixture
+def predictor(bundle: Callable[..., Path]) -> TextPredictor:
+    return load(bundle(), device="cpu")
+
+
+def by_hand(
+    folder: Path, text: str, more: dict[str, Tensor] | None = None
+) -> tuple[Tensor, dict[str, float]]:
+    """Probabilities of one text by itself and the gate of each of its words, step by step."""
+    card, tensors = load_bundle(folder).card, load_bundle(folder).tensors
+    config = card["config"]["model"]
+    table = tensors["vectors" if config["learned_vectors"] else "data.vectors"]
+    known = dict(zip(card["words"], table, strict=True)) | (more or {})
+    words = [word for word in clean(text, any_letters=True).split() if word in known]
+    nodes = list(dict.fromkeys(words))
+    joined = torch.zeros(len(nodes), len(nodes))
+    for first, one in enumerate(words):
+        for other in words[first + 1 : first + 3]:
+            if one != other:
+                a, b = nodes.index(one), nodes.index(other)
+                joined[a, b] = joined[b, a] = 1
+    adjacency = Adjacency.from_edge_index(joined.nonzero().T, len(nodes)).normalized("symmetric")
+    pool = Adjacency.from_entries(
+        torch.zeros(len(nodes), dtype=torch.long), torch.arange(len(nodes)), None, (1, len(nodes))
+    )
+    model = GATED[config["name"]](8, 2, hidden_quats=2).eval()
+    own = {n.removeprefix("model."): v for n, v in tensors.items() if n.startswith("model.")}
+    model.load_state_dict(own)
+    x = torch.stack([known[word] for word in nodes])
+    with torch.no_grad():
+        h = model.encode(x, adjacency)
+        gate = torch.sigmoid(h @ own["readout.score.weight"].T + own["readout.score.bias"])
+        probabilities = model(x, adjacency, pool).softmax(dim=1)[0]
+    return probabilities, dict(zip(nodes, gate.flatten().tolist(), strict=True))
+
+
+def same(left: Any, right: Any) -> None:
+    """Whether answers are the same, ids and notes aside."""
+    torch.testing.assert_close(left.probabilities, right.probabilities)
+    for one, other in zip(left.attention or [], right.attention or [], strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def rounded(metrics: dict[str, float]) -> dict[str, float]:
+    """As records keep them."""
+    return {name: float(f"{value:.6g}") for name, value in metrics.items()}
+
+
+def test_the_training_texts_are_answered_for_in_the_persons_own_words(
+    predictor: TextPredictor,
+) -> None:
+    answer = predictor.predict()
+    assert answer.ids == [str(place) for place in range(60)]
+    assert answer.classes == ["blame", "praise"]
+    assert sum(a == b for a, b in zip(answer.labels, LABELS, strict=True)) >= 54
+    assert answer.notes == []
+    torch.testing.assert_close(answer.probabilities.sum(dim=1), torch.ones(60))
+
+
+@pytest.mark.parametrize("learned", [True, False], ids=["learned", "fixed"])
+@pytest.mark.parametrize("model", GATED)
+def test_an_answer_and_its_attention_are_those_of_the_model_for_the_text_by_itself(
+    bundle: Callable[..., Path], model: str, learned: bool
+) -> None:
+    folder = bundle(model, learned)
+    answer = load(folder, device="cpu").predict(TEXTS[:8])
+    assert answer.attention is not None
+    for place in range(8):
+        probabilities, gates = by_hand(folder, TEXTS[place])
+        torch.testing.assert_close(answer.probabilities[place], probabilities)
+        assert answer.attention[place] == pytest.approx(gates, rel=1e-4)
+        weights = list(answer.attention[place].values())
+        assert weights == sorted(weights, reverse=True)
+
+
+@pytest.mark.parametrize("learned", [True, False], ids=["learned", "fixed"])
+@pytest.mark.parametrize("model", MODELS)
+def test_evaluating_again_gives_the_recorded_metrics(
+    bundle: Callable[..., Path], model: str, learned: bool
+) -> None:
+    predictor = load(bundle(model, learned), device="cpu")
+    again, recorded = predictor.evaluate(), predictor.card["metrics"]
+    parts = {f"{p}/{m}" for p in ("train", "valid", "test") for m in ("accuracy", "loss")}
+    assert set(again) == parts
+    assert rounded(again) == {name: recorded[name] for name in parts}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_answer_depends_neither_on_other_texts_nor_on_their_order(
+    bundle: Callable[..., Path], model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = load(bundle(model), device="cpu")
+    texts = [TEXTS[0], "", TEXTS[7], "nonsense", TEXTS[12]]
+    together, turned = predictor.predict(texts), predictor.predict(texts[::-1])
+    torch.testing.assert_close(together.probabilities, turned.probabilities.flip(0))
+    alone = [predictor.predict(text) for text in texts if text]
+    torch.testing.assert_close(
+        together.probabilities[[0, 2, 3, 4]], torch.cat([one.probabilities for one in alone])
+    )
+    for room in (1, 100):
+        monkeypatch.setitem(serving.NUMBERS_AT_ONCE, "cpu", room)
+        same(predictor.predict(texts), together)
+
+
+@pytest.mark.parametrize("model", ["fasttext", "bilstm"])
+def test_a_model_without_attention_tells_of_none(bundle: Callable[..., Path], model: str) -> None:
+    answer = load(bundle(model), device="cpu").predict("a charming film")
+    assert answer.attention is None
+    (row,) = answer.rows()
+    assert list(row) == ["text", "prediction", "probability", "p(blame)", "p(praise)"]
+
+
+def test_rows_hold_the_class_all_probabilities_and_the_attention(predictor: TextPredictor) -> None:
+    answer = predictor.predict(ids=["7"])
+    (row,) = answer.rows()
+    names = ["prediction", "probability", "p(blame)", "p(praise)", "attention"]
+    assert list(row) == ["id", *names]
+    assert row["probability"] == row["p(blame)"] == round(float(answer.probabilities[0, 0]), 6)
+    assert set(row["attention"]) == set(clean(TEXTS[7]).split())
+    (row,) = predictor.predict(TEXTS[7]).rows()
+    assert list(row) == ["text", *names]
+    assert row["text"] == TEXTS[7]
+
+
+def test_some_documents_are_answered_for_in_the_order_they_were_asked(
+    predictor: TextPredictor,
+) -> None:
+    everything, some = predictor.predict(), predictor.predict(ids=["8", "1", "8"])
+    assert some.ids == ["8", "1", "8"]
+    torch.testing.assert_close(some.probabilities, everything.probabilities[[8, 1, 8]])
+    with pytest.raises(Mistake, match="there is no document '9a'"):
+        predictor.predict(ids=["9a"])
+
+
+def test_new_texts_may_come_in_any_form(predictor: TextPredictor, tmp_path: Path) -> None:
+    expected = predictor.predict(TEXTS[4:9])
+    (tmp_path / "new.txt").write_text("\n\n".join(TEXTS[4:9]))
+    objects = "".join(
+        f'{{"text": "{text}", "id": "{text[:3]}{n}"}}\n' for n, text in enumerate(TEXTS[4:9])
+    )
+    (tmp_path / "new.jsonl").write_text(objects)
+    (tmp_path / "new").mkdir()
+    for number, text in enumerate(TEXTS[4:9]):
+        (tmp_path / "new" / f"{number}.txt").write_text(text)
+    table = written(tmp_path / "new.csv", [(text, "w") for text in TEXTS[4:9]], ("text", "who"))
+    documents = read(table, labels_needed=False)
+    for form in (
+        table,
+        str(table),
+        *(tmp_path / n for n in ("new.txt", "new.jsonl", "new")),
+        documents,
+    ):
+        answer = predictor.predict(form)
+        same(answer, expected)
+        assert (answer.named, answer.notes) == ("id", [])
+    assert predictor.predict(tmp_path / "new").ids == [f"{n}.txt" for n in range(5)]
+
+
+def test_a_column_named_in_training_is_that_of_new_texts(tmp_path: Path) -> None:
+    columns = ("review", "stars", "by")
+    rows = [(*row, "me") for row in REVIEWS]
+    names = {"data.text": "review", "data.label": "stars"}
+    config = config_of(**names)
+    path = written(tmp_path / "named.csv", rows, columns)
+    predictor = train_texts(path, None, tmp_path / "m", config=config, device="cpu")
+    expected = predictor.predict(TEXTS[:3])
+    same(predictor.predict(written(tmp_path / "new.csv", rows[:3], columns)), expected)
+    (tmp_path / "new.txt").write_text("\n".join(TEXTS[:3]))
+    same(predictor.predict(tmp_path / "new.txt"), expected)
+    others = written(tmp_path / "others.csv", rows[:3], ("revew", "stars", "by"))
+    with pytest.raises(Mistake, match="no column 'review'; did you mean 'revew'"):
+        predictor.predict(others)
+
+
+def test_a_string_is_a_text_unless_it_names_a_file(
+    predictor: TextPredictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("film").write_text("lovely\n")
+    with pytest.raises(Mistake, match=r"film is no \.csv, \.tsv, \.jsonl or \.txt file"):
+        predictor.predict("film")
+    assert predictor.predict(["film"]).ids == ["film"]
+    with pytest.raises(Mistake, match=r"there is no lovely\.csv"):
+        predictor.predict("lovely.csv")
+    long = "film " * 2000
+    assert predictor.predict(long).ids == [long]
+
+
+def test_unknown_words_are_left_out_and_told(predictor: TextPredictor) -> None:
+    answer = predictor.predict(["A zany charming film", "charming film", "zany", "..."])
+    assert answer.notes == [
+        "1 document has no words: text 3 of the list for one",
+        "unknown words are left out: 'zany'",
+        "1 document of 4 has no known word",
+        "a text without a known word is answered for like an empty one",
+    ]
+    same(predictor.predict("a charming film"), predictor.predict("a zany charming film"))
+    assert answer.attention is not None
+    assert answer.attention[2:] == [{}, {}]
+    assert torch.equal(answer.probabilities[2], answer.probabilities[3])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_text_without_a_known_word_is_answered_for(
+    bundle: Callable[..., Path], model: str
+) -> None:
+    answer = load(bundle(model), device="cpu").predict("zany")
+    assert math.isclose(float(answer.probabilities.sum()), 1, rel_tol=1e-5)
+
+
+def test_new_words_count_with_vectors_of_the_same_source(
+    bundle: Callable[..., Path], vectors: Path
+) -> None:
+    folder = bundle("textqgnn", False)
+    predictor = load(folder, device="cpu")
+    text = "A splendid film!"
+    plain = predictor.predict(text)
+    assert plain.notes == ["unknown words are left out: 'splendid'"]
+    answer = predictor.predict([text, "some gloomy film"], vectors=vectors)
+    assert answer.notes == ["unknown words are left out: 'some'"]
+    numbers = next(line for line in vectors.read_text().splitlines() if line.startswith("splendid"))
+    vector = torch.tensor([float(cell) for cell in numbers.split()[1:]])
+    probabilities, gates = by_hand(folder, text, {"splendid": vector})
+    torch.testing.assert_close(answer.probabilities[0], probabilities)
+    assert answer.attention is not None
+    assert answer.attention[0] == pytest.approx(gates, rel=1e-4)
+    assert not torch.equal(plain.probabilities[0], answer.probabilities[0])
+    held = WordVectors(["splendid"], vector[None])
+    same(predictor.predict(text, vectors=held), predictor.predict(text, vectors=vectors))
+    with pytest.raises(Mistake, match="have 3 dimensions but the model's 8"):
+        predictor.predict(text, vectors=WordVectors(["splendid"], torch.ones(1, 3)))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_vectors_say_nothing_to_a_model_that_has_its_own(
+    bundle: Callable[..., Path], vectors: Path, model: str
+) -> None:
+    with pytest.raises(Mistake, match="word vectors are its own"):
+        load(bundle(model), device="cpu").predict("a film", vectors=vectors)
+
+
+def test_stop_words_that_training_left_out_stay_out(tmp_path: Path, vectors: Path) -> None:
+    values = {"data.stop_words": True, "data.vectors": str(vectors), "data.min_count": 2}
+    config = config_of(**values, **{"model.learned_vectors": False})
+    predictor = train_texts(TEXTS, LABELS, tmp_path / "m", config=config, device="cpu")
+    answer = predictor.predict("the film is splendid", vectors=vectors)
+    assert answer.attention is not None
+    assert set(answer.attention[0]) == {"film", "splendid"}
+    assert answer.notes == []
+
+
+def test_a_bundle_answers_wherever_it_is_and_whatever_became_of_its_data(
+    place: Path, vectors: Path, tmp_path: Path
+) -> None:
+    """One with fixed vectors does not even need their file."""
+    (tmp_path / "here").mkdir()
+    data = Path(shutil.copy(place, tmp_path / "here"))
+    source = Path(shutil.copy(vectors, tmp_path / "here"))
+    values = {"data.path": str(data), "data.vectors": str(source), "model.learned_vectors": False}
+    out = tmp_path / "here" / "m"
+    train_in_folder(TEXT, [config_of(**values)], out, device=CPU)
+    expected = load(out, device="cpu").predict()
+    moved = tmp_path / "there"
+    (tmp_path / "here").rename(moved)
+    (moved / source.name).unlink()
+    predictor = load(moved / "m", device="cpu")
+    same(predictor.predict(TEXTS), expected)
+    with pytest.raises(Mistake, match=r"there is no .*reviews\.csv"):
+        predictor.evaluate()
+    again = predictor.evaluate(moved / data.name)
+    assert rounded(again) == {name: predictor.card["metrics"][name] for name in again}
+    same(predictor.predict(), expected)
+
+
+def test_data_that_changed_is_a_mistake(bundle: Callable[..., Path], tmp_path: Path) -> None:
+    other = written(tmp_path / "reviews.csv", [*REVIEWS, ("one more", "praise")])
+    for learned in (True, False):
+        predictor = load(bundle("textqgnn", learned), device="cpu")
+        with pytest.raises(Mistake, match="no longer what the model was trained on"):
+            predictor.evaluate(other)
+
+
+def test_texts_in_memory_are_learned_and_asked(tmp_path: Path) -> None:
+    predictor = quatgraph.train_texts(
+        TEXTS, LABELS, tmp_path / "m", config=config_of(), device="cpu"
+    )
+    again = load(tmp_path / "m", device="cpu")
+    with pytest.raises(Mistake, match="trained on texts in memory: give the texts again"):
+        again.predict()
+    same(again.predict(TEXTS), predictor.predict())
+    assert again.evaluate(from_list(TEXTS, LABELS)) == predictor.evaluate()
+    more = {"config": config_of(), "device": "cpu"}
+    for texts, labels in ((TEXTS, None), (from_list(TEXTS, LABELS), LABELS)):
+        with pytest.raises(Mistake, match="labels belong to a list of texts"):
+            train_texts(texts, labels, tmp_path / "n", **more)
+    resumed = train_texts(from_list(TEXTS, LABELS), None, tmp_path / "m", resume=True, **more)
+    same(resumed.predict(), predictor.predict())
+
+
+def test_without_a_config_a_few_settings_are_tried(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[TextConfig] = []
+
+    def shorter(task: Any, candidates: list[TextConfig], *args: Any, **others: Any) -> Any:
+        tried.extend(candidates)
+        short = config_of(**{"data.path": str(place)})
+        return train_in_folder(task, [short], *args, **others)
+
+    monkeypatch.setattr(serve, "train_in_folder", shorter)
+    train_texts(place, None, tmp_path / "m", device="cpu")
+    assert [config.data.path for config in tried] == [str(place)] * len(tried)
+    assert len(tried) == len(default_candidates(TEXT, TextConfig())) > 1
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ("", "there is no text to classify"),
+        ([" ", ""], "there is no text to classify"),
+        ([], "there is no text to classify"),
+        ("a\0b", r"'a\\x00b' is not UTF-8 text"),
+        (["good", "b\udce9d"], r"'b\\udce9d' is not UTF-8 text"),
+        (["good", 5], "texts must be a list of strings"),
+    ],
+)
+def test_what_is_no_text_is_refused(predictor: TextPredictor, texts: Any, words: str) -> None:
+    with pytest.raises(Mistake, match=words):
+        predictor.predict(texts)
