@@ -154,12 +154,12 @@ def runs_of(
 ) -> list[RunRecord]:
     """The runs that belong to a cell: under ``paper`` those of the preset, under ``honest`` those
     of every configuration that was tried; not those whose merit is another metric's."""
-    home = protocol if protocol in run_under(table.task) else "paper"
-    key = (table.task, dataset, method, home)
+    under = (protocol,) if protocol in run_under(table.task) else PROTOCOLS
+    key = (table.task, dataset, method)
     mine = distinct(
         r
         for r in records
-        if (r.task, r.dataset, r.method, r.protocol) == key and r.seed < table.seeds
+        if (r.task, r.dataset, r.method) == key and r.protocol in under and r.seed < table.seeds
     )
     name = table.preset_of(dataset, method)
     if name is None:

@@ -106,9 +106,16 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     if config.model.name == "fasttext":
         return Corpus(documents, torch.empty(len(vocabulary), 0), 0, True)
     known = None if data.vectors == "none" else source.load_vectors(data.vectors, vocabulary)
+    if known is not None and not len(known):
+        raise Mistake(
+            f"none of the {len(vocabulary):,} words of the texts has a vector in {data.vectors}: "
+            "take vectors of the texts' language, of words in small letters"
+        )
     vectors, found = source.vectors_for(
         vocabulary, known, dimensions=data.dimensions, seed=data.draw_seed
     )
+    with torch.device("meta"):  # now, while nothing is written yet: does it take such vectors?
+        MODELS[config.model.name](config.model, vectors.size(1), documents.num_classes)
     return Corpus(documents, vectors, found, config.model.learned_vectors)
 
 

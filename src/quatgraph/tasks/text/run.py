@@ -19,7 +19,7 @@ from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import smoothed_cross_entropy
-from quatgraph.training.runtime import factors_rounded, total_memory
+from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
 
 
 def members_of(config: TextConfig, corpus: Corpus) -> list[Member]:
@@ -75,17 +75,18 @@ def train(
             metrics = measured(ensemble, collection, chunks)
         return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
-    with factors_rounded(to=config.train.precision):
-        fitted = fit(
-            ensemble,
-            optimizer,
-            loss=lambda: summed(ensemble.flat, losses()),
-            evaluate=evaluate,
-            plan=plan,
-            batches=batches,
-            progress=progress,
-        )
-    return _tested(fitted, members, problem, parts)
+    with at_most_threads(_useful_threads(len(members), config, problem)):
+        with factors_rounded(to=config.train.precision):
+            fitted = fit(
+                ensemble,
+                optimizer,
+                loss=lambda: summed(ensemble.flat, losses()),
+                evaluate=evaluate,
+                plan=plan,
+                batches=batches,
+                progress=progress,
+            )
+        return _tested(fitted, members, problem, parts)
 
 
 def _tested(
@@ -139,6 +140,17 @@ def _numbers_of_a_node(problem: Problem, config: TextConfig) -> int:
         sizes = problem.collection.num_nodes.float()
         layers = 16 * max(1, int(model.length / max(1.0, float(sizes.mean()))))
     return 4 * dimensions + layers * 4 * model.hidden_quats
+
+
+def _useful_threads(members: int, config: TextConfig, problem: Problem) -> int:
+    """Threads of a CPU that a step keeps busy: one, and one more for each hundred million
+    multiplications of a product with the nodes of a piece; fastText has no such product."""
+    if config.model.name == "fasttext":
+        return 1
+    sizes = problem.collection.num_nodes
+    nodes = members * config.train.batch_size * float(sizes.sum()) / len(sizes)
+    held = min(nodes, nodes_at_once(problem, config, sizes.device))
+    return 1 + int(held * (4 * config.model.hidden_quats) ** 2 / 1e8)
 
 
 def members_at_once(problem: Problem, config: TextConfig, device: torch.device) -> int:
