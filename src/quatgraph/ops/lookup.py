@@ -42,7 +42,8 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
 
 @torch.library.custom_op("quatgraph::lookup", mutates_args=())
 def _lookup(table: Tensor, code: Tensor) -> Tensor:
-    flat = table.reshape(-1, table.size(-1)).index_select(0, end_to_end(code, table.size(-2)))
+    rows = code.flatten() if len(code) == 1 else end_to_end(code, table.size(-2))
+    flat = table.reshape(-1, table.size(-1)).index_select(0, rows)
     return flat.view(*code.shape, table.size(-1))
 
 

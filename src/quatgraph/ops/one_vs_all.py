@@ -142,7 +142,8 @@ def _mean_loss(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Lo
 
 
 class _Mean(torch.autograd.Function):
-    """The loss and, not for the caller, its gradients by query, candidates and bias."""
+    """The loss and, not for the caller, its gradients by query, candidates and bias, but for a
+    scale, and that scale."""
 
     @staticmethod
     def forward(
@@ -166,7 +167,8 @@ class _Mean(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None, None
-        by_query, by_candidates, by_bias = ctx.saved_tensors
+        by_query, by_candidates, by_bias, scale = ctx.saved_tensors
+        grad = grad * scale
         each = grad[..., None, None]
         scaled = None if by_bias is None else by_bias * grad[..., None]
         # A second gradient of millions of candidates may not fit into memory; in place it can be
@@ -193,45 +195,35 @@ class _Mean(torch.autograd.Function):
         if query.dim() != 3:
             raise NotImplementedError("one_vs_all: members within members")
         if bias is None:
-            return _Mean.apply(query, candidates, None, loss), (0, 0, 0, None)
-        return _Mean.apply(query, candidates, of_all(bias, in_dims[2]), loss), (0, 0, 0, 0)
+            return _Mean.apply(query, candidates, None, loss), (0, 0, 0, None, 0)
+        return _Mean.apply(query, candidates, of_all(bias, in_dims[2]), loss), (0, 0, 0, 0, 0)
 
 
 def _with_gradients(
     query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The loss of each member ``(M,)`` and its gradients by query, candidates and bias."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
+    """The loss of each member ``(M,)``; its gradients by query, candidates and bias, but for the
+    scale, and that scale ``(M,)``."""
     batch = loss.batch(query)
     kind = loss.product_dtype or query.dtype
-    if batch.padded:
-        real = (batch.row >= 0).to(query.dtype)
+    real = (batch.row >= 0).to(query.dtype) if batch.padded else None
+    if real is not None:  # a query of zeros adds nothing to the candidates' gradients
         query = query.masked_fill(real[..., None] == 0, 0)
-    else:
-        real = query.new_ones(1).expand(query.shape[:2])
     rounded = query.to(kind)
-    if loss.softmax:
-        total, level, terms = _softmax(rounded, candidates, bias, batch, loss)
-        scale: Tensor | float = terms.clamp(min=1).to(query.dtype).reciprocal()[:, None]
-    else:
-        total, level = query.new_zeros(query.shape[:2]), None
-        scale = 1 / max(1, query.size(1) * candidates.size(1))
-        if batch.padded:
-            scale = 1 / (real.sum(dim=-1, keepdim=True) * candidates.size(1)).clamp(min=1)
-    share = real * scale  # of each row, (M, B)
-    # The scale goes in with the queries, which are few: the candidates' gradients come out of their
-    # product as they are to be.
-    scaled, ones = (query * share[..., None]).to(kind), share.to(kind)[:, None]
+    total, level, scale = _beside_scores(rounded, candidates, bias, batch, loss)
+    if real is not None and not loss.softmax:
+        scale = 1 / (real.sum(dim=-1) * candidates.size(1)).clamp(min=1)
 
-    by_query = torch.zeros_like(query)
-    by_candidates: Tensor | None = None
+    by_query, by_candidates = None, None
     by_bias = None if bias is None else torch.empty_like(bias)
     slopes_of = _Slopes.of(batch, level, loss)
     for part in loss.tiles(query, candidates):
-        some, count = _aligned(candidates[:, part].to(kind)), part.stop - part.start
-        values, slopes = slopes_of(_scores(rounded, some, bias, part), part.start, count)
-        total += values
-        by_query += _product(slopes, some)
-        gradient = _product(slopes.mT, scaled)[:, :count]
+        some, count = candidates[:, part].to(kind), part.stop - part.start
+        values, slopes, some = slopes_of(rounded, some, bias, part)
+        total = values if total is None else total + values
+        product = _product(slopes, some)
+        by_query = product if by_query is None else by_query.add_(product)
+        gradient = _product(slopes.mT, rounded)[:, :count]
         if count == candidates.size(1):
             by_candidates = gradient
         else:
@@ -239,12 +231,27 @@ def _with_gradients(
                 by_candidates = torch.empty_like(candidates)
             by_candidates[:, part] = gradient
         if by_bias is not None:
-            by_bias[:, part] = _product(ones, slopes)[:, 0, :count]
-        del slopes, gradient  # or they would still be there when the next tile's are made
-    if by_candidates is None:
+            counted = query.new_ones(query.shape[:2]) if real is None else real
+            by_bias[:, part] = _product(counted.to(kind)[:, None], slopes)[:, 0, :count]
+        del slopes, gradient, product  # or they would still be there when the next tile's are made
+    if total is None or by_query is None or by_candidates is None:  # no candidates
+        total, by_query = query.new_zeros(query.shape[:2]), torch.zeros_like(query)
         by_candidates = torch.empty_like(candidates)
-    by_query *= share[..., None]
-    return (total * share).sum(dim=-1), by_query, by_candidates, by_bias
+    if real is not None:
+        total, by_query = total * real, by_query.mul_(real[..., None])
+    return total.sum(dim=-1) * scale, by_query, by_candidates, by_bias, scale
+
+
+def _beside_scores(
+    query: Tensor, candidates: Tensor, bias: Tensor | None, batch: Positives, loss: _Loss
+) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """What the loss has beside sums over scores, if anything ``(M, B)``; the softmax's level; and
+    what all is scaled by at last ``(M,)``."""
+    if loss.softmax:
+        total, level, terms = _softmax(query, candidates, bias, batch, loss)
+        return total, level, terms.clamp(min=1).to(candidates.dtype).reciprocal()
+    pairs = max(1, query.size(1) * candidates.size(1))
+    return None, None, candidates.new_full(query.shape[:1], 1 / pairs)
 
 
 def _softmax(
@@ -316,20 +323,30 @@ class _Slopes:
     def of(cls, batch: Positives, level: Tensor | None, loss: _Loss) -> "_Slopes":
         return cls(batch, level, loss, None if use_triton(batch.row) else batch.listed())
 
-    def __call__(self, scores: Tensor, begin: int, count: int) -> tuple[Tensor, Tensor]:
-        """What the scores of a tile add to the loss, by row ``(M, B)`` and but for the sum of the
-        softmax, and their slopes ``(M, B, T)`` in the products' type.
+    def __call__(
+        self, query: Tensor, some: Tensor, bias: Tensor | None, part: slice
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """What the scores of some candidates add to the loss, by row ``(M, B)`` and but for the sum
+        of the softmax; their slopes ``(M, B, T)`` in the products' type, on a GPU for more
+        candidates than there are, 0 beyond them; and the candidates that go with them.
 
         Args:
-            scores: Of ``count`` candidates from ``begin`` on, and then, for the kernels, of
-                none, whose slopes are 0, ``(M, B, T)``; torch's form overwrites them.
+            some: Those of ``part``, in the products' type.
         """
-        loss, kind = self.loss, self.loss.product_dtype or scores.dtype
-        if self.listed is None:
-            from quatgraph.ops.kernels.one_vs_all import slopes
+        if self.listed is not None:
+            return *self._by_torch(_scores(query, some, bias, part), part.start), some
+        from quatgraph.ops.kernels.one_vs_all import slopes
 
-            level = self.level
-            return slopes(scores, self.batch, level, begin, count, loss.keep, loss.floor, kind)
+        loss, count = self.loss, some.size(1)
+        some = _aligned(some)
+        scores = _scores(query, some, bias, part)
+        given = (self.batch, self.level, part.start, count, loss.keep, loss.floor, query.dtype)
+        return *slopes(scores, *given), some
+
+    def _by_torch(self, scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
+        """Of scores ``(M, B, T)``, which are overwritten."""
+        assert self.listed is not None
+        loss, kind = self.loss, self.loss.product_dtype or scores.dtype
         row, at = _in_tile(*self.listed, begin, scores.size(-1))
         hits = scores.view(-1).index_select(0, at)
         if self.level is None:
