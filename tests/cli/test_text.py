@@ -151,6 +151,22 @@ def test_vectors_make_new_words_count(world: Path, model: str, tmp_path: Path) -
     assert config["data"]["vectors"] == str(tmp_path / "vectors.txt")
 
 
+def test_new_words_count_by_their_vectors_like_words_of_test_documents_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Learned vectors too: no training document has changed those."""
+    monkeypatch.chdir(tmp_path)
+    rows = [*((*row, "train") for row in REVIEWS), ("a splendid film", "praise", "test")]
+    written(tmp_path / "mine.csv", rows, ("text", "label", "split"))
+    known = vector_file(tmp_path / "known.txt", [*FILLERS, *GOOD, "splendid"]).read_text()
+    (tmp_path / "twin.txt").write_text(known.replace("splendid", "gorgeous"))
+    source = ["--vectors", "known.txt", "--out", "m"]
+    assert call("train", "text", "--data", "mine.csv", *SHORT, *source).exit_code == 0
+    new = answered("m", "a gorgeous film", "--vectors", "twin.txt", "--json")
+    tested = answered("m", "a splendid film", "--json")
+    assert json.loads(new.replace("gorgeous", "splendid")) == json.loads(tested)
+
+
 def test_the_columns_are_named_by_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "mine.csv", [(*row, "me") for row in REVIEWS], ("review", "stars", "by"))

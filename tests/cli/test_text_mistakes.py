@@ -121,8 +121,17 @@ def test_vectors_that_are_no_quaternions_are_told(tmp_path: Path) -> None:
     vector_file(tmp_path / "five.txt", ["film"], dimensions=5)
     words = "a word vector of 5 numbers has no four equal parts", "pad these with zeros to 8"
     assert_refused("mine.csv", *words, more=("--vectors", "five.txt"))
+    assert not Path("m").exists()
     real = ("--vectors", "five.txt", "--set", "model.name=texting")
     assert call(*TRAIN, "mine.csv", *real).exit_code == 0
+
+
+def test_vectors_of_other_words_are_told(tmp_path: Path) -> None:
+    written(tmp_path / "mine.csv")
+    vector_file(tmp_path / "spanish.txt", ["perro", "gato"])
+    words = "none of the 22 words of the texts has a vector in", "spanish.txt: take vectors of"
+    assert_refused("mine.csv", *words, more=("--vectors", "spanish.txt"))
+    assert not Path("m").exists()
 
 
 def test_vectors_that_are_not_there_or_not_asked_for_are_told(tmp_path: Path) -> None:
@@ -171,6 +180,7 @@ def test_data_that_is_not_there_is_told(arguments: list[str], words: str, tmp_pa
         (["nowhere.csv"], "there is no nowhere.csv; name"),
         (["nowhere.TXT"], "there is no nowhere.TXT; name"),
         (["latin.csv"], "latin.csv line 2 is not UTF-8 text"),
+        (["three.csv"], "its columns are 'a', 'b', 'c'; rename one of them\n"),
         (["a film", "latin.csv"], "'latin.csv' is no text: name one file or -, or give texts"),
         (["a film", "-"], "'-' is no text"),
         ([], "the model was trained on texts in memory"),
@@ -185,6 +195,7 @@ def test_a_question_that_cannot_be_answered_is_told(
     model: str, arguments: list[str], words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "latin.csv").write_bytes(b"text\nb\xe9d\n")
+    (tmp_path / "three.csv").write_text("a,b,c\nx,y,z\n")
     assert_told(call("predict", model, *arguments), words)
 
 

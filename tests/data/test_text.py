@@ -137,6 +137,28 @@ def test_a_label_seen_twice_is_told_and_one_seen_once_refused(tmp_path):
     assert read(split).notes == []
 
 
+def test_test_documents_that_repeat_training_documents_are_told(tmp_path):
+    rows = ["a b,x,train", "c,y,train", "A  b.,x,test", "d,y,test", ".,x,train", ".,y,test"]
+    (note,) = read(table(tmp_path, *rows, header="text,label,split")).notes[1:]
+    assert note == (
+        "1 of 3 documents for testing has the same words as one for training, 'a b' for one: "
+        "remove repeated documents to learn how new ones fare"
+    )
+    assert not read(table(tmp_path, *rows[:2], rows[3], header="text,label,split")).notes
+
+
+def test_words_without_spaces_between_them_are_told():
+    film = "\N{CJK UNIFIED IDEOGRAPH-7535}\N{CJK UNIFIED IDEOGRAPH-5F71}"
+    labels = ["x", "y"] * 10
+    texts = [f"{film * 4}{'x' * place}" for place in range(20)]
+    (note,) = from_list(texts, labels).notes
+    assert note.startswith(f"words are what stands between spaces, so '{film * 4}' is one word:")
+    spaced = [" ".join([film] * 4) + " x" * place for place in range(20)]
+    assert not from_list(spaced, labels).notes
+    some = [f"film {place}" for place in range(15)]
+    assert not from_list(some + texts[15:], labels).notes
+
+
 def test_a_folder_gives_its_name(tmp_path):
     for label in ("ham", "spam"):
         for number in range(4):

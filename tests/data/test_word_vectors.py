@@ -130,7 +130,7 @@ def test_a_word_that_comes_twice_has_its_first_vector(tmp_path):
         ("a.bin", as_binary()[:-9], "a.bin ends within word 4 of 4"),
         ("a.bin", b"9 3\n", "a.bin ends within word 1 of 9"),
         ("a.bin", b"1 99999\n", "line 1 tells of 99999 dimensions"),
-        ("a.npz", b"no archive", "a.npz cannot be read as word vectors"),
+        ("a.npz", b"no archive", r"a.npz cannot be read as word vectors \(it is no archive\)"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told(tmp_path, name, content, message):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -228,6 +229,41 @@ def check_drawn(documents: Documents, where: str) -> list[str]:
         f"{who} {some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
         "too few to be split: all are for training, none is tested"
     ]
+
+
+def unsound(documents: Documents, texts: Sequence[str]) -> list[str]:
+    """What makes an accuracy say less than it seems to, sentences.
+
+    Args:
+        texts: The documents, as they were put together.
+    """
+    notes = []
+    seen = {texts[place] for place in documents.train.tolist()}
+    tested = [texts[place] for place in documents.test.tolist()]
+    repeated = [text for text in tested if text and text in seen]
+    if repeated:
+        notes.append(
+            f"{len(repeated):,} of {counted(len(tested))} for testing {_have(len(repeated))} the "
+            f"same words as one for training, {_cut(repeated[0])} for one: remove repeated "
+            "documents to learn how new ones fare"
+        )
+    runs = [run for text in texts for run in _UNSPACED.findall(text)]
+    if 2 * len(runs) > len(texts) and sum(map(len, runs)) > _LONG * len(runs):
+        notes.append(
+            f"words are what stands between spaces, so {_cut(runs[0])} is one word: put spaces "
+            "between the words of such texts"
+        )
+    return notes
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+_LONG = 6
+"""Letters that a word of these has on average where spaces were put between words, at most."""
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}\N{HORIZONTAL ELLIPSIS}")
 
 
 def statistics(documents: Documents) -> dict[str, int]:

@@ -16,6 +16,7 @@ from quatgraph.data.documents import (
     check_trainable,
     counted,
     statistics,
+    unsound,
 )
 from quatgraph.data.splits import part_numbers
 from quatgraph.data.text_files import (
@@ -186,6 +187,7 @@ def _cleaned(
         check_trainable(documents, where)
         if texts.parts is None:
             documents.notes.extend(check_drawn(documents, where))
+        documents.notes.extend(unsound(documents, cleaned))
     return documents
 
 

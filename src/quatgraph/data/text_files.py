@@ -159,10 +159,10 @@ def _chosen(
         lacking = (texts, labels).count(None)
         if len(others) != lacking and (labels_needed or len(others) != 1):
             missing = "text" if texts is None else "label"
+            named = f", or say which one it is (for a command: --set data.{missing}=NAME)"
             raise Mistake(
                 f"{path} has no column {missing!r}, its columns are {some(columns) or 'none'}; "
-                "rename one of them, or say which one it is (for a command: "
-                f"--set data.{missing}=NAME)"
+                f"rename one of them{named if labels_needed else ''}"
             )
         longest_first = iter(sorted(others, key=partial(_size, columns), reverse=True))
         texts = texts or next(longest_first)

@@ -175,6 +175,8 @@ def _kept(vectors: WordVectors, words: Collection[str] | None) -> WordVectors:
 
 def _read_npz(content: bytes, where: str) -> WordVectors:
     try:
+        if not zipfile.is_zipfile(io.BytesIO(content)):
+            raise zipfile.BadZipFile("it is no archive")
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             text, matrix = archive["words_utf8"], archive["vectors"]
         words = text.astype(np.uint8, casting="safe").tobytes().decode("utf-8").split("\n")

@@ -93,8 +93,9 @@ class TextPredictor:
                 like the name of a file. The texts the model was trained on unless given.
             ids: Documents to answer for; all unless given.
             vectors: Where the vectors of words are that the bundle lacks, see
-                :func:`quatgraph.data.text.load_vectors`: such words then count like any other. For
-                models whose vectors were read from the same source and not learned.
+                :func:`quatgraph.data.text.load_vectors`: such words then count by these, as do,
+                even where vectors are learned, words that only test documents have. For models
+                whose vectors were read from the same source.
         """
         named, notes = "id", True
         if texts is None:
@@ -230,10 +231,10 @@ class TextPredictor:
 
     def _extended(self, documents: Documents, vectors: WordVectors | Path | str) -> WordVectors:
         """The model's words with those of the documents that only the given vectors have."""
-        if self.table is None or self.config.model.learned_vectors or not self.card["words_found"]:
+        if self.table is None or not self.card["words_found"]:
             raise Mistake(
                 "this model's word vectors are its own, so those of a file tell it nothing: train "
-                "one with data.vectors set to the file, and model.learned_vectors=false"
+                "one with data.vectors set to the file"
             )
         known = WordVectors(self.card["words"], self.table)
         if not isinstance(vectors, WordVectors):

@@ -244,7 +244,8 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
     assert torch.equal(bundle.tensors["data.vectors"], corpus.vectors)
     assert said(card) == [
         "texts: 60 in 2 classes, 50.0 % in the largest",
-        f"words: {len(card['words'])}, their vectors drawn",
+        f"words: {len(card['words'])}, their vectors drawn; --vectors FILE starts from better ones",
+        *corpus.documents.notes,
     ]
     more = card | {"words_found": 3, "notes": ["so."]}
     more["data"] = card["data"] | {"num_documents": 62}
@@ -253,6 +254,33 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
         f"words: 3 of {len(card['words'])} have a vector",
         "so.",
     ]
+
+
+def test_vectors_that_a_model_does_not_read_are_told(configured: Any) -> None:
+    config = configured(**{"model.name": "fasttext", "data.vectors": "own.txt", "train.epochs": 1})
+    corpus = load_corpus(config)
+    outcome = outcome_of(members_of(config, corpus), corpus)
+    told = said(bundle_of(TEXT, outcome, [0], corpus).card)[1]
+    assert told.endswith("; fasttext learns their vectors itself, own.txt was not read")
+
+
+def test_threads_are_as_many_as_a_step_keeps_busy(
+    configured: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def threads(**values: Any) -> int:
+        config = configured(**values)
+        return running._useful_threads(1, config, prepare(corpus, config, CPU))
+
+    wide = {"model.hidden_quats": 192, "train.batch_size": 256}
+    assert (threads(), threads(**wide), threads(**wide, **{"model.name": "fasttext"})) == (1, 2, 1)
+    limits: list[int] = []
+    limited = running.at_most_threads
+    monkeypatch.setattr(
+        running, "at_most_threads", lambda count: (limits.append(count), limited(count))[1]
+    )
+    config = configured(**{"train.epochs": 1})
+    outcome_of(members_of(config, corpus), corpus)
+    assert limits == [1]
 
 
 def test_a_bundle_with_learned_vectors_holds_them_once(configured: Any) -> None:

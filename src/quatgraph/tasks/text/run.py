@@ -148,7 +148,8 @@ def _useful_threads(members: int, config: TextConfig, problem: Problem) -> int:
     if config.model.name == "fasttext":
         return 1
     sizes = problem.collection.num_nodes
-    nodes = members * config.train.batch_size * float(sizes.sum()) / len(sizes)
+    documents = members * min(config.train.batch_size, len(sizes))
+    nodes = documents * float(sizes.sum()) / len(sizes)
     held = min(nodes, nodes_at_once(problem, config, sizes.device))
     return 1 + int(held * (4 * config.model.hidden_quats) ** 2 / 1e8)
 
@@ -211,10 +212,19 @@ def kept(corpus: Corpus) -> dict[str, Tensor]:
 
 def said(card: Mapping[str, Any]) -> list[str]:
     """What reading the texts brought up, and what the accuracy has to be compared with."""
-    sizes, words = card["data"]["class_sizes"], len(card["words"])
+    sizes = card["data"]["class_sizes"]
     share = f"{100 * max(sizes) / sum(sizes):.1f} %"
     unknown = card["data"]["num_documents"] - sum(sizes)
     left_out = f"; {unknown:,} more without a label took no part" if unknown else ""
     texts = f"texts: {sum(sizes):,} in {len(sizes)} classes, {share} in the largest{left_out}"
-    found = f"{card['words_found']:,} of {words:,} have a vector" if card["words_found"] else ""
-    return [texts, f"words: {found or f'{words:,}, their vectors drawn'}", *card["notes"]]
+    return [texts, f"words: {_vectors_said(card)}", *card["notes"]]
+
+
+def _vectors_said(card: Mapping[str, Any]) -> str:
+    words, read = f"{len(card['words']):,}", card["config"]["data"]["vectors"]
+    if card["words_found"]:
+        return f"{card['words_found']:,} of {words} have a vector"
+    if card["config"]["model"]["name"] != "fasttext":
+        return f"{words}, their vectors drawn; --vectors FILE starts from better ones"
+    own = f"{words}; fasttext learns their vectors itself"
+    return own if read == "none" else f"{own}, {read} was not read"
