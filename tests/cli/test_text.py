@@ -58,20 +58,19 @@ def test_a_training_tells_its_accuracy_and_what_to_compare_it_with(world: Path) 
 def test_a_text_is_answered_by_a_table_of_its_classes_and_words(model: str) -> None:
     unknown = "quatgraph: unknown words are left out: 'little'\n"
     lines = answered(model, "A charming little film", told=unknown).splitlines()
-    (row,) = map(
-        json.loads, answered(model, "A charming little film", "--json", told=unknown).splitlines()
-    )
+    asked = ("A charming little film", "--json", "--explain")
+    (row,) = map(json.loads, answered(model, *asked, told=unknown).splitlines())
     classes = sorted(("blame", "praise"), key=lambda name: -row[f"p({name})"])
     assert [line.split() for line in lines[:3]] == [
         ["class", "probability"],
         *([name, f"{row[f'p({name})']:.4f}"] for name in classes),
     ]
-    weights = sorted(row["attention"].items(), key=lambda item: -item[1])
+    support = sorted(row["support"].items(), key=lambda item: -item[1])
     assert [line.split() for line in lines[4:]] == [
-        ["word", "attention"],
-        *([word, f"{weight:.4f}"] for word, weight in weights),
+        ["word", "support", "attention"],
+        *([word, f"{lost:+.4f}", f"{row['attention'][word]:.4f}"] for word, lost in support),
     ]
-    assert {word for word, _ in weights} == {"a", "charming", "film"}
+    assert {word for word, _ in support} == {"a", "charming", "film"}
 
 
 def test_at_most_ten_words_are_shown(model: str) -> None:

@@ -170,6 +170,35 @@ def test_an_answer_depends_neither_on_other_texts_nor_on_their_order(
         same(predictor.predict(texts), together)
 
 
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_support_is_what_the_class_loses_without_a_word(
+    bundle: Callable[..., Path], model: str
+) -> None:
+    predictor = load(bundle(model), device="cpu")
+    texts = ["a wonderful film and a wonderful cast", "dull film"]
+    answer = predictor.predict(texts, explain=True)
+    assert answer.support is not None
+    for text, support, row in zip(texts, answer.support, answer.probabilities, strict=True):
+        assert list(support.values()) == sorted(support.values(), reverse=True)
+        assert set(support) <= set(text.split())
+        for word, lost in support.items():
+            rest = " ".join(w for w in text.split() if w != word)
+            other = predictor.predict(rest or "?").probabilities[0]
+            assert lost == pytest.approx(float(row.max() - other[row.argmax()]), abs=1e-6)
+    assert predictor.predict(texts).support is None
+
+
+def test_few_words_of_a_long_text_are_explained(
+    predictor: TextPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "EXPLAINED", 2)
+    answer = predictor.predict("a wonderful film and a dull cast", explain=True)
+    assert answer.attention is not None
+    assert answer.support is not None
+    assert set(answer.support[0]) == set(list(answer.attention[0])[:2])
+    assert predictor.predict("zyx", explain=True).support == [{}]
+
+
 @pytest.mark.parametrize("model", ["fasttext", "bilstm"])
 def test_a_model_without_attention_tells_of_none(bundle: Callable[..., Path], model: str) -> None:
     answer = load(bundle(model), device="cpu").predict("a charming film")

@@ -84,6 +84,10 @@ def predict(
         str | None,
         typer.Option(help="text: word vectors, of the training's source, for words it never saw."),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="text: tell what the class has by each word; slower."),
+    ] = False,
     head: Annotated[str | None, typer.Option(help="link: an entity; tails are asked for.")] = None,
     relation: Annotated[str | None, typer.Option(help="link: a relation.")] = None,
     tail: Annotated[str | None, typer.Option(help="link: an entity; heads are asked for.")] = None,
@@ -98,7 +102,8 @@ def predict(
     """Classify nodes, graphs or texts, or complete triples: CSV, JSON lines, or for one question a
     table.
 
-    For a text, attention tells how much of each word the model takes in, from 0 to 1.
+    For a text, support tells what the probability of its class loses without a word, and attention
+    how much of the word the model takes in, from 0 to 1.
 
     quatgraph predict my-model --node alice
 
@@ -115,6 +120,7 @@ def predict(
         ("graph", "graph", "ids", graph or None),
         ("text", "document", "ids", document or None),
         ("text", "vectors", "vectors", vectors),
+        ("text", "explain", "explain", True if explain else None),
         ("link", "head", "head", head),
         ("link", "relation", "relation", relation),
         ("link", "tail", "tail", tail),
@@ -127,6 +133,9 @@ def predict(
             _check_task(wanted, option, task, bundle)
             asked[keyword] = value
     about = _texts(data or []) if task == "text" else _one_path(data or [], task, bundle)
+    single = out is None and not json_ and _is_one_text(about)
+    if single:
+        asked["explain"] = True
     answer = predictor.predict(about, **asked)
     for note in answer.notes:
         tell(note)
@@ -135,7 +144,7 @@ def predict(
         text = "".join(f"{json_text(row)}\n" for row in rows)
     elif rows and out is None and task == "link" and about is None:
         text = _table(_answers(rows))
-    elif out is None and isinstance(about, str) and "text" in rows[0]:
+    elif single:
         text = _classified(rows[0])
     else:
         text = _csv(rows)
@@ -178,6 +187,12 @@ def _texts(data: list[str]) -> str | list[str] | None:
     return data
 
 
+def _is_one_text(about: object) -> bool:
+    from quatgraph.data.text import names_a_file
+
+    return isinstance(about, str) and not names_a_file(about)
+
+
 def _answers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the answers to a single question differ in."""
     end = rows[0]["asked"]
@@ -186,14 +201,15 @@ def _answers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _classified(row: dict[str, Any]) -> str:
-    """The classes of a text, the likeliest first, and its weightiest words."""
+    """The classes of a text, the likeliest first, and the words that count most."""
     chances = {key[2:-1]: value for key, value in row.items() if key.startswith("p(")}
     listed = sorted(chances.items(), key=lambda item: -item[1])
     text = _table([{"class": name, "probability": f"{chance:.4f}"} for name, chance in listed])
-    words = list(row.get("attention", {}).items())[:WORDS]
-    if words:
-        text += f"\n{_table([{'word': word, 'attention': f'{n:.4f}'} for word, n in words])}"
-    return text
+    attention, words = row.get("attention", {}), []
+    for word, lost in list(row["support"].items())[:WORDS]:
+        shown = {"attention": f"{attention[word]:.4f}"} if word in attention else {}
+        words.append({"word": word, "support": f"{lost:+.4f}", **shown})
+    return f"{text}\n{_table(words)}" if words else text
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
@@ -218,7 +234,7 @@ def _csv(rows: list[dict[str, Any]]) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Words with their weights in one cell, the weightiest; anything else as it is."""
+    """Words with their numbers in one cell, the first of them; anything else as it is."""
     if not isinstance(value, dict):
         return value
     return "; ".join(f"{word} {weight:.4f}" for word, weight in list(value.items())[:WORDS])

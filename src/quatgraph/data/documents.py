@@ -110,6 +110,19 @@ class Documents:
             test=chosen[:0],
         )
 
+    def without_each(self, place: int, words: Tensor) -> "Documents":
+        """One document as often as there are words, each time without one of them.
+
+        Args:
+            words: Numbers of different words, ``(W,)``.
+        """
+        begin, end = self.start[place : place + 2].tolist()
+        tokens = self.tokens[begin:end].expand(len(words), -1)
+        stays = tokens != words[:, None]
+        repeated = self.select([place] * len(words))
+        start = torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0))
+        return replace(repeated, tokens=tokens[stays], start=start)
+
     def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
         """The same documents by the numbers of another vocabulary, without words it lacks.
 

@@ -58,17 +58,21 @@ class TextPredictions(Predictions):
     :class:`quatgraph.layers.AttentionReadout`, between 0 and 1: how much of the word enters the
     text's vector, whatever class it speaks for. The weights of a text do not sum to 1. None for
     models without attention."""
+    support: list[dict[str, float]] | None = None
+    """Of each text its different known words, those that speak most for its class first, each with
+    what the probability of that class loses where the word is left out; below 0 for a word that
+    speaks against it. None unless asked for."""
     named: str = "id"
     """What ``ids`` are: ``id``, or ``text`` where the texts themselves are their names."""
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each: as those of :class:`Predictions`, perhaps with ``text`` instead of
-        ``id``, and with ``attention``, the weights by word, where there is any."""
+        ``id``, and with ``support`` and ``attention``, numbers by word, where there are any."""
         for place, row in enumerate(Predictions.rows(self)):
             made = {self.named: row.pop("id"), **row}
-            if self.attention is not None:
-                weights = self.attention[place].items()
-                made["attention"] = {word: round(weight, 6) for word, weight in weights}
+            for key, found in (("support", self.support), ("attention", self.attention)):
+                if found is not None:
+                    made[key] = {word: round(value, 6) for word, value in found[place].items()}
             yield made
 
 

@@ -36,6 +36,9 @@ from quatgraph.training.runtime import at_most_threads
 AnyTexts = Documents | Path | str | Sequence[str]
 NUMBERS_AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 26}
 """Of one layer, for as many texts as are answered for at once."""
+EXPLAINED = 100
+"""Different words of a text that are left out in turn: those with most attention, or else the
+first."""
 
 
 class TextPredictor:
@@ -80,6 +83,7 @@ class TextPredictor:
         *,
         ids: Sequence[str] | None = None,
         vectors: WordVectors | Path | str | None = None,
+        explain: bool = False,
     ) -> TextPredictions:
         """Classifies texts, cleaned as a person's own texts are for training.
 
@@ -96,6 +100,9 @@ class TextPredictor:
                 :func:`quatgraph.data.text.load_vectors`: such words then count by these, as do,
                 even where vectors are learned, words that only test documents have. For models
                 whose vectors were read from the same source.
+            explain: Whether to tell of the words what the class has by them, see
+                :attr:`TextPredictions.support`: a text is classified again without each of its
+                words, up to a hundred of them.
         """
         named, notes = "id", True
         if texts is None:
@@ -116,21 +123,17 @@ class TextPredictor:
             known = self._extended(asked, vectors)
             vocabulary, table = known.words, known.matrix
         asked = asked.in_vocabulary(vocabulary)
-        parts: list[tuple[Tensor, list[dict[str, float]]]] = []
-        for part in self._pieces(asked):
-            with at_most_threads(self._useful_threads(part)):
-                parts.append(self._answered(part, table))
-        probabilities = [part for part, _ in parts] or [torch.empty(0, len(self.card["labels"]))]
-        weights = [one for _, part in parts for one in part]
+        probabilities, weights = self._answers(asked, table)
         told = [*asked.notes] if notes else []
         if bool((asked.start.diff() == 0).any()):
             told.append("a text without a known word is answered for like an empty one")
         return TextPredictions(
             asked.ids,
             self.card["labels"],
-            torch.cat(probabilities),
+            probabilities,
             told,
             attention=weights if isinstance(self.model, TextQGNN) else None,
+            support=self._support(asked, table, probabilities, weights) if explain else None,
             named=named,
         )
 
@@ -161,6 +164,40 @@ class TextPredictor:
         """A model of its own, which takes words."""
         model = copy.deepcopy(self.model)
         return model if self.table is None else FixedVectors(self.table, model)
+
+    def _answers(
+        self, documents: Documents, table: Tensor | None
+    ) -> tuple[Tensor, list[dict[str, float]]]:
+        """Probabilities ``(D, C)``, and the attention to each one's words if there is any."""
+        probabilities = [torch.empty(0, len(self.card["labels"]))]
+        weights: list[dict[str, float]] = []
+        for part in self._pieces(documents):
+            with at_most_threads(self._useful_threads(part)):
+                found, attended = self._answered(part, table)
+            probabilities.append(found)
+            weights += attended
+        return torch.cat(probabilities), weights
+
+    def _support(
+        self,
+        documents: Documents,
+        table: Tensor | None,
+        probabilities: Tensor,
+        weights: list[dict[str, float]],
+    ) -> list[dict[str, float]]:
+        """See :attr:`TextPredictions.support`."""
+        found, number = [], {word: place for place, word in enumerate(documents.vocabulary)}
+        for place, row in enumerate(probabilities):
+            if weights:
+                known = list(weights[place])[:EXPLAINED]
+            else:
+                known = list(dict.fromkeys(documents.words(place)))[:EXPLAINED]
+            left_out = torch.tensor([number[word] for word in known], dtype=torch.long)
+            others, _ = self._answers(documents.without_each(place, left_out), table)
+            lost = row.max() - others[:, row.argmax()]
+            pairs = zip(known, lost.tolist(), strict=True)
+            found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
+        return found
 
     @torch.no_grad()
     def _answered(
