@@ -23,6 +23,7 @@ LAYERS = [
     {"models", "baselines"},
     {"tasks"},
     {"reproduce", "serve", "bench"},
+    {"plot"},
     {"cli"},
     {"__main__"},
 ]
@@ -106,6 +107,13 @@ def test_pyg_is_imported_only_where_a_graph_comes_in(path: Path) -> None:
 
 
 @every_module
+def test_matplotlib_is_imported_only_while_drawing(path: Path) -> None:
+    uses = {m for m in imported_modules(ast.parse(path.read_text())) if m.startswith("matplotlib")}
+    assert not uses or home_of(path) == "plot"
+    assert not any(module.startswith("matplotlib.pyplot") for module in uses)
+
+
+@every_module
 def test_nothing_unpickles_but_the_restricted_reader_of_planetoid(path: Path) -> None:
     tree = ast.parse(path.read_text())
     pickles = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
@@ -135,6 +143,11 @@ HEAVY = "print(sorted({'torch', 'torch_geometric', 'numpy', 'rich'} & set(sys.mo
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     assert python(f"import sys, quatgraph; dir(quatgraph); {HEAVY}") == "[]\n"
+
+
+def test_what_draws_loads_matplotlib_only_when_it_draws() -> None:
+    modules = ", ".join(f"quatgraph.plot.{path.stem}" for path in (ROOT / "plot").glob("[a-z]*.py"))
+    assert python(f"import sys, {modules}; print('matplotlib' in sys.modules)") == "False\n"
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["list", "presets"]])

@@ -6,7 +6,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from quatgraph.bench import BENCHES, aggregate, conv, defaults, graph, link, measure, node, text
+from quatgraph.bench import (
+    BENCHES,
+    aggregate,
+    conv,
+    defaults,
+    graph,
+    limits,
+    link,
+    measure,
+    node,
+    text,
+)
 from quatgraph.config import override
 from quatgraph.presets import names, preset
 from quatgraph.tasks.node.config import TrainConfig
@@ -27,7 +38,9 @@ def test_aggregate_compares_variants_that_compute_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(aggregate, "SIZES", {"cpu": {"tiny": (6, 5, 20, 3)}})
-    rows = list(aggregate.rows(CPU))
+    monkeypatch.setattr(limits, "COPIED", {"cpu": 1 << 10})
+    copied, *rows = aggregate.rows(CPU)
+    assert copied["case"] == limits.REACHED
     assert all(row.keys() == {"case", "variant", "work"} | TIMES for row in rows)
     assert [(row["variant"], row["work"]) for row in rows] == [
         ("quatgraph", "forward"),
@@ -41,6 +54,20 @@ def test_aggregate_compares_variants_that_compute_the_same(
     variants = aggregate._variants(matrix)
     for product in variants.values():
         torch.testing.assert_close(product(x), variants["quatgraph"](x))
+
+
+def test_aggregate_counts_what_it_reads_where_no_cache_holds_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert round(aggregate.gigabytes(1_000_000, 10_000_000, 256), 1) == 11.3
+    monkeypatch.setattr(aggregate, "SIZES", {"cpu": {"tiny": (6, 5, 20, 3)}})
+    monkeypatch.setattr(aggregate, "BEYOND_CACHE", 5 * 3 * 4)
+    monkeypatch.setattr(limits, "COPIED", {"cpu": 1 << 10})
+    _, *rows = aggregate.rows(CPU)
+    for row in rows:
+        read = 20 + 6 if row["work"] == "forward" else 20 + 6 + 20 + 5
+        assert row["gb"] == pytest.approx(4 * 3 * read / 1e9, rel=1e-3)
+        assert row["share"] > 0
 
 
 def test_conv_compares_raw_and_prepared_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,4 +198,5 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
 
 def test_every_bench_has_a_name() -> None:
     tasks = ["node", "graph", "link", "text"]
-    assert list(BENCHES) == ["aggregate", "kernels", "conv", *tasks, "defaults"]
+    operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
+    assert list(BENCHES) == [*operations, "growth", "peers", "conv", *tasks, "defaults"]

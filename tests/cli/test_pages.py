@@ -1,15 +1,29 @@
-"""README and docs say what the committed records say."""
+"""README and docs say what the committed records say, and their figures show it."""
 
+import re
+from functools import cache
 from pathlib import Path
 
+import matplotlib
 import pytest
 
-from quatgraph.cli.pages import pages
+from quatgraph.cli.pages import figures, pages, shown_figures
+from quatgraph.plot.style import Drawing, digest, digest_in, rendered
 from quatgraph.reproduce.render import replaced_between
 from quatgraph.reproduce.run import read_results
 
 ROOT = Path(__file__).parents[2]
-PAGES = pages(ROOT, read_results(ROOT / "results"))
+RECORDS = read_results(ROOT / "results")
+PAGES = pages(ROOT, RECORDS)
+FIGURES = figures(ROOT, RECORDS)
+SHOWN = sorted(shown_figures(ROOT))
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+NAMES = re.compile(r"""(?:id|href|clip-path)="[^"]*\"""")
+
+
+@cache
+def drawing(file: str) -> Drawing:
+    return FIGURES[file]()
 
 
 @pytest.mark.parametrize(("page", "marker"), PAGES)
@@ -23,3 +37,30 @@ def test_no_page_has_a_marker_that_nothing_writes() -> None:
         lines = (ROOT / page).read_text().splitlines()
         found = {line[5:-4] for line in lines if line.startswith("<!-- ") and line[5] != "/"}
         assert found == {marker for home, marker in PAGES if home == page}
+
+
+def test_every_figure_that_is_shown_is_there_and_no_other() -> None:
+    assert set(SHOWN) <= FIGURES.keys()
+    there = {f"docs/figures/{path.name}" for path in (ROOT / "docs" / "figures").iterdir()}
+    assert there == set(SHOWN)
+    assert SHOWN
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_a_figure_is_of_the_numbers_on_record_and_small(file: str) -> None:
+    content = (ROOT / file).read_text()
+    assert digest_in(content) == digest(drawing(file))
+    assert len(content) < 60_000
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_a_figure_is_drawn_as_now(file: str) -> None:
+    """Up to rounding, in which machines differ, and the names of parts that follow from it."""
+    content = (ROOT / file).read_text()
+    if f"Matplotlib v{matplotlib.__version__}," not in content:
+        pytest.skip("drawn by another version of matplotlib")
+    again = rendered(drawing(file), ".svg").decode()
+    kept, made = (NAMES.sub("", text) for text in (content, again))
+    assert NUMBER.sub("#", kept) == NUMBER.sub("#", made)
+    numbers = [list(map(float, NUMBER.findall(text))) for text in (kept, made)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=0.02)

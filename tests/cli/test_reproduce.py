@@ -19,7 +19,7 @@ def test_methods_without_a_preset_are_shown_and_not_run(tmp_path: Path) -> None:
     result = call("reproduce", "graph", "--only", "pscn", "--only", "mutag", "--device", "cpu")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[2:] == [
-        "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |"
+        "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |  |"
     ]
     assert list(tmp_path.iterdir()) == []
 
@@ -50,7 +50,7 @@ def test_both_metrics_of_table_3_are_printed_and_written(tmp_path: Path) -> None
     result = call("reproduce", "link", *only, "--write", "--device", "cpu")
     assert result.exit_code == 0
     heads, dashes, *lines = result.stdout.splitlines()
-    assert lines == ["| codex-s | SACN | .374 / 59.4 | not run |  | not run |  |  |"]
+    assert lines == ["| codex-s | SACN | .374 / 59.4 | not run |  | not run |  |  |  |"]
     # README leaves out what was not run.
     written = f"<!-- table link -->\n{heads}\n{dashes}\n<!-- /table link -->\n"
     assert readme.read_text() == written

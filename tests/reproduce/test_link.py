@@ -70,11 +70,12 @@ def test_a_table_of_two_metrics_shows_both_in_each_cell() -> None:
     assert render(TABLE, PUBLISHED + SEARCHED, ["simqgnn", "simrgcn"]) == "\n".join(
         [
             "| dataset | method | the paper, MRR / Hits@10 | ours, protocol `paper` | difference "
-            "| ours, protocol `honest` | configurations | weights |",
-            "|---|---|---|---|---|---|---|---|",
-            "| codex-s | SimRGCN | .427 / 64.7 | not run |  | not run |  |  |",
+            "| ours, protocol `honest` | configurations | weights "
+            "| training of a run |",
+            "|---|---|---|---|---|---|---|---|---|",
+            "| codex-s | SimRGCN | .427 / 64.7 | not run |  | not run |  |  |  |",
             "| codex-s | SimQGNN | .435 / 65.2 | .432 ± .002 / 64.2 ± 0.2 (3) | -.003 / -1.0 "
-            "| .445 ± .007 / 65.5 ± 0.7 (2) | 3 | 1,000 |",
+            "| .445 ± .007 / 65.5 ± 0.7 (2) | 3 | 1,000 | 2 s |",
         ]
     )
 
@@ -83,10 +84,10 @@ def test_what_was_not_run_or_not_published_may_be_left_out() -> None:
     records = [record(0.6, 1.0, 1.0, method="quate")]
     (line,) = render(TABLE, records, ran=True).splitlines()[2:]
     shown = "1.000 / 100.0 (1)"
-    assert line == f"| codex-s | QuatE |  | {shown} |  | {shown} | 1 | 1,000 |"
+    assert line == f"| codex-s | QuatE |  | {shown} |  | {shown} | 1 | 1,000 | 2 s |"
     whole = render(load_table("link"), records).splitlines()
     assert len(whole) == 2 + 3 * 14
-    assert "| codex-l | SACN |  | not run |  | not run |  |  |" in whole
+    assert "| codex-l | SACN |  | not run |  | not run |  |  |  |" in whole
 
 
 def test_programs_get_an_object_for_each_metric() -> None:

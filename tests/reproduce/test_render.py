@@ -70,11 +70,12 @@ def test_a_small_table_reads_so() -> None:
     assert render(TABLE, RECORDS) == "\n".join(
         [
             "| dataset | method | the paper | ours, protocol `paper` | difference "
-            "| ours, protocol `honest` | configurations | weights |",
-            "|---|---|---|---|---|---|---|---|",
-            "| cora | QGNN | 87.48 | 87.50 ± 0.71 (2) | +0.02 | 85.00 (1) | 2 | 23,063 |",
-            "| cora | GCN, real |  | not run |  | 80.00 (1) | 1 |  |",
-            "| cora | HGCN | 86.09 | not run |  | not run |  |  |",
+            "| ours, protocol `honest` | configurations | weights "
+            "| training of a run |",
+            "|---|---|---|---|---|---|---|---|---|",
+            "| cora | QGNN | 87.48 | 87.50 ± 0.71 (2) | +0.02 | 85.00 (1) | 2 | 23,063 | 1.5 s |",
+            "| cora | GCN, real |  | not run |  | 80.00 (1) | 1 |  | 1.5 s |",
+            "| cora | HGCN | 86.09 | not run |  | not run |  |  |  |",
         ]
     )
 
@@ -115,18 +116,18 @@ def test_a_table_with_rules_shows_them_side_by_side() -> None:
         [
             "| dataset | method | the paper | best epoch per fold (chosen on test) "
             "| `paper`: GIN's rule (chosen on test) | `honest` | configurations "
-            "| weights, at most |",
-            "|---|---|---|---|---|---|---|---|",
-            "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |",
+            "| weights, at most | training of a run |",
+            "|---|---|---|---|---|---|---|---|---|",
+            "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |  |",
             "| mutag | GIN-0 |  | 60.00 ± 0.00 (2) | 60.00 ± 0.00 (2) | 50.00 ± 0.00 (2) "
-            "| 1; QGNN 2 | 100 |",
+            "| 1; QGNN 2 | 100 | 2 s |",
             "| mutag | QGNN | 92.59 ± 3.59 | 80.00 ± 14.14 (2) | 70.00 ± 28.28 (2) "
-            "| 45.00 ± 7.07 (2) | 2 | 23,063 |",
-            "| ptc | PSCN |  | not run | not run | not run |  |  |",
+            "| 45.00 ± 7.07 (2) | 2 | 23,063 | 2 s |",
+            "| ptc | PSCN |  | not run | not run | not run |  |  |  |",
             "| ptc | GIN-0 |  | not run | not run | 50.00 ± 0.00 (2) "
-            "| `paper` 0, `honest` 1; QGNN `paper` 1, `honest` 0 | 100 |",
+            "| `paper` 0, `honest` 1; QGNN `paper` 1, `honest` 0 | 100 | 2 s |",
             "| ptc | QGNN | 69.92 | 60.00 ± 0.00 (2) | 60.00 ± 0.00 (2) | not run "
-            "| `paper` 1, `honest` 0 |  |",
+            "| `paper` 1, `honest` 0 |  | 2 s |",
         ]
     )
     (line,) = render(FOLDS, SEARCHED, only=["gin", "mutag"]).splitlines()[2:]
@@ -147,7 +148,7 @@ def test_cells_of_a_table_with_rules_name_them() -> None:
 def test_table_1_is_rendered_without_records() -> None:
     lines = render(load_table("graph"), []).splitlines()
     assert len(lines) == 2 + 7 * 14
-    assert lines[2] == "| collab | PSCN | 72.60 ± 2.15 | not run | not run | not run |  |  |"
+    assert lines[2] == "| collab | PSCN | 72.60 ± 2.15 | not run | not run | not run |  |  |  |"
 
 
 def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:

@@ -93,6 +93,19 @@ def test_a_cell_without_runs_is_empty() -> None:
     assert cell(TABLE, [], "karate", "qgnn", "honest").paper is None
 
 
+def test_a_run_has_its_share_of_its_ensembles_seconds_on_its_machine() -> None:
+    four = {"product": {"train.lr": [0.1, 0.2], "split": [0, 1]}}
+    gpu, cpu = {"device": "a GPU"}, {"device": "cpu", "cpu": "a CPU", "cpus": "2"}
+    records = [
+        paper_record(0.8, split=0, seconds=4.0, members=four, environment=gpu),
+        paper_record(0.8, split=1, seconds=3.0, ensemble="two", environment=cpu),
+    ]
+    made = cell_of(records, "paper")
+    assert (made.each, made.machines) == (2.0, ["a CPU, 2 cores", "a GPU"])
+    in_columns = {"columns": {"train.lr": [0.1, 0.2], "split": [0, 1]}}
+    assert paper_record(0.8, seconds=4.0, members=in_columns).share == 2.0
+
+
 def test_the_seconds_of_an_ensemble_are_counted_once() -> None:
     records = [
         paper_record(0.8, split=0, ensemble="one", seconds=3.0),

@@ -5,11 +5,30 @@ from typing import Any
 
 import torch
 
-from quatgraph.bench import aggregate, conv, defaults, graph, kernels, link, node, text
+from quatgraph.bench import (
+    aggregate,
+    conv,
+    defaults,
+    fused,
+    graph,
+    growth,
+    hamilton,
+    kernels,
+    link,
+    loss,
+    node,
+    peers,
+    text,
+)
 
 BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "aggregate": aggregate.rows,
+    "hamilton": hamilton.rows,
+    "loss": loss.rows,
+    "fused": fused.rows,
     "kernels": kernels.rows,
+    "growth": growth.rows,
+    "peers": peers.rows,
     "conv": conv.rows,
     "node": node.rows,
     "graph": graph.rows,

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
+from quatgraph.bench.limits import reached
 from quatgraph.bench.measure import measure
 
 SIZES = {
@@ -18,6 +19,7 @@ SIZES = {
         "cora graph, ten members": (2_708, 2_708, 13_264, 160),
         "pubmed features": (19_717, 500, 988_031, 64),
         "pubmed graph": (19_717, 19_717, 108_365, 64),
+        "300,000 nodes": (300_000, 300_000, 2_000_000, 256),
     },
     "cuda": {
         "pubmed features": (19_717, 500, 988_031, 64),
@@ -25,21 +27,35 @@ SIZES = {
         "a million nodes": (1_000_000, 1_000_000, 10_000_000, 256),
     },
 }
+BEYOND_CACHE = 1 << 28
+"""Bytes of x from which on a row that is read comes from memory, so that reads can be counted."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
+    limits = reached(device)
+    yield from limits.rows
     for case, (num_rows, num_cols, entries, width) in SIZES[device.type].items():
         matrix = random_matrix(num_rows, num_cols, entries, device)
         x = torch.randn(num_cols, width, device=device)
+        repeats = 5 if entries * width > 5e8 else 20
+        counts = x.nbytes >= BEYOND_CACHE
+        moved = gigabytes(num_rows, entries, width)
         for variant, product in _variants(matrix).items():
             row = {"case": case, "variant": variant, "work": "forward"}
-            repeats = 5 if entries * width > 1e9 else 20
-            yield row | measure(partial(product, x), device, repeats=repeats)
+            timed = measure(partial(product, x), device, repeats=repeats)
+            yield row | (limits.against(timed, gb=moved) if counts else timed)
         x.requires_grad_()
         grad = torch.randn(num_rows, width, device=device)
+        moved += gigabytes(num_cols, entries, width)
         for variant, product in _trainable(matrix).items():
             row = {"case": case, "variant": variant, "work": "forward and backward"}
-            yield row | measure(partial(_both, product, x, grad), device, repeats=10)
+            timed = measure(partial(_both, product, x, grad), device, repeats=min(10, repeats))
+            yield row | (limits.against(timed, gb=moved) if counts else timed)
+
+
+def gigabytes(num_rows: int, entries: int, width: int) -> float:
+    """What a sum moves: a row of x read for each entry, one written for each row."""
+    return 4 * width * (entries + num_rows) / 1e9
 
 
 def _both(product: Callable[[Tensor], Tensor], x: Tensor, grad: Tensor) -> None:

@@ -3,10 +3,12 @@
 import gc
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 def measure(
@@ -68,6 +70,37 @@ def captured(work: Callable[[], object]) -> Callable[[], None]:
     with torch.cuda.graph(graph):
         work()
     return graph.replay
+
+
+def passes(
+    run: Callable[..., Tensor],
+    inputs: Sequence[Tensor],
+    device: torch.device,
+    *,
+    repeats: int = 10,
+    capture: bool = False,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Times an operation forward, backward, and both, to those of its inputs that want gradients.
+
+    Args:
+        capture: Whether to time both on a GPU also as a captured CUDA graph.
+    """
+    wanted = [value for value in inputs if value.requires_grad]
+    made = run(*inputs)
+    probe = torch.randn_like(made)
+
+    def both() -> None:
+        torch.autograd.grad(run(*inputs), wanted, probe)
+
+    yield "forward", measure(partial(run, *inputs), device, repeats=repeats)
+    back = partial(torch.autograd.grad, made, wanted, probe, retain_graph=True)
+    yield "backward", measure(back, device, repeats=repeats)
+    del made, back
+    yield "forward and backward", measure(both, device, repeats=repeats)
+    if capture and device.type == "cuda":
+        timed = measure(captured(both), device, repeats=repeats)
+        timed.pop("peak_mib")  # a replay takes what its capture took
+        yield "forward and backward, captured", timed
 
 
 def _summary(times: list[float]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 Heavy imports stand inside the commands, so that ``--help`` answers at once.
 """
 
-from quatgraph.cli import ask, demo, learn, look
+from quatgraph.cli import ask, demo, draw, learn, look
 from quatgraph.cli.shell import app
 
-__all__ = ["app", "ask", "demo", "learn", "look", "main"]
+__all__ = ["app", "ask", "demo", "draw", "learn", "look", "main"]
 
 
 def main() -> None:

@@ -146,13 +146,17 @@ def _tell_all(notes: list[str]) -> None:
 def bench(
     what: Annotated[
         str | None,
-        typer.Argument(help="aggregate, kernels (GPU), conv, node, graph, link, text, defaults."),
+        typer.Argument(
+            help="aggregate, hamilton, loss, fused, kernels (GPU), growth, peers, conv, node, "
+            "graph, link, text, defaults."
+        ),
     ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
     json_: Json = False,
 ) -> None:
-    """Time the operations and trainings on this machine, variants side by side.
+    """Time the operations and trainings on this machine, variants side by side: how near its limits
+    they come, and how they grow.
 
     quatgraph bench conv
     """

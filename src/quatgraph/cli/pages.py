@@ -1,16 +1,22 @@
-"""The pages that show numbers: README and ``docs``, written from records."""
+"""The pages that show numbers, and their figures: README and ``docs``, written from records."""
 
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from quatgraph.cli.shell import tell
+from quatgraph.errors import Mistake
+
 if TYPE_CHECKING:
+    from quatgraph.plot.style import Drawing
     from quatgraph.training.record import RunRecord
 
 
 def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Callable[[], str]]:
     """What stands between two markers of a page, by page and marker."""
-    from quatgraph.bench.render import render_bench
+    from quatgraph.bench.render import render_bench, render_beside, render_growth
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.render import render
     from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
@@ -36,17 +42,64 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
         ("docs/fidelity.md", "whole table text"): lambda: render(text, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
+        ("docs/speed.md", "bench hamilton"): lambda: render_beside(bench, "hamilton"),
+        ("docs/speed.md", "bench loss"): lambda: render_beside(bench, "loss"),
+        ("docs/speed.md", "bench fused"): lambda: render_beside(bench, "fused"),
+        ("docs/speed.md", "bench growth"): lambda: render_growth(bench),
+        ("docs/speed.md", "bench peers"): lambda: render_bench(bench, "peers"),
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
     }
 
 
+def figures(root: Path, records: "list[RunRecord]") -> dict[str, Callable[[], "Drawing"]]:
+    """What the pages may show, by file."""
+    from quatgraph.plot.speed import growth, speed_bars
+    from quatgraph.plot.tables import table_bars
+    from quatgraph.reproduce.table import load_table, table_names
+
+    bench = root / "benchmarks" / "records"
+    tables = {
+        f"docs/figures/table-{name}.svg": partial(table_bars, load_table(name), records)
+        for name in table_names()
+    }
+    speeds = {
+        f"docs/figures/speed-{name}.svg": partial(speed_bars, bench, name)
+        for name in ("aggregate", "conv", "kernels", "node")
+    }
+    return {**tables, **speeds, "docs/figures/growth.svg": partial(growth, bench)}
+
+
+def shown_figures(root: Path) -> set[str]:
+    """The files of ``docs/figures`` that README or a page of ``docs`` shows."""
+    found: set[str] = set()
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        if page.is_file():
+            names = re.findall(r"!\[[^]]*\]\((?:docs/)?figures/([^)]+)\)", page.read_text())
+            found |= {f"docs/figures/{name}" for name in names}
+    return found
+
+
 def write_pages(root: Path, records: "list[RunRecord]", needed: str) -> None:
-    """Writes what has a place: the marker ``needed`` must have one, the others may."""
+    """Writes what has a place: the marker ``needed`` must have one, the others may. Figures that a
+    page shows are drawn where matplotlib is installed."""
+    from quatgraph.plot.style import installed, save
     from quatgraph.reproduce.render import write_between
 
     for (page, marker), content in pages(root, records).items():
         path = root / page
         if marker == needed or (path.is_file() and f"<!-- {marker} -->" in path.read_text()):
             write_between(path, marker, content())
+    shown = shown_figures(root)
+    if shown and not installed():
+        tell("the figures in docs/figures stay as they were; pip install quatgraph[plot]")
+        return
+    for file, drawing in figures(root, records).items():
+        if file in shown:
+            try:
+                drawn = drawing()
+            except Mistake as lacking:  # nothing on record
+                tell(f"{file} stays as it was: {lacking}")
+            else:
+                save(drawn, root / file)

@@ -20,10 +20,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.members import members_first
+from quatgraph.ops.members import end_to_end, members_first
 
 _KERNEL_TYPES = torch.float32, torch.float64
 _WIDEST = 4096
@@ -58,32 +59,33 @@ class _AttentionPool(torch.autograd.Function):
     @staticmethod
     def forward(
         x: Tensor, weight: Tensor, begins: Tensor, activation: Activation
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor | None, ...]:
         if _kernels_take(x):
             from quatgraph.ops.kernels.attention_pool import pooled
 
             total, largest, count = pooled(x.contiguous(), weight.contiguous(), begins, activation)
-        else:
-            total, largest, count = _pooled(x, weight, begins, activation)
-        return total * largest, total, largest, count
+            return total * largest, total, largest, count
+        total, largest = _pooled(x, weight, begins, activation)
+        return total * largest, total, largest, None  # counted where it is needed
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
         *tensors, ctx.activation = inputs
-        ctx.mark_non_differentiable(*output[1:])
+        ctx.mark_non_differentiable(*(found for found in output[1:] if found is not None))
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, begins, total, largest, count = ctx.saved_tensors
-        by_total, by_largest = grad * largest, grad * total / count.clamp(min=1)
-        if _kernels_take(x):
-            from quatgraph.ops.kernels.attention_pool import gradients
-
-            x, weight = x.contiguous(), weight.contiguous()
-            found = gradients(by_total, by_largest, x, weight, begins, largest, ctx.activation)
-        else:
+        by_total, by_largest = grad * largest, grad * total
+        if count is None:
             found = _gradients(by_total, by_largest, x, weight, begins, largest, ctx.activation)
+            return *found, None, None
+        from quatgraph.ops.kernels.attention_pool import gradients
+
+        by_largest /= count.clamp(min=1)
+        x, weight = x.contiguous(), weight.contiguous()
+        found = gradients(by_total, by_largest, x, weight, begins, largest, ctx.activation)
         return *found, None, None
 
     @staticmethod
@@ -94,24 +96,26 @@ class _AttentionPool(torch.autograd.Function):
         weight: Tensor,
         begins: Tensor,
         activation: Activation,
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
         each = [
             members_first(value, dim, info.batch_size).contiguous()
             for value, dim in zip((x, weight, begins), in_dims, strict=False)
         ]
-        return _AttentionPool.apply(*each, activation), (0, 0, 0, 0)
+        found = _AttentionPool.apply(*each, activation)
+        return found, tuple(None if value is None else 0 for value in found)
 
 
 def _pooled(
     x: Tensor, weight: Tensor, begins: Tensor, activation: Activation
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum and maximum over the nodes of each graph, and how many nodes share it, ``(G, F)``."""
-    e, axis = weight[..., None] * ACTIVATIONS[activation](x), x.dim() - 2
-    total = torch.segment_reduce(e, "sum", offsets=begins, axis=axis)
-    largest = torch.segment_reduce(e, "max", offsets=begins, axis=axis)
-    largest = torch.where((begins.diff() > 0)[..., None], largest, 0)
-    ties = (e == _of_graphs(largest, begins, x.size(-2))).to(x.dtype)
-    return total, largest, torch.segment_reduce(ties, "sum", offsets=begins, axis=axis)
+) -> tuple[Tensor, Tensor]:
+    """Sum and maximum over the nodes of each graph, ``(G, F)``."""
+    e = (weight[..., None] * ACTIVATIONS[activation](x)).flatten(0, -2)
+    place, size = _places(begins, x.size(-2)), (*begins.shape, x.size(-1))
+    total = e.new_zeros(begins.numel(), e.size(1)).index_add_(0, place, e)
+    largest = torch.full_like(total, -torch.inf)
+    largest.scatter_reduce_(0, place[:, None].expand_as(e), e, "amax")
+    total, largest = (found.view(size)[..., :-1, :] for found in (total, largest))
+    return total, torch.where((begins.diff() > 0)[..., None], largest, 0)
 
 
 def _gradients(
@@ -123,21 +127,25 @@ def _gradients(
     largest: Tensor,
     activation: Activation,
 ) -> tuple[Tensor, Tensor]:
-    """At x and at the weights; a node that has the maximum gets ``by_largest``."""
-    y, rows = ACTIVATIONS[activation](x), x.size(-2)
-    weight = weight[..., None]
-    ties = weight * y == _of_graphs(largest, begins, rows)
-    by_e = _of_graphs(by_total, begins, rows) + ties * _of_graphs(by_largest, begins, rows)
-    by_e = torch.where((owners(begins, rows) < largest.size(-2))[..., None], by_e, 0)
-    return by_e * weight * SLOPES[activation](y), (by_e * y).sum(dim=-1)
+    """At x and at the weights; nodes that have the maximum share ``by_largest``."""
+    y, place = ACTIVATIONS[activation](x), _places(begins, x.size(-2))
+
+    def of_graph(values: Tensor) -> Tensor:
+        """What its graph has, of each node, 0 for padding: ``(G, F) -> (N, F)``."""
+        rows = F.pad(values, (0, 0, 0, 1)).flatten(0, -2)
+        return rows.index_select(0, place).view_as(x)
+
+    ties = (weight[..., None] * y == of_graph(largest)).to(x.dtype)
+    count = x.new_zeros(begins.numel(), x.size(-1)).index_add_(0, place, ties.flatten(0, -2))
+    shared = by_largest / count.view(*begins.shape, -1)[..., :-1, :].clamp(min=1)
+    by_e = of_graph(by_total).addcmul_(ties, of_graph(shared))
+    return by_e * weight[..., None] * SLOPES[activation](y), (by_e * y).sum(dim=-1)
 
 
-def _of_graphs(values: Tensor, begins: Tensor, count: int) -> Tensor:
-    """What its graph has, of each node, ``(G, F) -> (N, F)``; padding has what the last has."""
-    if not values.size(-2):
-        return values.new_zeros(*values.shape[:-2], count, values.size(-1))
-    owner = owners(begins, count).clamp(max=values.size(-2) - 1)[..., None]
-    return values.gather(-2, owner.expand(*owner.shape[:-1], values.size(-1)))
+def _places(begins: Tensor, count: int) -> Tensor:
+    """The row of each node's graph among all members' graphs, each with one more for padding."""
+    owner = owners(begins, count)
+    return end_to_end(owner, begins.size(-1))
 
 
 def _kernels_take(x: Tensor) -> bool:

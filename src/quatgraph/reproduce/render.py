@@ -49,8 +49,8 @@ def render(
     lines = [
         f"| dataset | method | the paper{f', {names}' if table.beside else ''} "
         "| ours, protocol `paper` | difference | ours, protocol `honest` | configurations "
-        "| weights |",
-        "|---|---|---|---|---|---|---|---|",
+        "| weights | training of a run |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for dataset, method in table.cells(only):
         paper, honest = (
@@ -68,6 +68,7 @@ def render(
             _with_spread(*honest),
             str(honest[0].configs) if honest[0].runs else "",
             f"{paper[0].parameters:,}" if paper[0].parameters else "",
+            _time(paper[0] if paper[0].runs else honest[0]),
         ]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join([*lines, "", table.note] if table.note else lines)
@@ -80,22 +81,31 @@ def _render_rules(
     found = choices(table, records)
     heads = [HEADS[rule] for rule in table.rules]
     shown = ["dataset", "method", "the paper", *heads, "configurations", "weights, at most"]
+    shown.append("training of a run")
     lines = [f"| {' | '.join(shown)} |", "|---" * len(shown) + "|"]
     for dataset, method in table.cells(only):
         row = [ruled_cell(table, found, dataset, method, rule) for rule in table.rules]
         if ran and not any(one.runs for one in row):
             continue
-        weights = ruled_cell(table, found, dataset, method, "validation").parameters
+        honest = ruled_cell(table, found, dataset, method, "validation")
         shown = [
             dataset,
             table.methods[method],
             _published(table, dataset, method),
             *(_with_spread(one) for one in row),
             _configurations(table, found, dataset, method),
-            f"{weights:,}" if weights else "",
+            f"{honest.parameters:,}" if honest.parameters else "",
+            _time(honest if honest.runs else row[0]),
         ]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _time(one: Cell) -> str:
+    if one.each is None:
+        return ""
+    said = f"{one.each:.3g} s" if one.each >= 1 else f"{1000 * one.each:.3g} ms"
+    return f"{said}, {' and '.join(one.machines)}" if one.machines else said
 
 
 def _published(table: Table, dataset: str, method: str) -> str:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal
 
 from quatgraph import config as configs
@@ -14,6 +15,7 @@ from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import merit
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
+from quatgraph.training.runtime import machine
 
 Rule = Literal["preset", "validation", "best-per-fold", "gin"]
 """How epoch and configuration are chosen: as a preset says, on validation data, or on the test
@@ -105,6 +107,10 @@ class Cell:
     paper: float | None
     seconds: float
     """Training wall time of the cell's ensembles, without evaluation."""
+    each: float | None
+    """The mean over the runs, of each its share of its ensemble's time."""
+    machines: list[str]
+    """On what they ran."""
     parameters: int | None
 
 
@@ -209,8 +215,15 @@ def cell(
         configs=len({r.config_digest for r in mine}),
         paper=table.published(dataset, method, metric),
         seconds=sum(ensembles.values()),
+        each=fmean(r.share for r in chosen) if chosen else None,
+        machines=machines_of(chosen),
         parameters=max((r.parameters for r in chosen), default=None),
     )
+
+
+def machines_of(records: Iterable[RunRecord]) -> list[str]:
+    """The machines that runs ran on, each once."""
+    return sorted({machine(r.environment) for r in records if r.environment})
 
 
 def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -61,6 +61,13 @@ class RunRecord:
     """UTC, ISO 8601."""
     schema: int = SCHEMA
 
+    @property
+    def share(self) -> float:
+        """Of the ensemble's ``seconds``, those of one run."""
+        lists = self.members.get("product", {}).values()
+        columns = self.members.get("columns", {}).values()
+        return self.seconds / (max(map(len, columns)) if columns else math.prod(map(len, lists)))
+
     def __post_init__(self) -> None:
         # Rounded here, so that a record equals what is read back.
         short = {name: [float(f"{v:.4g}") for v in curve] for name, curve in self.curves.items()}

@@ -9,7 +9,7 @@ import secrets
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -64,6 +64,13 @@ def environment(device: torch.device | None = None) -> dict[str, str]:
         "cpus": str(os.cpu_count() or "unknown"),
         "platform": platform.platform(),
     }
+
+
+def machine(environment: Mapping[str, str]) -> str:
+    """What it ran on, of :func:`environment`: the GPU, or the CPU with its cores."""
+    if environment["device"] != "cpu":
+        return environment["device"]
+    return f"{environment['cpu']}, {environment['cpus']} cores"
 
 
 @contextmanager

@@ -1,0 +1,137 @@
+"""Commands that draw: plot curves, plot table, plot ranks, plot speed, plot growth."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quatgraph.cli.learn import Results
+from quatgraph.cli.shell import Device, app, command
+
+if TYPE_CHECKING:
+    from quatgraph.plot.style import Drawing
+
+plot_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(plot_app, name="plot", help="Draw curves, tables, ranks or times (needs matplotlib).")
+
+Out = Annotated[
+    Path | None, typer.Option(help="A .png, .svg or .pdf file; a PNG in this folder if none.")
+]
+Only = Annotated[list[str] | None, typer.Option(help="A dataset or a method; may repeat.")]
+Records = Annotated[Path, typer.Option(help="Where benchmark records are kept.")]
+BENCHMARKS = Path("benchmarks") / "records"
+
+
+@command(plot_app)
+def curves(
+    path: Annotated[
+        Path, typer.Argument(help="A folder that `train` wrote, or a file of run records.")
+    ],
+    metric: Annotated[
+        list[str] | None, typer.Option(help="As accuracy or loss; may repeat.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A dataset, method or protocol; may repeat.")
+    ] = None,
+    out: Out = None,
+) -> None:
+    """Draw how metrics changed by epoch: every run a thin line, and their mean.
+
+    quatgraph plot curves my-model
+    """
+    place = _place(out, f"curves-{_called(path)}")
+    from quatgraph.plot.curves import curves
+
+    _save(curves(path, metrics=metric or [], only=only or []), place)
+
+
+@command(plot_app)
+def table(
+    name: Annotated[str, typer.Argument(help="A table: node, graph, link or text.")],
+    only: Only = None,
+    results: Results = Path("results"),
+    out: Out = None,
+) -> None:
+    """Draw a table of the paper as bars: ours under both protocols, and the paper's numbers.
+
+    quatgraph plot table node --only cora
+    """
+    place = _place(out, f"table-{Path(name).name}")
+    from quatgraph.plot.tables import table_bars
+    from quatgraph.reproduce.run import read_results
+    from quatgraph.reproduce.table import load_table
+
+    spec = load_table(name)
+    _save(table_bars(spec, read_results(results), only or []), place)
+
+
+@command(plot_app)
+def ranks(
+    bundle: Annotated[Path, typer.Argument(help="A folder that `train link` wrote.")],
+    part: Annotated[str, typer.Option(help="valid or test.")] = "test",
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Draw at which ranks a model of triples puts the right answers.
+
+    quatgraph plot ranks my-model
+    """
+    place = _place(out, f"ranks-{_called(bundle)}")
+    from quatgraph.plot.ranks import rank_bars
+
+    _save(rank_bars(bundle, part, device), place)
+
+
+@command(plot_app)
+def speed(
+    bench: Annotated[str, typer.Argument(help="A benchmark on record, as conv.")],
+    records: Records = BENCHMARKS,
+    out: Out = None,
+) -> None:
+    """Draw the times of a benchmark's variants beside ours, by case.
+
+    quatgraph plot speed conv
+    """
+    place = _place(out, f"speed-{Path(bench).name}")
+    from quatgraph.plot.speed import speed_bars
+
+    _save(speed_bars(records, bench), place)
+
+
+@command(plot_app)
+def growth(
+    what: Annotated[
+        list[str] | None, typer.Argument(help="What grows, as nodes; all on record if none.")
+    ] = None,
+    records: Records = BENCHMARKS,
+    out: Out = None,
+) -> None:
+    """Draw how times grow with the size of what is worked on, and the power that fits.
+
+    quatgraph plot growth
+    """
+    place = _place(out, "growth")
+    from quatgraph.plot.speed import growth
+
+    _save(growth(records, what or []), place)
+
+
+def _called(path: Path) -> str:
+    """The name of a file or folder without its endings."""
+    return path.resolve().name.partition(".")[0]
+
+
+def _place(out: Path | None, name: str) -> Path:
+    """Where the figure goes; a place that cannot be is told before any work."""
+    from quatgraph.plot.style import check_place
+
+    place = out or Path(f"{name}.png")
+    check_place(place)
+    return place
+
+
+def _save(drawing: "Drawing", place: Path) -> None:
+    from quatgraph.plot.style import save
+
+    save(drawing, place)
+    typer.echo(f"drawn in {place}")

@@ -1,0 +1,1 @@
+"""Figures of records: the numbers of each are gathered first, then drawn."""

@@ -1,0 +1,119 @@
+"""The command plot: figures of records and bundles, and what is told of what cannot be drawn."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cities import cities, config_of
+from commands import assert_told, call
+from crossvalidated import honest, published
+
+from quatgraph.plot import style
+from quatgraph.serve import train_triples
+from quatgraph.training.record import append_records
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    records = tmp_path / "results" / "records" / "graph-mutag.jsonl"
+    append_records(records, published([[0.5, 0.75]] * 10))
+    append_records(records, honest([(0.5, 0.25)] * 10))
+    times = tmp_path / "benchmarks" / "records" / "conv.jsonl"
+    times.parent.mkdir(parents=True)
+    about = {"case": "c", "work": "w", "environment": {"device": "gpu"}}
+    rows = [about | {"variant": variant, "ms": ms} for variant, ms in (("a", 1), ("b", 2))]
+    series = {"variant": "a", "series": "s", "grows": "nodes"}
+    rows += [about | series | {"case": f"{n}", "size": n, "ms": n} for n in (10, 20, 40)]
+    times.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "cities.v1"
+    train_triples(cities(), folder, config=config_of(), device="cpu")
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        (["table", "graph"], "table-graph.png"),
+        (["table", "graph", "--only", "qgnn", "--out", "here.pdf"], "here.pdf"),
+        (["curves", "results/records/graph-mutag.jsonl"], "curves-graph-mutag.png"),
+        (["speed", "conv"], "speed-conv.png"),
+        (["growth", "nodes", "--out", "here.svg"], "here.svg"),
+    ],
+)
+def test_a_figure_is_written_and_its_place_is_told(arguments: list[str], file: str) -> None:
+    result = call("plot", *arguments)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == f"drawn in {file}\n"
+    assert Path(file).stat().st_size > 1000
+
+
+def test_a_bundle_has_ranks_and_curves(bundle: str) -> None:
+    assert call("plot", "ranks", bundle, "--device", "cpu").stdout == "drawn in ranks-cities.png\n"
+    assert call("plot", "curves", bundle).stdout == "drawn in curves-cities.png\n"
+
+
+MISTAKES = [
+    (["table", "grap"], "there is no table 'grap'; did you mean 'graph'?"),
+    (["table", "node"], "no run of table 'node' is on record there"),
+    (["table", "graph", "--results", "nowhere"], "no run of table 'graph' is on record there"),
+    (["table", "graph", "--only", "qgn"], "table 'graph' has no 'qgn'; did you mean 'qgnn'?"),
+    (["table", "graph", "--out", "a.jpg"], "a figure is written as .png, .svg, .pdf, not .jpg"),
+    (["table", "graph", "--out", "figure"], "this name has no ending"),
+    (["table", "graph", "--out", "nowhere/a.png"], "cannot write nowhere/a.png"),
+    (["curves", "nowhere.jsonl"], "cannot read the records in nowhere.jsonl"),
+    (["curves", "results"], "results is no folder of a training: it has no records.jsonl"),
+    (["curves", "benchmarks/records/conv.jsonl"], "conv.jsonl is not a run record"),
+    (["curves", "results/records/graph-mutag.jsonl", "--only", "honest"], "keep no curves"),
+    (["ranks", "results"], "results is not a bundle: it has no card.json"),
+    (["ranks", "nowhere"], "there is no bundle nowhere"),
+    (["speed", "node"], "has no records of a benchmark 'node'"),
+    (["speed", "conv", "--records", "nowhere"], "nowhere has no records of a benchmark 'conv'"),
+    (["growth", "widths"], "has no series in which 'widths' grow; there are nodes"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), MISTAKES)
+def test_what_cannot_be_drawn_is_told_in_one_sentence(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    assert_told(call("plot", *arguments), sentence)
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "benchmarks"}
+
+
+def test_a_bundle_of_another_task_has_no_ranks(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "card.json").write_text('{"task": "node", "format": 1}')
+    assert_told(call("plot", "ranks", "m"), "the bundle m is for the task 'node', not 'link'")
+
+
+def test_without_matplotlib_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(style, "find_spec", lambda name: None)
+    assert_told(call("plot", "table", "graph"), "pip install quatgraph[plot]")
+
+
+def test_pages_get_the_figures_that_they_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "README.md").write_text("<!-- table graph -->\n<!-- /table graph -->\n")
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    page = tmp_path / "docs" / "page.md"
+    page.write_text("![bars](figures/table-graph.svg)\n![times](figures/speed-conv.svg)\n")
+    with page.open("a") as file:
+        file.write("![not on record](figures/speed-kernels.svg)\n")
+    only = ("--only", "pscn", "--only", "mutag")
+    with monkeypatch.context() as without:
+        without.setattr(style, "find_spec", lambda name: None)
+        told = call("reproduce", "graph", *only, "--write", "--device", "cpu")
+    assert told.exit_code == 0
+    assert "pip install quatgraph[plot]" in told.stderr
+    assert list((tmp_path / "docs" / "figures").iterdir()) == []
+    result = call("reproduce", "graph", *only, "--write", "--device", "cpu")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("quatgraph: docs/figures/speed-kernels.svg stays as it was: ")
+    written = {path.name for path in (tmp_path / "docs" / "figures").iterdir()}
+    assert written == {"table-graph.svg", "speed-conv.svg"}

@@ -1,0 +1,109 @@
+"""Learning curves: every run, their mean, and the epochs they belong to."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from crossvalidated import honest, published, record
+
+from quatgraph.errors import Mistake
+from quatgraph.plot.curves import Curve, curves
+from quatgraph.plot.style import rendered, style
+from quatgraph.training.record import RunRecord, append_records
+
+FOLDS = [[0.5, 0.75, 0.25], [0.5, 0.25, 0.75]]
+
+
+def written(tmp_path: Path, records: list[RunRecord], name: str = "records.jsonl") -> Path:
+    append_records(tmp_path / name, records)
+    return tmp_path / name
+
+
+def test_runs_are_thin_lines_and_their_mean_is_a_thick_one(tmp_path: Path) -> None:
+    made = curves(written(tmp_path, published(FOLDS)))
+    (panel,) = made.panels
+    assert panel.group == "qgnn on mutag, paper"
+    assert panel.curves == {"test": [Curve([1, 2, 3], fold) for fold in FOLDS]}
+    with style():
+        (axes,) = made.draw().axes
+    *thin, around, thick = axes.get_lines()
+    assert list(around.get_ydata()) == list(thick.get_ydata())
+    assert [list(line.get_ydata()) for line in thin] == [[50, 75, 25], [50, 25, 75]]
+    assert list(thick.get_xdata()) == [1, 2, 3]
+    assert list(thick.get_ydata()) == [50, 50, 50]
+    assert all(line.get_linewidth() < thick.get_linewidth() for line in thin)
+    assert axes.get_ylabel() == "test accuracy (%)"
+    assert axes.get_title(loc="left").endswith(", 2 runs and their mean")
+
+
+def test_the_mean_is_over_epochs_that_all_runs_have(tmp_path: Path) -> None:
+    shorter = dataclasses.replace(
+        published([[0.25, 0.5]])[0], epochs_run=2, ensemble="other", split=1
+    )
+    made = curves(written(tmp_path, [published(FOLDS)[0], shorter]))
+    assert made.panels[0].mean("test") == Curve([1, 2], [0.375, 0.625])
+
+
+def test_epochs_follow_how_often_was_measured(tmp_path: Path) -> None:
+    config = {"train": {"evaluate_every": 10}}
+    one = record("honest", 0, curves={"valid/mrr": [0.25, 0.5]}, epochs_run=11)
+    path = written(tmp_path, [dataclasses.replace(one, config=config)])
+    assert curves(path).panels[0].curves["valid"][0].epochs == [10, 11]
+    other = written(tmp_path, [dataclasses.replace(one, epochs_run=6)], "other.jsonl")
+    assert curves(other).panels[0].curves["valid"][0].epochs == [3, 6]
+
+
+def test_metrics_are_panels_and_parts_are_lines(tmp_path: Path) -> None:
+    kept = {
+        "train/accuracy": [0.5, 1.0],
+        "valid/accuracy": [0.5, 0.75],
+        "valid/loss": [2.0, 1.0],
+        "valid/merit": [0.0, 0.0],
+    }
+    path = written(tmp_path, [record("honest", 0, curves=kept, epochs_run=2)])
+    made = curves(tmp_path)  # as the folder of a training
+    assert [panel.metric for panel in made.panels] == ["accuracy", "loss"]
+    with style():
+        left, right = made.draw().axes
+    assert left.get_legend_handles_labels()[1] == ["train", "valid"]
+    assert list(right.get_lines()[-1].get_ydata()) == [2.0, 1.0]
+    assert right.get_ylabel() == "valid loss"
+    assert [panel.metric for panel in curves(path, metrics=["merit"]).panels] == ["merit"]
+    with pytest.raises(Mistake, match=r"no curve of 'lost'; did you mean 'loss'\?"):
+        curves(path, metrics=["lost"])
+
+
+def test_methods_are_rows_and_may_be_chosen(tmp_path: Path) -> None:
+    records = published(FOLDS) + published(FOLDS, method="gin", ensemble="f")
+    path = written(tmp_path, records + honest([(0.5, 0.5)], ensemble="g"))
+    assert [panel.group for panel in curves(path).panels] == [
+        "qgnn on mutag, paper",
+        "gin on mutag, paper",
+    ]
+    (panel,) = curves(path, only=["gin", "mutag", "paper"]).panels
+    assert panel.group == "gin on mutag, paper"
+    with pytest.raises(Mistake, match=r"no run in .* has the dataset, method or protocol 'ptc'"):
+        curves(path, only=["ptc"])
+    with pytest.raises(Mistake, match="keep no curves by epoch"):
+        curves(path, only=["honest"])
+    many = [dataclasses.replace(records[0], method=str(n), ensemble=str(n)) for n in range(9)]
+    with pytest.raises(Mistake, match="choose by --only"):
+        curves(written(tmp_path, many, "many.jsonl"))
+
+
+def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
+    path = written(tmp_path, published(FOLDS))
+    assert rendered(curves(path), ".svg") == rendered(curves(path), ".svg")
+
+
+def test_what_holds_no_records_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "text.jsonl").write_text("not a record\n")
+    (tmp_path / "empty.jsonl").write_text("")
+    for name, said in [
+        ("text.jsonl", r"line 1 of .*text\.jsonl is not a run record"),
+        ("empty.jsonl", "holds no run records"),
+        ("missing.jsonl", "cannot read the records"),
+        ("", r"it has no records\.jsonl"),
+    ]:
+        with pytest.raises(Mistake, match=said):
+            curves(tmp_path / name)
