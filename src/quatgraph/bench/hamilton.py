@@ -13,7 +13,7 @@ from quatgraph.bench.measure import passes
 from quatgraph.ops import hamilton_linear
 from quatgraph.training.runtime import factors_rounded
 
-SIZES = {"cpu": (2_048, (64, 256, 1024)), "cuda": (262_144, (64, 256, 1024))}
+SIZES = {"cpu": (2_048, (64, 256, 384, 1024)), "cuda": (262_144, (64, 256, 384, 1024))}
 """Vectors, and the reals of each."""
 PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32")}
 

@@ -33,6 +33,7 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
         ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
         ("README.md", "bench link"): lambda: render_bench(bench, "link"),
+        ("README.md", "bench peers"): lambda: render_bench(bench, "peers"),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
