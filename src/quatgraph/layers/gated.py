@@ -46,6 +46,7 @@ class GatedQGNNConv(nn.Module):
         - of several members each with a leading ``M``, the parameters too
 
     Example:
+        >>> import torch
         >>> conv = GatedQGNNConv(64)
         >>> conv(torch.randn(3, 64), torch.tensor([[0, 1], [1, 0]])).shape
         torch.Size([3, 64])
