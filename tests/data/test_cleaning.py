@@ -62,10 +62,11 @@ def test_the_rules(text, words):
         ("e\u0301te\u0301", "\u00e9t\u00e9"),  # letters and marks apart are taken together
         ("\u041f\u0440\u0438\u0432\u0435\u0442!", "\u043f\u0440\u0438\u0432\u0435\u0442 !"),
         ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
-        ("don\u2019t \u201cgo\u201d \u2014 \U0001f600_x", "do n't go x"),
+        ("don\u2019t \u201cgo\u201d \u2014 \U0001f600_x", "do n't go \U0001f600 x"),
+        ("good\U0001f44d\U0001f44d", "good \U0001f44d \U0001f44d"),
     ],
 )
-def test_letters_of_any_script_stay_where_that_is_asked_for(text, words):
+def test_letters_of_any_script_and_pictures_stay_where_that_is_asked_for(text, words):
     assert clean(text, any_letters=True) == words
 
 

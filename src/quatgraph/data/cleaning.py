@@ -38,12 +38,15 @@ _SPACED = {mark: f" {mark} " for mark in ",!"} | {mark: f" \\{mark} " for mark i
 _CLITIC = re.compile("'s|'ve|n't|'re|'d|'ll")
 
 
-class _AnyLetters(dict[int, int]):
-    """What a character becomes, where letters, their marks and digits of any script stay."""
+class _AnyLetters(dict[int, int | str]):
+    """What a character becomes, where letters, their marks and digits of any script stay, and
+    pictures are words."""
 
-    def __missing__(self, code: int) -> int:
-        stays = unicodedata.category(chr(code))[0] in "LMN"
-        self[code] = code if stays else _SPACE
+    def __missing__(self, code: int) -> int | str:
+        character = chr(code)
+        kind = unicodedata.category(character)
+        picture = f" {character} " if kind == "So" else _SPACE
+        self[code] = code if kind[0] in "LMN" else picture
         return self[code]
 
 
@@ -57,7 +60,8 @@ def clean(text: str, *, any_letters: bool = False) -> str:
 
     Args:
         text: Anything.
-        any_letters: Whether letters outside A-Z stay; in the published corpora they are spaces.
+        any_letters: Whether letters outside A-Z and pictures stay; in the published corpora they
+            are spaces.
 
     Example:
         >>> clean("They didn't come (the rain's fault), did they?")
