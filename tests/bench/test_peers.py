@@ -26,7 +26,7 @@ def test_an_ensemble_stands_beside_single_models(
     assert [(row["variant"], row["trained"]) for row in rows] == [
         ("quatgraph, one ensemble", 4),
         ("quatgraph, one after the other (2 trained, times 2)", 2),
-        ("PyG's GCNConv in a plain loop (2 trained, times 2)", 2),
+        ("PyG's GCNConv, dense features, in a plain loop (2 trained, times 2)", 2),
     ]
     assert rows[0]["ratio"] == 1
     for row in rows:

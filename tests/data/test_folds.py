@@ -91,7 +91,7 @@ def test_validation_stays_within_the_training_fold_and_follows_the_seed():
 def test_validation_refuses_what_cannot_be():
     with pytest.raises(Mistake, match="between 0 and 1"):
         inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), 0, 1.0)
-    with pytest.raises(Mistake, match="no class has two training graphs"):
+    with pytest.raises(Mistake, match="no class has two items to train on"):
         inner_validation(torch.tensor([0, 1]), torch.tensor([0, 1]), 0)
     with pytest.raises(Mistake, match="seed"):
         inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), -1)

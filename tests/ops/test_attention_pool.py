@@ -90,12 +90,38 @@ def test_vmap_is_a_loop():
         torch.testing.assert_close(together[m], attention_pool(x[m], weight[m], BEGINS))
 
 
+def test_members_within_members_and_second_derivatives_are_refused():
+    x, weight = inputs(2)
+    with pytest.raises(NotImplementedError, match="members within members"):
+        attention_pool(x[None], weight[None], BEGINS)
+    with pytest.raises(NotImplementedError, match="members within members"):
+        torch.vmap(lambda x, w: attention_pool(x, w, BEGINS))(x[None], weight[None])
+    x.requires_grad_()
+    y = attention_pool(x, weight, BEGINS)
+    along = torch.ones_like(y, requires_grad=True)
+    (slope,) = torch.autograd.grad(y, x, along, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
 @pytest.mark.parametrize("graphs", [0, 2])
 def test_nothing_to_pool(graphs):
     x, weight = inputs(sizes=[0])
     y = attention_pool(x, weight, torch.zeros(graphs + 1, dtype=torch.long))
     assert y.shape == (graphs, WIDTH)
     assert not y.any()
+
+
+@pytest.mark.gpu
+@activations
+def test_a_gpu_tells_small_numbers_apart_in_float32(activation):
+    x = torch.tensor([[-0.09, 0.9e-7, 1e-3], [-0.11, 1.0e-7, 2e-3], [-1e-6, 1.1e-7, -1e-3]]).cuda()
+    weight, begins = torch.ones(3).cuda(), torch.tensor([0, 3]).cuda()
+    ours = with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+    with backend("torch"):
+        theirs = with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-6, atol=0)
 
 
 @pytest.mark.gpu

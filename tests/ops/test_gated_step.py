@@ -88,6 +88,39 @@ def test_vmap_is_a_loop(dims):
         torch.testing.assert_close(together[m], gated_step(*own, "elu"))
 
 
+def test_vectors_may_have_more_dimensions_than_the_weights():
+    values = inputs(dtype=torch.float64)
+    h, sums = (torch.stack([v, 2 * v]).unsqueeze(0) for v in values[:2])
+    together = with_gradients(gated_step, [h, sums, *values[2:]], "tanh")
+    flat = with_gradients(gated_step, [h.flatten(0, -2), sums.flatten(0, -2), *values[2:]], "tanh")
+    assert together[0].shape == h.shape
+    for ours, theirs in zip(together, flat, strict=True):
+        torch.testing.assert_close(ours.view_as(theirs), theirs)
+
+
+def test_members_within_members_and_second_derivatives_are_refused():
+    values = inputs(2, dtype=torch.float64)
+    with pytest.raises(NotImplementedError, match="members within members"):
+        gated_step(*(value[None] for value in values))
+    with pytest.raises(NotImplementedError, match="members within members"):
+        torch.vmap(lambda *v: gated_step(*v))(*(value[None] for value in values))
+    h = values[0].requires_grad_()
+    along = torch.ones_like(h, requires_grad=True)
+    (slope,) = torch.autograd.grad(gated_step(h, *values[1:]), h, along, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        slope.sum().backward()
+
+
+def test_autocast_leaves_the_type_of_the_weights():
+    values = inputs()
+    expected = gated_step(*values)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = values[0].bfloat16(), values[1].bfloat16()
+        renewed = gated_step(*half, *values[2:])
+    assert renewed.dtype == torch.float32
+    torch.testing.assert_close(renewed, expected, atol=0.05, rtol=0.05)
+
+
 def test_no_rows():
     out, *gradients = with_gradients(gated_step, inputs(2, rows=0), "relu")
     assert out.shape == (2, 0, WIDTH)
@@ -97,13 +130,16 @@ def test_no_rows():
 @pytest.mark.gpu
 @activations
 @pytest.mark.parametrize(("members", "rows", "width"), [(1, 1, 1), (3, 70, 33), (2, 1000, 384)])
-def test_kernels_equal_torch(activation, members, rows, width):
-    values = inputs(members, rows=rows, width=width, dtype=torch.float64, device="cuda")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_kernels_equal_torch(activation, members, rows, width, dtype):
+    values = inputs(members, rows=rows, width=width, dtype=dtype, device="cuda")
+    values[1] = values[1] * torch.logspace(-8, 0, rows, dtype=dtype, device="cuda")[:, None]
     ours = with_gradients(gated_step, values, activation)
     with backend("torch"):
         expected = with_gradients(gated_step, values, activation)
+    close = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {}
     for one, other in zip(ours, expected, strict=True):
-        torch.testing.assert_close(one, other)
+        torch.testing.assert_close(one, other, **close)
 
 
 @pytest.mark.gpu

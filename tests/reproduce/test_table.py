@@ -101,7 +101,7 @@ def test_a_run_has_its_share_of_its_ensembles_seconds_on_its_machine() -> None:
         paper_record(0.8, split=1, seconds=3.0, ensemble="two", environment=cpu),
     ]
     made = cell_of(records, "paper")
-    assert (made.each, made.machines) == (2.0, ["a CPU, 2 cores", "a GPU"])
+    assert made.each == {"a CPU, 2 cores": 3.0, "a GPU": 1.0}
     in_columns = {"columns": {"train.lr": [0.1, 0.2], "split": [0, 1]}}
     assert paper_record(0.8, seconds=4.0, members=in_columns).share == 2.0
 

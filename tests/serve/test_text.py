@@ -369,6 +369,42 @@ def test_a_bundle_answers_wherever_it_is_and_whatever_became_of_its_data(
     same(predictor.predict(), expected)
 
 
+def test_a_bundle_whose_vectors_are_learned_does_without_their_file(
+    place: Path, vectors: Path, tmp_path: Path
+) -> None:
+    moved = shutil.copy(vectors, tmp_path / "vectors.txt")
+    values = {"data.path": str(place), "data.vectors": str(moved), "train.epochs": 2}
+    job = train_in_folder(TEXT, [config_of(**values)], tmp_path / "m", device=CPU)
+    Path(moved).unlink()
+    again = load(job.folder, device="cpu")
+    found, recorded = again.evaluate(), again.card["metrics"]
+    assert found == {name: pytest.approx(recorded[name], rel=1e-5) for name in found}
+    assert len(again.predict().ids) == len(REVIEWS)
+
+
+def test_what_was_refused_is_not_kept(predictor: TextPredictor, tmp_path: Path) -> None:
+    other = written(tmp_path / "other.csv", REVIEWS[:-4])
+    before = predictor.evaluate()
+    with pytest.raises(Mistake, match="no longer what the model was trained on"):
+        predictor.evaluate(other)
+    assert predictor.evaluate() == before
+
+
+def test_notes_are_of_the_documents_that_are_asked_for(
+    predictor: TextPredictor, tmp_path: Path
+) -> None:
+    (tmp_path / "some.csv").write_text("id,text\na,a dull film\nb,zzzz film\n")
+    assert predictor.predict(tmp_path / "some.csv", ids=["a"]).notes == []
+    (note,) = predictor.predict(tmp_path / "some.csv").notes
+    assert "'zzzz'" in note
+
+
+def test_documents_without_labels_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="no document in the list of texts has a label"):
+        train_texts(from_list(["a b", "c d"]), None, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
 def test_data_that_changed_is_a_mistake(bundle: Callable[..., Path], tmp_path: Path) -> None:
     other = written(tmp_path / "reviews.csv", [*REVIEWS, ("one more", "praise")])
     for learned in (True, False):

@@ -88,7 +88,8 @@ def render_growth(folder: Path) -> str:
         return _missing("growth")
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        groups.setdefault((machine_of(row), row["series"], row["grows"]), []).append(row)
+        key = machine_of(row), row["series"], row["work"], row["grows"]
+        groups.setdefault(key, []).append(row)
     lines = []
     for group in groups.values():
         series = sorted(group, key=lambda row: row["size"])

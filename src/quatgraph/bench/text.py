@@ -15,7 +15,7 @@ from quatgraph.presets import preset
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import collected
+from quatgraph.tasks.text.problem import once_collected
 
 METHODS = {"textqgnn": "TextQGNN", "texting": "TextING"}
 CORPORA = ("mr", "r8", "r52", "ohsumed")
@@ -56,7 +56,7 @@ def _epoch(
     )
     config = configs.build(TextConfig, values | {"seeds": seeds})
     corpus = TEXT.load(config)
-    collected.cache_clear()  # the graphs of the corpus before, which these would displace
+    once_collected.cache_clear()  # the graphs of the corpus before, which these would displace
     before, counts = held(device), resident and _counts_resident()
     # More than one ensemble where memory is small: the epochs of all are added up.
     outcomes = run(TEXT, TEXT.members(config, corpus), corpus, device=device)

@@ -119,9 +119,17 @@ class Documents:
         begin, end = self.start[place : place + 2].tolist()
         tokens = self.tokens[begin:end].expand(len(words), -1)
         stays = tokens != words[:, None]
-        repeated = self.select([place] * len(words))
-        start = torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0))
-        return replace(repeated, tokens=tokens[stays], start=start)
+        none = self.train[:0]
+        return replace(
+            self,
+            tokens=tokens[stays],
+            start=torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0)),
+            y=self.y[place].expand(len(words)),
+            ids=[self.ids[place]] * len(words),
+            train=none,
+            valid=none,
+            test=none,
+        )
 
     def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
         """The same documents by the numbers of another vocabulary, without words it lacks.
@@ -137,7 +145,8 @@ class Documents:
         tokens = numbers[self.tokens]
         known = tokens >= 0
         start = torch.nn.functional.pad(known.cumsum(0), (1, 0))[self.start]
-        unknown = [word for word in self.vocabulary if word not in place]
+        present = self.tokens.unique().tolist()
+        unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
         notes = [f"unknown words are left out: {some(unknown)}"] if unknown else []
         if emptied := int(((start.diff() == 0) & (self.start.diff() > 0)).sum()):
             notes.append(f"{counted(emptied)} of {len(self):,} {_have(emptied)} no known word")

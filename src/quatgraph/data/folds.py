@@ -116,7 +116,7 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
         count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
         is_valid[members[torch.from_numpy(random.permutation(members.numel()))[:count]]] = True
     if not bool(is_valid.any()):
-        raise Mistake("no class has two training graphs, so none can be put aside; add graphs")
+        raise Mistake("no class has two items to train on, so none can be put aside; add some")
     return train[~is_valid], train[is_valid]
 
 

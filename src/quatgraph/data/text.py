@@ -36,6 +36,7 @@ __all__ = [
     "STOP_WORDS",
     "Documents",
     "WordVectors",
+    "check_trainable",
     "clean",
     "clean_corpus",
     "from_list",

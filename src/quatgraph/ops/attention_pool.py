@@ -23,10 +23,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
-from quatgraph.ops.backend import use_triton
+from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import end_to_end, members_first
 
-_KERNEL_TYPES = torch.float32, torch.float64
 _WIDEST = 4096
 """Features that a program of the kernels can hold."""
 
@@ -43,6 +42,8 @@ def attention_pool(
         - output: ``(G, F)``
         - of several members each with a leading ``M``
     """
+    if x.dim() > 3:
+        raise NotImplementedError("attention_pool: members within members")
     begins = begins.expand(*x.shape[:-2], -1).contiguous()
     pooled, *_ = _AttentionPool.apply(x, weight, begins, activation)
     return pooled
@@ -75,6 +76,7 @@ class _AttentionPool(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, begins, total, largest, count = ctx.saved_tensors
         by_total, by_largest = grad * largest, grad * total
@@ -101,6 +103,8 @@ class _AttentionPool(torch.autograd.Function):
             members_first(value, dim, info.batch_size).contiguous()
             for value, dim in zip((x, weight, begins), in_dims, strict=False)
         ]
+        if each[0].dim() != 3:
+            raise NotImplementedError("attention_pool: members within members")
         found = _AttentionPool.apply(*each, activation)
         return found, tuple(None if value is None else 0 for value in found)
 
@@ -149,4 +153,4 @@ def _places(begins: Tensor, count: int) -> Tensor:
 
 
 def _kernels_take(x: Tensor) -> bool:
-    return bool(x.numel() and x.dtype in _KERNEL_TYPES and x.size(-1) <= _WIDEST and use_triton(x))
+    return bool(x.numel() and x.dtype in KERNEL_TYPES and x.size(-1) <= _WIDEST and use_triton(x))

@@ -7,11 +7,14 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
 
 Backend = Literal["auto", "torch", "triton"]
+KERNEL_TYPES = torch.float32, torch.float64
+"""What kernels take that sum in the type they are given: others would lose too much."""
 # Not a context variable: a GPU's backward pass runs in a thread of its own, which has none.
 _forced: list[Backend] = ["auto"]
 

@@ -23,10 +23,8 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
-from quatgraph.ops.backend import use_triton
+from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import members_first
-
-_KERNEL_TYPES = torch.float32, torch.float64
 
 
 def gated_step(
@@ -47,9 +45,19 @@ def gated_step(
         - of_reset: the matrix U of c, ``(width, width)``
         - bias: of z, r and c, ``(3 width,)``
         - output: ``(N, width)``
-        - of several members each with a leading ``M``
+        - of several members each with a leading ``M``; h and sums alone may have more dimensions
     """
-    renewed, *_ = _GatedStep.apply(h, sums, of_sum, of_own, of_reset, bias, activation)
+    if h.dim() > 2 and of_sum.dim() == 2:  # rows of one kind, however they are laid out
+        rows = gated_step(
+            h.flatten(0, -2), sums.flatten(0, -2), of_sum, of_own, of_reset, bias, activation
+        )
+        return rows.view_as(h)
+    if h.dim() > 3:
+        raise NotImplementedError("gated_step: members within members")
+    # Under autocast too, what is between the products stays in the type of the weights.
+    with torch.autocast(h.device.type, enabled=False):
+        h, sums = h.to(of_sum.dtype), sums.to(of_sum.dtype)
+        renewed, *_ = _GatedStep.apply(h, sums, of_sum, of_own, of_reset, bias, activation)
     return renewed
 
 
@@ -83,6 +91,7 @@ class _GatedStep(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         h, sums, of_sum, of_own, of_reset, gates, turned, candidate = ctx.saved_tensors
         parts, h, grad = _kernels(h) or _Torch, h.contiguous(), grad.contiguous()
@@ -106,6 +115,8 @@ class _GatedStep(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], *inputs: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         *tensors, activation = inputs
+        if tensors[0].dim() != 2 + (in_dims[0] is not None):
+            raise NotImplementedError("gated_step: members within members")
         each = [
             value if value is None else members_first(value, dim, info.batch_size)
             for value, dim in zip(tensors, in_dims, strict=False)
@@ -162,7 +173,7 @@ class _Torch:
 
 def _kernels(h: Tensor) -> type[_Torch] | None:
     """The same on a GPU; None where that cannot be."""
-    if not h.numel() or h.dtype not in _KERNEL_TYPES or not use_triton(h):
+    if not h.numel() or h.dtype not in KERNEL_TYPES or not use_triton(h):
         return None
     from quatgraph.ops.kernels import gated_step as kernels
 

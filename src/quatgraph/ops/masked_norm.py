@@ -25,11 +25,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.backend import use_triton
+from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import members_first
-
-_KERNEL_TYPES = torch.float32, torch.float64
-"""Others could not hold the mean and the variance well enough."""
 
 _MANY = 2048
 """More rows than these are too many for one program."""
@@ -49,7 +46,7 @@ def masked_norm(
     """
     if present is not None:
         present = present.to(x.dtype)
-    if x.dtype in _KERNEL_TYPES and use_triton(x):
+    if x.dtype in KERNEL_TYPES and use_triton(x):
         return _norm(x, present, weight, bias, eps)
     return _norm_torch(x, present, weight, bias, eps)
 

@@ -41,6 +41,7 @@ from torch import Tensor
 
 from quatgraph.ops.aggregate import _wide
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.members import members_first
 from quatgraph.ops.positives import Positives
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
@@ -186,17 +187,15 @@ class _Mean(torch.autograd.Function):
         bias: Tensor | None,
         loss: _Loss,
     ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        def of_all(value: Tensor, dim: int | None) -> Tensor:
-            if dim is None:
-                return value.expand(info.batch_size, *value.shape)
-            return value.movedim(dim, 0)
-
-        query, candidates = of_all(query, in_dims[0]), of_all(candidates, in_dims[1])
+        members = info.batch_size
+        query = members_first(query, in_dims[0], members)
+        candidates = members_first(candidates, in_dims[1], members)
         if query.dim() != 3:
             raise NotImplementedError("one_vs_all: members within members")
         if bias is None:
             return _Mean.apply(query, candidates, None, loss), (0, 0, 0, None, 0)
-        return _Mean.apply(query, candidates, of_all(bias, in_dims[2]), loss), (0, 0, 0, 0, 0)
+        bias = members_first(bias, in_dims[2], members)
+        return _Mean.apply(query, candidates, bias, loss), (0, 0, 0, 0, 0)
 
 
 def _with_gradients(

@@ -102,10 +102,11 @@ def _render_rules(
 
 
 def _time(one: Cell) -> str:
-    if one.each is None:
-        return ""
-    said = f"{one.each:.3g} s" if one.each >= 1 else f"{1000 * one.each:.3g} ms"
-    return f"{said}, {' and '.join(one.machines)}" if one.machines else said
+    times = {
+        name: f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
+        for name, value in one.each.items()
+    }
+    return "; ".join(f"{said}, {name}" if name else said for name, said in times.items())
 
 
 def _published(table: Table, dataset: str, method: str) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from quatgraph import config as configs
 from quatgraph.presets import Protocol, preset, protocols
-from quatgraph.reproduce.table import Cell, Rule, Table, choose_by_validation, distinct, machines_of
+from quatgraph.reproduce.table import Cell, Rule, Table, choose_by_validation, distinct, shares
 from quatgraph.tasks import TASKS
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -107,8 +107,7 @@ def ruled_cell(table: Table, found: Choices, dataset: str, method: str, rule: Ru
         configs=len(choice.tried),
         paper=table.published(dataset, method, table.metric),
         seconds=sum(ensembles.values()),
-        each=fmean(run.share for run in choice.runs) if choice.runs else None,
-        machines=machines_of(choice.runs),
+        each=shares(choice.runs),
         parameters=max((run.parameters for run in choice.runs), default=None),
     )
 

@@ -107,10 +107,8 @@ class Cell:
     paper: float | None
     seconds: float
     """Training wall time of the cell's ensembles, without evaluation."""
-    each: float | None
-    """The mean over the runs, of each its share of its ensemble's time."""
-    machines: list[str]
-    """On what they ran."""
+    each: dict[str, float]
+    """By machine the mean over its runs, of each its share of its ensemble's time; seconds."""
     parameters: int | None
 
 
@@ -215,15 +213,18 @@ def cell(
         configs=len({r.config_digest for r in mine}),
         paper=table.published(dataset, method, metric),
         seconds=sum(ensembles.values()),
-        each=fmean(r.share for r in chosen) if chosen else None,
-        machines=machines_of(chosen),
+        each=shares(chosen),
         parameters=max((r.parameters for r in chosen), default=None),
     )
 
 
-def machines_of(records: Iterable[RunRecord]) -> list[str]:
-    """The machines that runs ran on, each once."""
-    return sorted({machine(r.environment) for r in records if r.environment})
+def shares(records: Iterable[RunRecord]) -> dict[str, float]:
+    """What a run took of its ensemble's time, by machine; those with most runs first."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for r in records:
+        found[machine(r.environment) if r.environment else ""].append(r.share)
+    by_runs = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    return {name: fmean(each) for name, each in by_runs}
 
 
 def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:

@@ -12,7 +12,7 @@ from quatgraph.data.collection import Graphs
 from quatgraph.data.graph import from_any
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
-from quatgraph.data.text import Documents
+from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
 from quatgraph.errors import Mistake
 from quatgraph.serve.answers import Answer, Links, Predictions, TextPredictions
@@ -172,6 +172,7 @@ def train_texts(
                 stop_words=data.stop_words,
                 min_count=data.min_count,
             )
+        check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)
     candidates = default_candidates(TEXT, chosen) if config is None else [chosen]
     where = resolve_device(device)

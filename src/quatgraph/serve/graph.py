@@ -76,7 +76,9 @@ class GraphPredictor:
             graphs: Where the training data is now, if it was moved or was in memory.
         """
         if graphs is not None:
-            self._graphs = source.from_any(graphs)
+            given = source.from_any(graphs)
+            refuse_changed(given, self.card, "file or folder")
+            self._graphs = given
         problem = prepare(self._training_graphs(), self.config, self.device)
         parts = [parts_of(problem, self.config, split) for split in self.card["split"]]
         chunks = chunks_of(problem.collection, self.config, parts)

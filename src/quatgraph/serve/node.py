@@ -67,7 +67,9 @@ class NodePredictor:
             graph: Where the training data is now, if it was moved or was in memory.
         """
         if graph is not None:
-            self._data = self._read(graph, labels_needed=True)
+            given = self._read(graph, labels_needed=True)
+            refuse_changed(given, self.card, "folder")
+            self._data = given
         data = self._training_data()
         problem = prepare(data, self.config, self.device, scaling=self.scaling)
         logits = self._logits(problem)

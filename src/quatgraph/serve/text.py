@@ -23,18 +23,17 @@ from quatgraph.tasks.text.problem import (
     MODELS,
     Corpus,
     collected,
-    corpus_of,
     load_documents,
     parts_of,
     prepare,
 )
-from quatgraph.tasks.text.run import nodes_at_once
+from quatgraph.tasks.text.run import CPU_NUMBERS, nodes_at_once
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.runtime import at_most_threads
 
 AnyTexts = Documents | Path | str | Sequence[str]
-NUMBERS_AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 26}
+NUMBERS_AT_ONCE = {"cpu": CPU_NUMBERS, "cuda": 1 << 26}
 """Of one layer, for as many texts as are answered for at once."""
 EXPLAINED = 100
 """Different words of a text that are left out in turn: those with most attention, or else the
@@ -113,6 +112,8 @@ class TextPredictor:
             asked = source.read(
                 Path(texts), text=self.config.data.text, stop_words=self._stops, labels_needed=False
             )
+        elif not isinstance(texts, Sequence):
+            raise Mistake(f"texts are a string, a list of them, a path or documents, got {texts!r}")
         else:
             given = [texts] if isinstance(texts, str) else list(texts)
             asked, named = self._listed(given), "text"
@@ -146,7 +147,7 @@ class TextPredictor:
         if data is not None:
             if not isinstance(data, Documents):
                 data = load_documents(replace(self.config.data, name="", path=str(data)))
-            self._corpus = self._vectored(data)
+            self._corpus = self._checked(data)
         corpus = self._training_corpus()
         problem = prepare(corpus, self.config, self.device)
         parts = parts_of(corpus.documents, self.config.data, self.card["seed"])
@@ -193,9 +194,13 @@ class TextPredictor:
             else:
                 known = list(dict.fromkeys(documents.words(place)))[:EXPLAINED]
             left_out = torch.tensor([number[word] for word in known], dtype=torch.long)
-            others, _ = self._answers(documents.without_each(place, left_out), table)
-            lost = row.max() - others[:, row.argmax()]
-            pairs = zip(known, lost.tolist(), strict=True)
+            lost: list[float] = []
+            # A few words at a time: each makes another text.
+            room = max(1, self._room // max(1, int(documents.start[place : place + 2].diff())))
+            for some in left_out.split(room):
+                others, _ = self._answers(documents.without_each(place, some), table)
+                lost += (row.max() - others[:, row.argmax()]).tolist()
+            pairs = zip(known, lost, strict=True)
             found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
         return found
 
@@ -227,18 +232,22 @@ class TextPredictor:
     def _pieces(self, documents: Documents) -> Iterator[Documents]:
         """The documents, as many at once as are handled well together."""
         model = self.config.model
-        room = NUMBERS_AT_ONCE[self.device.type] // self._width
         least = model.length if model.name == "bilstm" else 1  # to which documents are padded
         held: list[int] = []
         filled = 0
         for place, size in enumerate(documents.start.diff().clamp(min=least).tolist()):
-            if held and filled + size > room:
+            if held and filled + size > self._room:
                 yield documents.select(held)
                 held, filled = [], 0
             held.append(place)
             filled += size
         if held:
             yield documents.select(held)
+
+    @property
+    def _room(self) -> int:
+        """Words of as many texts as are answered for at once."""
+        return NUMBERS_AT_ONCE[self.device.type] // self._width
 
     @property
     def _width(self) -> int:
@@ -279,19 +288,19 @@ class TextPredictor:
             vectors = source.load_vectors(vectors, new)
         return known.extended(WordVectors(vectors.words, vectors.matrix.to(self.device)))
 
-    def _vectored(self, documents: Documents) -> Corpus:
-        """Texts with the vectors that training began with: if they are fixed, the bundle's."""
-        if self.table is None or self.config.model.learned_vectors:
-            return corpus_of(documents, self.config)
-        return Corpus(documents, self.table.cpu(), self.card["words_found"], False)
+    def _checked(self, documents: Documents) -> Corpus:
+        """The texts the model was trained on, with the vectors it has; refuses others."""
+        refuse_changed(documents, self.card, "file or folder")
+        table = torch.empty(0, 0) if self.table is None else self.table.cpu()
+        learned = self.config.model.learned_vectors
+        return Corpus(documents, table, self.card["words_found"], learned)
 
     def _training_corpus(self) -> Corpus:
         if self._corpus is None:
             place = self.config.data
             if not place.name and not place.path:
                 raise Mistake("the model was trained on texts in memory: give the texts again")
-            self._corpus = self._vectored(load_documents(place))
-        refuse_changed(self._corpus, self.card, "file or folder")
+            self._corpus = self._checked(load_documents(place))
         return self._corpus
 
 

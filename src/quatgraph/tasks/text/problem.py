@@ -153,10 +153,11 @@ class Problem:
 def prepare(corpus: Corpus, config: TextConfig, device: torch.device) -> Problem:
     """Makes the documents' graphs, and moves all to the device."""
     window = config.data.window if config.model.reads_graphs else None
-    return Problem(collected(corpus.documents, window, device), corpus, corpus.vectors.to(device))
+    return Problem(
+        once_collected(corpus.documents, window, device), corpus, corpus.vectors.to(device)
+    )
 
 
-@lru_cache(maxsize=1)  # the ensembles of a search share it
 def collected(documents: Documents, window: int | None, device: torch.device) -> Collection:
     """The documents as a model takes them, on a device.
 
@@ -183,6 +184,10 @@ def collected(documents: Documents, window: int | None, device: torch.device) ->
         features=codes.to(device),
         labels=documents.y.to(device),
     )
+
+
+once_collected = lru_cache(maxsize=1)(collected)
+"""The same; the ensembles of a search share it."""
 
 
 def parts_of(documents: Documents, config: DataConfig, seed: int) -> dict[str, Tensor]:

@@ -195,8 +195,9 @@ def card(config: TextConfig, corpus: Corpus, problem: Problem) -> dict[str, Any]
     """What predicting needs to read new texts as the training texts were read."""
     documents = corpus.documents
     class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
+    about = {"num_documents": len(documents), "class_sizes": class_sizes.tolist()}
     return {
-        "data": {"num_documents": len(documents), "class_sizes": class_sizes.tolist()},
+        "data": {**about, "digest": documents.digest},  # the vectors are in the bundle
         "labels": documents.label_names,
         "words": documents.vocabulary,
         "dimensions": corpus.vectors.size(1),
