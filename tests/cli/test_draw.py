@@ -68,7 +68,7 @@ MISTAKES = [
     (["curves", "nowhere.jsonl"], "cannot read the records in nowhere.jsonl"),
     (["curves", "results"], "results is no folder of a training: it has no records.jsonl"),
     (["curves", "benchmarks/records/conv.jsonl"], "conv.jsonl is not a run record"),
-    (["curves", "results/records/graph-mutag.jsonl", "--only", "honest"], "keep no curves"),
+    (["curves", "results/records/graph-mutag.jsonl", "--only", "honest"], "hold no curves"),
     (["ranks", "results"], "results is not a bundle: it has no card.json"),
     (["ranks", "nowhere"], "there is no bundle nowhere"),
     (["speed", "node"], "has no records of a benchmark 'node'"),

@@ -84,7 +84,7 @@ def test_methods_are_rows_and_may_be_chosen(tmp_path: Path) -> None:
     assert panel.group == "gin on mutag, paper"
     with pytest.raises(Mistake, match=r"no run in .* has the dataset, method or protocol 'ptc'"):
         curves(path, only=["ptc"])
-    with pytest.raises(Mistake, match="keep no curves by epoch"):
+    with pytest.raises(Mistake, match="hold no curves by epoch"):
         curves(path, only=["honest"])
     many = [dataclasses.replace(records[0], method=str(n), ensemble=str(n)) for n in range(9)]
     with pytest.raises(Mistake, match="choose by --only"):

@@ -11,7 +11,7 @@ import torch
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.tasks import job as jobs
-from quatgraph.tasks.job import Job, default_candidates, train_in_folder
+from quatgraph.tasks.job import CURVES, Job, default_candidates, train_in_folder
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.runs import together
@@ -241,7 +241,7 @@ def test_a_folder_that_cannot_be_made_is_a_mistake(tmp_path: Path) -> None:
 def test_curves_are_kept_for_a_few_runs_and_not_for_many(tmp_path: Path) -> None:
     few = trained([config_of(seeds=2)], tmp_path / "few")
     assert len(few.records[0].curves["valid/loss"]) == 10
-    many = trained([config_of(seeds=31, **{"train.epochs": 1})], tmp_path / "many")
+    many = trained([config_of(seeds=CURVES + 1, **{"train.epochs": 1})], tmp_path / "many")
     assert many.records[0].curves == {}
     assert json.loads((tmp_path / "many" / "card.json").read_text())["task"] == "node"
 

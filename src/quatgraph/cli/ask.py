@@ -102,8 +102,8 @@ def predict(
     """Classify nodes, graphs or texts, or complete triples: CSV, JSON lines, or for one question a
     table.
 
-    For a text, support tells what the probability of its class loses without a word, and attention
-    how much of the word the model takes in, from 0 to 1.
+    For a text, support tells by how much the log-odds of its class fall without a word, and
+    attention how much of the word the model takes in, from 0 to 1.
 
     quatgraph predict my-model --node alice
 

@@ -1,7 +1,7 @@
 """Commands that look: list, data, bench, info."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -106,6 +106,8 @@ def _counted(name: str) -> tuple[str, dict[str, int]]:
 
     path = Path(name)
     own = path.exists()
+    if not own and (path.suffix or len(path.parts) > 1):
+        raise Mistake(f"there is no file or folder {name}")
     match _task_of(path) if own else store.entry(name).task:
         case "text":
             documents = text.read(path, labels_needed=False) if own else text.load(name)
@@ -174,9 +176,24 @@ def bench(
             if json_:
                 emit({"bench": name, **row})
             else:
-                typer.echo("  ".join(f"{value}" for value in (name, *row.values())))
+                typer.echo("  ".join((name, *_measured(row))))
             if out is not None:
                 append_lines(out / f"{name}.jsonl", [{"bench": name, **row, "environment": about}])
+
+
+def _measured(row: dict[str, Any]) -> list[str]:
+    """A row of a benchmark in words."""
+    units = {"ms": "ms", "seconds": "s", "peak_mib": "MiB", "gb": "GB", "gflop": "GFLOP"}
+    shown = []
+    for key, value in row.items():
+        if key == "ms_20":
+            shown.append(f"({value:.4g} to {row['ms_80']:.4g})")
+        elif isinstance(value, str):
+            shown.append(value)
+        elif key != "ms_80":
+            number = f"{value:.4g}"
+            shown.append(f"{number} {units[key]}" if key in units else f"{key} {number}")
+    return shown
 
 
 @command(app)

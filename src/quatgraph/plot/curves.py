@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.plot.style import BLUE, ORANGE, SOFT, WIDTH, sheet
 from quatgraph.reproduce.table import PRINTED
-from quatgraph.tasks.job import RECORDS
+from quatgraph.tasks.job import CURVES, RECORDS
 from quatgraph.training.record import RunRecord, read_records
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
     records = _picked(_read(path), only, path)
     if not any(record.curves for record in records):
         raise Mistake(
-            f"the runs in {path} keep no curves by epoch: a training in a folder does if it has "
-            "30 runs at most, and of a table the runs under paper that are cross-validated"
+            f"the records in {path} hold no curves by epoch; a training of at most {CURVES} runs "
+            "keeps them: set what is to be tried, or fewer seeds"
         )
     groups: dict[str, list[RunRecord]] = {}
     for record in records:

@@ -60,8 +60,8 @@ class TextPredictions(Predictions):
     models without attention."""
     support: list[dict[str, float]] | None = None
     """Of each text its different known words, those that speak most for its class first, each with
-    what the probability of that class loses where the word is left out; below 0 for a word that
-    speaks against it. None unless asked for."""
+    what the class has by it: by how much its log-odds, :math:`\\log p / (1 - p)`, are lower where
+    the word is left out; below 0 for a word that speaks against it. None unless asked for."""
     named: str = "id"
     """What ``ids`` are: ``id``, or ``text`` where the texts themselves are their names."""
 

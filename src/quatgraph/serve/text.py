@@ -124,17 +124,17 @@ class TextPredictor:
             known = self._extended(asked, vectors)
             vocabulary, table = known.words, known.matrix
         asked = asked.in_vocabulary(vocabulary)
-        probabilities, weights = self._answers(asked, table)
+        chances, weights = self._answers(asked, table)
         told = [*asked.notes] if notes else []
         if bool((asked.start.diff() == 0).any()):
             told.append("a text without a known word is answered for like an empty one")
         return TextPredictions(
             asked.ids,
             self.card["labels"],
-            probabilities,
+            chances.exp().float(),
             told,
             attention=weights if isinstance(self.model, TextQGNN) else None,
-            support=self._support(asked, table, probabilities, weights) if explain else None,
+            support=self._support(asked, table, chances, weights) if explain else None,
             named=named,
         )
 
@@ -169,26 +169,28 @@ class TextPredictor:
     def _answers(
         self, documents: Documents, table: Tensor | None
     ) -> tuple[Tensor, list[dict[str, float]]]:
-        """Probabilities ``(D, C)``, and the attention to each one's words if there is any."""
-        probabilities = [torch.empty(0, len(self.card["labels"]))]
+        """The logarithms of the probabilities, float64 ``(D, C)``, and the attention to each one's
+        words if there is any."""
+        chances = [torch.empty(0, len(self.card["labels"]), dtype=torch.float64)]
         weights: list[dict[str, float]] = []
         for part in self._pieces(documents):
             with at_most_threads(self._useful_threads(part)):
                 found, attended = self._answered(part, table)
-            probabilities.append(found)
+            chances.append(found)
             weights += attended
-        return torch.cat(probabilities), weights
+        return torch.cat(chances), weights
 
     def _support(
         self,
         documents: Documents,
         table: Tensor | None,
-        probabilities: Tensor,
+        chances: Tensor,
         weights: list[dict[str, float]],
     ) -> list[dict[str, float]]:
         """See :attr:`TextPredictions.support`."""
         found, number = [], {word: place for place, word in enumerate(documents.vocabulary)}
-        for place, row in enumerate(probabilities):
+        for place, row in enumerate(chances):
+            chosen = int(row.argmax())
             if weights:
                 known = list(weights[place])[:EXPLAINED]
             else:
@@ -199,7 +201,7 @@ class TextPredictor:
             room = max(1, self._room // max(1, int(documents.start[place : place + 2].diff())))
             for some in left_out.split(room):
                 others, _ = self._answers(documents.without_each(place, some), table)
-                lost += (row.max() - others[:, row.argmax()]).tolist()
+                lost += (_odds(row[None], chosen) - _odds(others, chosen)).tolist()
             pairs = zip(known, lost, strict=True)
             found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
         return found
@@ -208,19 +210,19 @@ class TextPredictor:
     def _answered(
         self, documents: Documents, table: Tensor | None
     ) -> tuple[Tensor, list[dict[str, float]]]:
-        """Probabilities of some documents, and the attention to their words if there is any."""
+        """As :meth:`_answers`, of documents that are handled well together."""
         window = self.config.data.window if self.config.model.reads_graphs else None
         whole = collected(documents, window, self.device)
         words = whole.features
         assert isinstance(words, Codes)
         if table is None or not isinstance(self.model, TextQGNN):
             x = words if table is None else word_vectors(words, table)
-            return self.model(x, whole.adjacency, whole.pool).softmax(dim=1).cpu(), []
+            return _chances(self.model(x, whole.adjacency, whole.pool)), []
         h = self.model.encode(word_vectors(words, table), whole.adjacency)
         logits, weights = self.model.readout(h, whole.pool), self.model.readout.attention(h)
         columns = (words.code, weights, words.weight)
         nodes = list(zip(*(column.tolist() for column in columns), strict=True))
-        return logits.softmax(dim=1).cpu(), [
+        return _chances(logits), [
             {
                 documents.vocabulary[word]: weight
                 for word, weight, known in sorted(nodes[begin:end], key=lambda node: -node[1])
@@ -302,6 +304,17 @@ class TextPredictor:
                 raise Mistake("the model was trained on texts in memory: give the texts again")
             self._corpus = self._checked(load_documents(place))
         return self._corpus
+
+
+def _chances(logits: Tensor) -> Tensor:
+    """The logarithms of probabilities; in float64, as those near 1 differ late."""
+    return logits.double().log_softmax(dim=1).cpu()
+
+
+def _odds(chances: Tensor, chosen: int) -> Tensor:
+    """The logarithm of how much likelier a class is than all others, ``(D, C) -> (D,)``."""
+    others = torch.cat((chances[:, :chosen], chances[:, chosen + 1 :]), dim=1)
+    return chances[:, chosen] - others.logsumexp(dim=1)
 
 
 def _is_unicode(text: str) -> bool:

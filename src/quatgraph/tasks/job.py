@@ -19,6 +19,8 @@ from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
 
 RECORDS = "records.jsonl"
+CURVES = 64
+"""Runs of a folder whose curves are kept; more would make large records of little use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,7 @@ def train_in_folder(
         missing,
         data,
         device=device,
-        keep_curves=len(members) <= 30,
+        keep_curves=len(members) <= CURVES,
         checkpoint=lambda _: folder,
         resume=resume,
         deadline=deadline,

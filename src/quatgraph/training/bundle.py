@@ -83,7 +83,8 @@ def _card(folder: Path) -> dict[str, Any]:
     if not folder.is_dir():
         raise Mistake(f"there is no bundle {folder}; give the folder that a training wrote")
     if not path.is_file():
-        raise Mistake(f"{folder} is not a bundle: it has no {_CARD}")
+        hint = "; if its training is unfinished, go on with --resume" * any(folder.iterdir())
+        raise Mistake(f"{folder} is not a bundle: it has no {_CARD}{hint}")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
