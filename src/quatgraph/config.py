@@ -113,6 +113,15 @@ def to_dict(config: Any) -> dict[str, Any]:
     return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
 
 
+def identity(config: Any) -> dict[str, Any]:
+    """What two runs must share to be runs of one configuration: all of it but how many runs there
+    are, and where data is. What is there counts: records hold its digest."""
+    values = to_dict(config)
+    del values["seeds"]
+    values["data"]["path"] = ""
+    return values
+
+
 def digest(config: Any) -> str:
     """Sixteen hex digits that name a config, or the dict of one, by its values.
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quatgraph.bench.limits import reached
+from quatgraph.bench.limits import OF_FLOAT32, reached
 from quatgraph.bench.measure import passes
 from quatgraph.ops import attention_pool, backend, gated_step
 from quatgraph.ops.attention_pool import owners
@@ -19,7 +19,6 @@ from quatgraph.training.runtime import factors_rounded
 
 SIZES = {"cpu": (8_192, 256, 128), "cuda": (262_144, 4_096, 384)}
 """Words, the texts they are in, and the reals of a vector."""
-PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +33,12 @@ class _Work:
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
-    limits = reached(device, PRECISIONS[device.type])
+    limits = reached(device, OF_FLOAT32[device.type])
     yield from limits.rows
     words, texts, width = SIZES[device.type]
     works = {"gated_step": _gated(words, width, device)}
     works["attention_pool"] = _pooled(words, texts, width, device)
-    for name, precision in product(works, PRECISIONS[device.type]):
+    for name, precision in product(works, OF_FLOAT32[device.type]):
         work = works[name]
         if precision != "float32" and not work.counts["forward"][1]:
             continue  # without products all precisions are the same

@@ -17,12 +17,11 @@ import torch
 from quatgraph.adjacency import Adjacency
 from quatgraph.bench.loss import drawn, with_gradients
 from quatgraph.bench.made_up import CLASSES, LIKE_CORA, papers
-from quatgraph.bench.measure import measure
+from quatgraph.bench.measure import measure, training_seconds
 from quatgraph.layers import QGNNConv
 from quatgraph.ops import one_vs_all_bce
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import ModelConfig, NodeConfig, TrainConfig
-from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Member
 
 CONV = "QGNNConv, forward and backward"
@@ -174,6 +173,5 @@ def _epoch(
         train=TrainConfig(epochs=epochs, select="last"),
     )
     seeds = [Member(config, 0, seed) for seed in range(members)]
-    outcomes = run(NODE, seeds, papers(*graph), device=device)
-    seconds = sum(outcome.fit.seconds for outcome in outcomes)
+    seconds = training_seconds(NODE, seeds, papers(*graph), device)
     return {"ms": round(1e3 * seconds / epochs, 4)}

@@ -8,18 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quatgraph.bench.limits import reached
+from quatgraph.bench.limits import OF_FLOAT32, reached
 from quatgraph.bench.measure import passes
 from quatgraph.ops import hamilton_linear
 from quatgraph.training.runtime import factors_rounded
 
 SIZES = {"cpu": (2_048, (64, 256, 384, 1024)), "cuda": (262_144, (64, 256, 384, 1024))}
 """Vectors, and the reals of each."""
-PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32")}
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
-    precisions = PRECISIONS[device.type]
+    precisions = OF_FLOAT32[device.type]
     limits = reached(device, precisions)
     yield from limits.rows
     vectors, widths = SIZES[device.type]

@@ -21,6 +21,8 @@ SQUARE = {"cpu": 2048, "cuda": 8192}
 """Rows and columns of the matrices that are multiplied."""
 PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32", "bfloat16")}
 """Of products. Not bfloat16 on a CPU, some of which end the process."""
+OF_FLOAT32 = {kind: tuple(p for p in of if p != "bfloat16") for kind, of in PRECISIONS.items()}
+"""Those of products whose factors are float32 in memory."""
 
 
 @dataclass(frozen=True, slots=True)

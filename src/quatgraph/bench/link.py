@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from quatgraph import config as configs
-from quatgraph.bench.measure import held, measure, peak
+from quatgraph.bench.limits import PRECISIONS
+from quatgraph.bench.measure import held, measure, peak, training_seconds
 from quatgraph.data.link import Triples, random_triples
 from quatgraph.ops import Positives, one_vs_all_bce
 from quatgraph.presets import preset
@@ -37,7 +38,6 @@ GRAPHS: dict[str, list[tuple[str, Load, str, int]]] = {
 WHOLE = {"cpu": (), "cuda": ("link/codex-s-simqgnn",)}
 """Presets that are trained from beginning to end."""
 
-PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32", "bfloat16")}
 MANY: dict[str, list[tuple[int, int, int]]] = {"cpu": [], "cuda": [(4_600_000, 256, 1024)]}
 """Entities, reals of a vector and queries of losses whose scores would fill the memory."""
 
@@ -67,8 +67,8 @@ def _epoch(
     short = [f"train.epochs={epochs}", "train.select=last"]
     config = configs.build(LinkConfig, configs.override(values, short))
     before = held(device)
-    (outcome,) = run(LINK, LINK.members(config, triples), triples, device=device)
-    return {"ms": round(1e3 * outcome.fit.seconds / epochs, 3), **peak(device, before)}
+    seconds = training_seconds(LINK, LINK.members(config, triples), triples, device)
+    return {"ms": round(1e3 * seconds / epochs, 3), **peak(device, before)}
 
 
 def _whole(name: str, device: torch.device) -> dict[str, Any]:

@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatgraph.tasks.runs import run
+from quatgraph.tasks.task import Member, Task
+
 
 def measure(
     work: Callable[[], object], device: torch.device, *, repeats: int = 20
@@ -56,6 +59,13 @@ def peak(device: torch.device, before: int) -> dict[str, float]:
     if device.type != "cuda":
         return {}
     return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
+
+
+def training_seconds(
+    task: Task, members: Sequence[Member], data: Any, device: torch.device
+) -> float:
+    """The time of training runs; where memory is small they are several ensembles, which add up."""
+    return sum(outcome.fit.seconds for outcome in run(task, members, data, device=device))
 
 
 def captured(work: Callable[[], object]) -> Callable[[], None]:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from quatgraph import config as configs
-from quatgraph.bench.measure import held, measure, peak
+from quatgraph.bench.limits import OF_FLOAT32
+from quatgraph.bench.measure import held, measure, peak, training_seconds
 from quatgraph.data.text import load, word_graphs
 from quatgraph.presets import preset
-from quatgraph.tasks.runs import run
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import once_collected
@@ -24,7 +24,6 @@ TRAINED = {
     "cuda": list(product(CORPORA, METHODS)),
 }
 """Datasets and methods, trained with their presets."""
-PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32")}
 SEEDS = {"cpu": 1, "cuda": 10}
 EPOCHS = {"cpu": 1, "cuda": 10}
 GRAPHS = {"cpu": CORPORA, "cuda": ()}
@@ -32,7 +31,7 @@ GRAPHS = {"cpu": CORPORA, "cuda": ()}
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
-    trained = product(TRAINED[device.type], PRECISIONS[device.type])
+    trained = product(TRAINED[device.type], OF_FLOAT32[device.type])
     for place, ((dataset, method), precision) in enumerate(trained):
         # A process may keep what it has freed, so only the first tells how much it needs.
         resident = place == 0 and device.type == "cpu"
@@ -58,9 +57,7 @@ def _epoch(
     corpus = TEXT.load(config)
     once_collected.cache_clear()  # the graphs of the corpus before, which these would displace
     before, counts = held(device), resident and _counts_resident()
-    # More than one ensemble where memory is small: the epochs of all are added up.
-    outcomes = run(TEXT, TEXT.members(config, corpus), corpus, device=device)
-    seconds = sum(outcome.fit.seconds for outcome in outcomes)
+    seconds = training_seconds(TEXT, TEXT.members(config, corpus), corpus, device)
     return {
         "case": f"{dataset}, {'1 run' if seeds == 1 else f'{seeds} runs'}",
         "work": "training, an epoch",

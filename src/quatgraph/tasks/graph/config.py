@@ -115,10 +115,8 @@ class GraphConfig:
             raise ValueError("train.select=best-valid needs data.validation above 0")
 
     def identity(self) -> dict[str, Any]:
-        """What two runs must share to be runs of one configuration."""
-        values = configs.to_dict(self)
-        del values["seeds"]
-        values["data"]["path"] = ""  # what is there counts, not where: records hold its digest
+        """See :func:`quatgraph.config.identity`."""
+        values = configs.identity(self)
         if self.model.name != "qgnn" or not self.model.norm:
             del values["model"]["norm"]  # as in records that are older than the setting
         return values

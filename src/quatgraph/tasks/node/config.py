@@ -91,11 +91,8 @@ class NodeConfig:
         configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> dict[str, Any]:
-        """What two runs must share to be runs of one configuration."""
-        values = configs.to_dict(self)
-        del values["seeds"]
-        values["data"]["path"] = ""  # what is there counts, not where: records hold its digest
-        return values
+        """See :func:`quatgraph.config.identity`."""
+        return configs.identity(self)
 
 
 VARYING = ("train.lr", "train.weight_decay", "model.dropout")

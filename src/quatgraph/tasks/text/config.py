@@ -123,11 +123,8 @@ class TextConfig:
         configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> dict[str, Any]:
-        """What two runs must share to be runs of one configuration."""
-        values = configs.to_dict(self)
-        del values["seeds"]
-        # What is there counts, not where: records hold the digest of texts and vectors.
-        values["data"]["path"] = ""
+        """See :func:`quatgraph.config.identity`; likewise of vectors."""
+        values = configs.identity(self)
         values["data"]["vectors"] = PurePath(self.data.vectors).name
         return values
 
