@@ -212,6 +212,36 @@ def test_is_a_pytree_of_its_six_tensors():
     assert torch.equal(a.to("cpu").to_dense(), a.to_dense())
 
 
+def test_rounds_what_it_sums_if_asked_and_so_does_what_is_made_of_it():
+    a, x = Adjacency.from_edge_index(EDGES, N, WEIGHT), torch.randn(N, 3)
+    rounding = a.with_product_dtype(torch.bfloat16)
+    assert torch.equal(rounding @ x, a @ x.bfloat16().float())
+    assert torch.equal(rounding.with_product_dtype(None) @ x, a @ x)
+    leaves, shape = pytree.tree_flatten(rounding)
+    made = {
+        "a pytree": pytree.tree_unflatten(leaves, shape),
+        "moved": rounding.to("cpu"),
+        "weighted": rounding.with_weight(WEIGHT),
+        "looped": rounding.with_self_loops(),
+        "normalized": rounding.normalized("row"),
+        "tiled": rounding.tiled(),
+        "transposed": rounding.transpose(),
+    }
+    assert {name: one.product_dtype for name, one in made.items()} == dict.fromkeys(
+        made, torch.bfloat16
+    )
+    assert torch.equal(rounding.gather_senders() @ x, x[a.sender])
+
+
+def test_members_may_round_what_they_sum():
+    a, x = Adjacency.from_edge_index(EDGES, N, WEIGHT), torch.randn(2, N, 3)
+    rounding = a.with_product_dtype(torch.bfloat16)
+    y = torch.vmap(Adjacency.__matmul__, in_dims=(None, 0))(rounding, x)
+    assert torch.equal(y, torch.stack([rounding @ one for one in x]))
+    both = pytree.tree_map(lambda *parts: torch.stack(parts), rounding, rounding)
+    torch.testing.assert_close(torch.vmap(Adjacency.__matmul__)(both, x), y)
+
+
 def test_other_weights_share_the_structure():
     a = Adjacency.from_edge_index(EDGES, N)
     doubled = a.with_weight(2 * a.weight)

@@ -1,5 +1,6 @@
 """The one sparse matrix of the package: a graph, or bag-of-words features."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -23,7 +24,7 @@ class Adjacency:
 
         Adjacency.from_edge_index(edge_index, n).with_self_loops().normalized("symmetric")
 
-    It may be rectangular, so that sparse features are one too. It is a pytree of tensors.
+    It may be rectangular, so that sparse features are one too. It is a pytree of its tensors.
 
     Attributes:
         rowptr: Where each row's entries begin, int32 ``(R + 1,)``.
@@ -32,6 +33,7 @@ class Adjacency:
         t_rowptr: Row pointers of the transpose, int32 ``(C + 1,)``.
         t_col: Columns of the transpose, int32 ``(E,)``.
         t_perm: Where each of the transpose's entries stands in ``weight``, int32 ``(E,)``.
+        product_dtype: What products round x and its gradient to, see :func:`quatgraph.aggregate`.
 
     Example:
         >>> a = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
@@ -45,6 +47,7 @@ class Adjacency:
     t_rowptr: Tensor
     t_col: Tensor
     t_perm: Tensor
+    product_dtype: torch.dtype | None = None
 
     @classmethod
     def from_entries(
@@ -181,11 +184,16 @@ class Adjacency:
         """The same structure with other values."""
         return replace(self, weight=weight)
 
+    def with_product_dtype(self, dtype: torch.dtype | None) -> Self:
+        """The same matrix, whose products round what they sum to this type; None for not at all."""
+        return replace(self, product_dtype=dtype)
+
     def with_self_loops(self) -> Self:
         r""":math:`\mathbf{A} + \mathbf{I}`; a node that already has a loop keeps its weight."""
         num_nodes = self._square("self-loops")
         row, col, weight = _looped(self.receiver, self.col, self.weight, num_nodes)
-        return type(self).from_entries(row, col, weight, self.shape)
+        made = type(self).from_entries(row, col, weight, self.shape)
+        return made.with_product_dtype(self.product_dtype)
 
     def normalized(self, kind: Normalization) -> Self:
         r""":math:`\mathbf{D}^{-1}\mathbf{A}` for ``"row"``,
@@ -211,9 +219,10 @@ class Adjacency:
         components, so that each copy can have a mask of its own."""
         rows, cols = self.shape
         col = torch.cat([self.col + part * cols for part in range(4)])
-        return type(self).from_entries(
+        made = type(self).from_entries(
             self.receiver.repeat(4), col, self.weight.repeat(4), (rows, 4 * cols)
         )
+        return made.with_product_dtype(self.product_dtype)
 
     def transpose(self) -> Self:
         order = torch.argsort(self.t_perm)
@@ -224,10 +233,11 @@ class Adjacency:
             t_rowptr=self.rowptr,
             t_col=self.col,
             t_perm=order.int(),
+            product_dtype=self.product_dtype,
         )
 
     def gather_senders(self) -> Self:
-        """The matrix ``(E, C)`` that takes each entry's sender row out of x."""
+        """The matrix ``(E, C)`` that takes each entry's sender row out of x, as it is."""
         return self._gather(self.col, self.t_rowptr, self.t_perm)
 
     def gather_receivers(self) -> Self:
@@ -249,7 +259,9 @@ class Adjacency:
         return torch.arange(count, device=self.device, dtype=torch.int32)
 
     def to(self, device: torch.device | str) -> Self:
-        return type(self)(*(getattr(self, f.name).to(device) for f in fields(self)))
+        tensors, product_dtype = _flatten(self)
+        moved = (tensor.to(device) for tensor in tensors)
+        return type(self)(*moved).with_product_dtype(product_dtype)
 
     def to_dense(self) -> Tensor:
         """The matrix itself, for looking at small ones."""
@@ -268,7 +280,14 @@ class Adjacency:
         if x.size(0) != self.shape[1]:
             raise Mistake(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
         return aggregate(
-            self.rowptr, self.col, self.weight, x, self.t_rowptr, self.t_col, self.t_perm
+            self.rowptr,
+            self.col,
+            self.weight,
+            x,
+            self.t_rowptr,
+            self.t_col,
+            self.t_perm,
+            product_dtype=self.product_dtype,
         )
 
     def _square(self, what: str) -> int:
@@ -322,8 +341,13 @@ def _check_range(index: Tensor, size: int) -> None:
         raise Mistake(f"node ids must lie in 0..{size - 1}, got {low if low < 0 else high}")
 
 
-def _flatten(adjacency: Adjacency) -> tuple[list[Any], None]:
-    return [getattr(adjacency, f.name) for f in fields(adjacency)], None
+def _flatten(adjacency: Adjacency) -> tuple[list[Any], torch.dtype | None]:
+    *tensors, product_dtype = (getattr(adjacency, f.name) for f in fields(adjacency))
+    return tensors, product_dtype
 
 
-pytree.register_pytree_node(Adjacency, _flatten, lambda children, _: Adjacency(*children))
+def _unflatten(tensors: Iterable[Any], product_dtype: torch.dtype | None) -> Adjacency:
+    return Adjacency(*tensors).with_product_dtype(product_dtype)
+
+
+pytree.register_pytree_node(Adjacency, _flatten, _unflatten)

@@ -35,6 +35,9 @@ class Blocks:
             Blocks(whole, row=[3, 4], shift=[-3, -3], t_row=[3, 4], t_shift=[-3, -3])
     """
 
+    product_dtype: torch.dtype | None = None
+    """That of :class:`Adjacency`: blocks sum what they are given as it is."""
+
     def __init__(
         self,
         whole: Adjacency,

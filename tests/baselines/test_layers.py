@@ -9,7 +9,6 @@ from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.layers import (
-    BatchNorm,
     GraphAttention,
     GraphConv,
     Linear,
@@ -229,76 +228,3 @@ def test_attention_in_an_ensemble_takes_a_graph_for_each_member():
         (mine,) = torch.autograd.grad(y[m].square().sum(), x, retain_graph=True)
         (wanted,) = torch.autograd.grad(expected.square().sum(), x)
         torch.testing.assert_close(mine, wanted)
-
-
-def torchs(norm: BatchNorm) -> nn.BatchNorm1d:
-    theirs = nn.BatchNorm1d(norm.weight.numel()).double()
-    theirs.load_state_dict(norm.state_dict(), strict=False)
-    return theirs
-
-
-def random_norm() -> BatchNorm:
-    norm = BatchNorm(OUT).double()
-    nn.init.normal_(norm.weight)
-    nn.init.normal_(norm.bias)
-    return norm
-
-
-PRESENT = torch.tensor([True, False, True, True, False, True, True, False])
-
-
-@pytest.mark.parametrize("padded", [False, True])
-def test_batch_norm_is_torchs_on_the_rows_that_are_no_padding(padded):
-    ours = random_norm()
-    theirs = torchs(ours)
-    real = PRESENT if padded else torch.ones(8, dtype=torch.bool)
-    for step in range(3):
-        x = (step + 2) * torch.randn(8, OUT, dtype=torch.float64) + step
-        x.requires_grad_()
-        y = ours(x, real.double() if padded else None)[real]
-        pairs = [(x, x), (ours.weight, theirs.weight), (ours.bias, theirs.bias)]
-        assert_same(y, theirs(x[real]), pairs)
-        torch.testing.assert_close(ours.running_mean, theirs.running_mean)
-        torch.testing.assert_close(ours.running_var, theirs.running_var)
-    ours.eval()
-    theirs.eval()
-    torch.testing.assert_close(ours(x, real), theirs(x))
-    torch.testing.assert_close(ours.running_mean, theirs.running_mean)
-
-
-def test_batch_norms_gradients_are_the_numerical_ones():
-    norm, x = random_norm(), torch.randn(8, OUT, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda x: norm(x, PRESENT), (x,))
-
-
-@pytest.mark.parametrize("count", [0, 1])
-def test_a_batch_without_variance_leaves_the_running_statistics_as_they_are(count):
-    norm, x = random_norm(), torch.randn(8, OUT, dtype=torch.float64, requires_grad=True)
-    y = norm(x, torch.arange(8) < count)
-    if count:
-        torch.testing.assert_close(y[0], norm.bias)
-    y.sum().backward()
-    assert y.isfinite().all()
-    assert x.grad.isfinite().all()
-    assert torch.equal(norm.running_mean, torch.zeros_like(norm.running_mean))
-    assert torch.equal(norm.running_var, torch.ones_like(norm.running_var))
-
-
-@pytest.mark.parametrize("vmap", [True, False])
-def test_members_of_an_ensemble_have_running_statistics_of_their_own(vmap):
-    ensemble = Ensemble([lambda: BatchNorm(OUT)] * 3, [0, 1, 2], vmap=vmap).double()
-    single = [BatchNorm(OUT).double() for _ in range(3)]
-    before = [value.data_ptr() for value in ensemble.buffers()]
-    for _ in range(2):
-        x = torch.randn(3, 8, OUT, dtype=torch.float64)
-        present = torch.rand(3, 8) < 0.8
-        y = ensemble(x, present, in_dims=(0, 0))
-        for m in range(3):
-            torch.testing.assert_close(y[m], single[m](x[m], present[m]))
-            member = ensemble.member(m)
-            torch.testing.assert_close(member["running_mean"], single[m].running_mean)
-            torch.testing.assert_close(member["running_var"], single[m].running_var)
-    assert [value.data_ptr() for value in ensemble.buffers()] == before
-    y = ensemble.eval()(x, present, in_dims=(0, 0))
-    for m in range(3):
-        torch.testing.assert_close(y[m], single[m].eval()(x[m]))

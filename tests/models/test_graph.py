@@ -38,6 +38,15 @@ def test_computes_the_papers_equations(activation):
         torch.testing.assert_close(model(tiny.alone(x, graph)[0], adjacency, pool), expected[None])
 
 
+def test_a_layer_is_a_sum_over_neighbours_then_the_norm_then_the_activation():
+    x, graph, pool = tiny.alone(tiny.features("dense"), 0)
+    model = build(x, num_layers=1, norm=True, activation="elu")
+    sums = model.convs[0](x, graph)
+    h = F.elu(F.batch_norm(sums, None, None, training=True))
+    expected = model.readout.bias.sum(dim=0) + model.readout.weight @ h.sum(dim=0)
+    torch.testing.assert_close(model(x, graph, pool), expected[None])
+
+
 @both_features
 def test_a_padded_batch_equals_the_graphs_one_by_one_in_values_and_gradients(kind):
     x = tiny.features(kind)

@@ -52,6 +52,15 @@ def test_vectors_are_normalised_over_entities_and_over_the_queries_that_are_no_p
     torch.testing.assert_close(query[:3].mean(dim=0), torch.zeros(4 * QUATS), atol=1e-5, rtol=0)
 
 
+def test_a_layer_is_a_sum_over_neighbours_then_the_norm_then_the_activation(graph):
+    model = SimQGNN(E, R, dim_quats=QUATS, norm=True, activation="elu").double()
+    plain = SimQGNN(E, R, dim_quats=QUATS, activation="none").double()
+    plain.load_state_dict(model.state_dict(), strict=False)
+    sums = plain.encode(graph)
+    expected = nn.functional.elu(nn.functional.batch_norm(sums, None, None, training=True))
+    torch.testing.assert_close(model.encode(graph), expected)
+
+
 @pytest.mark.parametrize("kind", [SimQGNN, SimRGCN])
 def test_members_score_as_if_each_were_alone(kind, graph):
     def build() -> nn.Module:

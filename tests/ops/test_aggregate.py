@@ -1,6 +1,7 @@
 """The sparse product against dense matrices, loops and float64, on every way it can be called."""
 
 from bisect import bisect_left
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +12,8 @@ from quatgraph.errors import Mistake
 from quatgraph.ops import aggregate, backend
 
 R, C, F = 5, 7, 3
+ROUNDED = torch.bfloat16
+either_product = pytest.mark.parametrize("product_dtype", [None, ROUNDED])
 
 
 class Structure(NamedTuple):
@@ -33,8 +36,9 @@ class Structure(NamedTuple):
         lists = row, rowptr, col, t_rowptr, [row[e] for e in perm], perm
         return cls(*(torch.tensor(values, dtype=torch.int32) for values in lists))
 
-    def times(self, weight: Tensor, x: Tensor) -> Tensor:
-        return aggregate(self.rowptr, self.col, weight, x, self.t_rowptr, self.t_col, self.t_perm)
+    def times(self, weight: Tensor, x: Tensor, product_dtype: torch.dtype | None = None) -> Tensor:
+        transpose = self.t_rowptr, self.t_col, self.t_perm
+        return aggregate(self.rowptr, self.col, weight, x, *transpose, product_dtype=product_dtype)
 
     def dense(self, weight: Tensor) -> Tensor:
         shape = self.rowptr.numel() - 1, self.t_rowptr.numel() - 1
@@ -124,8 +128,9 @@ CASES = {
 }
 
 
+@either_product
 @pytest.mark.parametrize("case", CASES)
-def test_members_under_vmap_equal_a_loop_in_values_and_gradients(case):
+def test_members_under_vmap_equal_a_loop_in_values_and_gradients(case, product_dtype):
     own_graph, own_weight, own_x = CASES[case]
     members = 3
     # As many entries each, so that they stack: the last graphs end in entries of value zero.
@@ -141,14 +146,15 @@ def test_members_under_vmap_equal_a_loop_in_values_and_gradients(case):
         return torch.stack(
             [
                 (graphs[m] if own_graph else shared).times(
-                    weight[m] if own_weight else weight, x[m] if own_x else x
+                    weight[m] if own_weight else weight, x[m] if own_x else x, product_dtype
                 )
                 for m in range(members)
             ]
         )
 
     dims = tuple(0 if own else None for own in (own_graph, own_weight, own_x))
-    together = torch.vmap(Structure.times, in_dims=dims)
+    times = partial(Structure.times, product_dtype=product_dtype)
+    together = torch.vmap(times, in_dims=dims)
     ours = values_and_gradients(lambda weight, x: together(stacked, weight, x), weight, x)
     loop = values_and_gradients(looped, weight, x)
     for mine, wanted in zip(ours, loop, strict=True):
@@ -271,25 +277,56 @@ def test_bfloat16_sums_are_taken_in_float32():
     assert x.grad.item() == 4096
 
 
+def rounded(value: Tensor) -> Tensor:
+    return value.to(ROUNDED).to(value.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_is_summed_may_be_rounded_to_bfloat16_in_both_directions(dtype):
+    graph, weight = random_structure(entries=60), torch.randn(60, dtype=dtype)
+    x, grad = torch.randn(C, 16, dtype=dtype, requires_grad=True), torch.randn(R, 16, dtype=dtype)
+    y = graph.times(weight, x, ROUNDED)
+    assert y.dtype == dtype
+    assert torch.equal(y, graph.times(weight, rounded(x)))
+    assert not torch.equal(y, graph.times(weight, x))
+    (by_x,) = torch.autograd.grad(y, x, grad)
+    (wanted,) = torch.autograd.grad(graph.times(weight, x), x, rounded(grad))
+    assert torch.equal(by_x, wanted)
+
+
+def test_weights_learn_through_rounded_sums():
+    graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F)
+    _, plain, _ = values_and_gradients(graph.times, weight, x)
+    times = partial(graph.times, product_dtype=ROUNDED)
+    torch.testing.assert_close(
+        values_and_gradients(times, weight, x)[1], plain, rtol=2**-6, atol=2**-6
+    )
+
+
+@either_product
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize("gradients", [True, False])
-def test_torch_accepts_the_registrations(lead, gradients):
+def test_torch_accepts_the_registrations(lead, gradients, product_dtype):
     graph = random_structure()
     weight = torch.randn(*lead, 12, requires_grad=gradients)
     x = torch.randn(*lead, C, F, requires_grad=gradients)
-    arguments = graph.rowptr, graph.col, weight, x, graph.t_rowptr, graph.t_col, graph.t_perm
+    transpose = graph.t_rowptr, graph.t_col, graph.t_perm
+    arguments = graph.rowptr, graph.col, weight, x, *transpose, product_dtype
     torch.library.opcheck(torch.ops.quatgraph.aggregate, arguments)
     weight, x, y = weight.detach(), x.detach(), torch.randn(*lead, R, F)
-    transposed = graph.t_rowptr, graph.t_col, graph.t_perm, weight, y
+    transposed = *transpose, weight, y, product_dtype, product_dtype or y.dtype
     torch.library.opcheck(torch.ops.quatgraph.sum_rows, transposed)
     torch.library.opcheck(torch.ops.quatgraph.entry_products, (graph.rowptr, graph.col, y, x))
 
 
-def test_compiles_whole_and_keeps_values_and_gradients():
+@either_product
+def test_compiles_whole_and_keeps_values_and_gradients(product_dtype):
     graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F)
-    compiled = torch.compile(graph.times, fullgraph=True, backend="aot_eager")
-    ours = values_and_gradients(compiled, weight, x)
-    plain = values_and_gradients(graph.times, weight, x)
+    times = partial(graph.times, product_dtype=product_dtype)
+    ours = values_and_gradients(
+        torch.compile(times, fullgraph=True, backend="aot_eager"), weight, x
+    )
+    plain = values_and_gradients(times, weight, x)
     for mine, wanted in zip(ours, plain, strict=True):
         torch.testing.assert_close(mine, wanted)
 
@@ -316,7 +353,7 @@ def test_the_kernels_equal_the_torch_form_in_values_and_gradients(width, dtype, 
     def on(device: str, kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         g = graph.to(device)
         return values_and_gradients(
-            lambda w, x: times(g.rowptr, g.col, w, x, g.t_rowptr, g.t_col, g.t_perm),
+            lambda w, x: times(g.rowptr, g.col, w, x, g.t_rowptr, g.t_col, g.t_perm, None),
             weight.to(device, kind),
             x.to(device, kind),
         )
@@ -330,6 +367,73 @@ def test_the_kernels_equal_the_torch_form_in_values_and_gradients(width, dtype, 
     for mine, wanted in zip((y, weight_grad, x_grad), exact, strict=True):
         assert mine.dtype == dtype
         torch.testing.assert_close(mine.cpu().double(), wanted, rtol=rtol, atol=atol)
+
+
+P = 64  # entries of a piece
+LENGTHS = {
+    "as long as a piece": [P],
+    "a little longer": [P + 1],
+    "two cuts begin in it": [5, 2 * P, 9],
+    "from cut to cut": [2 * P, 3 * P, 1],
+    "from cut to beyond the next": [P, P + 1, 0, 2 * P],
+    "both sides of a cut": [5, P - 6, P + 1, P + 2, P - 3],
+    "the last entry before a cut": [P - 1, 3 * P, 2],
+    "empty rows around": [0, 0, 3 * P + 5, 0, 0, P + 1, 7, 0, 4 * P, 0],
+    "after many rows": [0, 1] * 600 + [9 * P + 1] + [2] * 40,
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("width", [1, 33, 128, 300])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_long_rows_and_columns_may_be_cut_anywhere(lengths, swapped, width, lead, monkeypatch):
+    from quatgraph.ops.kernels import aggregate as kernels
+
+    assert kernels._PIECE == P
+    monkeypatch.setattr(kernels, "_MANY_ENTRIES", 1)
+    rows, cols = len(LENGTHS[lengths]), 11
+    entries = [(r, (r + 5 * e) % cols) for r, n in enumerate(LENGTHS[lengths]) for e in range(n)]
+    if swapped:
+        rows, cols, entries = cols, rows, [(c, r) for r, c in entries]
+    graph = Structure.of(entries, rows, cols)
+    moved, product = graph.to("cuda"), torch.ops.quatgraph.aggregate
+    weight = torch.randn(*lead, len(entries), dtype=torch.float64)
+    x = torch.randn(*lead, cols, width, dtype=torch.float64)
+
+    def times(g: Structure, w: Tensor, x: Tensor) -> Tensor:
+        return product(g.rowptr, g.col, w, x, g.t_rowptr, g.t_col, g.t_perm, None)
+
+    with backend("triton"):
+        ours = values_and_gradients(partial(times, moved), weight.cuda(), x.cuda())
+    forms = values_and_gradients(partial(times, graph), weight, x)
+    for mine, wanted in zip(ours, forms, strict=True):
+        torch.testing.assert_close(mine.cpu(), wanted, rtol=1e-12, atol=1e-10)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("width", [1, 33, 128, 300])
+def test_the_kernels_sum_rounded_numbers_as_the_torch_form_does(width, dtype):
+    graph = awkward_structure()
+    weight, x = torch.randn(graph.col.numel()), torch.randn(3, 50, width)
+    grad = torch.randn(3, 50, width)
+
+    def on(device: str, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        times = partial(graph.to(device).times, product_dtype=ROUNDED)
+        at = x.to(device, kind).requires_grad_()
+        y = torch.vmap(times, in_dims=(None, 0))(weight.to(device, kind), at)
+        return y.detach(), *torch.autograd.grad(y, at, grad.to(y))
+
+    with backend("triton"):
+        ours = on("cuda", dtype)
+    tolerance = (
+        {"rtol": 1e-12, "atol": 1e-10} if dtype == torch.float64 else {"rtol": 1e-5, "atol": 2e-3}
+    )
+    for mine, wanted in zip(ours, on("cpu", torch.float64), strict=True):
+        assert mine.dtype == dtype
+        torch.testing.assert_close(mine.cpu().double(), wanted, **tolerance)
 
 
 @pytest.mark.gpu
@@ -351,32 +455,36 @@ def test_a_graph_without_entries_runs_on_the_gpu():
 
 
 @pytest.mark.gpu
-def test_the_kernels_repeat_bit_for_bit():
+@either_product
+def test_the_kernels_repeat_bit_for_bit(product_dtype):
     graph = awkward_structure().to("cuda")
+    times = partial(graph.times, product_dtype=product_dtype)
     weight = torch.randn(graph.col.numel(), device="cuda")
     x = torch.randn(50, 64, device="cuda")
-    first = values_and_gradients(graph.times, weight, x)
+    first = values_and_gradients(times, weight, x)
     for _ in range(100):
-        for mine, wanted in zip(values_and_gradients(graph.times, weight, x), first, strict=True):
+        for mine, wanted in zip(values_and_gradients(times, weight, x), first, strict=True):
             assert torch.equal(mine, wanted)
 
 
 @pytest.mark.gpu
-def test_the_kernels_can_be_captured_as_a_cuda_graph():
+@either_product
+def test_the_kernels_can_be_captured_as_a_cuda_graph(product_dtype):
     graph = awkward_structure().to("cuda")
+    times = partial(graph.times, product_dtype=product_dtype)
     weight = torch.randn(graph.col.numel(), device="cuda")
     x = torch.randn(50, 64, device="cuda")
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        values_and_gradients(graph.times, weight, x)
+        values_and_gradients(times, weight, x)
     torch.cuda.current_stream().wait_stream(side)
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
-        results = values_and_gradients(graph.times, weight, x)
+        results = values_and_gradients(times, weight, x)
     x.copy_(torch.randn(50, 64, device="cuda"))
     captured.replay()
-    for mine, wanted in zip(results, values_and_gradients(graph.times, weight, x), strict=True):
+    for mine, wanted in zip(results, values_and_gradients(times, weight, x), strict=True):
         assert torch.equal(mine, wanted)
 
 

@@ -6,11 +6,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatgraph.ops import lookup
+from quatgraph.ops import backend, lookup, table_and_rows
 
 T, N, F = 4, 9, 3
 # The operation of the GPU is plain torch too, and runs anywhere.
 both_forms = pytest.mark.parametrize("form", [lookup, torch.ops.quatgraph.lookup])
+as_on_a_gpu = import_module("quatgraph.ops.lookup")._TableAndRows.apply
+both_pairs = pytest.mark.parametrize("pair", [table_and_rows, as_on_a_gpu])
 
 
 def random_codes(*lead: int) -> Tensor:
@@ -95,6 +97,8 @@ def test_torch_accepts_the_registrations(lead):
     torch.library.opcheck(torch.ops.quatgraph.lookup, (table, code))
     grad = torch.randn(*lead, N, F)
     torch.library.opcheck(torch.ops.quatgraph.lookup_gradient, (grad, code, T))
+    base = torch.randn(*lead, T, F)
+    torch.library.opcheck(torch.ops.quatgraph.lookup_gradient, (grad, code, T, base))
 
 
 @both_forms
@@ -115,6 +119,68 @@ def test_the_gradient_is_taken_in_blocks_of_any_size(block, lead, monkeypatch):
     ours = torch.ops.quatgraph.lookup_gradient(grad, code, T)
     one_hot = torch.nn.functional.one_hot(code.long(), T).float()
     torch.testing.assert_close(ours, one_hot.mT @ grad)
+
+
+def one_by_one(table: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    return table * 1, lookup(table, code)
+
+
+def scored(pair):
+    """A query of the rows against the whole table, as link models have it."""
+
+    def call(table: Tensor, code: Tensor) -> Tensor:
+        whole, rows = pair(table, code)
+        return torch.tanh(rows) @ whole.mT
+
+    return call
+
+
+@both_pairs
+@pytest.mark.parametrize("rows", [T, 1500])
+def test_a_table_and_its_rows_have_the_gradient_of_both(pair, rows):
+    table, code = torch.randn(rows, F, dtype=torch.float64), random_codes()
+    assert_same(
+        values_and_gradient(lambda table: scored(pair)(table, code), table),
+        values_and_gradient(lambda table: scored(one_by_one)(table, code), table),
+    )
+
+
+@both_pairs
+@pytest.mark.parametrize("taken", [0, 1])
+def test_of_a_table_and_its_rows_one_may_be_all_that_is_used(pair, taken):
+    table, code = torch.randn(T, F), random_codes()
+    assert_same(
+        values_and_gradient(lambda table: pair(table, code)[taken] * 2, table),
+        values_and_gradient(lambda table: one_by_one(table, code)[taken] * 2, table),
+    )
+
+
+@both_pairs
+def test_a_gradient_that_others_share_is_left_as_it_is(pair):
+    table, code = torch.randn(T, F, requires_grad=True), random_codes()
+    whole, rows = pair(table, code)
+    given = torch.ones(T, F), torch.ones(N, F)
+    torch.autograd.grad((whole, rows), table, given)
+    assert all(torch.equal(g, torch.ones_like(g)) for g in given)
+
+
+@both_pairs
+@pytest.mark.parametrize(("own_table", "own_code"), [(True, True), (True, False), (False, True)])
+def test_a_table_and_its_rows_under_vmap_equal_a_loop(pair, own_table, own_code):
+    table = torch.randn(*[3] * own_table, T, F, dtype=torch.float64)
+    code = random_codes(*[3] * own_code)
+    dims = 0 if own_table else None, 0 if own_code else None
+
+    def looped(table: Tensor) -> Tensor:
+        tables = table if own_table else table.expand(3, T, F)
+        codes = code if own_code else code.expand(3, N)
+        pairs = zip(tables, codes, strict=True)
+        return torch.stack([torch.tanh(t[c.long()]) @ t.mT for t, c in pairs])
+
+    assert_same(
+        values_and_gradient(lambda table: torch.vmap(scored(pair), dims)(table, code), table),
+        values_and_gradient(looped, table),
+    )
 
 
 @pytest.mark.gpu
@@ -162,4 +228,44 @@ def test_the_gpu_gives_the_gradient_of_a_large_table_and_repeats_it(count, membe
     assert_same(tuple(part.cpu() for part in first), wanted)
     for _ in range(10):
         again = values_and_gradient(lambda table: call(table, code.cuda()), table.cuda())
+        assert torch.equal(again[1], first[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("width", [1, 5, 128, 300])
+def test_the_kernel_gives_rows_wherever_they_lie(width, dtype):
+    tables = torch.randn(3, 50, width, dtype=dtype, device="cuda")
+    pairs = torch.randint(50, (3, 700, 2), device="cuda")
+    turned = torch.randn(3, width, 50, dtype=dtype, device="cuda").mT
+    for table in (tables, tables[:1].expand(3, -1, -1), turned):
+        for code in (pairs[..., 1], pairs[:1, :, 0].expand(3, -1), pairs[..., 0].int()):
+            with backend("torch"):
+                wanted = torch.vmap(lookup)(table, code)
+            assert torch.equal(torch.vmap(lookup)(table, code), wanted)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("members", [None, 3])
+@pytest.mark.parametrize("rows", [40, 1500])
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (33, 5), (1024, 128), (4096, 40), (5000, 9)])
+def test_the_gpu_adds_the_gradient_of_rows_to_that_of_the_table_and_repeats_it(
+    count, width, rows, members
+):
+    lead = () if members is None else (members,)
+    table = torch.randn(*lead, rows, width, dtype=torch.float64)
+    pairs = torch.randint(rows, (*lead, count, 2))
+    pairs[..., : count // 3, :] = 7
+    code, on_gpu = pairs[..., 1], pairs.cuda()[..., 1]
+
+    def total(table: Tensor, code: Tensor) -> Tensor:
+        whole, asked = table_and_rows(table, code)
+        return whole.square().sum(-2) + asked.sin().sum(-2)
+
+    call = total if members is None else torch.vmap(total)
+    wanted = values_and_gradient(lambda table: call(table, code), table)
+    first = values_and_gradient(lambda table: call(table, on_gpu), table.cuda())
+    assert_same(tuple(part.cpu() for part in first), wanted)
+    for _ in range(10):
+        again = values_and_gradient(lambda table: call(table, on_gpu), table.cuda())
         assert torch.equal(again[1], first[1])

@@ -136,3 +136,17 @@ def test_a_members_state_loads_into_the_model_and_is_a_copy():
 def test_as_many_seeds_as_members_are_needed():
     with pytest.raises(ValueError, match="shorter"):
         Ensemble([MODELS["GCN"]] * 3, [0, 1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vmap", [True, False])
+@pytest.mark.parametrize("name", ["QGNN", "GCN"])
+def test_the_gpu_gives_the_cpus_gradient_of_all_parameters(name, vmap):
+    graph, x = doubled(random_graph()), torch.randn(N, IN, dtype=torch.float64)
+    y, found = torch.randint(CLASSES, (N,)), []
+    for device in ("cpu", "cuda"):
+        ensemble = Ensemble([MODELS[name]] * 3, [0, 1, 2], vmap=vmap).double().to(device)
+        logits = ensemble(x.to(device), graph.to(device))
+        sum(F.cross_entropy(one, y.to(device)) for one in logits).backward()
+        found.append(ensemble.flat.grad.cpu())
+    torch.testing.assert_close(*found)

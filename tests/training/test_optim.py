@@ -105,3 +105,31 @@ def test_the_kernel_steps_as_torchs_adam(clip, size):
     torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
     for name, mine in optimizers[0].tensors().items():
         torch.testing.assert_close(mine, optimizers[1].tensors()[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_the_kernel_clips_by_the_norm_of_all_that_has_a_gradient():
+    ours = [nn.Parameter(torch.randn(3, *shape).cuda()) for shape in [(5000,), *SHAPES]]
+    plain = [nn.Parameter(param.detach().clone()) for param in ours]
+    for mine, other in zip(ours[:-1], plain[:-1], strict=True):
+        mine.grad = 3 * torch.randn_like(mine)
+        other.grad = mine.grad.clone()
+    for params, form in ((ours, "triton"), (plain, "torch")):
+        with backend(form):
+            MemberAdam(params, lr=LR, weight_decay=[0.0] * 3, clip=2.0, eps=1.0).step()
+    for mine, other in zip(ours, plain, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("size", [1, 70_001, 3_000_000])
+def test_the_kernel_sums_the_squares_of_each_member_as_if_it_were_alone(size):
+    from quatgraph.ops.kernels.adam import square_sums
+
+    grad = torch.randn(3, size).cuda() * torch.tensor([[1e-3], [1.0], [1e3]]).cuda()
+    sums = square_sums([grad])
+    norms = sums.double().sum(dim=1).sqrt()
+    wanted = torch.linalg.vector_norm(grad.double(), dim=1)
+    torch.testing.assert_close(norms, wanted, rtol=1e-6, atol=0.0)
+    for m in range(3):
+        assert torch.equal(square_sums([grad[m : m + 1]])[0], sums[m])

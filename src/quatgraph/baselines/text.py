@@ -4,6 +4,9 @@ They read the words in their order: a document's nodes are its words one after t
 often as it stands there. All are called as :class:`quatgraph.models.text.TextQGNN` is.
 """
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -16,6 +19,7 @@ from quatgraph.layers.attention_readout import starts
 from quatgraph.layers.linear import RealLinear
 from quatgraph.ops import lookup
 from quatgraph.ops.attention_pool import owners
+from quatgraph.ops.streams import side_by_side
 
 
 class FastText(nn.Module):
@@ -122,18 +126,33 @@ class BiLSTM(nn.Module):
         x, begins = self.input_dropout(x), starts(pool).long().expand(*x.shape[:-2], -1)
         begin, size = begins[..., :-1, None], begins.diff(dim=-1).clamp(max=self.length)[..., None]
         place, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)
-        states: list[Tensor] = []
-        for lstm, order in ((self.there, place.minimum(last)), (self.back, last - place)):
-            row = (begin + order.clamp(min=0)).clamp(max=x.size(-2) - 1)  # (..., G, length)
-            read = _run(lstm, lookup(x, row.flatten(-2)).unflatten(-2, row.shape[-2:]))
-            states.append(read.take_along_dim(last[..., None], dim=-2).squeeze(-2))
+        orders = place.minimum(last), (last - place).clamp(min=0)
+        rows = [(begin + order).clamp(max=x.size(-2) - 1) for order in orders]  # (..., G, length)
+        read = [lookup(x, row.flatten(-2)).unflatten(-2, row.shape[-2:]) for row in rows]
+        states = [
+            passed.take_along_dim(last[..., None], dim=-2).squeeze(-2)
+            for passed in _run((self.there, self.back), read)
+        ]
         return self.prediction(self.dropout(torch.cat(states, dim=-1) * (size > 0)))
 
 
-def _run(lstm: nn.LSTM, x: Tensor) -> Tensor:
-    """The state after each word, ``(G, L, F) -> (G, L, H)``; members go one after the other."""
-    if x.dim() == 3:
-        return lstm(x)[0]
-    stacked = dict(lstm.named_parameters())
-    members = [{name: value[m] for name, value in stacked.items()} for m in range(len(x))]
-    return torch.stack([functional_call(lstm, *one)[0] for one in zip(members, x, strict=True)])
+def _run(lstms: Sequence[nn.LSTM], inputs: Sequence[Tensor]) -> list[Tensor]:
+    """The state of each LSTM after each word, ``(G, L, F) -> (G, L, H)``. A word has to wait for
+    the one before it, so the members of an ensemble, which need not, go side by side."""
+    if inputs[0].dim() == 3:
+        return side_by_side([partial(_read, lstm, {}) for lstm in lstms], inputs)
+    calls, own = [], []
+    for lstm, x in zip(lstms, inputs, strict=True):
+        stacked = dict(lstm.named_parameters())
+        for member, one in enumerate(x):
+            state = {name: value[member] for name, value in stacked.items()}
+            calls.append(partial(_read, lstm, state))
+            own.append(one)
+    found = side_by_side(calls, own)
+    members = len(inputs[0])
+    return [torch.stack(found[first : first + members]) for first in range(0, len(found), members)]
+
+
+def _read(lstm: nn.LSTM, state: dict[str, Tensor], x: Tensor) -> Tensor:
+    states: Tensor = functional_call(lstm, state, x)[0]
+    return states

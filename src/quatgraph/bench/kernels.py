@@ -45,14 +45,12 @@ def _works(
     present = torch.ones(MEMBERS, nodes, device=device)
     scale = torch.ones(MEMBERS, width, device=device, requires_grad=True)
     shift = torch.zeros(MEMBERS, width, device=device, requires_grad=True)
-
-    def norm(x: Tensor, present: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-        return masked_norm(x, present, scale, shift, 1e-5)[0]
-
+    running = torch.zeros(MEMBERS, width, device=device), torch.ones(MEMBERS, width, device=device)
+    norm = partial(masked_norm, eps=1e-5, momentum=0.1)
     return {
         "matrix of quaternions": (torch.vmap(hamilton_matrix), (weight,)),
         "dropout": (torch.vmap(dropped), (x, random, rate)),
-        "masked norm": (torch.vmap(norm), (x, present, scale, shift)),
+        "masked norm": (torch.vmap(norm), (x, present, scale, shift, *running)),
     }
 
 

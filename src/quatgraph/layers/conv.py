@@ -101,7 +101,8 @@ class QGNNConv(nn.Module):
         edge_index: Tensor | Adjacency | Blocks,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        y = self.prepare(x, edge_index, edge_weight) @ self.linear(x)
+        matrix = self.prepare(x, edge_index, edge_weight)
+        y = matrix @ self.linear(x, matrix.product_dtype)
         return y if self.bias is None else y + self.bias.unsqueeze(-2)
 
     def extra_repr(self) -> str:

@@ -9,6 +9,7 @@ head:
     = \mathbf{q}(\mathbf{t}, \mathbf{v}_{r^{-1}}) \cdot \mathbf{x}(\mathbf{h})
 """
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -18,7 +19,8 @@ from quatgraph.algebra import conjugate, hamilton_product, unit
 from quatgraph.errors import Mistake
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.norm import BatchNorm
-from quatgraph.ops import lookup
+from quatgraph.ops import lookup, table_and_rows
+from quatgraph.ops.streams import side_by_side
 
 
 class DistMult(nn.Module):
@@ -70,7 +72,10 @@ class DistMult(nn.Module):
         relations: Tensor = self.relations
         if not self.reciprocal:
             relations = torch.cat((relations, self.inverse(relations)))
-        query = self.query(lookup(entities, head), lookup(relations, relation))
+        # The gradients of relations need not wait for those of entities, nor these for them.
+        (rows,) = side_by_side([partial(lookup, relations)], [relation])
+        entities, heads = table_and_rows(entities, head)
+        query = self.query(heads, rows)
         if self.norm is not None:
             query = self.norm(query, present)
         return self.finished(self.dropout(query), entities)

@@ -31,7 +31,7 @@ class QuaternionLinear(nn.Module):
     Shape:
         - x: ``(..., in_features)``, or sparse rows as an :class:`Adjacency`, or one-hot rows as
           :class:`Codes`; if ``tiled`` also ``(..., 4 * in_features)``
-        - output: ``(..., out_features)``
+        - output: ``(..., out_features)``; a ``product_dtype`` is that of :func:`hamilton_linear`
 
     Example:
         >>> layer = QuaternionLinear(32, 64)
@@ -57,14 +57,18 @@ class QuaternionLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, x: Tensor | Adjacency | Codes) -> Tensor:
+    def forward(
+        self, x: Tensor | Adjacency | Codes, product_dtype: torch.dtype | None = None
+    ) -> Tensor:
         width = x.shape[-1]
         stands_for_four = self.tiled and width == self.in_quats
         if not stands_for_four and width != 4 * self.in_quats:
             wanted = self.in_quats if self.tiled else 4 * self.in_quats
             raise Mistake(f"{self} takes inputs {wanted} wide, got {width}")
         if isinstance(x, Tensor):
-            return hamilton_linear(x, self.weight, self.bias, tiled=stands_for_four)
+            return hamilton_linear(
+                x, self.weight, self.bias, tiled=stands_for_four, product_dtype=product_dtype
+            )
         if isinstance(x, Codes) and not stands_for_four:
             y = self._of_four_codes(x)
         else:

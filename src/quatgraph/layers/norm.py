@@ -3,17 +3,19 @@
 import torch
 from torch import Tensor, nn
 
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.masked_norm import masked_norm
 
 
 class BatchNorm(nn.Module):
-    """:class:`torch.nn.BatchNorm1d` for rows of which some are padding.
+    """:class:`torch.nn.BatchNorm1d` for rows of which some are padding, then an activation.
 
     Padding never enters the statistics. A batch of fewer than two rows has no variance: it leaves
     the running statistics as they are.
 
     Args:
         features: Width F of a row.
+        activation: What is applied to the normalised rows.
 
     Shape:
         - x: ``(N, F)``
@@ -26,37 +28,25 @@ class BatchNorm(nn.Module):
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, features: int) -> None:
+    def __init__(self, features: int, activation: Activation = "none") -> None:
         super().__init__()
+        self.activation = activation
         self.weight = nn.Parameter(torch.ones(features))
         self.bias = nn.Parameter(torch.zeros(features))
         self.register_buffer("running_mean", torch.zeros(features))
         self.register_buffer("running_var", torch.ones(features))
 
     def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
-        if not self.training:
-            scale = torch.rsqrt(self.running_var + self.eps).unsqueeze(-2)
-            centred = x - self.running_mean.unsqueeze(-2)
-            return centred * scale * self.weight.unsqueeze(-2) + self.bias.unsqueeze(-2)
-        y, mean, var = masked_norm(x, present, self.weight, self.bias, self.eps)
-        if present is None:
-            self._follow_all(mean, var, x.size(-2))
-        else:
-            self._follow(mean, var, present.sum(dim=-1, keepdim=True, dtype=x.dtype))
-        return y
-
-    @torch.no_grad()
-    def _follow_all(self, mean: Tensor, var: Tensor, count: int) -> None:
-        """As :meth:`_follow`, where the number of rows is known without asking the device."""
-        if count > 1:
-            unbiased = self.momentum * count / (count - 1)
-            self.running_mean.mul_(1 - self.momentum).add_(mean, alpha=self.momentum)
-            self.running_var.mul_(1 - self.momentum).add_(var, alpha=unbiased)
-
-    @torch.no_grad()
-    def _follow(self, mean: Tensor, var: Tensor, count: Tensor) -> None:
-        """Brings the running statistics a step closer to those of so many rows, ``(1,)``."""
-        step = self.momentum * (count > 1).to(mean.dtype)
-        unbiased = var * count / (count - 1).clamp(min=1)
-        self.running_mean.add_(step * (mean - self.running_mean))
-        self.running_var.add_(step * (unbiased - self.running_var))
+        vectors = self.weight, self.bias, self.running_mean, self.running_var
+        if self.training:
+            return masked_norm(
+                x,
+                present,
+                *vectors,
+                eps=self.eps,
+                momentum=self.momentum,
+                activation=self.activation,
+            )
+        weight, bias, mean, var = (vector.unsqueeze(-2) for vector in vectors)
+        y = (x - mean) * torch.rsqrt(var + self.eps) * weight + bias
+        return ACTIVATIONS[self.activation](y)

@@ -59,7 +59,7 @@ class GraphQGNN(nn.Module):
             QGNNConv(hidden if layer else in_channels, hidden, tiled=not layer)
             for layer in range(num_layers)
         )
-        self.norms = nn.ModuleList(BatchNorm(hidden) for _ in range(num_layers) if norm)
+        self.norms = nn.ModuleList(BatchNorm(hidden, activation) for _ in range(num_layers) if norm)
         self.readout = LayerwiseReadout(
             [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
         )
@@ -79,8 +79,6 @@ class GraphQGNN(nn.Module):
         for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
             y = conv(x, adjacency)
-            if len(self.norms):
-                y = self.norms[layer](y, nodes)
-            x = self.activation(y)
+            x = self.norms[layer](y, nodes) if len(self.norms) else self.activation(y)
             layers.append(x)
         return self.readout(layers, pool)

@@ -8,6 +8,7 @@ from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.ops.activation import ACTIVATIONS, Activation
+from quatgraph.ops.rounded_linear import rounded_linear
 
 
 class SimQGNN(nn.Module):
@@ -56,7 +57,7 @@ class SimQGNN(nn.Module):
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         nn.init.xavier_normal_(self.entities)
         self.convs = nn.ModuleList(self.conv(width) for _ in range(num_layers))
-        self.norms = nn.ModuleList(BatchNorm(width) for _ in range(num_layers) if norm)
+        self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in range(num_layers) if norm)
         self.activation = ACTIVATIONS[activation]
         self.decoder = DECODERS[decoder](
             num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm
@@ -79,10 +80,8 @@ class SimQGNN(nn.Module):
         """The vectors of all entities, ``(E, 4 dim_quats)``."""
         x: Tensor = self.entities
         for layer, conv in enumerate(self.convs):
-            x = conv(x, adjacency)
-            if len(self.norms):
-                x = self.norms[layer](x)
-            x = self.activation(x)
+            y = conv(x, adjacency)
+            x = self.norms[layer](y) if len(self.norms) else self.activation(y)
         return x
 
 
@@ -101,4 +100,5 @@ class _RealConv(nn.Module):
         nn.init.uniform_(self.linear.weight, -bound, bound)
 
     def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        return adjacency @ self.linear(x)
+        dtype, weight = adjacency.product_dtype, self.linear.weight
+        return adjacency @ (self.linear(x) if dtype is None else rounded_linear(x, weight, dtype))

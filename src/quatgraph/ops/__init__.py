@@ -8,7 +8,7 @@ from quatgraph.ops.filtered_rank import Ranks, filtered_rank
 from quatgraph.ops.gated_step import gated_step
 from quatgraph.ops.hamilton_linear import hamilton_linear
 from quatgraph.ops.hamilton_matrix import hamilton_matrix
-from quatgraph.ops.lookup import lookup
+from quatgraph.ops.lookup import lookup, table_and_rows
 from quatgraph.ops.one_vs_all import one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.positives import Positives
 
@@ -26,4 +26,5 @@ __all__ = [
     "lookup",
     "one_vs_all_bce",
     "one_vs_all_cross_entropy",
+    "table_and_rows",
 ]

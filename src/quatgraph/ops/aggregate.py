@@ -12,6 +12,9 @@ The matrix comes as CSR together with the CSR of its transpose. Its gradients ar
 so the first is the same sum over the transpose's rows and the second a row of products: each output
 number is written by one thread in one order, without atomics, and repeats bit for bit.
 
+Rows are read many times over: half as many bytes of them make a GPU's sums faster. So ``x``, and
+:math:`\bar{\mathbf{y}}` in the sum for its gradient, may be rounded before they are read.
+
 Shapes: R rows, C columns, E entries, F features; ``weight`` ``(E,)`` with ``x`` ``(C, F)``, or
 ``(M, E)`` with ``(M, C, F)`` for M sets of values on one structure. Indices are int32.
 """
@@ -37,8 +40,12 @@ def aggregate(
     t_rowptr: Tensor,
     t_col: Tensor,
     t_perm: Tensor,
+    *,
+    product_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Multiplies a sparse matrix by a dense one; weights are cast to x's type.
+    """Multiplies a sparse matrix by a dense one.
+
+    Weights are cast to the type of x, unless that is ``product_dtype``.
 
     Args:
         rowptr: ``(R + 1,)``, where each row's entries begin; the last number is ``E``.
@@ -48,11 +55,15 @@ def aggregate(
         t_rowptr: ``(C + 1,)``, the transpose's row pointers.
         t_col: ``(E,)``, the transpose's columns.
         t_perm: ``(E,)``, the position in ``weight`` of each of the transpose's entries.
+        product_dtype: bfloat16 for sums of numbers of x rounded to it, if it is not, and of its
+            gradient likewise; weights and sums are not rounded.
 
     Shape:
-        - output: ``(R, F)``, in x's type, summed in float32 (float64 for float64)
+        - output: ``(R, F)``, in the weights' type, summed in float32 (float64 for float64)
     """
-    return _aggregate(rowptr, col, weight.to(x.dtype), x, t_rowptr, t_col, t_perm)
+    if x.dtype != product_dtype:
+        weight = weight.to(x.dtype)
+    return _aggregate(rowptr, col, weight, x, t_rowptr, t_col, t_perm, product_dtype)
 
 
 @torch.library.custom_op("quatgraph::aggregate", mutates_args=())
@@ -64,14 +75,28 @@ def _aggregate(
     t_rowptr: Tensor,
     t_col: Tensor,
     t_perm: Tensor,
+    product_dtype: torch.dtype | None,
 ) -> Tensor:
-    return _sum_rows_forward(rowptr, col, None, weight, x)
+    return _sum_rows_forward(rowptr, col, None, weight, _rounded(x, product_dtype))
 
 
 @torch.library.custom_op("quatgraph::sum_rows", mutates_args=())
-def _sum_rows(rowptr: Tensor, col: Tensor, perm: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+def _sum_rows(
+    rowptr: Tensor,
+    col: Tensor,
+    perm: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    product_dtype: torch.dtype | None,
+    out_dtype: torch.dtype,
+) -> Tensor:
     """The sum over rows whose e-th entry has the value ``weight[perm[e]]``."""
-    return _sum_rows_forward(rowptr, col, perm, weight, x)
+    rounded = _rounded(x, product_dtype)
+    return _sum_rows_forward(rowptr, col, perm, weight, rounded, out_dtype)
+
+
+def _rounded(x: Tensor, dtype: torch.dtype | None) -> Tensor:
+    return x if dtype is None else x.to(dtype)
 
 
 @torch.library.custom_op("quatgraph::entry_products", mutates_args=())
@@ -92,19 +117,28 @@ def _entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor
 
 
 def _sum_rows_forward(
-    rowptr: Tensor, col: Tensor, perm: Tensor | None, weight: Tensor, x: Tensor
+    rowptr: Tensor,
+    col: Tensor,
+    perm: Tensor | None,
+    weight: Tensor,
+    x: Tensor,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
+    """The sums, in the weights' type unless told otherwise."""
+    out_dtype = out_dtype or weight.dtype
     if use_triton(x):
         from quatgraph.ops.kernels.aggregate import sum_rows
 
-        return sum_rows(rowptr, col, perm, weight, x)
+        return sum_rows(rowptr, col, perm, weight, x, out_dtype=out_dtype)
+    x = x.to(weight.dtype)
     if perm is not None and weight.dim() == 2 and weight.stride(0) == 0:
         weight = weight[0].index_select(0, perm).expand_as(weight)
     elif perm is not None:
         weight = weight.index_select(-1, perm)
     if x.dim() == 3:
-        return torch.stack([_sum_rows_torch(rowptr, col, *one) for one in zip(weight, x)])  # noqa: B905
-    return _sum_rows_torch(rowptr, col, weight, x)
+        each = [_sum_rows_torch(rowptr, col, *one) for one in zip(weight, x, strict=True)]
+        return torch.stack(each).to(out_dtype)
+    return _sum_rows_torch(rowptr, col, weight, x).to(out_dtype)
 
 
 def _sum_rows_torch(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
@@ -137,13 +171,22 @@ def _(
     t_rowptr: Tensor,
     t_col: Tensor,
     t_perm: Tensor,
+    product_dtype: torch.dtype | None,
 ) -> Tensor:
-    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1))
+    return weight.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1))
 
 
 @_sum_rows.register_fake
-def _(rowptr: Tensor, col: Tensor, perm: Tensor, weight: Tensor, x: Tensor) -> Tensor:
-    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1))
+def _(
+    rowptr: Tensor,
+    col: Tensor,
+    perm: Tensor,
+    weight: Tensor,
+    x: Tensor,
+    product_dtype: torch.dtype | None,
+    out_dtype: torch.dtype,
+) -> Tensor:
+    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1), dtype=out_dtype)
 
 
 @_entry_products.register_fake
@@ -151,8 +194,9 @@ def _(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
     return x.new_empty(*x.shape[:-2], col.size(0))
 
 
-def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    rowptr, col, weight, x, *transpose = inputs
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    rowptr, col, weight, x, *transpose, ctx.product_dtype = inputs
+    ctx.dtype = x.dtype
     # x is kept only for the weights' gradient: a layer on a fixed graph holds no copy of it.
     kept = x if ctx.needs_input_grad[2] else None
     ctx.save_for_backward(rowptr, col, weight, kept, *transpose)
@@ -163,10 +207,11 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     grad = grad.contiguous()
     grad_weight = grad_x = None
     if ctx.needs_input_grad[2]:
-        grad_weight = _entry_products(rowptr, col, grad, x)
+        grad_weight = _entry_products(rowptr, col, grad, x.to(grad.dtype))
     if ctx.needs_input_grad[3]:
-        grad_x = _sum_rows(t_rowptr, t_col, t_perm, weight, grad)
-    return None, None, grad_weight, grad_x, None, None, None
+        dtypes = ctx.product_dtype, ctx.dtype
+        grad_x = _sum_rows(t_rowptr, t_col, t_perm, weight, grad, *dtypes)
+    return None, None, grad_weight, grad_x, None, None, None, None
 
 
 _aggregate.register_autograd(_backward, setup_context=_setup_context)
@@ -183,8 +228,9 @@ def _(
     t_rowptr: Tensor,
     t_col: Tensor,
     t_perm: Tensor,
+    product_dtype: torch.dtype | None,
 ) -> tuple[Tensor, int]:
-    members = info.batch_size
+    members, in_dims = info.batch_size, in_dims[:7]
     graph_dims = (*in_dims[:2], *in_dims[4:])
     if any(dim is not None for dim in graph_dims):
         # Each member has its own graph: together they are one block-diagonal graph, on which the
@@ -204,6 +250,7 @@ def _(
             _block_pointers(t_rowptr, entries),
             end_to_end(t_col, rows),
             end_to_end(t_perm, entries),
+            product_dtype,
         )
         return y.unflatten(-2, (members, rows)), y.dim() - 2
     if in_dims[2] is None and x.is_cuda:
@@ -211,7 +258,7 @@ def _(
         # cache holds one member's rows better than all members', so there each goes by itself.)
         assert in_dims[3] is not None
         x = x.movedim(in_dims[3], -2)  # (..., C, M, F)
-        y = _aggregate(rowptr, col, weight, x.flatten(-2), t_rowptr, t_col, t_perm)
+        y = _aggregate(rowptr, col, weight, x.flatten(-2), t_rowptr, t_col, t_perm, product_dtype)
         return y.unflatten(-1, x.shape[-2:]), y.dim() - 1
     # Each member has its values on the shared graph; an outer vmap's members join them.
     weight = members_first(weight, in_dims[2], members)
@@ -220,7 +267,7 @@ def _(
     if len(lead) > 1:
         weight = weight.reshape(-1, weight.size(-1))
         x = x.reshape(-1, *x.shape[-2:])
-    y = _aggregate(rowptr, col, weight, x, t_rowptr, t_col, t_perm)
+    y = _aggregate(rowptr, col, weight, x, t_rowptr, t_col, t_perm, product_dtype)
     return y.unflatten(0, lead), 0
 
 

@@ -5,15 +5,22 @@ r"""The Hamilton product of a quaternion matrix and many quaternion vectors.
 One real product with the matrix form of :math:`\mathbf{W}` (Eq. 9), which is small beside ``x``.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix_tiled
 from quatgraph.ops.hamilton_matrix import hamilton_matrix
+from quatgraph.ops.rounded_linear import rounded_linear
 
 
 def hamilton_linear(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, tiled: bool = False
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    tiled: bool = False,
+    product_dtype: torch.dtype | None = None,
 ) -> Tensor:
     r"""Multiplies every vector of ``x`` by a quaternion matrix.
 
@@ -24,11 +31,15 @@ def hamilton_linear(
         weight: ``(4, m, n)``, the components of :math:`\mathbf{W}`; of several members
             ``(M, 4, m, n)``, with x ``(M, N, 4n)``.
         bias: ``(4m,)``, of several members ``(M, 4m)``.
+        product_dtype: bfloat16 for a product of numbers rounded to it, which is rounded too; for
+            two-dimensional x of each member, and without a bias.
 
     Shape:
         - output: ``(..., 4m)``
     """
     matrix = hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight)
+    if product_dtype is not None and bias is None:
+        return rounded_linear(x, matrix, product_dtype)
     if weight.dim() == 3:
         return F.linear(x, matrix, bias)
     y = x @ matrix.mT

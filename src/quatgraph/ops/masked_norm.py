@@ -1,22 +1,22 @@
-r"""Batch normalisation of rows of which some are padding: with :math:`p_k` 0 for those, else 1,
-and :math:`n = \max(1, \sum_k p_k)`, by feature,
+r"""Batch normalisation of rows of which some are padding, then an activation :math:`a`: with
+:math:`p_k` 0 for padding, else 1, and :math:`n = \max(1, \sum_k p_k)`, by feature,
 
 .. math::
     \mu = \frac{1}{n} \sum_k p_k x_k, \qquad
     \sigma^2 = \frac{1}{n} \sum_k p_k (x_k - \mu)^2, \qquad
-    y_k = w \hat{x}_k + b, \qquad \hat{x}_k = \frac{x_k - \mu}{\sqrt{\sigma^2 + \epsilon}}
+    y_k = a(w \hat{x}_k + b), \qquad \hat{x}_k = \frac{x_k - \mu}{\sqrt{\sigma^2 + \epsilon}}
 
 so that padding is normalised like the rest, but has no say in it. With :math:`g` for the gradient
-at :math:`y`, the gradients are
+at :math:`w \hat{x} + b`, that at :math:`y` times the slope of :math:`a`, the gradients are
 
 .. math::
     \nabla b = \sum_k g_k, \qquad \nabla w = \sum_k g_k \hat{x}_k, \qquad
     \nabla x_k = \frac{w}{\sqrt{\sigma^2 + \epsilon}}
     \Big(g_k - p_k \frac{\nabla b + \hat{x}_k \nabla w}{n}\Big)
 
-On a GPU one kernel gives the first three and one the gradients (two each for many rows), for all
-members of an ensemble at once, where torch's some fifteen operations would each read or write all
-rows.
+On a GPU one kernel gives the rows and the running statistics, and one the gradients (two each for
+many rows), for all members of an ensemble at once, where torch's some twenty operations would most
+of them read or write all rows.
 """
 
 from types import ModuleType
@@ -25,30 +25,47 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import members_first
 
-_MANY = 2048
+_MANY = 512
 """More rows than these are too many for one program."""
 
 
 def masked_norm(
-    x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Normalises rows by the mean and the variance of those that are no padding.
+    x: Tensor,
+    present: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    running_mean: Tensor,
+    running_var: Tensor,
+    *,
+    eps: float,
+    momentum: float,
+    activation: Activation = "none",
+) -> Tensor:
+    """Normalises rows by the mean and the variance of those that are no padding, as
+    :func:`torch.nn.functional.batch_norm` does in training, then applies an activation.
+
+    The running statistics change in place, unless fewer than two rows are no padding.
 
     Shape:
         - x: ``(K, F)``
         - present: 0 for the rows that are padding, else 1, ``(K,)``; None where none is
-        - weight, bias: ``(F,)``
-        - output: the rows, as x; mean and variance of each feature, ``(F,)``, without gradients
+        - weight, bias, running_mean, running_var: ``(F,)``
+        - output: as x
         - of several members each with a leading ``M``
     """
     if present is not None:
         present = present.to(x.dtype)
     if x.dtype in KERNEL_TYPES and use_triton(x):
-        return _norm(x, present, weight, bias, eps)
-    return _norm_torch(x, present, weight, bias, eps)
+        vectors = weight, bias, running_mean, running_var
+        y, *_ = _MaskedNorm.apply(x, present, *vectors, eps, momentum, activation)
+        return y
+    y, mean, var = _norm_torch(x, present, weight, bias, eps)
+    _follow(running_mean, running_var, mean, var, x.size(-2), present, momentum)
+    return ACTIVATIONS[activation](y)
 
 
 def _norm_torch(
@@ -63,30 +80,89 @@ def _norm_torch(
     return y, mean.squeeze(-2).detach(), var.squeeze(-2).detach()
 
 
-@torch.library.custom_op("quatgraph::masked_norm", mutates_args=())
-def _norm(
-    x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    y, mean, var = _kernels(x).normalised(
-        _flat(x, 2), _flat(present), _flat(weight), _flat(bias), eps
-    )
-    return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
-
-
-@torch.library.custom_op("quatgraph::masked_norm_gradients", mutates_args=())
-def _gradients(
-    grad: Tensor,
-    x: Tensor,
-    present: Tensor | None,
-    weight: Tensor,
+@torch.no_grad()
+def _follow(
+    running_mean: Tensor,
+    running_var: Tensor,
     mean: Tensor,
     var: Tensor,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    rows = _flat(grad, 2), _flat(x, 2), _flat(present)
-    vectors = _flat(weight), _flat(mean), _flat(var)
-    by_x, by_weight, by_bias = _kernels(x).gradients(*rows, *vectors, eps)
-    return by_x.view(x.shape), by_weight.view(weight.shape), by_bias.view(weight.shape)
+    rows: int,
+    present: Tensor | None,
+    momentum: float,
+) -> None:
+    """Brings the running statistics a step closer to those of the rows that are no padding."""
+    if present is not None:
+        count = present.sum(dim=-1, keepdim=True)
+        step = momentum * (count > 1).to(mean.dtype)
+        unbiased = var * count / (count - 1).clamp(min=1)
+        running_mean.add_(step * (mean - running_mean))
+        running_var.add_(step * (unbiased - running_var))
+    elif rows > 1:
+        running_mean.mul_(1 - momentum).add_(mean, alpha=momentum)
+        running_var.mul_(1 - momentum).add_(var, alpha=momentum * rows / (rows - 1))
+
+
+class _MaskedNorm(torch.autograd.Function):
+    """Not an operation of torch's library: there one that has gradients may change nothing."""
+
+    @staticmethod
+    def forward(
+        x: Tensor,
+        present: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        running_mean: Tensor,
+        running_var: Tensor,
+        eps: float,
+        momentum: float,
+        activation: Activation,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        for running in (running_mean, running_var):
+            if running.shape != (*x.shape[:-2], x.size(-1)) or not running.is_contiguous():
+                raise NotImplementedError(
+                    "masked_norm: running statistics that members share or that lie apart in memory"
+                )
+        vectors = (_flat(value) for value in (weight, bias, running_mean, running_var))
+        y, mean, var = _kernels(x).normalised(
+            _flat(x, 2), _flat(present), *vectors, eps, momentum, activation
+        )
+        return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        x, present, weight, bias, _, _, ctx.eps, _, ctx.activation = inputs
+        _, mean, var = output
+        ctx.mark_non_differentiable(mean, var)
+        ctx.set_materialize_grads(False)  # or zeros would be made for both
+        ctx.save_for_backward(x, present, weight, bias, mean, var)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 9
+        x, present, *vectors = ctx.saved_tensors
+        by_x, by_weight, by_bias = _kernels(x).gradients(
+            _flat(grad, 2),
+            _flat(x, 2),
+            _flat(present),
+            *(_flat(vector) for vector in vectors),
+            ctx.eps,
+            ctx.activation,
+        )
+        shape = vectors[0].shape
+        return by_x.view(x.shape), None, by_weight.view(shape), by_bias.view(shape), *(None,) * 5
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], *inputs: Any
+    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+        *tensors, eps, momentum, activation = inputs
+        each = [
+            value if value is None else members_first(value, dim, info.batch_size)
+            for value, dim in zip(tensors, in_dims, strict=False)
+        ]
+        return _MaskedNorm.apply(*each, eps, momentum, activation), (0, 0, 0)
 
 
 def _kernels(x: Tensor) -> ModuleType:
@@ -99,63 +175,3 @@ def _kernels(x: Tensor) -> ModuleType:
 def _flat(value: Tensor | None, dims: int = 1) -> Any:
     """So many dimensions after one that counts the members, of whom there may be just one."""
     return None if value is None else value[None].flatten(0, -1 - dims)
-
-
-@_norm.register_fake
-def _(
-    x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    return x.new_empty(x.shape), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
-
-
-@_gradients.register_fake
-def _(
-    grad: Tensor,
-    x: Tensor,
-    present: Tensor | None,
-    weight: Tensor,
-    mean: Tensor,
-    var: Tensor,
-    eps: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    return x.new_empty(x.shape), weight.new_empty(weight.shape), weight.new_empty(weight.shape)
-
-
-def _setup_context(
-    ctx: Any,
-    inputs: tuple[Tensor, Tensor | None, Tensor, Tensor, float],
-    output: tuple[Tensor, Tensor, Tensor],
-) -> None:
-    x, present, weight, _, ctx.eps = inputs
-    _, mean, var = output
-    ctx.save_for_backward(x, present, weight, mean, var)
-    ctx.mark_non_differentiable(mean, var)
-
-
-def _backward(
-    ctx: Any, grad: Tensor, *_: Tensor | None
-) -> tuple[Tensor, None, Tensor, Tensor, None]:
-    by_x, by_weight, by_bias = _gradients(grad, *ctx.saved_tensors, ctx.eps)
-    return by_x, None, by_weight, by_bias, None
-
-
-_norm.register_autograd(_backward, setup_context=_setup_context)
-
-
-@_norm.register_vmap
-def _(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    x: Tensor,
-    present: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    eps: float,
-) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
-    if present is not None:
-        present = members_first(present, in_dims[1], info.batch_size)
-    x, weight, bias = (
-        members_first(value, in_dims[place], info.batch_size)
-        for place, value in ((0, x), (2, weight), (3, bias))
-    )
-    return _norm(x, present, weight, bias, eps), (0, 0, 0)

@@ -43,6 +43,7 @@ from quatgraph.ops.aggregate import _wide
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import members_first
 from quatgraph.ops.positives import Positives
+from quatgraph.ops.rounded_linear import product
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
 """Scores of a tile: what suits a CPU's cache, what fills a GPU."""
@@ -213,87 +214,69 @@ def _with_gradients(
     if real is not None and not loss.softmax:
         scale = 1 / (real.sum(dim=-1) * candidates.size(1)).clamp(min=1)
 
-    by_query, by_candidates = None, None
+    sums = torch.float32 if kind == torch.bfloat16 else kind
+    by_query, by_candidates = None, torch.empty_like(candidates, dtype=sums)
     by_bias = None if bias is None else torch.empty_like(bias)
     slopes_of = _Slopes.of(batch, level, loss)
     for part in loss.tiles(query, candidates):
-        some, count = candidates[:, part].to(kind), part.stop - part.start
-        values, slopes, some = slopes_of(rounded, some, bias, part)
+        some, count = _aligned(candidates[:, part], kind), part.stop - part.start
+        values, slopes = slopes_of(_scores(rounded, some, bias, part), part)
+        values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
-        product = _product(slopes, some)
-        by_query = product if by_query is None else by_query.add_(product)
-        gradient = _product(slopes.mT, rounded)[:, :count]
-        if count == candidates.size(1):
-            by_candidates = gradient
-        else:
-            if by_candidates is None:
-                by_candidates = torch.empty_like(candidates)
-            by_candidates[:, part] = gradient
+        by_query = product(slopes, some, plus=by_query)
+        product(slopes.mT[:, :count], rounded, out=by_candidates[:, part])
         if by_bias is not None:
             counted = query.new_ones(query.shape[:2]) if real is None else real
-            by_bias[:, part] = _product(counted.to(kind)[:, None], slopes)[:, 0, :count]
-        del slopes, gradient, product  # or they would still be there when the next tile's are made
-    if total is None or by_query is None or by_candidates is None:  # no candidates
-        total, by_query = query.new_zeros(query.shape[:2]), torch.zeros_like(query)
-        by_candidates = torch.empty_like(candidates)
+            by_bias[:, part] = product(counted.to(kind)[:, None], slopes)[:, 0, :count]
+        del slopes  # or they would still be there when the next tile's are made
+    if total is None or by_query is None:  # no candidates
+        total, by_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)
     if real is not None:
-        total, by_query = total * real, by_query.mul_(real[..., None])
-    return total.sum(dim=-1) * scale, by_query, by_candidates, by_bias, scale
+        by_query = by_query.mul_(real[..., None])
+    return total * scale, by_query, by_candidates, by_bias, scale
 
 
 def _beside_scores(
     query: Tensor, candidates: Tensor, bias: Tensor | None, batch: Positives, loss: _Loss
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """What the loss has beside sums over scores, if anything ``(M, B)``; the softmax's level; and
-    what all is scaled by at last ``(M,)``."""
-    if loss.softmax:
-        total, level, terms = _softmax(query, candidates, bias, batch, loss)
-        return total, level, terms.clamp(min=1).to(candidates.dtype).reciprocal()
-    pairs = max(1, query.size(1) * candidates.size(1))
-    return None, None, candidates.new_full(query.shape[:1], 1 / pairs)
-
-
-def _softmax(
-    query: Tensor, candidates: Tensor, bias: Tensor | None, batch: Positives, loss: _Loss
-) -> tuple[Tensor, Tensor, Tensor]:
-    """What the softmax adds to the loss; what is to be taken off a score, so that its exponential
-    is its slope; and the number of positives: ``(M, B)``, ``(M, B)``, ``(M,)``."""
+    """What the loss has beside sums over scores, if anything ``(M,)``; the softmax's level
+    ``(M, B)``; and what all is scaled by at last ``(M,)``."""
+    if not loss.softmax:
+        pairs = max(1, query.size(1) * candidates.size(1))
+        return None, None, candidates.new_full(query.shape[:1], 1 / pairs)
     counts = batch.counts().to(candidates.dtype)
     sums = _log_sum_exp(query, candidates, bias, loss)
-    # A row without positives takes off infinity: its slopes are 0.
-    return counts * sums, sums - counts.log(), counts.sum(dim=-1)
+    scale = counts.sum(dim=-1).clamp(min=1).reciprocal()
+    # What is to be taken off a score, so that its exponential is its slope: of a row without
+    # positives infinity, so that its slopes are 0.
+    return (counts * sums).sum(dim=-1), sums - counts.log(), scale
 
 
-def _aligned(some: Tensor) -> Tensor:
-    """Candidates, for the kernels with some of nothing but zeros, so that they are a multiple of
-    ``_TILE_STEP``: a GPU's products of other sizes take twice the time."""
-    lacking = -some.size(1) % _TILE_STEP
-    return F.pad(some, (0, 0, 0, lacking)) if lacking and use_triton(some) else some
+def _aligned(some: Tensor, kind: torch.dtype) -> Tensor:
+    """Candidates in the products' type, for the kernels with some of nothing but zeros, so that
+    they are a multiple of ``_TILE_STEP``: a GPU's products of other sizes take twice the time."""
+    count = some.size(1)
+    lacking = -count % _TILE_STEP
+    if not lacking or not use_triton(some):
+        return some.to(kind)
+    out = some.new_empty(some.size(0), count + lacking, some.size(2), dtype=kind)
+    out[:, :count], out[:, count:] = some, 0
+    return out
 
 
 def _scores(query: Tensor, some: Tensor, bias: Tensor | None, part: slice) -> Tensor:
     """Of some candidates, ``(M, B, T)``."""
-    scores = _product(query, some.mT)
+    scores = product(query, some.mT)
     if bias is not None:
         scores[..., : part.stop - part.start] += bias[:, None, part]
     return scores
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    """The members' products, in float32 for bfloat16."""
-    if left.dtype != torch.bfloat16:
-        return torch.bmm(left, right)
-    if left.is_cuda:
-        return torch.bmm(left, right, out_dtype=torch.float32)
-    # A CPU's own product would round its result; products of bfloat16 numbers are exact in float32.
-    return torch.bmm(left.float(), right.float())
 
 
 def _log_sum_exp(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss) -> Tensor:
     """Of all scores of each row, ``(M, B)``."""
     sums = torch.full(query.shape[:2], -torch.inf, dtype=candidates.dtype, device=query.device)
     for part in loss.tiles(query, candidates):
-        some, count = _aligned(candidates[:, part].to(query.dtype)), part.stop - part.start
+        some, count = _aligned(candidates[:, part], query.dtype), part.stop - part.start
         scores = _scores(query, some, bias, part)
         sums = torch.logaddexp(sums, _row_log_sum_exp(scores, count))
         del scores
@@ -322,28 +305,21 @@ class _Slopes:
     def of(cls, batch: Positives, level: Tensor | None, loss: _Loss) -> "_Slopes":
         return cls(batch, level, loss, None if use_triton(batch.row) else batch.listed())
 
-    def __call__(
-        self, query: Tensor, some: Tensor, bias: Tensor | None, part: slice
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """What the scores of some candidates add to the loss, by row ``(M, B)`` and but for the sum
-        of the softmax; their slopes ``(M, B, T)`` in the products' type, on a GPU for more
-        candidates than there are, 0 beyond them; and the candidates that go with them.
-
-        Args:
-            some: Those of ``part``, in the products' type.
-        """
+    def __call__(self, scores: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        """What scores ``(M, B, T)``, which may be overwritten, add to the loss, but for the sum of
+        the softmax: some numbers for each row ``(M, B, ...)``. And their slopes ``(M, B, T)`` in
+        the products' type, 0 beyond the candidates of ``part``."""
         if self.listed is not None:
-            return *self._by_torch(_scores(query, some, bias, part), part.start), some
+            return self._by_torch(scores, part.start)
         from quatgraph.ops.kernels.one_vs_all import slopes
 
-        loss, count = self.loss, some.size(1)
-        some = _aligned(some)
-        scores = _scores(query, some, bias, part)
-        given = (self.batch, self.level, part.start, count, loss.keep, loss.floor, query.dtype)
-        return *slopes(scores, *given), some
+        loss, kind = self.loss, self.loss.product_dtype or scores.dtype
+        count = part.stop - part.start
+        return slopes(
+            scores, self.batch, self.level, part.start, count, loss.keep, loss.floor, kind
+        )
 
     def _by_torch(self, scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
-        """Of scores ``(M, B, T)``, which are overwritten."""
         assert self.listed is not None
         loss, kind = self.loss, self.loss.product_dtype or scores.dtype
         row, at = _in_tile(*self.listed, begin, scores.size(-1))
@@ -357,6 +333,8 @@ class _Slopes:
             values = torch.zeros_like(scores[..., 0])
             found = scores.sub_(self.level[..., None]).exp_()
         values.view(-1).index_add_(0, row, hits, alpha=-loss.keep)
+        if self.batch.padded:
+            values *= self.batch.row >= 0
         found.view(-1).index_add_(0, at, hits.new_full((), -loss.keep).expand_as(hits))
         return values, found.to(kind)
 

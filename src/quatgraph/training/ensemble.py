@@ -8,6 +8,8 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
+from quatgraph.ops.split import split_columns
+
 
 class Ensemble(nn.Module):
     """``M`` models of one shape held as one set of stacked parameters ``(M, ...)``.
@@ -80,7 +82,7 @@ class Ensemble(nn.Module):
         """
         held = self.held() if held is None else held
         sizes = [shape.numel() for shape in self._shapes.values()]
-        parts = held["flat"].split(sizes, dim=1)
+        parts = split_columns(held["flat"], sizes)
         params = {
             name: part.unflatten(1, shape) if shape else part.squeeze(1)
             for (name, shape), part in zip(self._shapes.items(), parts, strict=True)

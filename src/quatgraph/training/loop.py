@@ -6,24 +6,30 @@ captured as a CUDA graph, the step once for each shape of a batch, and replayed.
 between epochs, to draw batches, show progress, write a checkpoint, or stop.
 """
 
-import signal
-import threading
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
 from quatgraph.ops.backend import use_triton
+from quatgraph.training.batches import Batches, WholeData, together
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch, seeded
+from quatgraph.training.runtime import (
+    NO_DEADLINE,
+    Deadline,
+    Stopwatch,
+    interrupt_flag,
+    seeded,
+)
 
 Metrics = dict[str, Tensor]
 Select = Literal["last", "best-valid"]
@@ -67,27 +73,6 @@ class Plan:
     """Whether a GPU replays captured steps; off, it launches each operation, for comparison."""
     estimated: Callable[[float], None] = lambda seconds: None
     """Told once, after :data:`ENOUGH` seconds of steps, how many all those left will take."""
-
-
-class Batches(Protocol):
-    """Where an epoch is many steps: the parts of the data that each step sees."""
-
-    def draw(self) -> Sequence[Hashable]:
-        """Draws an epoch's batches and gives the shape of each; steps of one shape are replayed as
-        one. Called between epochs, so it may wait for the device."""
-
-    def load(self, step: int) -> None:
-        """Makes one of the drawn batches the current one, which ``loss`` takes."""
-
-
-class WholeData:
-    """An epoch of one step, which sees all data."""
-
-    def draw(self) -> Sequence[Hashable]:
-        return ("all",)
-
-    def load(self, step: int) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +127,7 @@ def fit(
         run.restore_or_start(device)
         every = _LOOK_EVERY[device.type] if batches is None else 1
         saved_at = time.monotonic()
-        with _interrupt_flag() as interrupted:
+        with interrupt_flag() as interrupted:
             while run.epoch < plan.epochs and not run.all_stopped():
                 run.train_epochs(min(every, plan.epochs - run.epoch))
                 progress(run.epoch, plan.epochs)
@@ -233,9 +218,10 @@ class _Run:
         for _ in range(count):
             with self.clock:
                 shapes = self.batches.draw()
-            for step, shape in enumerate(shapes):
-                self.batches.load(step)
-                train = self._ready(("train", shape), self._train_once)
+            for step, some in together(shapes, self.batches.at_once if self.replays else 1):
+                self.batches.load(step, some)
+                name = "train", shapes[step], some
+                train = self._ready(name, partial(self._train_times, some))
                 with self.clock:
                     train()
             self.epoch += 1
@@ -311,11 +297,12 @@ class _Run:
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
         }
 
-    def _train_once(self) -> None:
+    def _train_times(self, steps: int) -> None:
         self.ensemble.train()
-        self.optimizer.zero_grad()
-        self.loss().sum().backward()
-        self.optimizer.step()
+        for _ in range(steps):
+            self.optimizer.zero_grad()
+            self.loss().sum().backward()
+            self.optimizer.step()
 
     def _measure(self) -> Metrics:
         self.ensemble.eval()
@@ -376,24 +363,3 @@ def _copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> N
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(values[name])
-
-
-@contextmanager
-def _interrupt_flag() -> Iterator[threading.Event]:
-    """Turns Ctrl-C or a polite kill into a flag read between epochs; a second one acts at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-
-    def on_interrupt(signum: int, frame: object) -> None:
-        if flag.is_set():
-            raise KeyboardInterrupt
-        flag.set()
-
-    before = {s: signal.signal(s, on_interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -92,10 +92,10 @@ class MemberAdam:
 
     def _step_by_kernel(self) -> None:
         """On a GPU: all members at once, whatever their settings, the clipping along with it."""
-        from quatgraph.ops.kernels.adam import adam_step_
+        from quatgraph.ops.kernels.adam import adam_step_, square_sums
 
         grads = [param.grad for param in self.params if param.grad is not None]
-        norm = None if self.clip is None else member_norms(grads)
+        squares = None if self.clip is None else square_sums(grads)
         for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
             if param.grad is not None:
                 adam_step_(
@@ -106,7 +106,7 @@ class MemberAdam:
                     steps=self.steps,
                     lr=self.lr,
                     weight_decay=self.weight_decay,
-                    norm=norm,
+                    squares=squares,
                     clip=self.clip,
                     betas=self.betas,
                     eps=self.eps,

@@ -12,6 +12,7 @@ from cities import CPU, cities, config_of, outcome_of, problem_of, with_negative
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
 from quatgraph.layers.dropout import QuaternionDropout
@@ -103,6 +104,28 @@ def test_a_member_among_others_equals_the_same_member_alone(
             torch.testing.assert_close(ensemble.metrics[key][index], value[0])
         for key, weight in alone.weights.items():
             torch.testing.assert_close(ensemble.weights[key][index], weight[0])
+
+
+@pytest.mark.parametrize(
+    ("precision", "rounded"), [("float32", None), ("tf32", None), ("bfloat16", torch.bfloat16)]
+)
+def test_only_training_rounds_sums_over_neighbours(
+    triples: Triples,
+    precision: str,
+    rounded: torch.dtype | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen, times = set(), Adjacency._times
+
+    def watched(self: Adjacency, x: Tensor) -> Tensor:
+        seen.add((torch.is_grad_enabled(), self.product_dtype))
+        return times(self, x)
+
+    monkeypatch.setattr(Adjacency, "_times", watched)
+    values = {"model.name": "simqgnn", "train.precision": precision, "train.epochs": 2}
+    members = [Member(config_of(**values), 0, 0)]
+    train(members, problem_of(triples, **values), plan_of(members))
+    assert seen == {(True, rounded), (False, None)}
 
 
 def cubes(vectors: Tensor, components: int) -> Tensor:

@@ -1,6 +1,11 @@
-"""A step of Adam for the stacked numbers of all members, each with settings of its own."""
+"""A step of Adam for the stacked numbers of all members, each with settings of its own.
+
+For a member's norm one kernel sums squares, some numbers a program; how many programs it has
+depends on a member's numbers alone. The step's programs each add up all these sums, in one order.
+"""
 
 import math
+from collections.abc import Sequence
 
 import torch
 import triton
@@ -8,13 +13,28 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK = 1024
+_BLOCK_SUM, _SUMS = 2048, 512
+"""Numbers that a program squares at once; sums of a member's gradient, at most."""
+
+
+@triton.jit
+def _squares_kernel(grad, out, size, sums, first_sum, BLOCK: tl.constexpr):
+    member = tl.program_id(1).to(tl.int64)
+    total = tl.zeros((BLOCK,), dtype=grad.dtype.element_ty)
+    start = tl.program_id(0).to(tl.int64) * BLOCK
+    step = tl.num_programs(0).to(tl.int64) * BLOCK
+    for first in range(start, size, step):
+        at = first + tl.arange(0, BLOCK)
+        value = tl.load(grad + member * size + at, mask=at < size, other=0.0)
+        total += value * value
+    tl.store(out + member * sums + first_sum + tl.program_id(0), tl.sum(total, axis=0))
 
 
 @triton.jit
 def _adam_kernel(
-    param, grad, mean, square, steps, lr, weight_decay, norm, size, clip,
+    param, grad, mean, square, steps, lr, weight_decay, squares, sums, size, clip,
     BETA1: tl.constexpr, BETA2: tl.constexpr, LOG1: tl.constexpr, LOG2: tl.constexpr,
-    EPS: tl.constexpr, CLIPS: tl.constexpr, BLOCK: tl.constexpr,
+    EPS: tl.constexpr, CLIPS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_SUMS: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -27,7 +47,9 @@ def _adam_kernel(
     p = tl.load(param + at, mask=inside, other=0.0)
     g = tl.load(grad + at, mask=inside, other=0.0)
     if CLIPS:
-        g *= tl.minimum(clip / (tl.load(norm + member) + 1e-6), 1.0)
+        each = tl.arange(0, BLOCK_SUMS)
+        part = tl.load(squares + member * sums + each, mask=each < sums, other=0.0)
+        g *= tl.minimum(clip / (tl.sqrt(tl.sum(part, axis=0)) + 1e-6), 1.0)
     g += tl.load(weight_decay + member) * p
     m = tl.load(mean + at, mask=inside, other=0.0)
     m += (1.0 - BETA1) * (g - m)
@@ -39,6 +61,21 @@ def _adam_kernel(
     tl.store(square + at, v, mask=inside)
 
 
+def square_sums(grads: Sequence[Tensor]) -> Tensor:
+    """Sums of some squares of gradients ``(M, ...)`` each, together those of all, ``(M, sums)``."""
+    members = len(grads[0])
+    sizes = [grad.numel() // max(1, members) for grad in grads]
+    programs = [min(_SUMS, triton.cdiv(size, _BLOCK_SUM)) for size in sizes]
+    out = grads[0].new_empty(members, sum(programs))
+    with torch.cuda.device(out.device):
+        for i, (grad, size, count) in enumerate(zip(grads, sizes, programs, strict=True)):
+            if size:
+                _squares_kernel[(count, members)](
+                    grad.contiguous(), out, size, out.size(1), sum(programs[:i]), BLOCK=_BLOCK_SUM
+                )
+    return out
+
+
 def adam_step_(
     param: Tensor,
     grad: Tensor,
@@ -48,7 +85,7 @@ def adam_step_(
     steps: Tensor,
     lr: Tensor,
     weight_decay: Tensor,
-    norm: Tensor | None,
+    squares: Tensor | None,
     clip: float | None,
     betas: tuple[float, float],
     eps: float,
@@ -58,15 +95,17 @@ def adam_step_(
     Args:
         steps: Steps done, this one included, ``()`` float32.
         lr, weight_decay: ``(M,)``
-        norm: That of each member's gradient, ``(M,)``, where it is clipped.
+        squares: What :func:`square_sums` gives, where a member's whole gradient is clipped.
     """
     members, size = param.size(0), param.numel() // max(1, param.size(0))
     if size == 0:
         return
+    sums = 0 if squares is None else squares.size(1)
     with torch.cuda.device(param.device):
         _adam_kernel[(triton.cdiv(size, _BLOCK), members)](
             param, grad.contiguous(), mean, square, steps, lr, weight_decay,
-            lr if norm is None else norm, size, clip or 0.0,
+            lr if squares is None else squares, sums, size, clip or 0.0,
             BETA1=betas[0], BETA2=betas[1], LOG1=math.log2(betas[0]), LOG2=math.log2(betas[1]),
-            EPS=eps, CLIPS=norm is not None, BLOCK=_BLOCK,
+            EPS=eps, CLIPS=squares is not None, BLOCK=_BLOCK,
+            BLOCK_SUMS=triton.next_power_of_2(sums),
         )  # fmt: skip

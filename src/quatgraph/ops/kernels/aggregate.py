@@ -3,7 +3,8 @@
 A row may be a thousand times as long as the others, as that of a hub is, and all would wait for it.
 So where a matrix has room for such rows, they are summed in pieces: its entries are cut every so
 many, wherever rows begin, and one program sums what of a long row lies within two cuts. At most two
-long rows do: one that goes on from before, and one that begins and goes on beyond.
+long rows do: one that goes on from before, and one that begins and goes on beyond. Pieces and short
+rows are summed side by side, then the pieces of each long row.
 """
 
 import torch
@@ -36,86 +37,116 @@ def _sum_entries(
 
 
 @triton.jit
-def _row_of(rowptr, entry, rows, STEPS: tl.constexpr):
+def _row_of(rowptr, entry, rows, STEPS: tl.constexpr, FAN: tl.constexpr):
     """The row that has an entry: the last one that begins at or before it."""
-    low = tl.full((), 0, tl.int32)
-    high = low + rows
-    for _ in range(STEPS):
-        middle = (low + high) // 2
-        before = tl.load(rowptr + middle) <= entry
-        low = tl.where((high - low > 1) & before, middle, low)
-        high = tl.where((high - low > 1) & (before == 0), middle, high)
-    return low
+    row = tl.full((), 0, tl.int64)
+    for step in tl.static_range(STEPS):
+        apart = FAN ** (STEPS - 1 - step)
+        tried = row + tl.arange(0, FAN).to(tl.int64) * apart
+        begin = tl.load(rowptr + tried, mask=tried < rows, other=entry + 1)
+        row += (tl.sum((begin <= entry).to(tl.int32), axis=0) - 1) * apart
+    return row
 
 
 @triton.jit
-def _sum_pieces_kernel(
-    rowptr, col, perm, weight, x, pieces, rows, entries, width,
-    weight_stride, x_stride, pieces_stride,
-    HAS_PERM: tl.constexpr, WIDE: tl.constexpr, STEPS: tl.constexpr, PIECE: tl.constexpr,
-    BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+def _piece(
+    program, rowptr, rows, entries,
+    PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
-    piece = tl.program_id(0).to(tl.int64)
+    """Where the piece that a program sums begins and ends; the same place where there is none.
+
+    Each two cuts have two programs: one for a long row that goes on from before, and one for a long
+    row that begins there.
+    """
+    cut = program // 2 * PIECE
+    next_cut = cut + tl.minimum(entries - cut, PIECE)
+    begins = program % 2 == 1
+    row = _row_of(rowptr, tl.where(begins, next_cut - 1, cut), rows, STEPS, FAN)
+    row_begin = tl.load(rowptr + row)
+    row_end = tl.load(rowptr + row + 1)
+    begin = tl.maximum(row_begin, cut)
+    found = (row_end - row_begin > PIECE) & ((row_begin >= cut) == begins)
+    return begin, tl.where(found, tl.minimum(row_end, next_cut), begin)
+
+
+@triton.jit
+def _sum_rows_and_pieces_kernel(
+    rowptr, col, perm, weight, x, out, pieces, rows, entries, width, x_stride,
+    HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+    PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
+):  # fmt: skip
+    """The pieces of long rows, which take longest, by the first programs; the other rows by the
+    rest."""
+    program = tl.program_id(0)
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    begin = (piece * PIECE).to(tl.int32)
-    end = tl.minimum(begin + PIECE, entries)
-    first = _row_of(rowptr, begin, rows, STEPS)
-    last = _row_of(rowptr, end - 1, rows, STEPS)
-    weight += member * weight_stride
-    x += member * x_stride
-    pieces += member * pieces_stride + 2 * piece * width
     inside = feature < width
-    first_begin = tl.load(rowptr + first)
-    first_end = tl.load(rowptr + first + 1)
-    if first_end - first_begin > PIECE:
-        total = _sum_entries(
-            begin, tl.minimum(first_end, end), 0, col, perm, weight, x, feature, width,
-            HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
-        )  # fmt: skip
-        tl.store(pieces + feature, total, mask=inside)
-    last_begin = tl.load(rowptr + last)
-    last_end = tl.load(rowptr + last + 1)
-    if (last != first) & (last_end - last_begin > PIECE):
-        total = _sum_entries(
-            last_begin, end, 0, col, perm, weight, x, feature, width,
-            HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
-        )  # fmt: skip
-        tl.store(pieces + width + feature, total, mask=inside)
+    slots = 2 * tl.cdiv(entries, PIECE)
+    weight += member * entries
+    x += member * x_stride
+    if program < slots:
+        begin, end = _piece(program, rowptr, rows, entries, PIECE, STEPS, FAN)
+        if begin < end:
+            total = _sum_entries(
+                begin, end, 0, col, perm, weight, x, feature, width,
+                HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
+            )  # fmt: skip
+            tl.store(pieces + (member * slots + program) * width + feature, total, mask=inside)
+    else:
+        row = program - slots
+        begin = tl.load(rowptr + row)
+        end = tl.load(rowptr + row + 1)
+        if end - begin <= PIECE:
+            total = _sum_entries(
+                begin, end, 0, col, perm, weight, x, feature, width,
+                HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
+            )  # fmt: skip
+            tl.store(out + (member * rows + row) * width + feature, total, mask=inside)
 
 
 @triton.jit
-def _sum_pieces(
-    begin, end, pieces, feature, width,
-    PIECE: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+def _join_pieces_kernel(
+    rowptr, pieces, out, rows, entries, width,
+    WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+    PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
-    """The sum over the pieces of a long row."""
-    total = tl.zeros((BLOCK_F,), dtype=WIDE)
-    last = (end - 1) // PIECE + 1
-    for start in range(begin // PIECE, last, BLOCK_E):
-        piece = start + tl.arange(0, BLOCK_E)
-        # The row's first piece is the second of two there, unless both begin together.
-        place = 2 * piece.to(tl.int64) + tl.where(piece * PIECE < begin, 1, 0)
-        tile = tl.load(
-            pieces + place[:, None] * width + feature[None, :],
-            mask=(piece < last)[:, None] & (feature < width)[None, :],
-            other=0.0,
-        )
-        total += tl.sum(tile, axis=0)
-    return total
+    """The sum over the pieces of the long row that begins within two cuts, if one does: it is that
+    of the last entry there."""
+    first = tl.program_id(0)
+    member = tl.program_id(2).to(tl.int64)
+    cut = first * PIECE
+    row = _row_of(rowptr, cut + tl.minimum(entries - cut, PIECE) - 1, rows, STEPS, FAN)
+    begin = tl.load(rowptr + row)
+    end = tl.load(rowptr + row + 1)
+    if (begin >= cut) & (end - begin > PIECE):
+        feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
+        inside = feature < width
+        pieces += member * 2 * tl.cdiv(entries, PIECE) * width
+        total = tl.zeros((BLOCK_F,), dtype=WIDE)
+        last = (end - 1) // PIECE
+        for start in range(first, last + 1, BLOCK_E):
+            piece = start + tl.arange(0, BLOCK_E)
+            slot = 2 * piece.to(tl.int64) + tl.where(piece == first, 1, 0)
+            total += tl.sum(
+                tl.load(
+                    pieces + slot[:, None] * width + feature[None, :],
+                    mask=(piece <= last)[:, None] & inside[None, :],
+                    other=0.0,
+                ),
+                axis=0,
+            )
+        tl.store(out + (member * rows + row) * width + feature, total, mask=inside)
 
 
 @triton.jit
 def _sum_rows_kernel(
-    rowptr, col, perm, weight, x, out, chosen, shift, pieces, width,
-    weight_stride, x_stride, out_stride, pieces_stride,
-    HAS_PERM: tl.constexpr, CHOSEN: tl.constexpr, PIECE: tl.constexpr, WIDE: tl.constexpr,
-    BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+    rowptr, col, perm, weight, x, out, chosen, shift, rows, entries, width, x_stride,
+    HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
+    CHOSEN: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    inside = feature < width
     if CHOSEN:  # row of the whole matrix that this row is, none if negative
         whole = tl.load(chosen + row)
         moved = tl.load(shift + row)
@@ -125,23 +156,11 @@ def _sum_rows_kernel(
         moved = 0
         begin = tl.load(rowptr + row)
         end = tl.load(rowptr + row + 1)
-    weight += member * weight_stride
-    x += member * x_stride
-    out += member * out_stride + row * width
-    if PIECE == 0:
-        total = _sum_entries(
-            begin, end, moved, col, perm, weight, x, feature, width,
-            HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
-        )  # fmt: skip
-    elif end - begin > PIECE:
-        pieces += member * pieces_stride
-        total = _sum_pieces(begin, end, pieces, feature, width, PIECE, WIDE, BLOCK_F, BLOCK_E)
-    else:
-        total = _sum_entries(
-            begin, end, moved, col, perm, weight, x, feature, width,
-            HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
-        )  # fmt: skip
-    tl.store(out + feature, total, mask=inside)
+    total = _sum_entries(
+        begin, end, moved, col, perm, weight + member * entries, x + member * x_stride,
+        feature, width, HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
+    )  # fmt: skip
+    tl.store(out + (member * rows + row) * width + feature, total, mask=feature < width)
 
 
 @triton.jit
@@ -181,18 +200,21 @@ _FEW_ROWS = 4096
 """Fewer rows, as the graphs of a batch are, do not fill a GPU: their features are shared out."""
 
 
-def _blocks(width: int, rows: int) -> tuple[int, int]:
-    """Features and entries per tile."""
+def _blocks(x: Tensor, rows: int) -> tuple[int, int]:
+    """Features and entries per tile, of 4 KiB if there is as much."""
     widest = 32 if rows < _FEW_ROWS else 256
-    block_f = min(widest, max(4, triton.next_power_of_2(width)))
-    return block_f, min(32, 1024 // block_f)
+    block_f = min(widest, max(4, triton.next_power_of_2(x.size(-1))))
+    return block_f, min(32, 4096 // min(4, x.element_size()) // block_f)
 
 
-_PIECE = 128
+_PIECE = 64
 """Entries from one cut to the next; a row with more is long."""
 
 _MANY_ENTRIES = 1 << 13
 """A matrix with fewer entries has no row worth cutting."""
+
+_FAN = 32
+"""Row pointers that a warp looks at together in the search for an entry's row."""
 
 
 def _wide(x: Tensor) -> tl.dtype:
@@ -210,38 +232,45 @@ def sum_rows(
     weight: Tensor,
     x: Tensor,
     chosen: tuple[Tensor, Tensor] | None = None,
+    out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """See :mod:`quatgraph.ops.aggregate`; ``chosen`` rows and their shifts as in
-    :mod:`quatgraph.ops.aggregate_blocks`."""
+    :mod:`quatgraph.ops.aggregate_blocks`. The sums have the type of the weights unless told
+    otherwise; x may have another."""
     weight, x = weight.contiguous(), x.contiguous()
     rows, width = rowptr.numel() - 1 if chosen is None else chosen[0].numel(), x.size(-1)
-    members = x.size(0) if x.dim() == 3 else 1
-    out = x.new_empty(*x.shape[:-2], rows, width)
+    members, entries = x.size(0) if x.dim() == 3 else 1, col.numel()
+    out = weight.new_empty(*x.shape[:-2], rows, width, dtype=out_dtype)
     if out.numel() == 0:
         return out
-    block_f, block_e = _blocks(width, rows * members)
-    columns, entries = triton.cdiv(width, block_f), col.numel()
-    arrays = rowptr, col, col if perm is None else perm, weight, x
-    strides = weight.size(-1), x.size(-2) * width
-    how = {
-        "HAS_PERM": perm is not None, "WIDE": _wide(x),
-        "BLOCK_F": block_f, "BLOCK_E": block_e, "num_warps": _WARPS,
-    }  # fmt: skip
-    cut = chosen is None and entries >= _MANY_ENTRIES
-    parts = triton.cdiv(entries, _PIECE) if cut else 0
-    pieces = torch.empty(members * 2 * parts * width, dtype=_wide_dtype(x), device=x.device)
+    block_f, block_e = _blocks(x, rows * members)
+    columns = triton.cdiv(width, block_f)
+    arrays = rowptr, col, col if perm is None else perm, weight, x, out
+    sizes = rows, entries, width
+    how = {"WIDE": _wide(weight), "BLOCK_F": block_f, "BLOCK_E": block_e, "num_warps": _WARPS}
     with torch.cuda.device(x.device):
-        if cut:
-            _sum_pieces_kernel[(parts, columns, members)](
-                *arrays, pieces, rows, entries, width, *strides, 2 * parts * width,
-                STEPS=max(1, rows.bit_length()), PIECE=_PIECE, **how,
+        if chosen is not None or entries < _MANY_ENTRIES:
+            _sum_rows_kernel[(rows, columns, members)](
+                *arrays, *(chosen or (rowptr, rowptr)), *sizes, x.size(-2) * width,
+                HAS_PERM=perm is not None, CHOSEN=chosen is not None, **how,
             )  # fmt: skip
-        _sum_rows_kernel[(rows, columns, members)](
-            *arrays, out, *(chosen or (rowptr, rowptr)), pieces,
-            width, *strides, rows * width, 2 * parts * width,
-            CHOSEN=chosen is not None, PIECE=_PIECE if cut else 0, **how,
-        )  # fmt: skip
+            return out
+        parts = triton.cdiv(entries, _PIECE)
+        pieces = weight.new_empty(members * 2 * parts * width, dtype=_wide_dtype(weight))
+        how |= {"PIECE": _PIECE, "STEPS": _steps(rows), "FAN": _FAN}
+        _sum_rows_and_pieces_kernel[(2 * parts + rows, columns, members)](
+            *arrays, pieces, *sizes, x.size(-2) * width, HAS_PERM=perm is not None, **how
+        )
+        _join_pieces_kernel[(parts, columns, members)](rowptr, pieces, out, *sizes, **how)
     return out
+
+
+def _steps(rows: int) -> int:
+    """Looks that the search for a row takes."""
+    steps = 1
+    while _FAN**steps < rows:
+        steps += 1
+    return steps
 
 
 def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
@@ -252,7 +281,7 @@ def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
     out = x.new_zeros(*x.shape[:-2], col.numel())
     if out.numel() == 0 or width == 0:
         return out
-    block_f, block_e = _blocks(width, rows * members)
+    block_f, block_e = _blocks(x, rows * members)
     with torch.cuda.device(x.device):
         _entry_products_kernel[(rows, members)](
             rowptr, col, y, x, out, width, rows * width, x.size(-2) * width, col.numel(),

@@ -1,52 +1,167 @@
-"""The gradient of rows by their number, for few numbers out of a large table: the first program
-that has a number sums for all that have it, in one order, without atomics."""
+"""Rows by their number, and the gradient for few numbers, each row written once, without atomics.
+
+Of a small table a program has a row, and sums all that asked for it, in one order. Of a large one
+some programs have a place in the list of numbers each, and the first that has a number sums for all
+that have it; the others have some rows each, and write those that nobody asked for.
+"""
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
-_BLOCK_F, _BLOCK_N, _SCAN = 64, 32, 1024
-"""Features and numbers of a tile; numbers that are compared at once."""
+_BLOCK_F, _TILE = 128, 512
+"""Features of a tile, at most; numbers of one that is copied."""
+_SMALL_N, _SMALL_F, _LARGE_N = 128, 32, 32
+"""Places and features of a tile that is summed for a small table; places for a large one."""
+_BLOCK_R, _BLOCK_C = 32, 128
+"""Rows that nobody may have asked for, and numbers they are compared with."""
 
 
 @triton.jit
-def _gradient_kernel(
-    grad, code, out, count, rows, width,
-    BLOCK_F: tl.constexpr, BLOCK_N: tl.constexpr, SCAN: tl.constexpr,
+def _rows_kernel(
+    table, code, out, count, width, table_member, table_row, code_member, code_step,
+    BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    place = tl.program_id(0)
+    member = tl.program_id(2).to(tl.int64)
+    place = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
+    known = place < count
+    inside = known[:, None] & (feature < width)[None, :]
+    row = tl.load(code + member * code_member + place * code_step, mask=known, other=0)
+    start = member * table_member + row.to(tl.int64) * table_row
+    value = tl.load(table + start[:, None] + feature[None, :], mask=inside)
+    at = (member * count + place)[:, None] * width + feature[None, :]
+    tl.store(out + at, value, mask=inside)
+
+
+@triton.jit
+def _codes(code, place, count, step):
+    """The numbers at some places, negative beyond the last."""
+    return tl.load(code + place.to(tl.int64) * step, mask=place < count, other=-1).to(tl.int32)
+
+
+@triton.jit
+def _first(same, each, least, SCAN: tl.constexpr):
+    """The first place from ``least`` on where a number is the same; SCAN where there is none."""
+    return tl.min(tl.where(same & (each >= least), each, SCAN), axis=0)
+
+
+@triton.jit
+def _summed(
+    grad, code, own, feature, count, width, step,
+    SCAN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    """The sum of the gradients at all places of a number, those without any of it passed over."""
+    each = tl.arange(0, SCAN)
+    same = _codes(code, each, count, step) == own
+    total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
+    first = _first(same, each, 0, SCAN)
+    while first < SCAN:
+        place = first + tl.arange(0, BLOCK_N)
+        mask = (_codes(code, place, count, step) == own)[:, None] & (feature < width)[None, :]
+        at = place[:, None].to(tl.int64) * width + feature[None, :]
+        total += tl.load(grad + at, mask=mask, other=0.0)
+        first = _first(same, each, first + BLOCK_N, SCAN)
+    return tl.sum(total, axis=0)
+
+
+@triton.jit
+def _small_kernel(
+    grad, code, base, out, count, rows, width, code_member, code_step,
+    HAS_BASE: tl.constexpr, SCAN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     inside = feature < width
-    code += member * count
+    row = tl.program_id(0)
+    value = _summed(
+        grad + member * count * width, code + member * code_member, row, feature,
+        count, width, code_step, SCAN, BLOCK_N, BLOCK_F,
+    )  # fmt: skip
+    at = (member * rows + row) * width + feature
+    if HAS_BASE:
+        value += tl.load(base + at, mask=inside)
+    tl.store(out + at, value, mask=inside)
+
+
+@triton.jit
+def _large_kernel(
+    grad, code, base, out, count, rows, width, code_member, code_step,
+    HAS_BASE: tl.constexpr, SCAN: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
+):  # fmt: skip
+    member = tl.program_id(2).to(tl.int64)
+    feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
+    inside = feature < width
+    code += member * code_member
     grad += member * count * width
-    own = tl.load(code + place)
-    earlier = place * 0
-    for first in range(0, place, SCAN):
-        other = first + tl.arange(0, SCAN)
-        same = tl.load(code + other, mask=other < place, other=-1) == own
-        earlier += tl.sum(same.to(tl.int32), axis=0)
-    if earlier == 0:
-        total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
-        for first in range(place, count, BLOCK_N):
-            other = first + tl.arange(0, BLOCK_N)
-            same = tl.load(code + other, mask=other < count, other=-1) == own
-            at = other[:, None].to(tl.int64) * width + feature[None, :]
-            total += tl.load(grad + at, mask=same[:, None] & inside[None, :], other=0.0)
-        row = (member * rows + own) * width + feature
-        tl.store(out + row, tl.sum(total, axis=0), mask=inside)
+    base += member * rows * width
+    out += member * rows * width
+    place = tl.program_id(0)
+    if place < count:
+        own = _codes(code, place, count, code_step)
+        each = tl.arange(0, SCAN)
+        same = _codes(code, each, count, code_step) == own
+        if _first(same, each, 0, SCAN) == place:
+            value = _summed(
+                grad, code, own, feature, count, width, code_step, SCAN, BLOCK_N, BLOCK_F
+            )
+            at = own.to(tl.int64) * width + feature
+            if HAS_BASE:
+                value += tl.load(base + at, mask=inside)
+            tl.store(out + at, value, mask=inside)
+    else:
+        row = (place - count) * BLOCK_R + tl.arange(0, BLOCK_R)
+        asked = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.int32)
+        for start in range(0, count, BLOCK_C):
+            other = _codes(code, start + tl.arange(0, BLOCK_C), count, code_step)
+            asked |= (row[:, None] == other[None, :]).to(tl.int32)
+        left = (row < rows) & (tl.max(asked, axis=1) == 0)
+        mask = left[:, None] & inside[None, :]
+        at = row[:, None].to(tl.int64) * width + feature[None, :]
+        value = tl.zeros((BLOCK_R, BLOCK_F), dtype=grad.dtype.element_ty)
+        if HAS_BASE:
+            value = tl.load(base + at, mask=mask)
+        tl.store(out + at, value, mask=mask)
 
 
-def gradient(grad: Tensor, code: Tensor, rows: int) -> Tensor:
-    """See :mod:`quatgraph.ops.lookup`: ``(M, N, F), (M, N) -> (M, rows, F)``."""
-    grad, code = grad.contiguous(), code.contiguous()
-    members, count, width = grad.shape
-    out = grad.new_zeros(members, rows, width)
-    if grad.numel():
-        with torch.cuda.device(grad.device):
-            _gradient_kernel[(count, triton.cdiv(width, _BLOCK_F), members)](
-                grad, code, out, count, rows, width,
-                BLOCK_F=_BLOCK_F, BLOCK_N=_BLOCK_N, SCAN=_SCAN,
+def rows_of(table: Tensor, code: Tensor) -> Tensor:
+    """``(M, T, F), (M, N) -> (M, N, F)``; members and rows may lie apart in memory."""
+    table = table if table.stride(-1) == 1 else table.contiguous()
+    (members, count), width = code.shape, table.size(-1)
+    out = table.new_empty(members, count, width)
+    if out.numel():
+        block = min(_BLOCK_F, triton.next_power_of_2(width))
+        step = _TILE // block
+        with torch.cuda.device(table.device):
+            _rows_kernel[(triton.cdiv(count, step), triton.cdiv(width, block), members)](
+                table, code, out, count, width, *table.stride()[:2], *code.stride(),
+                BLOCK_N=step, BLOCK_F=block,
             )  # fmt: skip
+    return out
+
+
+def gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None, *, large: bool) -> Tensor:
+    """See :mod:`quatgraph.ops.lookup`: ``(M, N, F), (M, N) -> (M, rows, F)``, added to ``base`` of
+    that shape where there is one."""
+    grad = grad.contiguous()
+    members, count, width = grad.shape
+    out = grad.new_empty(members, rows, width)
+    if out.numel() == 0:
+        return out
+    block = min(_BLOCK_F if large else _SMALL_F, triton.next_power_of_2(width))
+    programs = count + triton.cdiv(rows, _BLOCK_R) if large else rows
+    grid = programs, triton.cdiv(width, block), members
+    given = (
+        grad, code, out if base is None else base.contiguous(), out,
+        count, rows, width, *code.stride(), base is not None, triton.next_power_of_2(count),
+    )  # fmt: skip
+    with torch.cuda.device(grad.device):
+        if large:
+            _large_kernel[grid](
+                *given, BLOCK_N=_LARGE_N, BLOCK_R=_BLOCK_R, BLOCK_C=_BLOCK_C, BLOCK_F=block
+            )
+        else:
+            _small_kernel[grid](*given, BLOCK_N=_SMALL_N, BLOCK_F=block)
     return out

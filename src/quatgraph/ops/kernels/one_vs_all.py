@@ -1,5 +1,5 @@
-"""Slopes of a tile of scores: one program has one row, reads its scores once, and then goes over
-its positives, in one order, without atomics."""
+"""Slopes of a tile of scores: one program has a stretch of one row, reads its scores once, and then
+goes over the row's positives, in one order, without atomics."""
 
 import torch
 import triton
@@ -8,57 +8,64 @@ from torch import Tensor
 
 from quatgraph.ops.positives import Positives
 
-_BLOCK = 1024
+_BLOCK, _STRETCH, _FEW = 1024, 4096, 128
+"""Scores that a program reads at once, and in all; positives that it takes at once."""
 
 
 @triton.jit
-def _log1p(u):
-    # Of numbers up to 1; of small ones 1 + u has lost what the series keeps.
-    series = u * (1.0 - u * (0.5 - u * (1.0 / 3.0 - 0.25 * u)))
-    return tl.where(u < 1e-3, series, tl.log(1.0 + u))
-
-
-@triton.jit
-def _sigmoid(s, u):
-    """With u the exponential of minus the absolute value, which cannot overflow."""
-    return tl.where(s >= 0.0, 1.0, u) / (1.0 + u)
+def _sigmoid(s, FLOOR: tl.constexpr):
+    """The slope of a score s, and what it adds to the loss, but for the logarithm of the third."""
+    u = tl.exp(-tl.abs(s))  # which cannot overflow
+    w = 1.0 + u
+    share = 1.0 / w
+    # The logarithm of 1 + u is that of w, and of what w has lost of a small u.
+    value = tl.maximum(s, 0.0) - FLOOR * s + (u - (w - 1.0)) * share
+    return tl.where(s >= 0.0, share, u * share) - FLOOR, value, w
 
 
 @triton.jit
 def _slopes_kernel(
     scores, pointers, tails, query, level, values, slopes, begin, count, width,
-    SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr, BLOCK: tl.constexpr,
+    SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr,
+    STRETCH: tl.constexpr, BLOCK: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
+    left = tl.program_id(1) * STRETCH
+    whole = tl.load(query + row).to(tl.int64)
+    start = tl.load(pointers + whole, mask=whole >= 0, other=0)
+    end = tl.load(pointers + whole + 1, mask=whole >= 0, other=0)
     scores += row * width
     slopes += row * width
     top = tl.load(level + row) if SOFTMAX else 0.0
     total = tl.zeros((BLOCK,), dtype=scores.dtype.element_ty)
-    for first in range(0, width, BLOCK):
+    product = total + 1.0  # of numbers up to 2, few enough
+    for first in range(left, tl.minimum(left + STRETCH, width), BLOCK):
         at = first + tl.arange(0, BLOCK)
-        real = at < count
-        s = tl.load(scores + at, mask=real, other=0.0)
+        real, there = at < count, at < width
+        # Masked as it is stored, by a width that leaves numbers together: many are read at once.
+        s = tl.load(scores + at, mask=there, other=0.0)
         if SOFTMAX:
             slope = tl.exp(s - top)
         else:
-            u = tl.exp(-tl.abs(s))
-            slope = _sigmoid(s, u) - FLOOR
-            total += tl.where(real, tl.maximum(s, 0.0) + _log1p(u) - FLOOR * s, 0.0)
-        tl.store(slopes + at, tl.where(real, slope, 0.0), mask=at < width)
+            slope, value, w = _sigmoid(s, FLOOR)
+            total += tl.where(real, value, 0.0)
+            product *= tl.where(real, w, 1.0)
+        tl.store(slopes + at, tl.where(real, slope, 0.0), mask=there)
+    value = tl.sum(total if SOFTMAX else total + tl.log(product), axis=0)
 
     tl.debug_barrier()  # what other threads wrote of a positive is to be overwritten, not overwrite
-    whole = tl.load(query + row).to(tl.int64)
-    start = tl.load(pointers + whole, mask=whole >= 0, other=0)
-    end = tl.load(pointers + whole + 1, mask=whole >= 0, other=0)
-    for first in range(start, end, BLOCK):
-        entry = first + tl.arange(0, BLOCK)
+    right = tl.minimum(left + STRETCH, count)
+    known = tl.zeros((FEW,), dtype=scores.dtype.element_ty)
+    for first in range(start, end, FEW):
+        entry = first + tl.arange(0, FEW)
         at = tl.load(tails + entry, mask=entry < end, other=-1).to(tl.int64) - begin
-        here = (at >= 0) & (at < count)
+        here = (at >= left) & (at < right)
         s = tl.load(scores + at, mask=here, other=0.0)
-        slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, tl.exp(-tl.abs(s))) - FLOOR
-        total -= KEEP * s
+        slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, FLOOR)[0]
+        known += s
         tl.store(slopes + at, slope - KEEP, mask=here)
-    tl.store(values + row, tl.sum(total, axis=0))
+    value = tl.where(whole >= 0, value - KEEP * tl.sum(known, axis=0), 0.0)
+    tl.store(values + row * tl.num_programs(1) + tl.program_id(1), value)
 
 
 @triton.jit
@@ -66,14 +73,16 @@ def _log_sum_exp_kernel(scores, out, count, width, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     scores += row * width
     high = tl.full((BLOCK,), -float("inf"), dtype=scores.dtype.element_ty)
-    for first in range(0, count, BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        high = tl.maximum(high, tl.load(scores + at, mask=at < count, other=-float("inf")))
-    top = tl.max(high, axis=0)
     total = tl.zeros((BLOCK,), dtype=scores.dtype.element_ty)
     for first in range(0, count, BLOCK):
         at = first + tl.arange(0, BLOCK)
-        total += tl.exp(tl.load(scores + at, mask=at < count, other=-float("inf")) - top)
+        s = tl.load(scores + at, mask=at < count, other=-float("inf"))
+        higher = tl.maximum(high, s)
+        shift = tl.where(higher > -float("inf"), higher, 0.0)
+        total = total * tl.exp(high - shift) + tl.exp(s - shift)
+        high = higher
+    top = tl.max(high, axis=0)
+    total = tl.where(high > -float("inf"), total * tl.exp(high - top), 0.0)
     tl.store(out + row, top + tl.log(tl.sum(total, axis=0)))
 
 
@@ -88,15 +97,20 @@ def slopes(
     dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """Of the scores ``(M, B, T)`` of ``count`` candidates from ``begin`` on, 0 beyond them; those
-    of the softmax where there is a level. See :mod:`quatgraph.ops.one_vs_all`."""
-    values, found = scores.new_empty(scores.shape[:2]), torch.empty_like(scores, dtype=dtype)
+    of the softmax where there is a level. And what each row adds to the loss, ``(M, B, parts)``, by
+    padding 0. See :mod:`quatgraph.ops.one_vs_all`."""
+    members, rows, width = scores.shape
+    grid = members * rows, triton.cdiv(width, _STRETCH)
+    values = scores.new_empty(members, rows, grid[1])
+    found = torch.empty_like(scores, dtype=dtype)
     if values.numel() == 0:
         return values, found
     with torch.cuda.device(scores.device):
-        _slopes_kernel[(values.numel(),)](
+        _slopes_kernel[grid](
             scores, batch.pointers, batch.tails, batch.row, values if level is None else level,
-            values, found, begin, count, scores.size(2),
-            SOFTMAX=level is not None, KEEP=keep, FLOOR=floor, BLOCK=_BLOCK,
+            values, found, begin, count, width,
+            SOFTMAX=level is not None, KEEP=keep, FLOOR=floor, STRETCH=_STRETCH, BLOCK=_BLOCK,
+            FEW=_FEW,
         )  # fmt: skip
     return values, found
 

@@ -130,6 +130,8 @@ class TrainingBatches:
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
+    at_once = 1
+
     def __init__(
         self,
         collection: Collection,
@@ -152,7 +154,7 @@ class TrainingBatches:
         self.capacity = self.capacities[0]
 
     def draw(self) -> list[Capacity]:
-        """See :class:`quatgraph.training.loop.Batches`; a batch's shape is its capacity."""
+        """See :class:`quatgraph.training.batches.Batches`; a batch's shape is its capacity."""
         members, device = len(self.counts), self.counts.device
         random = torch.rand(self.steps, members, self.batch_size, device=device)
         flat = _distinct(random, self.counts).movedim(1, 0).reshape(members, -1)
@@ -172,7 +174,7 @@ class TrainingBatches:
         order = order.index_select(0, torch.randperm(len(order), device=order.device))
         return graphs.gather(0, order[:, :, None].expand_as(graphs))
 
-    def load(self, step: int) -> None:
+    def load(self, step: int, count: int = 1) -> None:
         self.current.copy_(self.drawn[step])
         self.capacity = self.capacities[step]
 

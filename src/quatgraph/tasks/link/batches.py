@@ -21,6 +21,8 @@ class QueryBatches:
         members: Members of the ensemble, M.
     """
 
+    at_once = 8
+
     def __init__(self, queries: Queries, batch_size: int, members: int) -> None:
         self.queries = queries
         count, device = len(queries), queries.pairs.device
@@ -28,21 +30,26 @@ class QueryBatches:
         self.sizes = sizes
         self.starts = range(0, count, batch_size)
         self.order = torch.zeros(members, count, dtype=torch.int64, device=device)
-        # A step reads the numbers of its queries from one place for each size.
-        self.rows = {n: torch.zeros(members, n, dtype=torch.int64, device=device) for n in sizes}
-        self.size = sizes[0]
+        # Steps read the numbers of their queries from one place for each size.
+        self.rows = {n: torch.zeros_like(self.order[:, : n * self.at_once]) for n in sizes}
+        self.size, self.count, self.taken = sizes[0], 1, 0
 
     def draw(self) -> Sequence[Hashable]:
         self.order = torch.rand(self.order.shape, device=self.order.device).argsort(dim=1)
         return self.sizes
 
-    def load(self, step: int) -> None:
+    def load(self, step: int, count: int = 1) -> None:
         self.size, start = self.sizes[step], self.starts[step]
-        self.rows[self.size].copy_(self.order[:, start : start + self.size])
+        self.count, self.taken = count, 0
+        queries = count * self.size
+        self.rows[self.size][:, :queries].copy_(self.order[:, start : start + queries])
 
     def batch(self) -> tuple[Tensor, Tensor, Positives]:
-        """Heads and relations of the current batch, each ``(M, B)``, and their right answers."""
-        row = self.rows[self.size]
+        """Heads and relations of the next batch of those loaded, each ``(M, B)``, and their right
+        answers."""
+        first = self.taken * self.size
+        self.taken = (self.taken + 1) % self.count
+        row = self.rows[self.size][:, first : first + self.size]
         pairs = self.queries.pairs.index_select(0, row.flatten()).view(*row.shape, 2)
         head, relation = pairs.unbind(-1)
         return (

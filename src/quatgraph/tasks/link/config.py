@@ -65,7 +65,8 @@ class TrainConfig:
     """Largest norm of a run's gradient."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     """To what a GPU may round the factors of products in training, which it sums in float32:
-    not at all, to 10 bits, or those of queries and candidates to 7 and the others to 10."""
+    not at all, to 10 bits, or those of queries and candidates, and what is summed over neighbours,
+    to 7 and the others to 10."""
     select: Literal["last", "best-valid"] = "best-valid"
     """Which epoch is kept: the last, or the first with the best ``monitor`` on validation data."""
     monitor: Literal["hits@10", "mrr"] = "mrr"

@@ -24,6 +24,7 @@ from quatgraph.training.ranking import ranking_metrics
 from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
 
 PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
+"""What training rounds the factors of scores and of sums over neighbours to."""
 
 
 def members_of(config: LinkConfig, triples: Triples) -> list[Member]:
@@ -94,10 +95,11 @@ def _train(
     ensemble, optimizer = learners(members, build_model, problem, device)
     batches = QueryBatches(problem.training, config.train.batch_size, len(members))
     losses = Losses(members, problem, room)
+    adjacency = problem.adjacency.with_product_dtype(PRODUCTS[config.train.precision])
 
     def loss() -> Tensor:
         head, relation, positives = batches.batch()
-        query, candidates = ensemble(problem.adjacency, head, relation, in_dims=(None, 0, 0))
+        query, candidates = ensemble(adjacency, head, relation, in_dims=(None, 0, 0))
         value = losses.of(query, candidates, positives)
         if losses.n3 is None:
             return value

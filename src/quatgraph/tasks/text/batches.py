@@ -24,6 +24,8 @@ class DocumentBatches:
         nodes_at_once: About how many nodes a piece may have, over all members.
     """
 
+    at_once = 1
+
     def __init__(
         self, collection: Collection, parts: Sequence[Tensor], batch_size: int, nodes_at_once: int
     ) -> None:
@@ -43,7 +45,7 @@ class DocumentBatches:
         self.current, self.capacity = self.drawn[0], Capacity(0)
 
     def draw(self) -> list[Shape]:
-        """See :class:`quatgraph.training.loop.Batches`."""
+        """See :class:`quatgraph.training.batches.Batches`."""
         places = shuffled(self.places)
         self.drawn = [self._dealt(places[:, part], k) for part, k in self.steps]
         needed = torch.stack([self._nodes(drawn).sum(dim=2).max() for drawn in self.drawn]).tolist()
@@ -53,7 +55,7 @@ class DocumentBatches:
         self.shapes = [(drawn.size(0), drawn.size(2), nodes) for drawn, nodes in pairs]
         return self.shapes
 
-    def load(self, step: int) -> None:
+    def load(self, step: int, count: int = 1) -> None:
         drawn = self.drawn[step]
         self.current = self.rows[drawn.shape].copy_(drawn)
         self.capacity = Capacity(self.shapes[step][2])

@@ -1,0 +1,83 @@
+r"""Products of rounded numbers, summed in float32, and a linear map of them.
+
+The map is :math:`\mathbf{Y} = \mathbf{X} \mathbf{W}^\top` with :math:`\mathbf{X}`,
+:math:`\mathbf{W}` and the gradient at :math:`\mathbf{Y}` rounded. The gradients that come out are
+float32; :math:`\mathbf{Y}` is rounded, for sums over neighbours that would round it anyway.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from quatgraph.ops.members import members_first
+
+
+def rounded_linear(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x @ weight.mT``; differentiable once.
+
+    Shape:
+        - x: ``(N, F)``
+        - weight: ``(G, F)``
+        - output: ``(N, G)``, in ``dtype``
+        - of several members each with a leading ``M``
+    """
+    y, *_ = _RoundedLinear.apply(x, weight, dtype)
+    return y
+
+
+def product(
+    left: Tensor, right: Tensor, plus: Tensor | None = None, out: Tensor | None = None
+) -> Tensor:
+    """The members' products ``(M, ...)``, in float32 for bfloat16, added to others in place or
+    written to ``out``."""
+    how: dict[str, Any] = {}
+    if left.dtype == torch.bfloat16 and left.is_cuda:
+        how = {"out_dtype": torch.float32}
+    elif left.dtype == torch.bfloat16:
+        # A CPU's own product would round its result; products of bfloat16 numbers are exact in
+        # float32.
+        left, right = left.float(), right.float()
+    if plus is not None:
+        return torch.baddbmm(plus, left, right, out=plus, **how)
+    return torch.bmm(left, right, out=out, **how)
+
+
+class _RoundedLinear(torch.autograd.Function):
+    """The result and, not for the caller, what was rounded for it."""
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        own, other = x.to(dtype), weight.to(dtype)
+        if x.is_cuda:
+            return own @ other.mT, own, other
+        return (own.float() @ other.float().mT).to(dtype), own, other
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output[1:])
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return None, None, None
+        own, other = ctx.saved_tensors
+        grad, own, other = (value[None].flatten(0, -3) for value in (grad, own, other))
+        by_x, by_weight = product(grad, other), product(grad.mT, own)
+        shape = ctx.saved_tensors[0].shape, ctx.saved_tensors[1].shape
+        return by_x.view(shape[0]), by_weight.view(shape[1]), None
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, dtype: torch.dtype
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
+        x, weight = (
+            members_first(value, dim, info.batch_size)
+            for value, dim in zip((x, weight), in_dims, strict=False)
+        )
+        if x.dim() != 3:
+            raise NotImplementedError("rounded_linear: members within members")
+        return _RoundedLinear.apply(x, weight, dtype), (0, 0, 0)
