@@ -9,7 +9,6 @@ head:
     = \mathbf{q}(\mathbf{t}, \mathbf{v}_{r^{-1}}) \cdot \mathbf{x}(\mathbf{h})
 """
 
-from functools import partial
 from typing import Literal
 
 import torch
@@ -20,7 +19,6 @@ from quatgraph.errors import Mistake
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops import lookup, table_and_rows
-from quatgraph.ops.streams import side_by_side
 
 
 class DistMult(nn.Module):
@@ -72,10 +70,8 @@ class DistMult(nn.Module):
         relations: Tensor = self.relations
         if not self.reciprocal:
             relations = torch.cat((relations, self.inverse(relations)))
-        # The gradients of relations need not wait for those of entities, nor these for them.
-        (rows,) = side_by_side([partial(lookup, relations)], [relation])
         entities, heads = table_and_rows(entities, head)
-        query = self.query(heads, rows)
+        query = self.query(heads, lookup(relations, relation))
         if self.norm is not None:
             query = self.norm(query, present)
         return self.finished(self.dropout(query), entities)

@@ -43,15 +43,20 @@ def product(
     return torch.bmm(left, right, out=out, **how)
 
 
+def rounded_product(left: Tensor, right: Tensor) -> Tensor:
+    """The members' products in their own type, rounded once if that is bfloat16."""
+    if left.dtype == torch.bfloat16 and not left.is_cuda:
+        return (left.float() @ right.float()).to(left.dtype)
+    return left @ right
+
+
 class _RoundedLinear(torch.autograd.Function):
     """The result and, not for the caller, what was rounded for it."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         own, other = x.to(dtype), weight.to(dtype)
-        if x.is_cuda:
-            return own @ other.mT, own, other
-        return (own.float() @ other.float().mT).to(dtype), own, other
+        return rounded_product(own, other.mT), own, other
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:

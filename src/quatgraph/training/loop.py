@@ -183,6 +183,7 @@ class _Run:
         self.best_weights = {
             name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
         }
+        self.each = torch.ones(members, device=device)  # what the members' losses count for
         self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
     def restore_or_start(self, device: torch.device) -> None:
@@ -301,7 +302,7 @@ class _Run:
         self.ensemble.train()
         for _ in range(steps):
             self.optimizer.zero_grad()
-            self.loss().sum().backward()
+            torch.autograd.backward(self.loss(), self.each)
             self.optimizer.step()
 
     def _measure(self) -> Metrics:

@@ -33,6 +33,16 @@ def test_every_query_is_in_one_batch_of_an_epoch_of_each_member(
         assert torch.equal(rows.sort(dim=1).values, torch.arange(len(queries)).expand(MEMBERS, -1))
 
 
+def test_batches_that_are_loaded_together_are_taken_one_by_one_and_again(queries: Queries) -> None:
+    batches = QueryBatches(queries, 4, MEMBERS)
+    batches.draw()
+    batches.load(2, 3)
+    wanted = batches.order[:, 8:20].split(4, dim=1)
+    for _ in range(2):
+        for rows in wanted:
+            assert torch.equal(batches.batch()[2].row, rows)
+
+
 def test_only_the_last_batch_may_be_shorter(queries: Queries) -> None:
     count = len(queries)
     assert QueryBatches(queries, 16, 1).draw() == [16] * (count // 16) + [count % 16]

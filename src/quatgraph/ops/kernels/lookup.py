@@ -12,7 +12,7 @@ from torch import Tensor
 
 _BLOCK_F, _TILE = 128, 512
 """Features of a tile, at most; numbers of one that is copied."""
-_SMALL_N, _SMALL_F, _LARGE_N = 128, 32, 32
+_SMALL_N, _SMALL_F, _SMALL_WARPS, _LARGE_N = 1024, 16, 8, 32
 """Places and features of a tile that is summed for a small table; places for a large one."""
 _BLOCK_R, _BLOCK_C = 32, 128
 """Rows that nobody may have asked for, and numbers they are compared with."""
@@ -69,16 +69,21 @@ def _summed(
 @triton.jit
 def _small_kernel(
     grad, code, base, out, count, rows, width, code_member, code_step,
-    HAS_BASE: tl.constexpr, SCAN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+    HAS_BASE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     inside = feature < width
     row = tl.program_id(0)
-    value = _summed(
-        grad + member * count * width, code + member * code_member, row, feature,
-        count, width, code_step, SCAN, BLOCK_N, BLOCK_F,
-    )  # fmt: skip
+    code += member * code_member
+    grad += member * count * width
+    total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
+    for first in range(0, count, BLOCK_N):
+        place = first + tl.arange(0, BLOCK_N)
+        asked = (_codes(code, place, count, code_step) == row)[:, None] & inside[None, :]
+        spot = place[:, None].to(tl.int64) * width + feature[None, :]
+        total += tl.load(grad + spot, mask=asked, other=0.0)
+    value = tl.sum(total, axis=0)
     at = (member * rows + row) * width + feature
     if HAS_BASE:
         value += tl.load(base + at, mask=inside)
@@ -155,13 +160,16 @@ def gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None, *, larg
     grid = programs, triton.cdiv(width, block), members
     given = (
         grad, code, out if base is None else base.contiguous(), out,
-        count, rows, width, *code.stride(), base is not None, triton.next_power_of_2(count),
+        count, rows, width, *code.stride(), base is not None,
     )  # fmt: skip
+    scan = triton.next_power_of_2(count)
     with torch.cuda.device(grad.device):
         if large:
             _large_kernel[grid](
-                *given, BLOCK_N=_LARGE_N, BLOCK_R=_BLOCK_R, BLOCK_C=_BLOCK_C, BLOCK_F=block
-            )
+                *given, SCAN=scan, BLOCK_N=_LARGE_N, BLOCK_R=_BLOCK_R, BLOCK_C=_BLOCK_C,
+                BLOCK_F=block,
+            )  # fmt: skip
         else:
-            _small_kernel[grid](*given, BLOCK_N=_SMALL_N, BLOCK_F=block)
+            places = min(_SMALL_N, scan)
+            _small_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_SMALL_WARPS)
     return out

@@ -6,6 +6,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quatgraph.ops.kernels.aggregate import _wide, _wide_dtype
 from quatgraph.ops.positives import Positives
 
 _BLOCK, _STRETCH, _FEW = 1024, 4096, 128
@@ -26,7 +27,7 @@ def _sigmoid(s, FLOOR: tl.constexpr):
 @triton.jit
 def _slopes_kernel(
     scores, pointers, tails, query, level, values, slopes, begin, count, width,
-    SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr,
+    SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
     STRETCH: tl.constexpr, BLOCK: tl.constexpr, FEW: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
@@ -37,13 +38,13 @@ def _slopes_kernel(
     scores += row * width
     slopes += row * width
     top = tl.load(level + row) if SOFTMAX else 0.0
-    total = tl.zeros((BLOCK,), dtype=scores.dtype.element_ty)
+    total = tl.zeros((BLOCK,), dtype=WIDE)
     product = total + 1.0  # of numbers up to 2, few enough
     for first in range(left, tl.minimum(left + STRETCH, width), BLOCK):
         at = first + tl.arange(0, BLOCK)
         real, there = at < count, at < width
         # Masked as it is stored, by a width that leaves numbers together: many are read at once.
-        s = tl.load(scores + at, mask=there, other=0.0)
+        s = tl.load(scores + at, mask=there, other=0.0).to(WIDE)
         if SOFTMAX:
             slope = tl.exp(s - top)
         else:
@@ -55,12 +56,12 @@ def _slopes_kernel(
 
     tl.debug_barrier()  # what other threads wrote of a positive is to be overwritten, not overwrite
     right = tl.minimum(left + STRETCH, count)
-    known = tl.zeros((FEW,), dtype=scores.dtype.element_ty)
+    known = tl.zeros((FEW,), dtype=WIDE)
     for first in range(start, end, FEW):
         entry = first + tl.arange(0, FEW)
         at = tl.load(tails + entry, mask=entry < end, other=-1).to(tl.int64) - begin
         here = (at >= left) & (at < right)
-        s = tl.load(scores + at, mask=here, other=0.0)
+        s = tl.load(scores + at, mask=here, other=0.0).to(WIDE)
         slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, FLOOR)[0]
         known += s
         tl.store(slopes + at, slope - KEEP, mask=here)
@@ -69,14 +70,14 @@ def _slopes_kernel(
 
 
 @triton.jit
-def _log_sum_exp_kernel(scores, out, count, width, BLOCK: tl.constexpr):
+def _log_sum_exp_kernel(scores, out, count, width, WIDE: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     scores += row * width
-    high = tl.full((BLOCK,), -float("inf"), dtype=scores.dtype.element_ty)
-    total = tl.zeros((BLOCK,), dtype=scores.dtype.element_ty)
+    high = tl.full((BLOCK,), -float("inf"), dtype=WIDE)
+    total = tl.zeros((BLOCK,), dtype=WIDE)
     for first in range(0, count, BLOCK):
         at = first + tl.arange(0, BLOCK)
-        s = tl.load(scores + at, mask=at < count, other=-float("inf"))
+        s = tl.load(scores + at, mask=at < count, other=-float("inf")).to(WIDE)
         higher = tl.maximum(high, s)
         shift = tl.where(higher > -float("inf"), higher, 0.0)
         total = total * tl.exp(high - shift) + tl.exp(s - shift)
@@ -94,32 +95,33 @@ def slopes(
     count: int,
     keep: float,
     floor: float,
-    dtype: torch.dtype,
 ) -> tuple[Tensor, Tensor]:
     """Of the scores ``(M, B, T)`` of ``count`` candidates from ``begin`` on, 0 beyond them; those
     of the softmax where there is a level. And what each row adds to the loss, ``(M, B, parts)``, by
     padding 0. See :mod:`quatgraph.ops.one_vs_all`."""
     members, rows, width = scores.shape
     grid = members * rows, triton.cdiv(width, _STRETCH)
-    values = scores.new_empty(members, rows, grid[1])
-    found = torch.empty_like(scores, dtype=dtype)
+    values = scores.new_empty(members, rows, grid[1], dtype=_wide_dtype(scores))
+    found = torch.empty_like(scores)
     if values.numel() == 0:
         return values, found
     with torch.cuda.device(scores.device):
         _slopes_kernel[grid](
             scores, batch.pointers, batch.tails, batch.row, values if level is None else level,
             values, found, begin, count, width,
-            SOFTMAX=level is not None, KEEP=keep, FLOOR=floor, STRETCH=_STRETCH, BLOCK=_BLOCK,
-            FEW=_FEW,
+            SOFTMAX=level is not None, KEEP=keep, FLOOR=floor, WIDE=_wide(scores),
+            STRETCH=_STRETCH, BLOCK=_BLOCK, FEW=_FEW,
         )  # fmt: skip
     return values, found
 
 
 def log_sum_exp(scores: Tensor, count: int) -> Tensor:
     """Of the first ``count`` numbers of each row, ``(M, B, T) -> (M, B)``."""
-    out = scores.new_empty(scores.shape[:2])
+    out = scores.new_empty(scores.shape[:2], dtype=_wide_dtype(scores))
     if out.numel():
         with torch.cuda.device(scores.device):
             width = scores.size(2)
-            _log_sum_exp_kernel[(out.numel(),)](scores, out, count, width, BLOCK=_BLOCK)
+            _log_sum_exp_kernel[(out.numel(),)](
+                scores, out, count, width, WIDE=_wide(scores), BLOCK=_BLOCK
+            )
     return out
