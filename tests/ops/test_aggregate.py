@@ -369,7 +369,7 @@ def test_the_kernels_equal_the_torch_form_in_values_and_gradients(width, dtype, 
         torch.testing.assert_close(mine.cpu().double(), wanted, rtol=rtol, atol=atol)
 
 
-P = 64  # entries of a piece
+P = 128  # entries of a piece
 LENGTHS = {
     "as long as a piece": [P],
     "a little longer": [P + 1],

@@ -386,7 +386,7 @@ def test_a_gpus_bfloat16_products_are_those_of_rounded_numbers(name):
     found = results(lambda q, x, b: LOSSES[name](q, x, positives, bias=b, **kinds), *given)
     assert {value.dtype for value in found} == {torch.float32}
     wanted = results(lambda q, x, b: LOSSES[name](q, x, positives, bias=b), *given)
-    torch.testing.assert_close(found[0], wanted[0], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found[0], wanted[0], rtol=5e-3, atol=5e-3)
     for mine, exact in zip(found[1:], wanted[1:], strict=True):
         assert (mine - exact).abs().max() < 2e-2 * exact.abs().max()
 

@@ -219,7 +219,10 @@ def _with_gradients(
         scale = 1 / (real.sum(dim=-1) * candidates.size(1)).clamp(min=1)
 
     sums = torch.float32 if kind == torch.bfloat16 else kind
-    by_query, by_candidates = None, torch.empty_like(candidates, dtype=sums)
+    members, width, numbers = candidates.shape
+    # With room for what the last tile is padded by.
+    by_candidates = candidates.new_empty(members, width + _TILE_STEP, numbers, dtype=sums)
+    by_query: Tensor | None = None
     by_bias = None if bias is None else torch.empty_like(bias)
     slopes_of = _Slopes.of(batch, level, loss)
     for part in loss.tiles(query, candidates):
@@ -228,7 +231,8 @@ def _with_gradients(
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
         by_query = product(slopes, some, plus=by_query)
-        product(slopes.mT[:, :count], turned, out=by_candidates[:, part])
+        room = slice(part.start, part.start + slopes.size(2))
+        product(slopes.mT, turned, out=by_candidates[:, room])
         if by_bias is not None:
             counted = query.new_ones(query.shape[:2]) if real is None else real
             by_bias[:, part] = product(counted.to(kind)[:, None], slopes)[:, 0, :count]
@@ -237,7 +241,7 @@ def _with_gradients(
         total, by_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)
     if real is not None:
         by_query = by_query.mul_(real[..., None])
-    return total * scale, by_query, by_candidates, by_bias, scale
+    return total * scale, by_query, by_candidates[:, :width], by_bias, scale
 
 
 def _beside_scores(

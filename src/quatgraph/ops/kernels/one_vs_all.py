@@ -25,6 +25,27 @@ def _sigmoid(s, FLOOR: tl.constexpr):
 
 
 @triton.jit
+def _slopes_of(
+    scores, slopes, first, count, width, top, total, product,
+    SOFTMAX: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
+    BLOCK: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
+    """Writes the slopes of some scores, all of them candidates' if ``WHOLE``, and gives the sum and
+    the product that the loss is made of with their parts in it."""
+    at = first + tl.arange(0, BLOCK)
+    there = None if WHOLE else at < width
+    s = tl.load(scores + at, mask=there).to(WIDE)
+    if SOFTMAX:
+        slope = tl.exp(s - top)
+    else:
+        slope, value, w = _sigmoid(s, FLOOR)
+        total += value if WHOLE else tl.where(at < count, value, 0.0)
+        product *= w if WHOLE else tl.where(at < count, w, 1.0)
+    tl.store(slopes + at, slope if WHOLE else tl.where(at < count, slope, 0.0), mask=there)
+    return total, product
+
+
+@triton.jit
 def _slopes_kernel(
     scores, pointers, tails, query, level, values, slopes, begin, count, width,
     SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
@@ -32,30 +53,29 @@ def _slopes_kernel(
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     left = tl.program_id(1) * STRETCH
-    whole = tl.load(query + row).to(tl.int64)
-    start = tl.load(pointers + whole, mask=whole >= 0, other=0)
-    end = tl.load(pointers + whole + 1, mask=whole >= 0, other=0)
+    right = tl.minimum(left + STRETCH, count)
     scores += row * width
     slopes += row * width
     top = tl.load(level + row) if SOFTMAX else 0.0
     total = tl.zeros((BLOCK,), dtype=WIDE)
     product = total + 1.0  # of numbers up to 2, few enough
-    for first in range(left, tl.minimum(left + STRETCH, width), BLOCK):
-        at = first + tl.arange(0, BLOCK)
-        real, there = at < count, at < width
-        # Masked as it is stored, by a width that leaves numbers together: many are read at once.
-        s = tl.load(scores + at, mask=there, other=0.0).to(WIDE)
-        if SOFTMAX:
-            slope = tl.exp(s - top)
-        else:
-            slope, value, w = _sigmoid(s, FLOOR)
-            total += tl.where(real, value, 0.0)
-            product *= tl.where(real, w, 1.0)
-        tl.store(slopes + at, tl.where(real, slope, 0.0), mask=there)
+    whole = left + (right - left) // BLOCK * BLOCK
+    for first in range(left, whole, BLOCK):
+        total, product = _slopes_of(
+            scores, slopes, first, count, width, top, total, product,
+            SOFTMAX, FLOOR, WIDE, BLOCK, True,
+        )  # fmt: skip
+    if whole < tl.minimum(left + STRETCH, width):
+        total, product = _slopes_of(
+            scores, slopes, whole, count, width, top, total, product,
+            SOFTMAX, FLOOR, WIDE, BLOCK, False,
+        )  # fmt: skip
     value = tl.sum(total if SOFTMAX else total + tl.log(product), axis=0)
 
     tl.debug_barrier()  # what other threads wrote of a positive is to be overwritten, not overwrite
-    right = tl.minimum(left + STRETCH, count)
+    asked = tl.load(query + row).to(tl.int64)
+    start = tl.load(pointers + asked, mask=asked >= 0, other=0)
+    end = tl.load(pointers + asked + 1, mask=asked >= 0, other=0)
     known = tl.zeros((FEW,), dtype=WIDE)
     for first in range(start, end, FEW):
         entry = first + tl.arange(0, FEW)
@@ -65,7 +85,7 @@ def _slopes_kernel(
         slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, FLOOR)[0]
         known += s
         tl.store(slopes + at, slope - KEEP, mask=here)
-    value = tl.where(whole >= 0, value - KEEP * tl.sum(known, axis=0), 0.0)
+    value = tl.where(asked >= 0, value - KEEP * tl.sum(known, axis=0), 0.0)
     tl.store(values + row * tl.num_programs(1) + tl.program_id(1), value)
 
 
