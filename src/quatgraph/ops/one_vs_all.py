@@ -220,8 +220,8 @@ def _with_gradients(
 
     sums = torch.float32 if kind == torch.bfloat16 else kind
     members, width, numbers = candidates.shape
-    # With room for what the last tile is padded by.
-    by_candidates = candidates.new_empty(members, width + _TILE_STEP, numbers, dtype=sums)
+    room = _TILE_STEP if use_triton(candidates) else 0  # for what the last tile is padded by
+    by_candidates = candidates.new_empty(members, width + room, numbers, dtype=sums)
     by_query: Tensor | None = None
     by_bias = None if bias is None else torch.empty_like(bias)
     slopes_of = _Slopes.of(batch, level, loss)
@@ -231,8 +231,7 @@ def _with_gradients(
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
         by_query = product(slopes, some, plus=by_query)
-        room = slice(part.start, part.start + slopes.size(2))
-        product(slopes.mT, turned, out=by_candidates[:, room])
+        product(slopes.mT, turned, out=by_candidates[:, part.start :][:, : slopes.size(2)])
         if by_bias is not None:
             counted = query.new_ones(query.shape[:2]) if real is None else real
             by_bias[:, part] = product(counted.to(kind)[:, None], slopes)[:, 0, :count]

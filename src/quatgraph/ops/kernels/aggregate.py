@@ -192,21 +192,19 @@ def _entry_products_kernel(
         tl.store(out + member * out_stride + entry, total, mask=present)
 
 
+_WARPS = 1
+"""One warp a row: rows are short, and a warp alone never waits for another."""
+
 _FEW_ROWS = 4096
 """Fewer rows, as the graphs of a batch are, do not fill a GPU: their features are shared out."""
 
-_MANY_A_ROW = 16
-"""Entries of a row, on average, for which twice as many are read at once."""
 
-
-def _tile(x: Tensor, rows: int, entries: int) -> dict[str, int]:
-    """Features and entries of a tile, of 4 KiB if there is as much, and its warps: one, which never
-    waits for another, unless rows are long."""
+def _tile(x: Tensor, rows: int) -> dict[str, int]:
+    """Features and entries of a tile, of 4 KiB if there is as much, and its warps."""
     widest = 32 if rows < _FEW_ROWS else 256
     block_f = min(widest, max(4, triton.next_power_of_2(x.size(-1))))
-    warps = 2 if entries >= _MANY_A_ROW * rows >= _MANY_A_ROW * _FEW_ROWS else 1
-    block_e = min(32, 4096 * warps // min(4, x.element_size()) // block_f)
-    return {"BLOCK_F": block_f, "BLOCK_E": block_e, "num_warps": warps}
+    block_e = min(32, 4096 // min(4, x.element_size()) // block_f)
+    return {"BLOCK_F": block_f, "BLOCK_E": block_e, "num_warps": _WARPS}
 
 
 _PIECE = 128
@@ -245,7 +243,7 @@ def sum_rows(
     out = weight.new_empty(*x.shape[:-2], rows, width, dtype=out_dtype)
     if out.numel() == 0:
         return out
-    tile = _tile(x, rows * members, entries)
+    tile = _tile(x, rows * members)
     columns = triton.cdiv(width, tile["BLOCK_F"])
     arrays = rowptr, col, col if perm is None else perm, weight, x, out
     sizes = rows, entries, width
@@ -283,7 +281,7 @@ def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
     out = x.new_zeros(*x.shape[:-2], col.numel())
     if out.numel() == 0 or width == 0:
         return out
-    tile = _tile(x, rows * members, col.numel())
+    tile = _tile(x, rows * members)
     with torch.cuda.device(x.device):
         _entry_products_kernel[(rows, members)](
             rowptr, col, y, x, out, width, rows * width, x.size(-2) * width, col.numel(),

@@ -12,8 +12,9 @@ from torch import Tensor
 
 _BLOCK_F, _TILE = 128, 512
 """Features of a tile, at most; numbers of one that is copied."""
-_SMALL_N, _SMALL_F, _LARGE_N, _WARPS = 1024, 16, 128, 8
-"""Places and features of a tile that is summed for a small table, places for a large one; warps."""
+_SMALL_N, _SMALL_F, _SMALL_WARPS, _LARGE_N = 1024, 16, 8, 32
+"""Places and features of a tile that is summed for a small table, and its warps; places for a large
+one."""
 _BLOCK_R, _BLOCK_C = 32, 128
 """Rows that nobody may have asked for, and numbers they are compared with."""
 
@@ -167,9 +168,9 @@ def gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None, *, larg
         if large:
             _large_kernel[grid](
                 *given, SCAN=scan, BLOCK_N=_LARGE_N, BLOCK_R=_BLOCK_R, BLOCK_C=_BLOCK_C,
-                BLOCK_F=block, num_warps=_WARPS,
+                BLOCK_F=block,
             )  # fmt: skip
         else:
             places = min(_SMALL_N, scan)
-            _small_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_WARPS)
+            _small_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_SMALL_WARPS)
     return out

@@ -9,7 +9,7 @@ from torch import Tensor
 from quatgraph.ops.kernels.aggregate import _wide, _wide_dtype
 from quatgraph.ops.positives import Positives
 
-_BLOCK, _STRETCH, _FEW = 1024, 4096, 128
+_BLOCK, _STRETCH, _FEW = 512, 4096, 128
 """Scores that a program reads at once, and in all; positives that it takes at once."""
 
 
