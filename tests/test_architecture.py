@@ -150,18 +150,37 @@ def test_what_draws_loads_matplotlib_only_when_it_draws() -> None:
     assert python(f"import sys, {modules}; print('matplotlib' in sys.modules)") == "False\n"
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["train", "--help"], ["list", "presets"]])
-def test_asking_the_command_line_for_help_loads_no_torch(arguments: list[str]) -> None:
-    code = f"""
+def test_pyg_is_loaded_only_with_a_graph_of_its_own() -> None:
+    code = "import sys, quatgraph.tasks, quatgraph.serve; print('torch_geometric' in sys.modules)"
+    assert python(code) == "False\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["train", "--help"], 0),
+        (["list"], 0),
+        (["train", "node", "--frobnicate"], 2),
+        (["train", "nodes"], 2),
+        (["train", "node/coraa-qgnn"], 2),
+        (["reproduce", "nodes"], 2),
+    ],
+)
+def test_asking_the_command_line_for_help_or_in_vain_loads_no_torch(
+    arguments: list[str], code: int
+) -> None:
+    program = f"""
 import runpy, sys
 sys.argv = ["quatgraph", *{arguments!r}]
+sys.stderr = sys.stdout
 try:
     runpy.run_module("quatgraph", run_name="__main__")
 except SystemExit as end:
-    assert not end.code, end.code
+    assert (end.code or 0) == {code}, end.code
 print(sorted({{'torch', 'torch_geometric'}} & set(sys.modules)))
 """
-    printed = python(code).splitlines()
+    printed = python(program).splitlines()
     assert printed[-1] == "[]"
     assert len(printed) > 1
 

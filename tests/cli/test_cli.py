@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from commands import assert_told, call
+from typer.testing import CliRunner
 
 import quatgraph
 from quatgraph.bench import conv
+from quatgraph.cli import app
 from quatgraph.presets import names
 from quatgraph.tasks import TASKS
 
@@ -59,21 +61,47 @@ def test_arguments_that_cannot_be_read_exit_with_2_and_write_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_lists_show_what_there_is() -> None:
-    result = call("list")
-    kinds = dict(line.split(": ") for line in result.stdout.splitlines())
-    assert list(kinds) == ["datasets", "models", "presets", "tables"]
-    assert kinds["datasets"].split(", ")[:2] == ["karate", "cora"]
-    assert kinds["models"].startswith("node/qgnn, node/gcn, node/gat, node/mlp")
-    assert {model.split("/")[0] for model in kinds["models"].split(", ")} == set(TASKS)
-    assert kinds["presets"].split(", ") == names()
-    assert call("list", "tables").stdout == "tables: graph, link, node, text\n"
+def test_lists_show_what_there_is_in_groups() -> None:
+    lines = call("list").stdout.splitlines()
+    heads = [line for line in lines if not line.startswith("  ")]
+    assert [line.split(":")[0] for line in heads] == ["datasets", "models", "presets", "tables"]
+    assert lines[1].split(maxsplit=1) == ["node", "karate, cora, citeseer, pubmed"]
+    assert all(len(line) <= 100 for line in lines)
+    found = [line.split(maxsplit=1) for line in call("list", "presets").stdout.splitlines()[1:]]
+    assert ["node/cora", "gat, gcn-matched, gcn, mlp, qgnn"] in found
+    assert [f"{group}-{m}" for group, methods in found for m in methods.split(", ")] == names()
+    title = "  node   Node classification accuracy (Table 2)"
+    assert title in call("list", "tables").stdout.splitlines()
+
+
+def test_models_are_listed_all() -> None:
+    (line,) = call("list", "models", "--json").stdout.splitlines()
+    models = {f"{task.name}/{name}" for task in TASKS.values() for name in task.models}
+    assert set(json.loads(line)["models"]) == models
+
+
+def completed(*words: str) -> list[str]:
+    """What a shell is told could be the last word."""
+    environment = {
+        "_QUATGRAPH_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(("quatgraph", *words)),
+        "COMP_CWORD": str(len(words)),
+    }
+    result = CliRunner().invoke(app, [], env=environment, prog_name="quatgraph")
+    return result.stdout.splitlines()
+
+
+def test_a_shell_completes_commands_options_and_presets() -> None:
+    assert completed("tr") == ["train"]
+    assert completed("train", "--pro") == ["--protocol"]
+    assert completed("train", "node/cora-g") == [n for n in names() if n.startswith("node/cora-g")]
 
 
 def test_lists_are_json_for_programs() -> None:
     lines = [json.loads(line) for line in call("list", "--json").stdout.splitlines()]
     assert [list(line) for line in lines] == [["datasets"], ["models"], ["presets"], ["tables"]]
     assert json.loads(call("list", "presets", "--json").stdout) == {"presets": names()}
+    assert lines[-1] == {"tables": ["graph", "link", "node", "text"]}
 
 
 def test_a_list_of_something_else_is_a_mistake() -> None:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from commands import assert_told, call
 
+from quatgraph import config as configs
 from quatgraph.data.link import load
 from quatgraph.serve import train_nodes, train_triples
 from quatgraph.tasks.link.config import LinkConfig, ModelConfig, TrainConfig
@@ -38,10 +39,13 @@ QUESTION = "--head", "Australia", "--relation", "capital"
 def test_a_single_question_is_answered_by_a_table(model: str) -> None:
     lines = answered(model, *QUESTION, "--top", "3").splitlines()
     assert lines[0].split() == ["rank", "tail", "score", "known"]
-    assert len(lines) == 4
+    assert len(lines) == 7
+    assert lines[4] == ""
+    assert lines[5] == "rank: filtered, other known answers do not count; ties averaged"
+    assert lines[6].startswith("score: the tail's; a whole triple has the mean of its tail's and, ")
     rows = map(json.loads, answered(model, *QUESTION, "--top", "3", "--json").splitlines())
     end = lines[0].index("score") + len("score")
-    for line, row in zip(lines[1:], rows, strict=True):
+    for line, row in zip(lines[1:4], rows, strict=True):
         assert line.startswith(f"{row['rank']:>4}  {row['tail']} ")
         assert line[:end].endswith(f" {row['score']}")
         assert line[end:].strip() == row["known"]
@@ -50,13 +54,44 @@ def test_a_single_question_is_answered_by_a_table(model: str) -> None:
 def test_heads_are_asked_for_by_a_tail(model: str) -> None:
     table = answered(model, "--tail", "Canberra", "--relation", "capital")
     assert table.split("\n")[0].split() == ["rank", "head", "score", "known"]
-    assert table.count("\n") == 11
+    assert table.count("\n") == 11 + 3
+    assert "score: the head's; " in table
 
 
 def test_a_triple_is_judged(model: str) -> None:
     table = answered(model, *QUESTION, "--tail", "Canberra").splitlines()
     assert table[0].split() == ["tail_rank", "head_rank", "score", "known"]
     assert table[1].split()[-1] == "train"
+    assert (
+        table[-1] == "score: the mean of its tail's and, asked by the inverse relation, its head's"
+    )
+
+
+def test_the_score_of_a_triple_is_explained_as_it_is(model: str) -> None:
+    """The mean of what its ends have as answers, each to a question of its own."""
+    triple = {"head": "Australia", "relation": "capital", "tail": "Canberra"}
+
+    def score(*ends: str) -> float:
+        asked = [word for end in ends for word in (f"--{end}", triple[end])]
+        rows = answered(model, *asked, "--top", "2000", "--json").splitlines()
+        (found,) = (
+            row["score"]
+            for row in map(json.loads, rows)
+            if all(row[end] == name for end, name in triple.items())
+        )
+        return found
+
+    tail, head = score("head", "relation"), score("relation", "tail")
+    assert tail != head
+    assert score("head", "relation", "tail") == pytest.approx((tail + head) / 2, rel=1e-4)
+
+
+def test_a_model_that_learned_tails_alone_scores_a_triple_by_its_tail(tmp_path: Path) -> None:
+    (tmp_path / "facts.tsv").write_text("a\tr\tb\nb\tr\tc\nc\tr\ta\n")
+    config = configs.build(LinkConfig, {"data": {"reciprocal": False}, "train": {"epochs": 1}})
+    train_triples(tmp_path / "facts.tsv", tmp_path / "m", config=config, device="cpu")
+    table = answered(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--tail", "b")
+    assert table.endswith("\nscore: its tail's\n")
 
 
 def test_new_answers_are_those_that_no_part_has(model: str) -> None:

@@ -43,6 +43,38 @@ def test_each_rule_is_an_object_for_programs(
     assert [cell["paper"] for cell in cells] == pytest.approx([0.9259] * 3)
 
 
+@pytest.fixture
+def _no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither files nor a network."""
+    for place in ("QUATGRAPH_DATA", "QUATGRAPH_CACHE"):
+        monkeypatch.setenv(place, str(tmp_path / "nowhere"))
+
+
+ROW = "| mutag | QGNN | 92.59 ± 3.59 | 75.00 "
+
+
+@pytest.mark.usefixtures("_no_data")
+def test_what_is_on_record_is_shown_where_the_rest_cannot_be_run(tmp_path: Path) -> None:
+    record = tmp_path / "results" / "records" / "graph-mutag.jsonl"
+    append_records(record, published([[0.5, 0.75]] * 10))
+    before = record.read_text()
+    asked = ("reproduce", "graph", "--only", "mutag", "--only", "qgnn", "--device", "cpu")
+    tried, shown = call(*asked), call(*asked, "--recorded")
+    assert tried.exit_code == 2
+    assert tried.stderr.startswith("quatgraph: what is not on record yet cannot be run: ")
+    assert (shown.exit_code, shown.stderr) == (0, "")
+    assert tried.stdout == shown.stdout
+    assert shown.stdout.splitlines()[2].startswith(ROW)
+    assert record.read_text() == before
+
+
+@pytest.mark.usefixtures("_no_data")
+def test_a_name_that_a_table_lacks_is_a_mistake_and_no_table() -> None:
+    for more in ([], ["--recorded"]):
+        told = call("reproduce", "graph", "--only", "mutagg", *more, "--device", "cpu")
+        assert_told(told, "has no 'mutagg'; did you mean 'mutag'?")
+
+
 def test_both_metrics_of_table_3_are_printed_and_written(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
     readme.write_text("<!-- table link -->\n<!-- /table link -->\n")

@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from reviews import FILLERS, GOOD, REVIEWS, options, vector_file, written
 from typer.testing import CliRunner
 
 from quatgraph.cli import app
+from quatgraph.tasks.job import RECORDS
+from quatgraph.training.record import append_records, read_records
 
 SHORT = [*options(), "--device", "cpu"]
 TEXTS = [text for text, _ in REVIEWS]
@@ -50,7 +55,7 @@ def piped(model: str, content: bytes, *more: str) -> Any:
 
 def test_a_training_tells_its_accuracy_and_what_to_compare_it_with(world: Path) -> None:
     lines = (world / "printed").read_text().splitlines()
-    assert lines[0].startswith("test accuracy ")
+    assert re.fullmatch(r"test accuracy \d+\.\d\d %, macro-F1 \d+\.\d\d %", lines[0])
     assert "texts: 60 in 2 classes, 50.0 % in the largest" in lines
     assert lines[-1] == f'ask it: quatgraph predict {world}/m "a text of your own"'
 
@@ -122,9 +127,37 @@ def test_evaluating_gives_the_recorded_metrics(model: str, world: Path) -> None:
         result = call("evaluate", model, *more, "--json")
         assert result.exit_code == 0
         rows = [json.loads(line) for line in result.stdout.splitlines()]
-        assert len(rows) == 6
+        assert {row["metric"] for row in rows} == {
+            f"{part}/{what}"
+            for part in ("train", "valid", "test")
+            for what in ("accuracy", "loss", "macro-f1")
+        }
         for row in rows:
             assert row["computed"] == pytest.approx(row["recorded"], rel=1e-5)
+
+
+def test_a_training_from_before_macro_f1_is_told_and_evaluated_without(
+    world: Path, model: str, tmp_path: Path
+) -> None:
+    def older(metrics: dict[str, float]) -> dict[str, float]:
+        return {name: value for name, value in metrics.items() if "macro-f1" not in name}
+
+    old = tmp_path / "old"
+    shutil.copytree(model, old)
+    runs = [replace(run, metrics=older(run.metrics)) for run in read_records(old / RECORDS)]
+    (old / RECORDS).unlink()
+    append_records(old / RECORDS, runs)
+    card = json.loads((old / "card.json").read_text())
+    (old / "card.json").write_text(json.dumps(card | {"metrics": older(card["metrics"])}))
+    arguments = ["train", "text", "--data", f"{world}/reviews.csv", *SHORT, "--resume"]
+    again = call(*arguments, "--out", "old")
+    assert re.fullmatch(r"test accuracy \d+\.\d\d %", again.stdout.splitlines()[0])
+    rows = map(json.loads, call("evaluate", "old", "--json").stdout.splitlines())
+    lacking = {row["metric"] for row in rows if row["recorded"] is None}
+    assert lacking == {"train/macro-f1", "valid/macro-f1", "test/macro-f1"}
+    plain = call("evaluate", "old")
+    assert plain.exit_code == 0
+    assert "test/macro-f1      recorded nothing computed" in plain.stdout
 
 
 def test_a_training_is_resumed(world: Path, model: str) -> None:

@@ -1,6 +1,7 @@
 """Benchmark records as figures: ratios to ours, and growth by size."""
 
 import json
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,27 @@ def test_other_variants_are_bars_relative_to_the_first(tmp_path: Path) -> None:
     assert said[1].startswith("3")
     assert axes.get_xscale() == "log"
     assert axes.get_title(loc="left") == "chip, 2 cores"
+
+
+def test_long_names_and_headings_take_several_lines_and_a_taller_figure(tmp_path: Path) -> None:
+    long = "a variant with a name that is far too long to stand in one line beside its bar"
+    case = "a case that has so much to say about itself that no figure is wide enough to say it"
+    write(tmp_path, row("ours", 1.0), row("theirs", 2.0))
+    write(tmp_path, row("ours", 1.0, case=case), row(long, 50.0, case=case), bench="long")
+    with style():
+        short, tall = (speed_bars(tmp_path, bench).draw() for bench in ("conv", "long"))
+        tall.draw_without_rendering()
+    assert tall.get_figheight() > short.get_figheight()
+    (axes,) = tall.axes
+    (name,) = axes.get_yticklabels()
+    heading, _ = axes.texts
+    for text, whole in ((name, long), (heading, f"{case}, forward: ours 1 ms")):
+        lines = text.get_text().split("\n")
+        assert len(lines) > 1
+        assert " ".join(lines) == whole
+    edge, boxes = tall.bbox, [text.get_window_extent() for text in (name, *axes.texts)]
+    assert all(edge.x0 <= box.x0 and box.x1 <= edge.x1 for box in boxes)
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
 
 
 def test_trainings_and_prepared_graphs_are_compared_with_their_like(tmp_path: Path) -> None:

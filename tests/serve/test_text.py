@@ -148,7 +148,8 @@ def test_evaluating_again_gives_the_recorded_metrics(
 ) -> None:
     predictor = load(bundle(model, learned), device="cpu")
     again, recorded = predictor.evaluate(), predictor.card["metrics"]
-    parts = {f"{p}/{m}" for p in ("train", "valid", "test") for m in ("accuracy", "loss")}
+    measures = ("accuracy", "loss", "macro-f1")
+    parts = {f"{p}/{m}" for p in ("train", "valid", "test") for m in measures}
     assert set(again) == parts
     assert rounded(again) == {name: recorded[name] for name in parts}
 

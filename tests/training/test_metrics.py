@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.metrics import f1_score
 
-from quatgraph.training.metrics import accuracy, cross_entropy, mean_std
+from quatgraph.training.metrics import accuracy, by_class, cross_entropy, macro_f1, mean_std
 
 M, N, C = 3, 11, 4
 
@@ -85,6 +86,32 @@ def test_an_empty_mask_gives_nan_for_that_member_alone(
         assert function(logits, labels, mask).isnan().tolist() == [False, True, False]
 
 
+def macro_f1_of(logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    pair = by_class(logits.argmax(dim=-1), labels, C)
+    return macro_f1(*(torch.where(mask[..., None], one, 0).sum(dim=-2) for one in pair))
+
+
+MEASURES = accuracy, cross_entropy, macro_f1_of
+
+
+def test_macro_f1_is_that_of_scikit_learn_for_each_member(
+    logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor
+) -> None:
+    guesses = logits.argmax(dim=-1)
+    mask[2] &= (guesses[2] != 1) & (labels != 1)  # a class that takes no part
+    for m, found in enumerate(macro_f1_of(logits, labels, mask).tolist()):
+        own = mask[m]
+        expected = f1_score(labels[own], guesses[m, own], average="macro")
+        assert found == pytest.approx(expected)
+
+
+def test_macro_f1_of_nothing_is_nan_and_of_no_right_guess_0(labels: torch.Tensor) -> None:
+    right, none = F.one_hot(labels, C), torch.zeros(N, dtype=torch.bool)
+    assert macro_f1_of(right, labels, none).isnan()
+    assert macro_f1_of(right.roll(1, dims=1), labels, ~none) == 0
+    assert macro_f1_of(right, labels, ~none) == 1
+
+
 def test_half_precision_logits_are_counted_exactly() -> None:
     logits = torch.zeros(1, 1001, 2, dtype=torch.bfloat16)
     logits[0, :601, 0] = 1
@@ -94,27 +121,28 @@ def test_half_precision_logits_are_counted_exactly() -> None:
     assert cross_entropy(logits, labels, mask).dtype == torch.float32
 
 
-def test_both_trace_without_looking_at_a_value(
+def test_all_trace_without_looking_at_a_value(
     logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor
 ) -> None:
     meta = [tensor.to("meta") for tensor in (logits, labels, mask)]  # a meta tensor has no values
-    assert accuracy(*meta).shape == cross_entropy(*meta).shape == (M,)
+    for function in MEASURES:
+        assert function(*meta).shape == (M,)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_both_can_be_captured_in_a_cuda_graph(
+def test_all_can_be_captured_in_a_cuda_graph(
     logits: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor
 ) -> None:
     args = [tensor.cuda() for tensor in (logits, labels, mask)]
-    accuracy(*args), cross_entropy(*args)
+    _ = [function(*args) for function in MEASURES]
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = accuracy(*args), cross_entropy(*args)
+        captured = [function(*args) for function in MEASURES]
     graph.replay()
-    torch.testing.assert_close(captured[0].cpu(), accuracy(logits, labels, mask))
-    torch.testing.assert_close(captured[1].cpu(), cross_entropy(logits, labels, mask))
+    for function, found in zip(MEASURES, captured, strict=True):
+        torch.testing.assert_close(found.cpu(), function(logits, labels, mask))
 
 
 @settings(deadline=None, derandomize=True)

@@ -21,9 +21,21 @@ Protocol = Annotated[str, typer.Option(help="honest or paper.")]
 Results = Annotated[Path, typer.Option(help="Where run records are kept.")]
 
 
+def _presets(begun: str) -> list[str]:
+    """What a shell may complete."""
+    from quatgraph.presets import names
+
+    return [name for name in names() if name.startswith(begun)]
+
+
 @command(app)
 def train(
-    what: Annotated[str, typer.Argument(help="A preset, as node/cora-qgnn, or a task, as node.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="A preset, as node/cora-qgnn, or a task, as node.", autocompletion=_presets
+        ),
+    ],
     data: Annotated[
         Path | None,
         typer.Option(
@@ -57,6 +69,7 @@ def train(
 
     quatgraph train text --data reviews.csv
     """
+    _check_asked(what, data, set_ or [], protocol)
     from quatgraph.tasks.job import train_in_folder
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
@@ -91,6 +104,33 @@ def _called(data: Path) -> str:
     return place.stem if place.is_file() else place.name
 
 
+def _check_asked(what: str, data: Path | None, set_: list[str], protocol: str) -> None:
+    """Refuses what cannot be trained, before torch is loaded."""
+    from quatgraph.presets import names, preset
+
+    if protocol not in ("paper", "honest"):
+        raise Mistake(f"--protocol is honest or paper, got {protocol!r}")
+    if any(item.partition("=")[0].strip() == "protocol" for item in set_):
+        raise Mistake("choose the protocol by --protocol, not by --set")
+    if protocol == "paper" and "/" not in what:
+        raise Mistake("the protocol paper belongs to the presets; your own data is trained honest")
+    if "/" in what:
+        if data is not None:
+            raise Mistake(f"a preset names its data: use `train {what.split('/')[0]} --data ...`")
+        preset(what)
+        return
+    tasks = dict.fromkeys(name.partition("/")[0] for name in names())
+    if what not in tasks:
+        hint = did_you_mean(what, [*tasks, *names()])
+        hint = hint or "; `quatgraph list presets` shows what there is"
+        raise Mistake(f"there is no task or preset {what!r}{hint}")
+    if data is None:
+        raise Mistake(
+            f"tell where your data is: `quatgraph train {what} --data PATH`, or name a preset: "
+            "`quatgraph list presets` shows them"
+        )
+
+
 def _candidates(
     what: str,
     data: Path | None,
@@ -102,34 +142,16 @@ def _candidates(
     """The task, and the configurations among which validation data decides; ``given`` are settings
     of the data by options of their own."""
     from quatgraph import config as configs
-    from quatgraph.presets import names, preset
-    from quatgraph.tasks import TASKS
+    from quatgraph.presets import preset
     from quatgraph.tasks.job import default_candidates
 
-    if protocol not in ("paper", "honest"):
-        raise Mistake(f"--protocol is honest or paper, got {protocol!r}")
-    if any(item.partition("=")[0].strip() == "protocol" for item in set_):
-        raise Mistake("choose the protocol by --protocol, not by --set")
-    if protocol == "paper" and "/" not in what:
-        raise Mistake("the protocol paper belongs to the presets; your own data is trained honest")
     more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-    if "/" in what:
-        if data is not None:
-            raise Mistake(f"a preset names its data: use `train {what.split('/')[0]} --data ...`")
+    if data is None:
         values = preset(what, protocol)  # type: ignore[arg-type]
         task = _task(what.split("/")[0], given)
         values["data"] = values["data"] | given
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
-    if what not in TASKS:
-        known = [*TASKS, *names()]
-        hint = did_you_mean(what, known) or "; `quatgraph list presets` shows what there is"
-        raise Mistake(f"there is no task or preset {what!r}{hint}")
     task = _task(what, given)
-    if data is None:
-        raise Mistake(
-            f"tell where your data is: `quatgraph train {what} --data PATH`, or name a preset: "
-            "`quatgraph list presets` shows them"
-        )
     place = {"path": str(data.resolve())}
     values = configs.override({"protocol": protocol, "data": place | given, **more}, set_)
     config = configs.build(task.config, values)
@@ -162,8 +184,9 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
     # On each split the setting that is best on its own validation data, as a test must be: the
     # bundle's setting is chosen by the mean over splits, which has seen other splits' test data.
     runs = choose_by_validation(job.records, merit)
-    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
-    mean, std = found[task.told[0]]
+    told = _told(task, runs)
+    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in told}
+    mean, std = found[told[0]]
     if json_:
         emit(
             {
@@ -192,6 +215,11 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
         typer.echo(sentence)
     typer.echo(f"kept {_kept(task, job)}")
     typer.echo(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
+
+
+def _told(task: "Task", runs: Sequence["RunRecord"]) -> list[str]:
+    """The metrics that a person is told, less those that older runs were not measured by."""
+    return [m for m in task.told if all(f"test/{m}" in run.metrics for run in runs)]
 
 
 def _worth(found: Mapping[str, Sequence[float]]) -> str:
@@ -245,7 +273,7 @@ def _kept(task: "Task", job: "Job") -> str:
         return f"all {job.kept} models, which answer together"
     run, parts = job.chosen, []
     for part in ("valid", "test"):
-        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.told}
+        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in _told(task, [run])}
         if not any(math.isnan(value) for (value,) in found.values()):
             parts.append(f"{part} {_worth(found)}")
     where = f"{_split(run)} {run.split}, seed {run.seed}"
@@ -254,7 +282,9 @@ def _kept(task: "Task", job: "Job") -> str:
 
 @command(app)
 def search(
-    preset: Annotated[str, typer.Argument(help="A preset, as node/cora-qgnn.")],
+    preset: Annotated[
+        str, typer.Argument(help="A preset, as node/cora-qgnn.", autocompletion=_presets)
+    ],
     set_: Set = None,
     seeds: Annotated[int, typer.Option(help="Seeds per split and configuration.")] = 1,
     results: Results = Path("results"),
@@ -291,6 +321,9 @@ def reproduce(
     ] = None,
     device: Device = "auto",
     results: Results = Path("results"),
+    recorded: Annotated[
+        bool, typer.Option("--recorded", help="Run nothing; show what is on record.")
+    ] = False,
     write: Annotated[
         bool, typer.Option("--write", help="Write README.md and docs/ from the records.")
     ] = False,
@@ -299,12 +332,18 @@ def reproduce(
 ) -> None:
     """Run what a table of the paper still lacks, then print it beside the paper's numbers.
 
-    Finished runs are read back from their records, so an interrupted command goes on.
+    Finished runs are read back from their records, so an interrupted command goes on; where none is
+    missing, no data is needed.
 
     quatgraph reproduce node --only cora --only qgnn
+
+    quatgraph reproduce link --recorded
     """
+    from quatgraph.reproduce import table_values
+
+    table_values(table)  # an unknown table is told before torch is loaded
     from quatgraph.reproduce.render import cells, render
-    from quatgraph.reproduce.run import How, read_results, run_missing
+    from quatgraph.reproduce.run import How, NoData, read_results, run_missing
     from quatgraph.reproduce.table import load_table
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
@@ -312,13 +351,17 @@ def reproduce(
     spec = load_table(table)
     where = resolve_device(device)
     picked = only or []
+    spec.cells(picked)
+    lacking = None
     try:
         with progress() as show:
             how = How(device=where, deadline=Deadline(max_minutes), progress=show)
-            for _ in run_missing(spec, results, how, only=picked):
+            for _ in () if recorded else run_missing(spec, results, how, only=picked):
                 pass
     except Paused:
         typer.echo("time is up; repeat the command to run the rest", err=True)
+    except NoData as error:
+        lacking = error
     records = read_results(results)
     if json_:
         for one in cells(spec, records, picked):
@@ -327,6 +370,8 @@ def reproduce(
         typer.echo(render(spec, records, picked))
     if write:
         write_pages(Path(), records, f"table {table}")
+    if lacking:
+        raise lacking
 
 
 def _say(json_: bool, value: dict[str, Any], sentence: str) -> None:

@@ -10,7 +10,13 @@ from quatgraph.errors import Mistake, did_you_mean
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data", help="Fetch, check or describe a dataset.")
-KINDS = ("datasets", "models", "presets", "tables")
+KINDS = {
+    "datasets": ("by task, as in `quatgraph data fetch cora`", "{1}"),
+    "models": ("by task, as in `--set model.name=gcn`", "{0}/{1}"),
+    "presets": ("by dataset its methods, as in `quatgraph train node/cora-qgnn`", "{0}-{1}"),
+    "tables": ("of the paper, as in `quatgraph reproduce node`", "{0}"),
+}
+"""What can be listed: what it is, and its whole name out of a group and a name."""
 
 
 @command(app, "list")
@@ -22,33 +28,46 @@ def list_(
 
     quatgraph list presets
     """
-    kinds = KINDS if kind is None else (kind,)
-    for one in kinds:
-        if one not in KINDS:
-            hint = did_you_mean(one, KINDS) or f"; there are {', '.join(KINDS)}"
-            raise Mistake(f"there is no list of {one!r}{hint}")
+    if kind is not None and kind not in KINDS:
+        hint = did_you_mean(kind, KINDS) or f"; there are {', '.join(KINDS)}"
+        raise Mistake(f"there is no list of {kind!r}{hint}")
+    for one in KINDS if kind is None else (kind,):
+        heading, name = KINDS[one]
+        found = _listed(one)
         if json_:
-            emit_light({one: _listed(one)})
-        else:
-            typer.echo(f"{one}: {', '.join(_listed(one))}")
+            emit_light({one: [name.format(g, n) for g, several in found.items() for n in several]})
+            continue
+        typer.echo(f"{one}: {heading}")
+        width = max(map(len, found))
+        for group, several in found.items():
+            typer.echo(f"  {group:{width}}  {', '.join(several)}")
 
 
-def _listed(kind: str) -> list[str]:
+def _listed(kind: str) -> dict[str, list[str]]:
+    """What there is of a kind, in groups. Models and methods are those of the presets, which are
+    read without torch."""
+    found: dict[str, list[str]] = {}
     if kind == "datasets":
         from quatgraph.data.store import catalog
 
-        return list(catalog())
-    if kind == "presets":
-        from quatgraph.presets import names
-
-        return names()
+        for entry in catalog().values():
+            found.setdefault(entry.task, []).append(entry.name)
+        return found
     if kind == "tables":
-        from quatgraph.reproduce.table import table_names
+        from quatgraph.reproduce import table_names, table_values
 
-        return table_names()
-    from quatgraph.tasks import TASKS
+        return {name: [table_values(name)["title"]] for name in table_names()}
+    from quatgraph.presets import names, parts, preset
 
-    return [f"{task.name}/{name}" for task in TASKS.values() for name in task.models]
+    for name in names():
+        if kind == "presets":
+            task, dataset, method = parts(name)
+            found.setdefault(f"{task}/{dataset}", []).append(method)
+        else:
+            models = found.setdefault(name.partition("/")[0], [])
+            model = preset(name)["model"]["name"]
+            models += [model] if model not in models else []
+    return found
 
 
 @command(data_app)

@@ -58,7 +58,8 @@ def figures(root: Path, records: "list[RunRecord]") -> dict[str, Callable[[], "D
     """What the pages may show, by file."""
     from quatgraph.plot.speed import growth, speed_bars
     from quatgraph.plot.tables import table_bars
-    from quatgraph.reproduce.table import load_table, table_names
+    from quatgraph.reproduce import table_names
+    from quatgraph.reproduce.table import load_table
 
     bench = root / "benchmarks" / "records"
     tables = {

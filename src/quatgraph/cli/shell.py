@@ -19,7 +19,6 @@ P = ParamSpec("P")
 app = typer.Typer(
     help="Quaternion graph neural networks: train, ask, reproduce.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

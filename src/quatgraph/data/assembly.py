@@ -2,12 +2,15 @@
 
 import hashlib
 import json
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.data.splits import Masks
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 def assemble(
@@ -22,7 +25,7 @@ def assemble(
     directed: bool,
     node_ids: list[str] | None = None,
     feature_names: list[str] | None = None,
-) -> Data:
+) -> "Data":
     """The graph as a PyG ``Data``.
 
     Nodes without a label leave every mask. What has no name is numbered. ``x`` is ``None`` for a
@@ -49,6 +52,8 @@ def assemble(
     """
     labelled = (y >= 0).unsqueeze(1)
     train, valid, test = (mask & labelled for mask in masks)
+    from torch_geometric.data import Data
+
     if x is not None and x.size(1) == 0:
         x = None
     if x is None:
@@ -81,7 +86,7 @@ def made_up_names(count: int) -> list[str]:
     return [f"x{column}" for column in range(count)]
 
 
-def digest(data: Data) -> str:
+def digest(data: "Data") -> str:
     """A sha256 of everything that can change a number: arrays, splits, ids and names.
 
     It does not depend on where the graph was read from, nor on its name.

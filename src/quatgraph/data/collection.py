@@ -5,15 +5,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.data.folder import label_order
 from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Ids = NDArray[np.int64]
 
@@ -148,8 +151,10 @@ class Graphs:
         names = [str(value) for value in values.tolist()]
         return replace(self, tags=tags, tag_names=names, tagged=True)
 
-    def to_data_list(self) -> list[Data]:
+    def to_data_list(self) -> "list[Data]":
         """One PyG ``Data`` per graph: ``edge_index``, ``tag``, ``y``, and ``x`` for attributes."""
+        from torch_geometric.data import Data
+
         nodes, edges = self.node_start.tolist(), self.edge_start.tolist()
         graphs = []
         for place in range(len(self)):

@@ -17,13 +17,12 @@ import zlib
 from collections.abc import Sequence
 from itertools import repeat
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.data.assembly import as_columns, assemble, no_masks
 from quatgraph.data.edges import merge_edges
@@ -32,12 +31,15 @@ from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers,
 from quatgraph.data.table import Table, read_table
 from quatgraph.errors import Mistake, did_you_mean
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 NOT_FEATURES = ("id", "label", "split")
 
 
 def read_folder(
     path: Path, *, directed: bool = False, split_seed: int = 0, labels_needed: bool = True
-) -> Data:
+) -> "Data":
     """Reads a graph of one's own from a folder.
 
     Args:
@@ -75,7 +77,7 @@ def read_files(
     directed: bool = False,
     split_seed: int = 0,
     labels_needed: bool = True,
-) -> Data:
+) -> "Data":
     """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
     table = read_table(nodes)
     columns = _named_columns(table)

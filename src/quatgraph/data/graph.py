@@ -5,12 +5,11 @@ Whatever the source, the result is one :class:`Graphs`: many graphs as flat tens
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.data import store
 from quatgraph.data.cache import keep_graphs, kept_graphs
@@ -28,6 +27,9 @@ from quatgraph.data.numbers import read_content
 from quatgraph.data.tu import read_tu
 from quatgraph.errors import Mistake
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 __all__ = [
     "AnyGraphs",
     "Graphs",
@@ -41,7 +43,7 @@ __all__ = [
     "stratified_folds",
 ]
 
-AnyGraphs: TypeAlias = Graphs | Data | Sequence[Data] | Path | str
+AnyGraphs: TypeAlias = "Graphs | Data | Sequence[Data] | Path | str"
 
 
 def load(name: str) -> Graphs:
@@ -108,11 +110,15 @@ def from_any(graphs: AnyGraphs, *, labels_needed: bool = True) -> Graphs:
         return graphs
     if isinstance(graphs, Path | str):
         return read(Path(graphs), labels_needed=labels_needed)
+    from torch_geometric.data import Data
+
     listed = [graphs] if isinstance(graphs, Data) else graphs
     return from_list(listed, labels_needed=labels_needed)
 
 
-def from_list(graphs: Sequence[Data], *, name: str = "data", labels_needed: bool = True) -> Graphs:
+def from_list(
+    graphs: "Sequence[Data]", *, name: str = "data", labels_needed: bool = True
+) -> Graphs:
     """Takes PyG graphs of one's own; edges get both directions, repeated ones and self-loops go.
 
     Classes may have any numbers from 0; they become ``0..C-1`` and the numbers their names.
@@ -123,6 +129,8 @@ def from_list(graphs: Sequence[Data], *, name: str = "data", labels_needed: bool
         name: Name of the collection.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
+    from torch_geometric.data import Data
+
     if not len(graphs):
         raise Mistake("the list has no graphs; give at least one")
     for place, graph in enumerate(graphs):
@@ -214,7 +222,7 @@ def _cycles() -> Graphs:
     )
 
 
-def _size(graph: Data, place: int) -> int:
+def _size(graph: "Data", place: int) -> int:
     x, tag = graph.get("x"), graph.get("tag")
     # Asked of each in turn: PyG guesses the number from the edges, with a warning.
     given = [v.size(0) for v in (x, tag) if isinstance(v, Tensor) and v.dim()]
@@ -224,7 +232,7 @@ def _size(graph: Data, place: int) -> int:
     return int(size)
 
 
-def _edges(graph: Data, place: int, num_nodes: int) -> np.ndarray:
+def _edges(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
     edges = graph.get("edge_index")
     whole = (torch.int64, torch.int32)
     if not isinstance(edges, Tensor) or edges.dtype not in whole or edges.shape[:-1] != (2,):
@@ -241,7 +249,7 @@ def _edges(graph: Data, place: int, num_nodes: int) -> np.ndarray:
     return array
 
 
-def _label(graph: Data, place: int) -> str:
+def _label(graph: "Data", place: int) -> str:
     y = graph.get("y")
     if y is None:
         return ""
@@ -252,14 +260,14 @@ def _label(graph: Data, place: int) -> str:
     return "" if y == -1 else str(int(y))
 
 
-def _tags(graph: Data, place: int, num_nodes: int) -> np.ndarray:
+def _tags(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
     tag = graph.tag
     if not isinstance(tag, Tensor) or tag.shape != (num_nodes,) or tag.is_floating_point():
         raise Mistake(f"tag of graph {place} must be a whole number for each of its nodes")
     return tag.detach().cpu().long().numpy()
 
 
-def _attributes(graphs: Sequence[Data]) -> np.ndarray | None:
+def _attributes(graphs: "Sequence[Data]") -> np.ndarray | None:
     if graphs[0].get("x") is None:
         return None
     parts: list[np.ndarray] = []

@@ -11,10 +11,10 @@ Whatever the source, the result is a PyG ``Data`` with the same attributes:
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.data import store
 from quatgraph.data.assembly import as_columns, assemble, no_masks
@@ -24,6 +24,9 @@ from quatgraph.data.planetoid import read_planetoid
 from quatgraph.data.scaling import Scaling
 from quatgraph.data.splits import Masks, check_split, stratified_split
 from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 __all__ = [
     "Scaling",
@@ -37,7 +40,7 @@ __all__ = [
 MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-def load(name: str) -> Data:
+def load(name: str) -> "Data":
     """Reads a dataset of the catalog and checks that it is what the catalog describes.
 
     Example:
@@ -52,7 +55,7 @@ def load(name: str) -> Data:
     return data
 
 
-def statistics(data: Data) -> dict[str, int]:
+def statistics(data: "Data") -> dict[str, int]:
     """The sizes of a graph, in the catalog's terms.
 
     ``edges`` counts distinct edges between two different nodes, both directions of an undirected
@@ -68,7 +71,7 @@ def statistics(data: Data) -> dict[str, int]:
     }
 
 
-def from_data(data: Data, *, split_seed: int = 0, labels_needed: bool = True) -> Data:
+def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) -> "Data":
     """Checks a ``Data`` of one's own and adds what it lacks; the given one is left as it is.
 
     Edges are neither added nor removed. Classes may have any numbers; they become ``0..C-1`` and
@@ -106,12 +109,12 @@ def from_data(data: Data, *, split_seed: int = 0, labels_needed: bool = True) ->
     )
 
 
-def _read_sample(name: str) -> Data:
+def _read_sample(name: str) -> "Data":
     samples = Path(__file__).with_name("samples")
     return read_files(samples / f"{name}_nodes.csv", samples / f"{name}_edges.csv", name=name)
 
 
-def _checked_features(data: Data) -> tuple[Tensor | None, int]:
+def _checked_features(data: "Data") -> tuple[Tensor | None, int]:
     """Features as float32 and the number of nodes."""
     x = data.get("x")
     if x is None:
@@ -137,7 +140,7 @@ def _checked_features(data: Data) -> tuple[Tensor | None, int]:
     return x, int(num_nodes)
 
 
-def _checked_edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor | None]:
+def _checked_edges(data: "Data", num_nodes: int) -> tuple[Tensor, Tensor | None]:
     edge_index, weight = data.get("edge_index"), data.get("edge_weight")
     whole = (torch.int64, torch.int32)
     if not _is(edge_index) or edge_index.dtype not in whole or edge_index.shape[:-1] != (2,):
@@ -161,7 +164,7 @@ def _checked_edges(data: Data, num_nodes: int) -> tuple[Tensor, Tensor | None]:
     return edge_index, weight
 
 
-def _checked_labels(data: Data, num_nodes: int) -> tuple[Tensor, list[str]]:
+def _checked_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
     y = data.get("y")
     if y is None:
         return torch.full((num_nodes,), -1), []
@@ -187,7 +190,7 @@ def _checked_labels(data: Data, num_nodes: int) -> tuple[Tensor, list[str]]:
     return numbered, [str(label) for label in classes.tolist()]
 
 
-def _checked_masks(data: Data, num_nodes: int) -> Masks | None:
+def _checked_masks(data: "Data", num_nodes: int) -> Masks | None:
     given = {key: data.get(key) for key in MASKS}
     missing = [key for key in MASKS if given[key] is None]
     if len(missing) == len(MASKS):
@@ -208,7 +211,7 @@ def _checked_masks(data: Data, num_nodes: int) -> Masks | None:
     return train, valid, test
 
 
-def _names(data: Data, key: str, count: int) -> list[str] | None:
+def _names(data: "Data", key: str, count: int) -> list[str] | None:
     names = data.get(key)
     if names is None:
         return None

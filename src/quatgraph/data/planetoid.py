@@ -8,13 +8,12 @@ scipy or anything else runs on a file's behalf, and the arrays are built after c
 import io
 import pickle
 import zipfile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.data.assembly import assemble
 from quatgraph.data.edges import merge_edges
@@ -23,11 +22,14 @@ from quatgraph.data.splits import Masks
 from quatgraph.data.store import read_bytes
 from quatgraph.errors import Mistake
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 NUM_SPLITS = 10
 _NUMBERS = {"f4", "f8", "i4", "i8"}
 
 
-def read_planetoid(name: str) -> Data:
+def read_planetoid(name: str) -> "Data":
     """Reads ``cora``, ``citeseer`` or ``pubmed``.
 
     Features are as stored, not normalised. Edges go in both directions; repeated ones and

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import fill
+from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
 
 from quatgraph.bench.growth import exponent
@@ -31,6 +31,8 @@ TIMES = ("ms", "seconds")
 TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
 BAR = 0.17
 """Inches of a line of bars."""
+LINE, NAME = 120, 36
+"""Letters that fit beside each other in a figure, and those of them for a variant's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,11 @@ class Comparison:
     unit: str
     others: dict[str, float]
 
+    @property
+    def heading(self) -> str:
+        work = "" if self.work == "training" else f", {self.work}"
+        return f"{self.case}{work}: {self.ours} {with_unit(self.time, self.unit)}"
+
 
 @dataclass(frozen=True, slots=True)
 class SpeedBars:
@@ -55,13 +62,21 @@ class SpeedBars:
     def draw(self) -> "Figure":
         machines = list(dict.fromkeys(one.machine for one in self.comparisons))
         groups = {m: [one for one in self.comparisons if one.machine == m] for m in machines}
-        lines = {m: sum(1 + len(one.others) for one in found) for m, found in groups.items()}
+        names = [line for one in self.comparisons for v in one.others for line in _lines(v, NAME)]
+        letters = LINE - max(map(len, names))
+        lines = {
+            m: sum(
+                len(_lines(one.heading, letters)) + sum(len(_lines(v, NAME)) for v in one.others)
+                for one in found
+            )
+            for m, found in groups.items()
+        }
         figure = sheet(BAR * sum(lines.values()) + 0.32 * len(machines) + 0.5)
         grid = figure.subplots(
             len(machines), 1, squeeze=False, sharex=True, height_ratios=list(lines.values())
         )[:, 0]
         for axes, machine in zip(grid, machines, strict=True):
-            _draw_machine(axes, groups[machine])
+            _draw_machine(axes, groups[machine], letters)
             axes.set_title(machine, fontweight="bold", pad=3)
         ratios = [ratio for one in self.comparisons for ratio in one.others.values()]
         first, last = (math.log(far) for far in (min(1.0, *ratios), max(1.0, *ratios)))
@@ -202,21 +217,30 @@ def _comparison(machine: str, case: str, work: str, rows: list[dict[str, Any]]) 
     return Comparison(machine, case, work, first["variant"], time, unit, ratios)
 
 
-def _draw_machine(axes: "Axes", found: list[Comparison]) -> None:
-    """A heading line for each piece of work, then a bar for each variant beside ours."""
-    place, ticks = 0, dict[int, str]()
+def _lines(text: str, room: int) -> list[str]:
+    """Of at most so many letters each."""
+    return wrap(text, room, break_on_hyphens=False)
+
+
+def _draw_machine(axes: "Axes", found: list[Comparison], letters: int) -> None:
+    """A heading for each piece of work, of lines with so many letters, then a bar for each variant
+    beside ours."""
+    place, ticks = 0, dict[float, str]()
     for one in found:
-        work = "" if one.work == "training" else f", {one.work}"
+        heading = _lines(one.heading, letters)
         axes.annotate(
-            f"{one.case}{work}: {one.ours} {with_unit(one.time, one.unit)}",
-            (0.004, place),
+            "\n".join(heading),
+            (0.004, place + (len(heading) - 1) / 2),
             xycoords=("axes fraction", "data"),
             va="center",
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
         )
-        for number, (variant, ratio) in enumerate(one.others.items(), place + 1):
+        place += len(heading)
+        for variant, ratio in one.others.items():
+            name = _lines(variant, NAME)
+            middle = place + (len(name) - 1) / 2
             axes.barh(
-                number,
+                middle,
                 ratio - 1,
                 left=1,
                 height=0.7,
@@ -225,14 +249,14 @@ def _draw_machine(axes: "Axes", found: list[Comparison]) -> None:
             )
             axes.annotate(
                 f"{ratio:.3g}{TIMES_SIGN}" if ratio < 100 else f"{ratio:,.0f}{TIMES_SIGN}",
-                (ratio, number),
+                (ratio, middle),
                 (3 if ratio >= 1 else -3, 0),
                 textcoords="offset points",
                 va="center",
                 ha="left" if ratio >= 1 else "right",
             )
-            ticks[number] = variant
-        place += 1 + len(one.others)
+            ticks[middle] = "\n".join(name)
+            place += len(name)
     axes.set_xscale("log")
     axes.axvline(1, color=SOFT, linewidth=0.8)
     axes.set_yticks(list(ticks), list(ticks.values()))

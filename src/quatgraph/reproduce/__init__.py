@@ -1,1 +1,21 @@
 """The paper's tables, filled from records."""
+
+from pathlib import Path
+from typing import Any
+
+from quatgraph.config import read_toml
+from quatgraph.errors import Mistake, did_you_mean
+
+_FOLDER = Path(__file__).parent / "tables"
+
+
+def table_names() -> list[str]:
+    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
+
+
+def table_values(name: str) -> dict[str, Any]:
+    """What the file of a table says; see :func:`quatgraph.reproduce.table.load_table`."""
+    if name not in table_names():
+        hint = did_you_mean(name, table_names()) or f"; there are {', '.join(table_names())}"
+        raise Mistake(f"there is no table {name!r}{hint}")
+    return read_toml(_FOLDER / f"{name}.toml")

@@ -23,6 +23,10 @@ Done = set[tuple[str, str, int, int]]
 """Runs on record: method, digest of the configuration, split and seed."""
 
 
+class NoData(Mistake):
+    """Something has to be run whose data is not to be had."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
     """Where to run, how long, and who is told of what is being trained and its epochs."""
@@ -135,7 +139,10 @@ def _run_configs(
     how: How,
 ) -> Iterator[list[RunRecord]]:
     """Runs what is not ``done`` of configurations that share their data."""
-    data = task.load(candidates[0])
+    try:
+        data = task.load(candidates[0])
+    except Mistake as mistake:
+        raise NoData(f"what is not on record yet cannot be run: {mistake}") from mistake
     missing = []
     for config in candidates:
         digest = configs.digest(config.identity())

@@ -3,14 +3,13 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.config import read_toml
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.presets import Protocol, names, preset, protocols
+from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import merit
 from quatgraph.training.metrics import mean_std
@@ -24,6 +23,7 @@ folds, each by itself or all by one epoch; see :mod:`quatgraph.reproduce.rules`.
 PROTOCOLS: tuple[Protocol, ...] = ("paper", "honest")
 PRINTED = {
     "test/accuracy": ("accuracy", 100, 2),
+    "test/macro-f1": ("macro-F1", 100, 2),
     "test/mrr": ("MRR", 1, 3),
     "test/hits@10": ("Hits@10", 100, 1),
 }
@@ -31,7 +31,6 @@ PRINTED = {
 
 Published = dict[str, dict[str, float]]
 """Published values as fractions, by dataset and method; some are missing."""
-_FOLDER = Path(__file__).parent / "tables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,15 +111,8 @@ class Cell:
     parameters: int | None
 
 
-def table_names() -> list[str]:
-    return sorted(path.stem for path in _FOLDER.glob("*.toml"))
-
-
 def load_table(name: str) -> Table:
-    if name not in table_names():
-        hint = did_you_mean(name, table_names()) or f"; there are {', '.join(table_names())}"
-        raise Mistake(f"there is no table {name!r}{hint}")
-    values = read_toml(_FOLDER / f"{name}.toml")
+    values = table_values(name)
     runs, paper, nested = (values.pop(key, {}) for key in ("runs", "paper", "nested"))
     metric, others = values["metric"], values.pop("beside", [])
     spread = {} if others else _column(paper, 1, metric)

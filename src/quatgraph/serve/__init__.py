@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-from torch_geometric.data import Data
 
 from quatgraph.data.collection import Graphs
 from quatgraph.data.graph import from_any
@@ -32,6 +31,9 @@ from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import Bundle, load_bundle
 from quatgraph.training.runtime import resolve_device
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 
 class Predictor(Protocol):
@@ -65,7 +67,7 @@ def load(bundle: Path | str, *, device: str = "auto") -> Predictor:
 
 
 def train_nodes(
-    data: Data,
+    data: "Data",
     out: Path | str,
     *,
     config: NodeConfig | None = None,
@@ -88,7 +90,7 @@ def train_nodes(
 
 
 def train_graphs(
-    graphs: Sequence[Data] | Graphs,
+    graphs: "Sequence[Data] | Graphs",
     out: Path | str,
     *,
     config: GraphConfig | None = None,

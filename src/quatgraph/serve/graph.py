@@ -47,7 +47,7 @@ class GraphPredictor:
         self._graphs = graphs
 
     def predict(
-        self, graphs: AnyGraphs | None = None, *, ids: Sequence[str] | None = None
+        self, graphs: "AnyGraphs | None" = None, *, ids: Sequence[str] | None = None
     ) -> Predictions:
         """Classifies graphs.
 
@@ -66,7 +66,7 @@ class GraphPredictor:
         probabilities = self._probabilities(whole)
         return Predictions(asked.graph_ids, self.card["labels"], probabilities, self._notes(asked))
 
-    def evaluate(self, graphs: AnyGraphs | None = None) -> dict[str, float]:
+    def evaluate(self, graphs: "AnyGraphs | None" = None) -> dict[str, float]:
         """The bundle's metrics, computed again from its weights and the training data: of each
         fold's model on its own part, the mean over the folds.
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
@@ -18,6 +18,9 @@ from quatgraph.tasks.node.problem import MODELS, Problem, load_data, prepare
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.metrics import accuracy, cross_entropy
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 
 class NodePredictor:
     """A node classifier out of a bundle.
@@ -29,7 +32,7 @@ class NodePredictor:
             quatgraph.load("my-model").predict("another-folder")
     """
 
-    def __init__(self, bundle: Bundle, device: torch.device, data: Data | None = None) -> None:
+    def __init__(self, bundle: Bundle, device: torch.device, data: "Data | None" = None) -> None:
         self.card = bundle.card
         self.device = device
         self.config = configs.build(NodeConfig, self.card["config"])
@@ -44,7 +47,7 @@ class NodePredictor:
         self._data = data
 
     def predict(
-        self, graph: Data | Path | str | None = None, *, nodes: Sequence[str] | None = None
+        self, graph: "Data | Path | str | None" = None, *, nodes: Sequence[str] | None = None
     ) -> Predictions:
         """Classifies nodes.
 
@@ -60,7 +63,7 @@ class NodePredictor:
         ids = [data.node_ids[index] for index in chosen]
         return Predictions(ids, self.card["labels"], probabilities)
 
-    def evaluate(self, graph: Data | Path | str | None = None) -> dict[str, float]:
+    def evaluate(self, graph: "Data | Path | str | None" = None) -> dict[str, float]:
         """The bundle's metrics, computed again from its weights and the training data.
 
         Args:
@@ -85,7 +88,7 @@ class NodePredictor:
     def _logits(self, problem: Problem) -> Tensor:
         return self.model(problem.features, problem.adjacency)
 
-    def _training_data(self) -> Data:
+    def _training_data(self) -> "Data":
         if self._data is None:
             source_of = self.config.data
             if not source_of.name and not source_of.path:
@@ -94,7 +97,9 @@ class NodePredictor:
         refuse_changed(self._data, self.card, "folder")
         return self._data
 
-    def _read(self, graph: Data | Path | str, *, labels_needed: bool) -> Data:
+    def _read(self, graph: "Data | Path | str", *, labels_needed: bool) -> "Data":
+        from torch_geometric.data import Data
+
         if isinstance(graph, Data):
             return source.from_data(graph, labels_needed=labels_needed)
         if not isinstance(graph, Path | str):
@@ -107,7 +112,7 @@ class NodePredictor:
             labels_needed=labels_needed,
         )
 
-    def _new_data(self, graph: Data | Path | str) -> Data:
+    def _new_data(self, graph: "Data | Path | str") -> "Data":
         data = self._read(graph, labels_needed=False)
         if data.digest == self.card["data"]["digest"]:
             return data
@@ -119,7 +124,7 @@ class NodePredictor:
         return _with_columns(data, self.card["features"])
 
 
-def _with_columns(data: Data, wanted: list[str]) -> Data:
+def _with_columns(data: "Data", wanted: list[str]) -> "Data":
     """The data with the training data's feature columns, in their order."""
     if data.x is None:
         raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")

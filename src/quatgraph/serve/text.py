@@ -158,7 +158,7 @@ class TextPredictor:
             of_one: dict[str, Sequence[Tensor]] = {name: [parts[name]] for name in names}
             chunks = evaluation_chunks(problem.collection, of_one, room)
             with torch.no_grad(), at_most_threads(self._useful_threads(corpus.documents)):
-                found |= measured(models, problem.collection, chunks)
+                found |= measured(models, problem.collection, chunks, with_f1=True)
         return {name: float(value) for name, value in found.items() if not value.isnan().any()}
 
     def _copied(self) -> nn.Module:

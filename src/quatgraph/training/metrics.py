@@ -60,6 +60,39 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
     return -(1 - smoothing - others) * own - others * log_p.sum(dim=-1)
 
 
+def by_class(guesses: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """For each class whether guess and label both are it, and how many of the two are: what
+    :func:`macro_f1` takes the sums of.
+
+    Shape:
+        - guesses, labels: ``(...)``
+        - output: ``(..., C)`` each
+    """
+    classes = torch.arange(num_classes, device=labels.device)
+    guessed, true = (one.unsqueeze(-1) == classes for one in (guesses, labels))
+    return (guessed & true).float(), guessed.float() + true.float()
+
+
+def macro_f1(agreed: Tensor, named: Tensor) -> Tensor:
+    r"""The mean of the classes' :math:`F_1 = 2 \,TP / (2 \,TP + FP + FN)`, each class counting
+    alike; one that is neither a guess nor a label takes no part. NaN where there are none at all.
+
+    Args:
+        agreed: How often guess and label both are a class.
+        named: How often a guess is the class, and how often a label.
+
+    Shape:
+        - agreed, named: ``(..., C)``
+        - output: ``(...)``
+
+    Example:
+        >>> macro_f1(torch.tensor([3.0, 1.0, 0.0]), torch.tensor([6.0, 4.0, 0.0]))
+        tensor(0.7500)
+    """
+    each = 2 * agreed / named.clamp(min=1)
+    return each.sum(dim=-1) / (named > 0).sum(dim=-1)
+
+
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
     """The mean and the sample standard deviation (over ``n - 1``); 0.0 for a single run.
 

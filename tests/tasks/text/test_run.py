@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -180,7 +181,8 @@ def test_the_kept_epoch_has_the_best_accuracy_and_among_these_the_lowest_loss(
         )
         merits = list(zip(accuracy.tolist(), (-loss).tolist(), strict=True))
         assert record.best_epoch == 1 + merits.index(max(merits))
-        assert set(record.curves) == {"valid/accuracy", "valid/loss", "valid/merit"}
+        measured = ("accuracy", "loss", "macro-f1", "merit")
+        assert set(record.curves) == {f"valid/{name}" for name in measured}
 
 
 def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
@@ -195,10 +197,12 @@ def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
     model = build_model(config, read).eval()
     model.load_state_dict(tensors)
     logits = model(whole.features, whole.adjacency, whole.pool)
-    right = (logits.argmax(dim=1) == corpus.documents.y).float()
+    guesses, labels, metrics = logits.argmax(dim=1), corpus.documents.y, bundle.card["metrics"]
     for part, places in parts_of(corpus.documents, config.data, 1).items():
-        told = bundle.card["metrics"][f"{part}/accuracy"]
-        assert told == pytest.approx(float(right[places].mean()))
+        own, true = guesses[places], labels[places]
+        assert metrics[f"{part}/accuracy"] == pytest.approx(float((own == true).float().mean()))
+        f1 = f1_score(true, own, average="macro")
+        assert metrics[f"{part}/macro-f1"] == pytest.approx(f1, abs=1e-5)
 
 
 def test_the_same_runs_give_the_same_numbers_and_other_seeds_others(

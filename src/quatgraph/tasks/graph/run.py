@@ -23,7 +23,7 @@ from quatgraph.tasks.runs import MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.metrics import smoothed_cross_entropy
+from quatgraph.training.metrics import by_class, macro_f1, smoothed_cross_entropy
 from quatgraph.training.runtime import at_most_threads, total_memory
 
 
@@ -90,29 +90,43 @@ def chunks_of(
 
 
 def measured(
-    ensemble: Ensemble, collection: Collection, chunks: Sequence[EvaluationChunk]
+    ensemble: Ensemble,
+    collection: Collection,
+    chunks: Sequence[EvaluationChunk],
+    *,
+    with_f1: bool = False,
 ) -> Metrics:
-    """Accuracy and loss of each member on its parts, NaN on one without graphs."""
-    zeros = torch.zeros(ensemble.num_members, device=collection.labels.device)
-    totals = {part: dict.fromkeys(("accuracy", "loss", "count"), zeros) for part in chunks[0].parts}
+    """Accuracy and loss of each member on its parts, NaN on one without graphs.
+
+    Args:
+        with_f1: Whether to measure the macro-F1 too.
+    """
+    totals: dict[str, dict[str, Tensor]] = {part: {} for part in chunks[0].parts}
     for chunk in chunks:
         batch = assemble(collection, chunk.graphs, chunk.capacity)
         logits, labels = batch.through(ensemble, batch.features), batch.labels.clamp(min=0)
+        guesses = logits.argmax(dim=-1)
         found = {
-            "accuracy": (logits.argmax(dim=-1) == labels).float(),
+            "accuracy": (guesses == labels).float(),
             "loss": smoothed_cross_entropy(logits, labels, 0.0),
             "count": torch.ones_like(labels, dtype=torch.float),
         }
+        if with_f1:
+            found["agreed"], found["named"] = by_class(guesses, labels, logits.size(-1))
         for part, mask in chunk.parts.items():
             for what, values in found.items():
                 # Not a product: what is wrong with another part's graph must not be seen in this.
-                counted = torch.where(mask > 0, values, 0).sum(dim=-1)
-                totals[part][what] = totals[part][what] + counted
-    return {
+                mine = mask.view(*mask.shape, *[1] * (values.dim() - mask.dim())) > 0
+                counted = torch.where(mine, values, 0).sum(dim=1)
+                totals[part][what] = totals[part].get(what, 0) + counted
+    metrics = {
         f"{part}/{what}": total[what] / total["count"]
         for part, total in totals.items()
         for what in ("accuracy", "loss")
     }
+    for part, total in totals.items() if with_f1 else ():
+        metrics[f"{part}/macro-f1"] = macro_f1(total["agreed"], total["named"])
+    return metrics
 
 
 def merit_of(accuracy: Tensor, loss: Tensor) -> Tensor:

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.node import GAT, GCN, MLP
@@ -16,6 +15,9 @@ from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 SPARSE_BELOW = 0.2
 """Features with a smaller share of non-zero numbers are kept sparse."""
@@ -77,7 +79,7 @@ MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
 }
 
 
-def load_data(config: DataConfig) -> Data:
+def load_data(config: DataConfig) -> "Data":
     """Reads the dataset a config names, or the person's own files."""
     if bool(config.name) == bool(config.path):
         raise Mistake("give either data.name, a dataset of the catalog, or data.path, a folder")
@@ -104,7 +106,7 @@ class Problem:
 
 
 def prepare(
-    data: Data,
+    data: "Data",
     config: NodeConfig,
     device: torch.device,
     *,

@@ -1,11 +1,10 @@
 """What node classification does its own way: its runs, their training, the card of a bundle."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.models.node import four_copies
@@ -17,6 +16,9 @@ from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import accuracy, cross_entropy
 from quatgraph.training.runtime import total_memory
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 SCALED = {
     "none": "as they are",
     "row": "each row scaled to sum 1",
@@ -24,7 +26,7 @@ SCALED = {
 }
 
 
-def members_of(config: NodeConfig, data: Data) -> list[Member]:
+def members_of(config: NodeConfig, data: "Data") -> list[Member]:
     """One run per split and seed."""
     splits = range(data.train_mask.size(1))
     return [Member(config, split, seed) for seed in range(config.seeds) for split in splits]
@@ -99,7 +101,7 @@ def trains_on_four_copies(config: NodeConfig) -> bool:
     return config.model.name == "qgnn" and config.model.masks == "real"
 
 
-def card(config: NodeConfig, data: Data, problem: Problem) -> dict[str, Any]:
+def card(config: NodeConfig, data: "Data", problem: Problem) -> dict[str, Any]:
     """What predicting needs to read another graph as the training graph was read."""
     scaling = problem.scaling
     return {

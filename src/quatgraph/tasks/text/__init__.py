@@ -30,4 +30,5 @@ TEXT = Task(
     ignores=ignored,
     said=said,
     kept=kept,
+    told=("accuracy", "macro-f1"),
 )

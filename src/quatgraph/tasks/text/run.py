@@ -72,7 +72,7 @@ def train(
 
     def evaluate() -> Metrics:
         with factors_rounded(to="float32"):
-            metrics = measured(ensemble, collection, chunks)
+            metrics = measured(ensemble, collection, chunks, with_f1=True)
         return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
@@ -103,7 +103,7 @@ def _tested(
     ensemble = Ensemble(builds, [m.seed for m in members]).to(problem.collection.labels.device)
     chunks = _chunks(problem, members[0].config, parts, "train", "test")
     with torch.no_grad():
-        found = measured(ensemble.eval(), problem.collection, chunks)
+        found = measured(ensemble.eval(), problem.collection, chunks, with_f1=True)
     tests = {name: value.cpu() for name, value in found.items()}
     return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
