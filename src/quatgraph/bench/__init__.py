@@ -18,6 +18,7 @@ from quatgraph.bench import (
     loss,
     node,
     peers,
+    steps,
     text,
 )
 
@@ -34,5 +35,6 @@ BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "graph": graph.rows,
     "link": link.rows,
     "text": text.rows,
+    "steps": steps.rows,
     "defaults": defaults.rows,
 }

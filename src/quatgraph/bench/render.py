@@ -107,6 +107,22 @@ def render_growth(folder: Path) -> str:
     return _table(["device", "work", "grows with", "n", "time", "as"], lines)
 
 
+def render_steps(folder: Path) -> str:
+    """A Markdown table of what an epoch's time goes to: a line for each training."""
+    rows = read_rows(folder, "steps")
+    if not rows:
+        return _missing("steps")
+    lines = []
+    for (name, case), group in groupby(rows, key=lambda row: (machine_of(row), row["case"])):
+        whole, *parts = group
+        spent, operations = (sum(row[key] for row in parts) for key in ("ms", "operations"))
+        shown = [f"{row['variant']} {100 * row['ms'] / spent:.0f} %" for row in parts]
+        times = with_unit(whole["ms"], "ms"), with_unit(spent, "ms"), f"{operations:,.0f}"
+        lines.append([name, case, *times, ", ".join(shown)])
+    head = ["device", "training", "an epoch", "work of the device", "operations", "which goes to"]
+    return _table(head, lines)
+
+
 def _missing(bench: str) -> str:
     return f"Not run yet: `quatgraph bench {bench} --out benchmarks/records`"
 

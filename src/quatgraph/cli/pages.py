@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Callable[[], str]]:
     """What stands between two markers of a page, by page and marker."""
-    from quatgraph.bench.render import render_bench, render_beside, render_growth
+    from quatgraph.bench.render import render_bench, render_beside, render_growth, render_steps
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.render import render
     from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
@@ -50,6 +50,7 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/speed.md", "bench peers"): lambda: render_bench(bench, "peers"),
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
+        ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
     }
 

@@ -40,7 +40,7 @@ def _pooled_kernel(
 
 
 @triton.jit
-def _gradients_kernel(
+def _pooled_gradients_kernel(
     by_total, by_largest, x, weight, begins, largest, by_x, by_weight, graphs, nodes, width,
     ACTIVATION: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -92,7 +92,7 @@ def gradients(
     by_x, by_weight = torch.zeros_like(x), torch.zeros_like(weight)
     if graphs:
         with torch.cuda.device(x.device):
-            _gradients_kernel[(graphs, x.numel() // (nodes * width))](
+            _pooled_gradients_kernel[(graphs, x.numel() // (nodes * width))](
                 by_total.contiguous(), by_largest.contiguous(), x, weight, begins, largest,
                 by_x, by_weight, graphs, nodes, width,
                 ACTIVATION=CODES[activation], BLOCK=triton.next_power_of_2(width),

@@ -9,7 +9,7 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _kernel(x, random, rate, out, size, BLOCK: tl.constexpr):
+def _dropped_kernel(x, random, rate, out, size, BLOCK: tl.constexpr):
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
@@ -27,5 +27,7 @@ def dropped(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
         return out
     members, size = x.size(0), x[0].numel()
     with torch.cuda.device(x.device):
-        _kernel[(triton.cdiv(size, _BLOCK), members)](x, random, rate, out, size, BLOCK=_BLOCK)
+        _dropped_kernel[(triton.cdiv(size, _BLOCK), members)](
+            x, random, rate, out, size, BLOCK=_BLOCK
+        )
     return out

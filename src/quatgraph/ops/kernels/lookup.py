@@ -20,7 +20,7 @@ _BLOCK_R, _BLOCK_C = 32, 128
 
 
 @triton.jit
-def _rows_kernel(
+def _table_rows_kernel(
     table, code, out, count, width, table_member, table_row, code_member, code_step,
     BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
@@ -68,7 +68,7 @@ def _summed(
 
 
 @triton.jit
-def _small_kernel(
+def _small_table_kernel(
     grad, code, base, out, count, rows, width, code_member, code_step,
     HAS_BASE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
@@ -92,7 +92,7 @@ def _small_kernel(
 
 
 @triton.jit
-def _large_kernel(
+def _large_table_kernel(
     grad, code, base, out, count, rows, width, code_member, code_step,
     HAS_BASE: tl.constexpr, SCAN: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
@@ -141,7 +141,7 @@ def rows_of(table: Tensor, code: Tensor) -> Tensor:
         block = min(_BLOCK_F, triton.next_power_of_2(width))
         step = _TILE // block
         with torch.cuda.device(table.device):
-            _rows_kernel[(triton.cdiv(count, step), triton.cdiv(width, block), members)](
+            _table_rows_kernel[(triton.cdiv(count, step), triton.cdiv(width, block), members)](
                 table, code, out, count, width, *table.stride()[:2], *code.stride(),
                 BLOCK_N=step, BLOCK_F=block,
             )  # fmt: skip
@@ -166,11 +166,11 @@ def gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None, *, larg
     scan = triton.next_power_of_2(count)
     with torch.cuda.device(grad.device):
         if large:
-            _large_kernel[grid](
+            _large_table_kernel[grid](
                 *given, SCAN=scan, BLOCK_N=_LARGE_N, BLOCK_R=_BLOCK_R, BLOCK_C=_BLOCK_C,
                 BLOCK_F=block,
             )  # fmt: skip
         else:
             places = min(_SMALL_N, scan)
-            _small_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_SMALL_WARPS)
+            _small_table_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_SMALL_WARPS)
     return out

@@ -189,7 +189,7 @@ def _norm_kernel(
 
 
 @triton.jit
-def _gradients_kernel(
+def _norm_gradients_kernel(
     grad, x, present, weight, bias, mean, var, by_x, by_weight, by_bias, rows, width,
     present_stride, weight_stride, bias_stride,
     EPS: tl.constexpr, ACTIVATION: tl.constexpr,
@@ -272,7 +272,7 @@ def gradients(
     members, rows, width = x.shape
     tile = _tile(rows, width)
     with torch.cuda.device(x.device):
-        _gradients_kernel[(triton.cdiv(width, tile["BLOCK_F"]), members)](
+        _norm_gradients_kernel[(triton.cdiv(width, tile["BLOCK_F"]), members)](
             grad, x, mask, weight, bias, mean, var, by_x, by_weight, by_bias, rows, width,
             mask.stride(0), weight.stride(0), bias.stride(0),
             EPS=eps, ACTIVATION=CODES[activation], HAS_PRESENT=present is not None, **tile,

@@ -51,7 +51,7 @@ def _all_parts(member, parts, width, feature, PARTS: tl.constexpr):
 
 
 @triton.jit
-def _part_moments_kernel(
+def _norm_part_moments_kernel(
     x, present, counts, means, squares, rows, width, parts, present_stride,
     HAS_PRESENT: tl.constexpr, PART: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
@@ -98,7 +98,7 @@ def _norm_kernel(
 
 
 @triton.jit
-def _part_sums_kernel(
+def _norm_part_sums_kernel(
     grad, x, present, weight, bias, mean, var, counts, rests, totals, products,
     rows, width, parts, present_stride, weight_stride, bias_stride,
     EPS: tl.constexpr, ACTIVATION: tl.constexpr, HAS_PRESENT: tl.constexpr,
@@ -123,7 +123,7 @@ def _part_sums_kernel(
 
 
 @triton.jit
-def _gradients_kernel(
+def _norm_gradients_kernel(
     grad, x, present, weight, bias, mean, var, counts, rests, totals, products,
     by_x, by_weight, by_bias, rows, width, parts, present_stride, weight_stride, bias_stride,
     EPS: tl.constexpr, ACTIVATION: tl.constexpr, HAS_PRESENT: tl.constexpr, PARTS: tl.constexpr,
@@ -171,7 +171,7 @@ def normalised(
     grid, shape, tile = _cut(x)
     counts, by_part = _scratch(x, grid[1], 2)
     with torch.cuda.device(x.device):
-        _part_moments_kernel[grid](
+        _norm_part_moments_kernel[grid](
             x, mask, counts, *by_part, *shape, mask.stride(0),
             HAS_PRESENT=present is not None, **tile,
         )  # fmt: skip
@@ -210,8 +210,8 @@ def gradients(
         **tile,
     }
     with torch.cuda.device(x.device):
-        _part_sums_kernel[grid](*given, *sizes, **options)
-        _gradients_kernel[grid](
+        _norm_part_sums_kernel[grid](*given, *sizes, **options)
+        _norm_gradients_kernel[grid](
             *given, by_x, by_weight, by_bias, *sizes,
             PARTS=triton.next_power_of_2(grid[1]), **options,
         )  # fmt: skip

@@ -1,0 +1,73 @@
+"""What an epoch goes to: every kernel has a kind, and kinds add up."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from quatgraph.bench import steps
+from quatgraph.bench.render import render_steps
+from quatgraph.ops import kernels
+from quatgraph.presets import names
+
+KERNELS = sorted(
+    name
+    for path in Path(kernels.__file__).parent.glob("*.py")
+    for name in re.findall(r"^def (_\w*kernel)\(", path.read_text(), flags=re.M)
+)
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_each_of_our_kernels_has_a_kind_of_its_own(name: str) -> None:
+    assert steps.kind_of(name) not in ("all else", "copies and fills")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("_slopes_kernel", "slopes of scores"),
+        ("_norm_part_sums_kernel", "norms and activations"),
+        ("_pooled_gradients_kernel", "gates and attention"),
+        ("_sum_rows_and_pieces_kernel", "sums over neighbours"),
+        ("_small_table_kernel", "rows by number"),
+        ("_gather_kernel", "matrices of quaternions"),
+        ("nvjet_sm90_tst_176x128_64x5_1x2_h_bz_TNN", "products of matrices"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int>(float)", "products of matrices"),
+        ("aten::baddbmm", "products of matrices"),
+        ("Memcpy DtoD (Device -> Device)", "copies and fills"),
+        ("void at::native::vectorized_gather_kernel<16, long>(char*)", "rows by number"),
+        ("aten::_fused_adam_", "Adam and the gradient it takes"),
+        ("aten::sub", "all else"),
+    ],
+)
+def test_names_of_torch_and_ours_are_told_apart(name: str, kind: str) -> None:
+    assert steps.kind_of(name) == kind
+
+
+def test_rows_are_the_whole_and_what_it_goes_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(steps, "CASES", {"cpu": [("node/karate-qgnn", 2, 3)]})
+    rows = list(steps.rows(torch.device("cpu")))
+    assert {row["case"] for row in rows} == {"node/karate-qgnn, 2 runs"}
+    assert rows[0]["variant"] == steps.WHOLE
+    assert {row["variant"] for row in rows[1:]} <= {*steps.KINDS}
+    assert all(row["ms"] > 0 for row in rows)
+    times = [row["ms"] for row in rows[1:]]
+    assert times == sorted(times, reverse=True)
+    sums = next(row for row in rows if row["variant"] == "sums over neighbours")
+    assert sums["operations"] >= 2  # a layer's at least, and that of its gradient
+    about = {"device": "cpu", "cpu": "a CPU", "cpus": "2"}
+    lines = [json.dumps({**row, "environment": about}) for row in rows]
+    (tmp_path / "steps.jsonl").write_text("\n".join(lines))
+    table = render_steps(tmp_path).splitlines()
+    assert len(table) == 3
+    assert "sums over neighbours" in table[2]
+    assert render_steps(tmp_path / "none").startswith("Not run yet")
+
+
+@pytest.mark.parametrize("device", steps.CASES)
+def test_what_is_profiled_exists(device: str) -> None:
+    assert {name for name, _, _ in steps.CASES[device]} <= {*names()}
