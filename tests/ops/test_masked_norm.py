@@ -116,12 +116,13 @@ def test_a_batch_without_variance_gives_finite_numbers(count):
 
 
 # One tile and many, with a rest and without; more than one block of features; parts.
-SIZES = [(1, 1), (9, 5), (256, 32), (257, 33), (1500, 128), (2049, 33), (20_001, 5)]
+SIZES = [(1, 1), (9, 5), (257, 33), (1500, 128), (20_001, 5)]
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize(
+    ("activation", "lead"), [*((name, (3,)) for name in ACTIVATIONS), ("tanh", ())]
+)
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize(("rows", "width"), SIZES)
 def test_the_kernel_equals_the_torch_form(rows, width, padded, lead, activation):

@@ -218,7 +218,7 @@ class GraphGIN(nn.Module):
         _check_layers(num_layers)
         widths = [in_channels] + [hidden] * num_layers
         self.convs = nn.ModuleList(SumPerceptron(a, b) for a, b in pairwise(widths))
-        self.norms = nn.ModuleList(BatchNorm(hidden) for _ in self.convs)
+        self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.convs)
         self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width in widths)
         self.dropout = QuaternionDropout(pooled_dropout)
 
@@ -227,7 +227,7 @@ class GraphGIN(nn.Module):
         _, nodes = present(pool, self.dropout.rate)
         scores = self.dropout(first(x, pool))
         for conv, norm, prediction in zip(self.convs, self.norms, others, strict=True):
-            x = torch.relu(norm(conv(x, adjacency, nodes), nodes))
+            x = norm(conv(x, adjacency, nodes), nodes)
             scores = scores + self.dropout(prediction(x, pool))
         return scores
 
@@ -258,16 +258,17 @@ class GraphGFN(nn.Module):
         _check_layers(num_layers)
         widths = [in_channels] + [hidden] * num_layers
         self.linears = nn.ModuleList(SparseLinear(a, b) for a, b in pairwise(widths))
-        self.norms = nn.ModuleList(BatchNorm(hidden) for _ in self.linears)
-        self.graph_linear, self.graph_norm = LinearOfSums(hidden, hidden), BatchNorm(hidden)
+        self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.linears)
+        self.graph_linear = LinearOfSums(hidden, hidden)
+        self.graph_norm = BatchNorm(hidden, "relu")
         self.prediction = nn.Linear(hidden, num_classes)
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         graphs, nodes = present(pool, self.dropout.rate)
         for linear, norm in zip(self.linears, self.norms, strict=True):
-            x = torch.relu(norm(linear(x), nodes))
-        y = torch.relu(self.graph_norm(self.graph_linear(x, pool), graphs))
+            x = norm(linear(x), nodes)
+        y = self.graph_norm(self.graph_linear(x, pool), graphs)
         return self.prediction(self.dropout(y))
 
 

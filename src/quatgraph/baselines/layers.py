@@ -100,11 +100,11 @@ class SumPerceptron(nn.Module):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
         self.first = LinearOfSums(in_channels, out_channels)
-        self.norm = BatchNorm(out_channels)
+        self.norm = BatchNorm(out_channels, "relu")
         self.second = nn.Linear(out_channels, out_channels)
 
     def forward(self, x: Features, adjacency: Matrix, present: Tensor | None = None) -> Tensor:
-        return self.second(torch.relu(self.norm(self.first(x, adjacency), present)))
+        return self.second(self.norm(self.first(x, adjacency), present))
 
 
 class GraphAttention(nn.Module):
