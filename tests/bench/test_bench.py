@@ -152,7 +152,8 @@ def test_text_times_an_epoch_of_each_method_and_word_graphs(
 ) -> None:
     few = ("data.name=snippets", "data.vectors=none", "data.dimensions=4", "model.hidden_quats=1")
     monkeypatch.setattr(text, "preset", lambda name: override(preset(name), few))
-    monkeypatch.setattr(text, "TRAINED", {"cpu": [("mr", "textqgnn"), ("r8", "texting")]})
+    trained = [("mr", "textqgnn", "float32"), ("r8", "texting", "tf32")]
+    monkeypatch.setattr(text, "TRAINED", {"cpu": trained})
     monkeypatch.setattr(text, "SEEDS", {"cpu": 2})
     monkeypatch.setattr(text, "GRAPHS", {"cpu": ("snippets",)})
     (tmp_path / "status").write_text("VmPeak: 9000 kB\nVmHWM:\t 2048 kB\n")
@@ -160,7 +161,7 @@ def test_text_times_an_epoch_of_each_method_and_word_graphs(
     rows = list(text.rows(CPU))
     assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
         ("mr, 2 runs", "training, an epoch", "TextQGNN, float32"),
-        ("r8, 2 runs", "training, an epoch", "TextING, float32"),
+        ("r8, 2 runs", "training, an epoch", "TextING, tf32"),
         ("snippets", "word graphs, window 3", "600 documents"),
     ]
     assert all(row["ms"] > 0 for row in rows)
@@ -168,9 +169,9 @@ def test_text_times_an_epoch_of_each_method_and_word_graphs(
 
 
 def test_text_trains_what_has_a_preset() -> None:
-    for device, pairs in text.TRAINED.items():
-        assert len({*pairs}) == len(pairs) == (8 if device == "cuda" else 3)
-        assert {f"text/{dataset}-{method}" for dataset, method in pairs} <= {*names("text")}
+    for device, trained in text.TRAINED.items():
+        assert len({*trained}) == len(trained) == (10 if device == "cuda" else 3)
+        assert {f"text/{dataset}-{method}" for dataset, method, _ in trained} <= {*names("text")}
 
 
 def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(

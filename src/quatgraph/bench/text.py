@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 from quatgraph import config as configs
-from quatgraph.bench.limits import OF_FLOAT32
 from quatgraph.bench.measure import held, measure, peak, training_seconds
 from quatgraph.data.text import load, word_graphs
 from quatgraph.presets import preset
@@ -20,10 +19,14 @@ from quatgraph.tasks.text.problem import once_collected
 METHODS = {"textqgnn": "TextQGNN", "texting": "TextING"}
 CORPORA = ("mr", "r8", "r52", "ohsumed")
 TRAINED = {
-    "cpu": [("ohsumed", "textqgnn"), ("mr", "textqgnn"), ("mr", "texting")],
-    "cuda": list(product(CORPORA, METHODS)),
+    "cpu": [
+        ("ohsumed", "textqgnn", "float32"),
+        ("mr", "textqgnn", "float32"),
+        ("mr", "texting", "float32"),
+    ],
+    "cuda": [*product(("mr",), METHODS, ("float32",)), *product(CORPORA, METHODS, ("tf32",))],
 }
-"""Datasets and methods, trained with their presets."""
+"""Datasets and methods, trained with their presets, in which precision."""
 SEEDS = {"cpu": 1, "cuda": 10}
 EPOCHS = {"cpu": 1, "cuda": 10}
 GRAPHS = {"cpu": CORPORA, "cuda": ()}
@@ -31,8 +34,7 @@ GRAPHS = {"cpu": CORPORA, "cuda": ()}
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
-    trained = product(TRAINED[device.type], OF_FLOAT32[device.type])
-    for place, ((dataset, method), precision) in enumerate(trained):
+    for place, (dataset, method, precision) in enumerate(TRAINED[device.type]):
         # A process may keep what it has freed, so only the first tells how much it needs.
         resident = place == 0 and device.type == "cpu"
         yield _epoch(dataset, method, precision, device, resident=resident)
