@@ -172,13 +172,12 @@ class _Mean(torch.autograd.Function):
             return None, None, None, None
         by_query, by_candidates, by_bias, scale = ctx.saved_tensors
         grad = grad * scale
-        each = grad[..., None, None]
-        scaled = None if by_bias is None else by_bias * grad[..., None]
+        by_bias = None if by_bias is None else by_bias * grad[..., None]
         # A second gradient of millions of candidates may not fit into memory; in place it can be
         # asked for only once, which torch checks.
         large = by_candidates.numel() > _LARGE
-        by_candidates = by_candidates.mul_(each) if large else by_candidates * each
-        return by_query * each, by_candidates, scaled, None
+        by_candidates = _scaled(by_candidates, grad, in_place=large)
+        return _scaled(by_query, grad), by_candidates, by_bias, None
 
     @staticmethod
     def vmap(
@@ -198,6 +197,16 @@ class _Mean(torch.autograd.Function):
             return _Mean.apply(query, candidates, None, loss), (0, 0, 0, None, 0)
         bias = members_first(bias, in_dims[2], members)
         return _Mean.apply(query, candidates, bias, loss), (0, 0, 0, 0, 0)
+
+
+def _scaled(value: Tensor, factor: Tensor, *, in_place: bool = False) -> Tensor:
+    """A matrix, or that of each member, times a number."""
+    if in_place or not use_triton(value):
+        each = factor[..., None, None]
+        return value.mul_(each) if in_place else value * each
+    from quatgraph.ops.kernels.one_vs_all import scaled
+
+    return scaled(value, factor) if value.dim() == 3 else scaled(value[None], factor[None])[0]
 
 
 def _with_gradients(

@@ -49,25 +49,6 @@ def _first(same, each, least, SCAN: tl.constexpr):
 
 
 @triton.jit
-def _summed(
-    grad, code, own, feature, count, width, step,
-    SCAN: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
-):  # fmt: skip
-    """The sum of the gradients at all places of a number, those without any of it passed over."""
-    each = tl.arange(0, SCAN)
-    same = _codes(code, each, count, step) == own
-    total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
-    first = _first(same, each, 0, SCAN)
-    while first < SCAN:
-        place = first + tl.arange(0, BLOCK_N)
-        mask = (_codes(code, place, count, step) == own)[:, None] & (feature < width)[None, :]
-        at = place[:, None].to(tl.int64) * width + feature[None, :]
-        total += tl.load(grad + at, mask=mask, other=0.0)
-        first = _first(same, each, first + BLOCK_N, SCAN)
-    return tl.sum(total, axis=0)
-
-
-@triton.jit
 def _small_table_kernel(
     grad, code, base, out, count, rows, width, code_member, code_step,
     HAS_BASE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
@@ -107,29 +88,34 @@ def _large_table_kernel(
     place = tl.program_id(0)
     if place < count:
         own = _codes(code, place, count, code_step)
+        row = own.to(tl.int64) * width + feature
+        value = tl.zeros((BLOCK_F,), dtype=grad.dtype.element_ty)
+        if HAS_BASE:
+            value = tl.load(base + row, mask=inside)
         each = tl.arange(0, SCAN)
         same = _codes(code, each, count, code_step) == own
-        if _first(same, each, 0, SCAN) == place:
-            value = _summed(
-                grad, code, own, feature, count, width, code_step, SCAN, BLOCK_N, BLOCK_F
-            )
-            at = own.to(tl.int64) * width + feature
-            if HAS_BASE:
-                value += tl.load(base + at, mask=inside)
-            tl.store(out + at, value, mask=inside)
+        first = _first(same, each, 0, SCAN)
+        if first == place:
+            total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
+            while first < SCAN:  # places without the number are passed over
+                some = first + tl.arange(0, BLOCK_N)
+                mask = (_codes(code, some, count, code_step) == own)[:, None] & inside[None, :]
+                at = some[:, None].to(tl.int64) * width + feature[None, :]
+                total += tl.load(grad + at, mask=mask, other=0.0)
+                first = _first(same, each, first + BLOCK_N, SCAN)
+            tl.store(out + row, value + tl.sum(total, axis=0), mask=inside)
     else:
-        row = (place - count) * BLOCK_R + tl.arange(0, BLOCK_R)
+        rest = (place - count) * BLOCK_R + tl.arange(0, BLOCK_R)
+        spot = rest[:, None].to(tl.int64) * width + feature[None, :]
+        known = (rest < rows)[:, None] & inside[None, :]
+        kept = tl.zeros((BLOCK_R, BLOCK_F), dtype=grad.dtype.element_ty)
+        if HAS_BASE:
+            kept = tl.load(base + spot, mask=known)
         asked = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.int32)
         for start in range(0, count, BLOCK_C):
             other = _codes(code, start + tl.arange(0, BLOCK_C), count, code_step)
-            asked |= (row[:, None] == other[None, :]).to(tl.int32)
-        left = (row < rows) & (tl.max(asked, axis=1) == 0)
-        mask = left[:, None] & inside[None, :]
-        at = row[:, None].to(tl.int64) * width + feature[None, :]
-        value = tl.zeros((BLOCK_R, BLOCK_F), dtype=grad.dtype.element_ty)
-        if HAS_BASE:
-            value = tl.load(base + at, mask=mask)
-        tl.store(out + at, value, mask=mask)
+            asked |= (rest[:, None] == other[None, :]).to(tl.int32)
+        tl.store(out + spot, kept, mask=known & (tl.max(asked, axis=1) == 0)[:, None])
 
 
 def rows_of(table: Tensor, code: Tensor) -> Tensor:

@@ -107,6 +107,26 @@ def _log_sum_exp_kernel(scores, out, count, width, WIDE: tl.constexpr, BLOCK: tl
     tl.store(out + row, top + tl.log(tl.sum(total, axis=0)))
 
 
+@triton.jit
+def _scaled_kernel(x, factor, out, size, stride, BLOCK: tl.constexpr):
+    member = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + member * stride + at, mask=at < size)
+    tl.store(out + member * size + at, value * tl.load(factor + member), mask=at < size)
+
+
+def scaled(x: Tensor, factor: Tensor) -> Tensor:
+    """Matrices ``(M, N, D)``, each with its rows side by side, times a number each ``(M,)``."""
+    members, rows, width = x.shape
+    out = x.new_empty(x.shape)
+    if out.numel():
+        with torch.cuda.device(x.device):
+            _scaled_kernel[(triton.cdiv(rows * width, 4 * _BLOCK), members)](
+                x, factor.contiguous(), out, rows * width, x.stride(0), BLOCK=4 * _BLOCK
+            )
+    return out
+
+
 def slopes(
     scores: Tensor,
     batch: Positives,
