@@ -69,6 +69,15 @@ def test_what_is_on_record_is_shown_where_the_rest_cannot_be_run(tmp_path: Path)
 
 
 @pytest.mark.usefixtures("_no_data")
+def test_a_folder_without_records_is_told_and_no_table_is_shown() -> None:
+    asked = ("reproduce", "graph", "--only", "mutag", "--only", "qgnn", "--device", "cpu")
+    assert_told(call(*asked, "--recorded"), "results holds no records", "by --results")
+    tried = call(*asked)
+    assert_told(tried, "what is not on record yet cannot be run: ")
+    assert tried.stdout == ""
+
+
+@pytest.mark.usefixtures("_no_data")
 def test_a_name_that_a_table_lacks_is_a_mistake_and_no_table() -> None:
     for more in ([], ["--recorded"]):
         told = call("reproduce", "graph", "--only", "mutagg", *more, "--device", "cpu")

@@ -209,6 +209,29 @@ def test_a_folder_that_holds_a_training_is_not_overwritten(tmp_path: Path) -> No
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
 
 
+def test_what_cannot_be_resumed_begins_and_says_so() -> None:
+    begun = call("train", "node/karate-qgnn", *SHORT, "--out", "m", "--resume")
+    assert begun.exit_code == 0
+    assert begun.stderr == "quatgraph: m holds nothing to resume: training from the beginning\n"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+def test_an_interrupted_training_says_whether_there_is_something_to_resume(
+    monkeypatch: pytest.MonkeyPatch, *, saved: bool
+) -> None:
+    first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
+    if saved:
+        assert call(*first, "--max-minutes", "0").exit_code == 0
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("quatgraph.tasks.job.train_in_folder", interrupted)
+    result = call(*first)
+    advice = "repeat the command with --resume --out m" if saved else "nothing had been saved yet"
+    assert (result.exit_code, result.stderr) == (130, f"quatgraph: interrupted: {advice}\n")
+
+
 def test_time_that_is_up_exits_with_0_and_says_how_to_go_on() -> None:
     first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
     stopped = call(*first, "--max-minutes", "0")

@@ -138,7 +138,7 @@ def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="no records of a benchmark 'conv'; there are none"):
+    with pytest.raises(Mistake, match="no records of a benchmark 'conv': name the folder"):
         speed_bars(tmp_path, "conv")
     with pytest.raises(Mistake, match=r"no benchmark in .* has a series of sizes"):
         growth(tmp_path)

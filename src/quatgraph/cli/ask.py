@@ -156,7 +156,7 @@ def predict(
         typer.echo(text, nl=False)
     else:
         write_atomic(out, text)
-        typer.echo(f"{len(rows)} predictions in {out}")
+        typer.echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
 
 
 def _check_task(wanted: str, option: str, task: str, bundle: Path) -> None:

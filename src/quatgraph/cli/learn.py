@@ -70,7 +70,7 @@ def train(
     quatgraph train text --data reviews.csv
     """
     _check_asked(what, data, set_ or [], protocol)
-    from quatgraph.tasks.job import train_in_folder
+    from quatgraph.tasks.job import holds_training, train_in_folder
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
@@ -95,6 +95,10 @@ def train(
         left = {"paused": True, "done": paused.done, "epochs": paused.epochs, "out": str(folder)}
         _say(json_, left, f"{paused}: repeat the command with --resume --out {folder}")
         return
+    except KeyboardInterrupt:
+        kept = f"repeat the command with --resume --out {folder}"
+        tell(f"interrupted: {kept if holds_training(folder) else 'nothing had been saved yet'}")
+        raise typer.Exit(130) from None
     _report(task, job, json_)
 
 
@@ -363,6 +367,12 @@ def reproduce(
     except NoData as error:
         lacking = error
     records = read_results(results)
+    if not records and recorded:
+        raise Mistake(
+            f"{results} holds no records: name the folder of a checkout that does by --results"
+        )
+    if lacking and not records:
+        raise lacking
     if json_:
         for one in cells(spec, records, picked):
             emit(one)

@@ -169,7 +169,7 @@ def bench(
         str | None,
         typer.Argument(
             help="aggregate, hamilton, loss, fused, kernels (GPU), growth, peers, conv, node, "
-            "graph, link, text, defaults."
+            "graph, link, text, steps, defaults."
         ),
     ] = None,
     device: Device = "auto",

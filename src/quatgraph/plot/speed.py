@@ -188,7 +188,8 @@ def _rows(folder: Path, bench: str) -> list[dict[str, Any]]:
     """As :func:`read_rows`, of a benchmark that is there and readable."""
     known = _benches(folder)
     if bench not in known:
-        hint = did_you_mean(bench, known) or f"; there are {', '.join(known) or 'none'}"
+        hint = did_you_mean(bench, known) or f"; there are {', '.join(known)}"
+        hint = hint if known else ": name the folder of a checkout that has some by --records"
         raise Mistake(f"{folder} has no records of a benchmark {bench!r}{hint}")
     try:
         rows = read_rows(folder, bench)

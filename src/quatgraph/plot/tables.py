@@ -169,8 +169,8 @@ def table_bars(table: Table, records: Sequence[RunRecord], only: Sequence[str] =
         method.bars[one[by]] = Bar(one["mean"], one["std"] if one["runs"] > 1 else None)
     if not panels:
         raise Mistake(
-            f"no run of table {table.name!r} is on record there; "
-            f"`quatgraph reproduce {table.name}` runs it"
+            f"no run of table {table.name!r} is on record there: name the folder of a checkout by "
+            f"--results, or run it by `quatgraph reproduce {table.name}`"
         )
     made = [Panel(*key, list(methods.values())) for key, methods in panels.items()]
     return TableBars(table.title, series, made)

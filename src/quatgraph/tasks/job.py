@@ -56,6 +56,11 @@ def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -
     return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
 
 
+def holds_training(folder: Path) -> bool:
+    """Whether there is a training in a folder, begun or finished."""
+    return (folder / RECORDS).exists() or has_checkpoint(folder)
+
+
 def train_in_folder(
     task: Task,
     candidates: Sequence[Config],
@@ -93,8 +98,12 @@ def train_in_folder(
     ensure_folder(folder)
     records_at = folder / RECORDS
     done = read_records(records_at) if records_at.exists() else []
-    if not resume and (done or has_checkpoint(folder)):
-        raise Mistake(f"{folder} holds a training already: choose another folder, or resume it")
+    if not resume and holds_training(folder):
+        raise Mistake(
+            f"{folder} holds a training already: choose another folder, or resume it by --resume"
+        )
+    if resume and not holds_training(folder):
+        tell(f"{folder} holds nothing to resume: training from the beginning")
     finished = {(r.config_digest, r.split, r.seed): r for r in done}
     same_data = all(r.data_digest == data.digest for r in done)
     if not same_data or not finished.keys() <= {_key(member) for member in members}:
