@@ -162,3 +162,37 @@ def test_the_gpu_gives_what_the_cpu_gives(name):
     torch.testing.assert_close(
         gradient(ensembles[0].cuda(), on_gpu), gradient(ensembles[1], tiny.batch(x))
     )
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match")
+def test_a_step_of_bi_lstms_can_be_captured():
+    ensemble = Ensemble([bi_lstm] * 3, [0, 1, 2]).double().cuda()
+    whole = tiny.collection(VECTORS)
+    there = type(whole)(
+        node_start=whole.node_start.cuda(),
+        adjacency=whole.adjacency.to("cuda"),
+        symmetric=whole.symmetric,
+        pool=whole.pool.to("cuda"),
+        features=VECTORS.to("cuda"),
+        labels=whole.labels.cuda(),
+    )
+    made = tiny.batch_of(there, tiny.GRAPHS.cuda())
+
+    def gradient() -> Tensor:
+        y = made.through(ensemble, made.features)
+        return torch.autograd.grad(y.square().sum(), ensemble.flat)[0]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        gradient()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = gradient()
+    with torch.no_grad():
+        ensemble.flat.mul_(0.5)
+    graph.replay()
+    torch.testing.assert_close(found, gradient())

@@ -39,6 +39,21 @@ def test_is_the_sum_of_hamilton_products_over_neighbours():
     torch.testing.assert_close(conv(x, EDGES, WEIGHT), expected.mT.flatten(1))
 
 
+def test_a_matrix_that_rounds_rounds_the_layers_product_too():
+    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN, requires_grad=True)
+    adjacency = Adjacency.of(EDGES, N, WEIGHT)
+    found = conv(x, adjacency.with_product_dtype(torch.bfloat16))
+    assert found.dtype == torch.float32
+    exact, probe = conv(x, adjacency), torch.randn(N, 4 * OUT)
+    torch.testing.assert_close(found, exact, rtol=0.05, atol=0.05)
+    assert not torch.equal(found, exact)
+    given = x, conv.linear.weight
+    rounded, plain = (torch.autograd.grad(y, given, probe) for y in (found, exact))
+    for mine, wanted in zip(rounded, plain, strict=True):
+        assert mine.dtype == torch.float32
+        torch.testing.assert_close(mine, wanted, rtol=0.05, atol=0.1)
+
+
 @pytest.mark.parametrize(
     "settings",
     [

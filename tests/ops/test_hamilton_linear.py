@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.algebra import hamilton_product
+from quatgraph.errors import Mistake
 from quatgraph.ops import hamilton_linear
 
 M, N = 3, 2
@@ -30,6 +31,22 @@ def test_a_tiled_input_stands_for_four_equal_components():
     weight, h = torch.randn(4, M, N), torch.randn(5, N)
     expected = torch.stack([by_loops(row.repeat(4), weight) for row in h])
     torch.testing.assert_close(hamilton_linear(h, weight, tiled=True), expected)
+
+
+def test_rounded_products_are_products_of_rounded_numbers():
+    weight, x = torch.randn(4, M, N), torch.randn(5, 4 * N)
+    found = hamilton_linear(x, weight, product_dtype=torch.bfloat16)
+    wanted = hamilton_linear(x.bfloat16().double(), weight.bfloat16().double())
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.double(), wanted, rtol=2**-7, atol=1e-6)
+
+
+@pytest.mark.parametrize(("lead", "bias"), [((), None), ((2, 5), None), ((5,), torch.zeros(4 * M))])
+def test_rounded_products_take_a_matrix_and_no_bias(lead, bias):
+    with pytest.raises(Mistake, match="takes a matrix of vectors, and no bias"):
+        hamilton_linear(
+            torch.randn(*lead, 4 * N), torch.randn(4, M, N), bias, product_dtype=torch.bfloat16
+        )
 
 
 @pytest.mark.parametrize("tiled", [False, True])

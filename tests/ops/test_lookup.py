@@ -269,3 +269,16 @@ def test_the_gpu_adds_the_gradient_of_rows_to_that_of_the_table_and_repeats_it(
     for _ in range(10):
         again = values_and_gradient(lambda table: call(table, on_gpu), table.cuda())
         assert torch.equal(again[1], first[1])
+
+
+@pytest.mark.gpu
+def test_numbers_beyond_the_table_give_zeros_on_a_gpu_and_harm_nothing():
+    for rows in (7, 2000):  # a small table and a large one
+        table = torch.randn(rows, 5, device="cuda", requires_grad=True)
+        code = torch.tensor([0, rows, -1, 3, rows + 100_000], device="cuda")
+        found = lookup(table, code)
+        assert torch.equal(found[[1, 2, 4]], torch.zeros(3, 5, device="cuda"))
+        (gradient,) = torch.autograd.grad(found.sum(), table)
+        wanted = torch.zeros_like(gradient)
+        wanted[[0, 3]] = 1
+        assert torch.equal(gradient, wanted)

@@ -224,3 +224,13 @@ def test_an_ensembles_batch_norm_can_be_captured_as_a_cuda_graph(rows):
     captured.replay()
     assert_same(list(found), list(step(norms[1])))
     assert_same(list(norms[0].held().values()), list(norms[1].held().values()))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_members_may_share_padding_weight_and_bias(device):
+    x, _, _, _, *running = inputs(9, 5, 3, device=device)
+    _, present, weight, bias, *_ = inputs(9, 5, device=device)
+    shared = [value.expand(3, *value.shape) for value in (present, weight, bias)]
+    mine = ours(x, present, weight, bias, *(value.clone() for value in running))
+    wanted = ours(x, *shared, *(value.clone() for value in running))
+    torch.testing.assert_close(mine, wanted)

@@ -13,7 +13,7 @@ from quatgraph.errors import Mistake
 from quatgraph.reproduce import rules
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
-from quatgraph.reproduce.run import How, read_results, run_missing, search
+from quatgraph.reproduce.run import How, NoData, read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell
 from quatgraph.tasks import TASKS
 from quatgraph.training.loop import Paused
@@ -70,6 +70,23 @@ def test_a_table_is_filled_under_both_protocols(tmp_path: Path) -> None:
     for protocol in ("paper", "honest"):
         made = cell(table_of(), read_results(tmp_path), "karate", "qgnn", protocol)
         assert (made.runs, made.configs) == (2, 1)
+
+
+def test_cells_without_data_do_not_keep_others_from_being_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = table_of(rows=["cora", "karate"])
+    load = TASKS["node"].load
+
+    def loaded(config: Any) -> Any:
+        if config.data.name == "cora":
+            raise Mistake("cora is not to be had")
+        return load(config)
+
+    monkeypatch.setitem(TASKS, "node", dataclasses.replace(TASKS["node"], load=loaded))
+    with pytest.raises(NoData, match="cora is not to be had"):
+        ran(table, tmp_path)
+    assert {record.dataset for record in read_results(tmp_path)} == {"karate"}
 
 
 def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:

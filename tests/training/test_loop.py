@@ -141,7 +141,9 @@ def test_monitoring_what_is_not_measured_is_a_mistake():
 PLAN = Plan(epochs=6, select="best-valid", seed=3, key="mine")
 
 
-def train(plan: Plan = PLAN, *, device: str = "cpu", progress=lambda done, total: None) -> Fit:
+def train(
+    plan: Plan = PLAN, *, device: str = "cpu", progress=lambda done, total: None, measured=()
+) -> Fit:
     """Two QGNNs with dropout on a ring of twelve nodes; each call starts anew."""
     draw = torch.Generator().manual_seed(1)
     x, y = torch.rand(12, 5, generator=draw), torch.randint(3, (12,), generator=draw).to(device)
@@ -155,7 +157,8 @@ def train(plan: Plan = PLAN, *, device: str = "cpu", progress=lambda done, total
         return torch.vmap(nn.functional.cross_entropy, in_dims=(0, None))(logits, y)
 
     def evaluate() -> dict[str, Tensor]:
-        return {"valid/accuracy": (ensemble(x, graph).argmax(-1) == y).float().mean(-1)}
+        accuracy = (ensemble(x, graph).argmax(-1) == y).float().mean(-1)
+        return dict.fromkeys(("valid/accuracy", *measured), accuracy)
 
     return fit(ensemble, adam, loss=loss, evaluate=evaluate, plan=plan, progress=progress)
 
@@ -210,6 +213,15 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
         train(replace(plan, deadline=Deadline(0)))
     with pytest.raises(Mistake, match="another run"):
         train(replace(plan, **other))
+
+
+@pytest.mark.parametrize("before", [(), ("valid/other",)])
+def test_a_checkpoint_of_other_measures_is_refused(tmp_path, before):
+    plan = replace(PLAN, checkpoint=tmp_path, resume=True)
+    with pytest.raises(Paused):
+        train(replace(plan, deadline=Deadline(0)), measured=before)
+    with pytest.raises(Mistake, match="another run"):
+        train(plan, measured=("valid/macro-f1",))
 
 
 def interrupt_after(epochs: int):

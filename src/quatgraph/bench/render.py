@@ -114,7 +114,8 @@ def render_steps(folder: Path) -> str:
         return _missing("steps")
     lines = []
     for (name, case), group in groupby(rows, key=lambda row: (machine_of(row), row["case"])):
-        whole, *parts = group
+        whole, *parts = sorted(group, key=lambda row: ("operations" in row, -row["ms"]))
+        parts = [row for row in parts if row["ms"] > 0]
         spent, operations = (sum(row[key] for row in parts) for key in ("ms", "operations"))
         shown = [f"{row['variant']} {100 * row['ms'] / spent:.0f} %" for row in parts]
         times = with_unit(whole["ms"], "ms"), with_unit(spent, "ms"), f"{operations:,.0f}"

@@ -51,7 +51,7 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
             # Dependencies' deprecations are ours to follow, not a user's to read.
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             warnings.filterwarnings("ignore", category=FutureWarning)
-            warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+            warnings.filterwarnings("ignore", message="Sparse CS[RC] tensor support")
             try:
                 body(*args, **kwargs)
                 sys.stdout.flush()

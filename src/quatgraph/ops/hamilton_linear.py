@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix_tiled
+from quatgraph.errors import Mistake
 from quatgraph.ops.hamilton_matrix import hamilton_matrix
 from quatgraph.ops.rounded_linear import rounded_linear
 
@@ -38,7 +39,9 @@ def hamilton_linear(
         - output: ``(..., 4m)``
     """
     matrix = hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight)
-    if product_dtype is not None and bias is None:
+    if product_dtype is not None:
+        if bias is not None or x.dim() != weight.dim() - 1:
+            raise Mistake("a product of rounded numbers takes a matrix of vectors, and no bias")
         return rounded_linear(x, matrix, product_dtype)
     if weight.dim() == 3:
         return F.linear(x, matrix, bias)

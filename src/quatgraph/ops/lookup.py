@@ -30,7 +30,8 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
 
     Shape:
         - table: ``(T, F)``; of several members ``(M, T, F)``
-        - code: ``(N,)``, whole numbers below T; of several members ``(M, N)``
+        - code: ``(N,)``, whole numbers below T; of several members ``(M, N)``. A GPU, which nobody
+          may wait for, does not say so of others, but gives zeros.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
     if table.is_cuda:

@@ -60,7 +60,9 @@ def masked_norm(
     if present is not None:
         present = present.to(x.dtype)
     if x.dtype in KERNEL_TYPES and use_triton(x):
-        vectors = weight, bias, running_mean, running_var
+        each = *x.shape[:-2], x.size(-1)
+        vectors = weight.expand(each), bias.expand(each), running_mean, running_var
+        present = None if present is None else present.expand(x.shape[:-1])
         y, *_ = _MaskedNorm.apply(x, present, *vectors, eps, momentum, activation)
         return y
     y, mean, var = _norm_torch(x, present, weight, bias, eps)

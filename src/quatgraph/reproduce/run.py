@@ -48,19 +48,27 @@ def run_missing(
     """Runs what a table still lacks: presets, ablations, seeds of what was chosen; never searches.
 
     Records are appended as each ensemble finishes, so an interrupted call goes on from there.
+
+    Raises:
+        NoData: Of some cells the data is not to be had; all others have been run by then.
     """
     task, records = TASKS[table.task], read_results(results)
-    done = _done(records)
+    done, without = _done(records), list[NoData]()
     for dataset, method in table.cells(only):
         for several, file in _wanted(table, dataset, method, records):
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
             lacking = [c for c in made if not _is_done(c, method, table.splits, done)]
             if not lacking:  # then the data need not be here
                 continue
-            for finished in _run_configs(task, lacking, method, results, file, done, how):
-                records += finished
-                done |= _done(finished)
-                yield finished
+            try:
+                for finished in _run_configs(task, lacking, method, results, file, done, how):
+                    records += finished
+                    done |= _done(finished)
+                    yield finished
+            except NoData as error:
+                without.append(error)
+    if without:
+        raise without[0]
 
 
 def _wanted(

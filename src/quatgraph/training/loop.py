@@ -2,8 +2,9 @@
 
 Nothing inside an epoch waits for the device: the step (forward, loss, backward, clipping, Adam) and
 the evaluation (metrics, curves, best weights, patience) are each one piece of device work, on a GPU
-captured as a CUDA graph, the step once for each shape of a batch, and replayed. The host looks only
-between epochs, to draw batches, show progress, write a checkpoint, or stop.
+captured as a CUDA graph and replayed, the step once for each shape of a batch, several steps as one
+where their batches can be loaded together. The host looks only between epochs, to draw batches,
+show progress, write a checkpoint, or stop.
 """
 
 import time
@@ -191,7 +192,7 @@ class _Run:
         if self.plan.checkpoint is not None and self.plan.resume:
             found = load_checkpoint(self.plan.checkpoint)
         if found is not None:
-            self._refuse_another(found[1], device)
+            self._refuse_another(*found, device)
         if found is None:
             return
         tensors, state = found
@@ -202,14 +203,18 @@ class _Run:
         self.epoch = int(state["epoch"])
         self.clock.total = float(state["seconds"])
 
-    def _refuse_another(self, state: dict[str, Any], device: torch.device) -> None:
+    def _refuse_another(
+        self, tensors: dict[str, Tensor], state: dict[str, Any], device: torch.device
+    ) -> None:
         """Checks that a checkpoint is one of this run on this kind of device."""
         if state["device"] != device.type:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
                 f"with --device {state['device']}, since {device.type} draws other random numbers"
             )
-        if state["key"] != self.plan.key or state["epochs"] != self.plan.epochs:
+        measured = state.get("names", self.names), tensors["curves"].shape
+        own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
+        if (state["key"], state["epochs"], measured) != own:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
                 "repeat that run's settings and data, or choose another folder"
@@ -258,6 +263,7 @@ class _Run:
             "device": device.type,
             "epoch": self.epoch,
             "epochs": self.plan.epochs,
+            "names": self.names,
             "seconds": self.clock.read(),
         }
         save_checkpoint(self.plan.checkpoint, tensors, state)

@@ -385,7 +385,14 @@ def test_a_bundle_holds_names_and_triples(triples: Triples) -> None:
 CUDA = torch.device("cuda")
 
 
+@pytest.fixture
+def _three_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Six steps of one shape are two replays of three, and the seventh is one of its own."""
+    monkeypatch.setattr(QueryBatches, "at_once", 3)
+
+
 @pytest.mark.gpu
+@pytest.mark.usefixtures("_three_at_once")
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("loss", ["bce", "softmax"])
 def test_captured_steps_equal_eager_ones_bit_for_bit(
@@ -410,6 +417,7 @@ def test_an_ensemble_on_a_gpu_repeats_bit_for_bit(triples: Triples, precision: s
 
 
 @pytest.mark.gpu
+@pytest.mark.usefixtures("_three_at_once")
 def test_a_resumed_training_on_a_gpu_equals_the_uninterrupted_one(
     triples: Triples, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ _BLOCK_R, _BLOCK_C = 32, 128
 
 @triton.jit
 def _table_rows_kernel(
-    table, code, out, count, width, table_member, table_row, code_member, code_step,
+    table, code, out, count, rows, width, table_member, table_row, code_member, code_step,
     BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
@@ -30,8 +30,9 @@ def _table_rows_kernel(
     known = place < count
     inside = known[:, None] & (feature < width)[None, :]
     row = tl.load(code + member * code_member + place * code_step, mask=known, other=0)
+    there = inside & ((row >= 0) & (row < rows))[:, None]
     start = member * table_member + row.to(tl.int64) * table_row
-    value = tl.load(table + start[:, None] + feature[None, :], mask=inside)
+    value = tl.load(table + start[:, None] + feature[None, :], mask=there, other=0.0)
     at = (member * count + place)[:, None] * width + feature[None, :]
     tl.store(out + at, value, mask=inside)
 
@@ -89,6 +90,7 @@ def _large_table_kernel(
     if place < count:
         own = _codes(code, place, count, code_step)
         row = own.to(tl.int64) * width + feature
+        inside = inside & (own >= 0) & (own < rows)
         value = tl.zeros((BLOCK_F,), dtype=grad.dtype.element_ty)
         if HAS_BASE:
             value = tl.load(base + row, mask=inside)
@@ -128,7 +130,7 @@ def rows_of(table: Tensor, code: Tensor) -> Tensor:
         step = _TILE // block
         with torch.cuda.device(table.device):
             _table_rows_kernel[(triton.cdiv(count, step), triton.cdiv(width, block), members)](
-                table, code, out, count, width, *table.stride()[:2], *code.stride(),
+                table, code, out, count, table.size(1), width, *table.stride()[:2], *code.stride(),
                 BLOCK_N=step, BLOCK_F=block,
             )  # fmt: skip
     return out

@@ -64,9 +64,9 @@ class TrainConfig:
     clip: float | None = 0.5
     """Largest norm of a run's gradient."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """To what a GPU may round the factors of products in training, which it sums in float32:
-    not at all, to 10 bits, or those of queries and candidates, and what is summed over neighbours,
-    to 7 and the others to 10."""
+    """To what the factors of products are rounded in training, which are summed in float32: not at
+    all, to 10 bits on a GPU, or to 7 those of scores, the scores, a layer's and what is summed over
+    neighbours, and the others to 10 on a GPU."""
     select: Literal["last", "best-valid"] = "best-valid"
     """Which epoch is kept: the last, or the first with the best ``monitor`` on validation data."""
     monitor: Literal["hits@10", "mrr"] = "mrr"
