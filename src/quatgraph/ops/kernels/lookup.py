@@ -89,15 +89,15 @@ def _large_table_kernel(
     place = tl.program_id(0)
     if place < count:
         own = _codes(code, place, count, code_step)
-        row = own.to(tl.int64) * width + feature
-        inside = inside & (own >= 0) & (own < rows)
+        own = tl.where(own < rows, own, -1)
+        row = tl.maximum(own, 0).to(tl.int64) * width + feature
         value = tl.zeros((BLOCK_F,), dtype=grad.dtype.element_ty)
         if HAS_BASE:
             value = tl.load(base + row, mask=inside)
         each = tl.arange(0, SCAN)
         same = _codes(code, each, count, code_step) == own
         first = _first(same, each, 0, SCAN)
-        if first == place:
+        if (first == place) & (own >= 0):
             total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
             while first < SCAN:  # places without the number are passed over
                 some = first + tl.arange(0, BLOCK_N)
