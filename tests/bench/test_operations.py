@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from quatgraph.bench import fused, hamilton, limits, loss
+from quatgraph.bench import fused, hamilton, kernels, limits, loss
 from quatgraph.bench.measure import passes
 from quatgraph.ops import attention_pool, gated_step, hamilton_linear
 
@@ -90,3 +90,14 @@ def test_fused_compares_forms_that_compute_the_same(monkeypatch: pytest.MonkeyPa
 
 def _pooling() -> fused._Work:
     return fused._pooled(10, 3, 4, CPU)
+
+
+def test_kernels_are_timed_beside_forms_that_compute_the_same() -> None:
+    works = kernels.ensemble_works(2, 6, 8, CPU) | kernels.entity_works(30, 7, 8, CPU)
+    assert len(works) == 6
+    for ours, plain, inputs in works.values():
+        mine, wanted = (kernels.gradients(run, inputs) for run in (ours, plain))
+        assert len(mine) >= 1
+        for one, other in zip(mine, wanted, strict=True):
+            torch.testing.assert_close(one, other)
+    assert list(kernels.rows(CPU)) == []

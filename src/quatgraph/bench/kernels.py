@@ -1,5 +1,4 @@
-"""The kernels of an ensemble's step against the plain form of each, on a GPU, captured as steps
-are."""
+"""The kernels of a step against the plain form of each, on a GPU, captured as steps are."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,52 +8,102 @@ import torch
 from torch import Tensor
 
 from quatgraph.bench.measure import captured, measure
-from quatgraph.ops import backend, hamilton_matrix
+from quatgraph.ops import backend, hamilton_matrix, table_and_rows
+from quatgraph.ops.backend import Backend
 from quatgraph.ops.dropout import dropped
 from quatgraph.ops.masked_norm import masked_norm
+from quatgraph.ops.split import split_columns
 
 MEMBERS = 80
 SIZES = {"32 quaternions": (96, 128), "128 quaternions": (96, 512)}
 """Nodes a member and reals a node, as in a batch of four molecules."""
+ENTITIES = 17_050, 1_024, 128
+"""Entities, questions, and the reals of a vector, as on CoDEx-M."""
+
+Run = Callable[..., Tensor | tuple[Tensor, ...]]
+Work = tuple[Run, Run, tuple[Tensor, ...]]
+"""An operation, its plain form, which may be the operation without kernels, and what both take."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     """Nothing on a CPU: there the plain form is all there is."""
     if device.type != "cuda":
         return
-    for case, (nodes, width) in SIZES.items():
-        for work, (run, inputs) in _works(nodes, width, device).items():
-            probe = torch.randn_like(run(*inputs))
-            for variant in ("triton", "torch"):
+    cases = {
+        f"{MEMBERS} members, {case}": ensemble_works(MEMBERS, *sizes, device)
+        for case, sizes in SIZES.items()
+    }
+    entities, questions, width = ENTITIES
+    case = f"{entities:,} entities, {questions:,} questions, {width} wide"
+    cases[case] = entity_works(*ENTITIES, device)
+    for case, works in cases.items():
+        for work, (ours, plain, inputs) in works.items():
+            variants: list[tuple[Backend, Run]] = [("triton", ours), ("torch", plain)]
+            for variant, run in variants:
                 with backend(variant):
-                    timed = measure(captured(partial(_both, run, inputs, probe)), device)
+                    timed = measure(captured(partial(gradients, run, inputs)), device)
                     timed.pop("peak_mib")  # a replay takes what its capture took
-                row = {"case": f"{MEMBERS} members, {case}", "work": work, "variant": variant}
-                yield row | timed
+                yield {"case": case, "work": work, "variant": variant, **timed}
 
 
-def _works(
-    nodes: int, width: int, device: torch.device
-) -> dict[str, tuple[Callable[..., Tensor], tuple[Tensor, ...]]]:
-    """Each kernel's work for all members, forward and backward, and what it takes."""
-    x = torch.randn(MEMBERS, nodes, width, device=device, requires_grad=True)
+def gradients(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Runs an operation forward and backward."""
+    found = run(*inputs)
+    outputs = (found,) if isinstance(found, Tensor) else found
+    wanted = [value for value in inputs if value.requires_grad]
+    return torch.autograd.grad(outputs, wanted, [value.detach() for value in outputs])
+
+
+def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -> dict[str, Work]:
+    """What a step does for all members of an ensemble."""
+    x = torch.randn(members, nodes, width, device=device, requires_grad=True)
     quats = width // 4
-    weight = torch.randn(MEMBERS, 4, quats, quats, device=device, requires_grad=True)
-    random = torch.rand(MEMBERS, nodes, width, device=device)
-    rate = torch.full((MEMBERS,), 0.5, device=device)
-    present = torch.ones(MEMBERS, nodes, device=device)
-    scale = torch.ones(MEMBERS, width, device=device, requires_grad=True)
-    shift = torch.zeros(MEMBERS, width, device=device, requires_grad=True)
-    running = torch.zeros(MEMBERS, width, device=device), torch.ones(MEMBERS, width, device=device)
-    norm = partial(masked_norm, eps=1e-5, momentum=0.1)
+    weight = torch.randn(members, 4, quats, quats, device=device, requires_grad=True)
+    random = torch.rand(members, nodes, width, device=device)
+    rate = torch.full((members,), 0.5, device=device)
+    norm, vectors = _norm(width, device, members)
+    given: dict[str, tuple[Run, tuple[Tensor, ...]]] = {
+        "matrix of quaternions": (hamilton_matrix, (weight,)),
+        "dropout": (dropped, (x, random, rate)),
+        "masked norm": (norm, (x, torch.ones(members, nodes, device=device), *vectors)),
+    }
     return {
-        "matrix of quaternions": (torch.vmap(hamilton_matrix), (weight,)),
-        "dropout": (torch.vmap(dropped), (x, random, rate)),
-        "masked norm": (torch.vmap(norm), (x, present, scale, shift, *running)),
+        work: (torch.vmap(run), torch.vmap(run), inputs) for work, (run, inputs) in given.items()
     }
 
 
-def _both(run: Callable[..., Tensor], inputs: tuple[Tensor, ...], probe: Tensor) -> None:
-    for value in inputs:
-        value.grad = None
-    run(*inputs).backward(probe)
+def entity_works(
+    entities: int, questions: int, width: int, device: torch.device
+) -> dict[str, Work]:
+    """What a step does with the vectors of all entities of a knowledge graph."""
+    table = torch.randn(entities, width, device=device, requires_grad=True)
+    code = torch.randint(entities, (questions,), device=device)
+    sizes = (entities * width, questions * width, width, width)
+    flat = torch.randn(1, sum(sizes), device=device, requires_grad=True)
+    norm, vectors = _norm(width, device)
+    tanh = partial(norm, activation="tanh")
+
+    def of_all(x: Tensor, *vectors: Tensor) -> Tensor:
+        return tanh(x, None, *vectors)
+
+    def select(table: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+        return table, table.index_select(0, code)
+
+    return {
+        "norm and tanh of all entities": (of_all, of_all, (table, *vectors)),
+        "all entities, and those asked for": (table_and_rows, select, (table, code)),
+        "parts of what is learned": (
+            lambda flat: split_columns(flat, sizes),
+            lambda flat: flat.split(sizes, dim=1),
+            (flat,),
+        ),
+    }
+
+
+def _norm(
+    width: int, device: torch.device, *lead: int
+) -> tuple[Callable[..., Tensor], tuple[Tensor, ...]]:
+    """The norm, with its weight, bias and running statistics."""
+    ones, zeros = (make(*lead, width, device=device) for make in (torch.ones, torch.zeros))
+    learned = ones.clone().requires_grad_(), zeros.clone().requires_grad_()
+    return partial(masked_norm, eps=1e-5, momentum=0.1), (*learned, zeros, ones)
