@@ -46,21 +46,20 @@ def test_names_of_torch_and_ours_are_told_apart(name: str, kind: str) -> None:
     assert steps.kind_of(name) == kind
 
 
-def test_rows_are_the_whole_and_what_it_goes_to(
+def test_a_row_is_an_epoch_and_what_it_goes_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(steps, "CASES", {"cpu": [("node/karate-qgnn", 2, 3)]})
-    rows = list(steps.rows(torch.device("cpu")))
-    assert {row["case"] for row in rows} == {"node/karate-qgnn, 2 runs"}
-    assert rows[0]["variant"] == steps.WHOLE
-    assert {row["variant"] for row in rows[1:]} == {*steps.KINDS}
-    times = [row["ms"] for row in rows[1:]]
+    (row,) = steps.rows(torch.device("cpu"))
+    assert (row["case"], row["variant"]) == ("node/karate-qgnn, 2 runs", "an epoch")
+    assert row["ms"] > 0
+    assert {*row["goes_to"]} <= {*steps.KINDS}
+    times = [ms for ms, _ in row["goes_to"].values()]
     assert times == sorted(times, reverse=True)
-    sums = next(row for row in rows if row["variant"] == "sums over neighbours")
-    assert sums["operations"] >= 2  # a layer's at least, and that of its gradient
+    assert min(times) > 0
+    assert row["goes_to"]["sums over neighbours"][1] >= 2  # of a layer, and of its gradient
     about = {"device": "cpu", "cpu": "a CPU", "cpus": "2"}
-    lines = [json.dumps({**row, "environment": about}) for row in rows]
-    (tmp_path / "steps.jsonl").write_text("\n".join(lines))
+    (tmp_path / "steps.jsonl").write_text(json.dumps({**row, "environment": about}))
     table = render_steps(tmp_path).splitlines()
     assert len(table) == 3
     assert "gates and attention" not in table[2]  # what has none of the time is left out

@@ -113,13 +113,13 @@ def render_steps(folder: Path) -> str:
     if not rows:
         return _missing("steps")
     lines = []
-    for (name, case), group in groupby(rows, key=lambda row: (machine_of(row), row["case"])):
-        whole, *parts = sorted(group, key=lambda row: ("operations" in row, -row["ms"]))
-        parts = [row for row in parts if row["ms"] > 0]
-        spent, operations = (sum(row[key] for row in parts) for key in ("ms", "operations"))
-        shown = [f"{row['variant']} {100 * row['ms'] / spent:.0f} %" for row in parts]
-        times = with_unit(whole["ms"], "ms"), with_unit(spent, "ms"), f"{operations:,.0f}"
-        lines.append([name, case, *times, ", ".join(shown)])
+    for row in rows:
+        parts = row["goes_to"]
+        spent, operations = (sum(part[place] for part in parts.values()) for place in (0, 1))
+        shown = [f"{kind} {100 * ms / spent:.0f} %" for kind, (ms, _) in parts.items()]
+        shown = [part for part in shown if not part.endswith(" 0 %")]
+        times = with_unit(row["ms"], "ms"), with_unit(spent, "ms"), f"{operations:,}"
+        lines.append([machine_of(row), row["case"], *times, ", ".join(shown)])
     head = ["device", "training", "an epoch", "work of the device", "operations", "which goes to"]
     return _table(head, lines)
 

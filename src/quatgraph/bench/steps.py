@@ -32,8 +32,6 @@ CASES: dict[str, list[tuple[str, int, int]]] = {
 }
 """Presets, seeds, and epochs."""
 
-WHOLE = "the whole"
-
 KINDS = {
     "products of matrices": r"gemm|nvjet|splitk|cutlass|aten::(b?add)?b?mm|aten::addmv",
     "sums over neighbours": r"sum_rows|_join_pieces|_entry_products|embedding_bag|::aggregate",
@@ -52,7 +50,7 @@ KINDS = {
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for name, seeds, epochs in CASES[device.type]:
-        yield from _epoch(_Training(name, seeds, device), epochs)
+        yield _epoch(_Training(name, seeds, device), epochs)
 
 
 class _Training:
@@ -96,13 +94,10 @@ class _Training:
         return self.task.members(self._config(epochs), self.data)
 
 
-def _epoch(training: _Training, epochs: int) -> Iterator[dict[str, Any]]:
-    """The time of an epoch, of all runs together and without validation; then what it goes to, the
-    greatest first."""
-    runs = "1 run" if training.runs == 1 else f"{training.runs} runs"
-    row = {"case": f"{training.name}, {runs}", "work": "training, an epoch"}
-    once = training.work(epochs)
-    yield row | {"variant": WHOLE, "ms": round(1e3 * training.seconds(epochs) / epochs, 4)}
+def _epoch(training: _Training, epochs: int) -> dict[str, Any]:
+    """The time of an epoch, of all runs together and without validation, and what it goes to:
+    milliseconds and operations by kind, the greatest first."""
+    once, seconds = training.work(epochs), training.seconds(epochs)
     twice = training.work(2 * epochs)
     # What twice the epochs take more: what is done once, as the evaluation, does not count, nor for
     # a GPU what its first step takes (but that of shapes which only the longer training meets).
@@ -110,8 +105,15 @@ def _epoch(training: _Training, epochs: int) -> Iterator[dict[str, Any]]:
         kind: [(b - a) / epochs for a, b in zip(once[kind], twice[kind], strict=True)]
         for kind in KINDS
     }
-    for kind, (ms, operations) in sorted(more.items(), key=lambda item: -item[1][0]):
-        yield row | {"variant": kind, "ms": round(ms, 4), "operations": round(operations)}
+    spent = sorted(more.items(), key=lambda item: -item[1][0])
+    runs = "1 run" if training.runs == 1 else f"{training.runs} runs"
+    return {
+        "case": f"{training.name}, {runs}",
+        "work": "training",
+        "variant": "an epoch",
+        "ms": round(1e3 * seconds / epochs, 4),
+        "goes_to": {kind: [round(ms, 4), round(count)] for kind, (ms, count) in spent if ms > 0},
+    }
 
 
 def kind_of(name: str) -> str:
