@@ -9,6 +9,7 @@ import torch
 
 from quatgraph.bench import steps
 from quatgraph.bench.render import render_steps
+from quatgraph.cli.look import _measured
 from quatgraph.ops import kernels
 from quatgraph.presets import names
 
@@ -65,6 +66,11 @@ def test_a_row_is_an_epoch_and_what_it_goes_to(
     assert "gates and attention" not in table[2]  # what has none of the time is left out
     assert "sums over neighbours" in table[2]
     assert render_steps(tmp_path / "none").startswith("Not run yet")
+
+
+def test_a_row_is_told_in_words() -> None:
+    row = {"case": "karate", "ms": 2.0, "goes_to": {"dropout": [1.5, 3], "all else": [0.5, 9]}}
+    assert _measured(row) == ["karate", "2 ms", "dropout 1.5 ms", "all else 0.5 ms"]
 
 
 @pytest.mark.parametrize("device", steps.CASES)

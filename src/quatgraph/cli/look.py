@@ -209,6 +209,8 @@ def _measured(row: dict[str, Any]) -> list[str]:
             shown.append(f"({value:.4g} to {row['ms_80']:.4g})")
         elif isinstance(value, str):
             shown.append(value)
+        elif isinstance(value, dict):  # what an epoch goes to
+            shown += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
         elif key != "ms_80":
             number = f"{value:.4g}"
             shown.append(f"{number} {units[key]}" if key in units else f"{key} {number}")
