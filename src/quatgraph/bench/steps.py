@@ -112,7 +112,7 @@ def _epoch(training: _Training, epochs: int) -> dict[str, Any]:
         "work": "training",
         "variant": "an epoch",
         "ms": round(1e3 * seconds / epochs, 4),
-        "goes_to": {kind: [round(ms, 4), round(count)] for kind, (ms, count) in spent if ms > 0},
+        "goes_to": {k: [round(ms, 4), round(count)] for k, (ms, count) in spent if ms >= 1e-4},
     }
 
 
