@@ -65,15 +65,15 @@ def dense(x: Codes | Tensor) -> Tensor:
     return x @ torch.eye(CODES, dtype=torch.float64) if isinstance(x, Codes) else x
 
 
-def collection(x: Codes | Tensor, kind: Kind = "loops") -> Collection:
+def collection(x: Codes | Tensor, kind: Kind = "loops", device: str = "cpu") -> Collection:
     moved = [edge_index(g) + start for g, start in enumerate(STARTS[:-1])]
     return Collection(
-        node_start=torch.tensor(STARTS, dtype=torch.int32),
-        adjacency=matrix(torch.cat(moved, dim=1), NODES, kind),
+        node_start=torch.tensor(STARTS, dtype=torch.int32).to(device),
+        adjacency=matrix(torch.cat(moved, dim=1), NODES, kind).to(device),
         symmetric=False,
-        pool=pool_of(SIZES),
-        features=x,
-        labels=torch.arange(len(SIZES)) % CLASSES,
+        pool=pool_of(SIZES).to(device),
+        features=x.to(device),
+        labels=(torch.arange(len(SIZES)) % CLASSES).to(device),
     )
 
 

@@ -329,7 +329,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
     host = Ensemble([lambda: build(name, x)] * 3, [0, 1, 2]).double()
     device = Ensemble([lambda: build(name, x)] * 3, [0, 1, 2]).double().cuda()
     graphs = STEPS[0].cuda()
-    there = collection_on_gpu(name, x)
+    there = tiny.collection(x, MODELS[name][1], "cuda")
 
     def step() -> Tensor:
         made = tiny.batch_of(there, graphs, ENTRIES if name == "GAT" else None)
@@ -358,15 +358,3 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
         close(results.cpu(), grad)
     for key, value in host.held().items():
         close(device.held()[key].cpu(), value)
-
-
-def collection_on_gpu(name: str, x: Features) -> Any:
-    whole = tiny.collection(x, MODELS[name][1])
-    return type(whole)(
-        node_start=whole.node_start.cuda(),
-        adjacency=whole.adjacency.to("cuda"),
-        symmetric=whole.symmetric,
-        pool=whole.pool.to("cuda"),
-        features=x.to("cuda"),
-        labels=whole.labels.cuda(),
-    )

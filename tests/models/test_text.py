@@ -191,15 +191,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(kind):
 
     host = Ensemble([build] * 3, [0, 1, 2]).double()
     device = Ensemble([build] * 3, [0, 1, 2]).double().cuda()
-    whole = tiny.collection(X, GRAPH)
-    there = type(whole)(
-        node_start=whole.node_start.cuda(),
-        adjacency=whole.adjacency.to("cuda"),
-        symmetric=whole.symmetric,
-        pool=whole.pool.to("cuda"),
-        features=X.cuda(),
-        labels=whole.labels.cuda(),
-    )
+    there = tiny.collection(X, GRAPH, "cuda")
     steps = [tiny.GRAPHS, torch.tensor([[0, 1, 2], [3, 2, -1], [1, 0, 3]])]
     graphs = steps[0].cuda()
 

@@ -65,9 +65,13 @@ def test_table_and_gradient_need_not_be_contiguous(form):
     )
 
 
-@both_forms
-@pytest.mark.parametrize(("own_table", "own_code"), [(True, True), (True, False), (False, True)])
-def test_members_under_vmap_equal_a_loop_in_values_and_gradients(form, own_table, own_code):
+of_members = pytest.mark.parametrize(
+    ("own_table", "own_code"), [(True, True), (True, False), (False, True)]
+)
+
+
+def assert_vmap_equals_a_loop(form, loop, *, own_table: bool, own_code: bool) -> None:
+    """That three members under vmap give what a form of plain torch gives of each."""
     table = torch.randn(*[3] * own_table, T, F, dtype=torch.float64)
     code = random_codes(*[3] * own_code)
     dims = 0 if own_table else None, 0 if own_code else None
@@ -75,12 +79,18 @@ def test_members_under_vmap_equal_a_loop_in_values_and_gradients(form, own_table
     def looped(table: Tensor) -> Tensor:
         tables = table if own_table else table.expand(3, T, F)
         codes = code if own_code else code.expand(3, N)
-        return torch.stack([t[c.long()] for t, c in zip(tables, codes, strict=True)])
+        return torch.stack([loop(t, c.long()) for t, c in zip(tables, codes, strict=True)])
 
     assert_same(
         values_and_gradient(lambda table: torch.vmap(form, dims)(table, code), table),
         values_and_gradient(looped, table),
     )
+
+
+@both_forms
+@of_members
+def test_members_under_vmap_equal_a_loop_in_values_and_gradients(form, own_table, own_code):
+    assert_vmap_equals_a_loop(form, lambda t, c: t[c], own_table=own_table, own_code=own_code)
 
 
 @both_forms
@@ -165,22 +175,12 @@ def test_a_gradient_that_others_share_is_left_as_it_is(pair):
 
 
 @both_pairs
-@pytest.mark.parametrize(("own_table", "own_code"), [(True, True), (True, False), (False, True)])
+@of_members
 def test_a_table_and_its_rows_under_vmap_equal_a_loop(pair, own_table, own_code):
-    table = torch.randn(*[3] * own_table, T, F, dtype=torch.float64)
-    code = random_codes(*[3] * own_code)
-    dims = 0 if own_table else None, 0 if own_code else None
+    def loop(table: Tensor, code: Tensor) -> Tensor:
+        return torch.tanh(table[code]) @ table.mT
 
-    def looped(table: Tensor) -> Tensor:
-        tables = table if own_table else table.expand(3, T, F)
-        codes = code if own_code else code.expand(3, N)
-        pairs = zip(tables, codes, strict=True)
-        return torch.stack([torch.tanh(t[c.long()]) @ t.mT for t, c in pairs])
-
-    assert_same(
-        values_and_gradient(lambda table: torch.vmap(scored(pair), dims)(table, code), table),
-        values_and_gradient(looped, table),
-    )
+    assert_vmap_equals_a_loop(scored(pair), loop, own_table=own_table, own_code=own_code)
 
 
 @pytest.mark.gpu

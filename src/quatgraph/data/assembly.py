@@ -50,10 +50,10 @@ def assemble(
         - edge_weight: ``(E,)``
         - masks: three of ``(N, S)``
     """
-    labelled = (y >= 0).unsqueeze(1)
-    train, valid, test = (mask & labelled for mask in masks)
     from torch_geometric.data import Data
 
+    labelled = (y >= 0).unsqueeze(1)
+    train, valid, test = (mask & labelled for mask in masks)
     if x is not None and x.size(1) == 0:
         x = None
     if x is None:

@@ -191,10 +191,9 @@ class _Run:
         found = None
         if self.plan.checkpoint is not None and self.plan.resume:
             found = load_checkpoint(self.plan.checkpoint)
-        if found is not None:
-            self._refuse_another(*found, device)
         if found is None:
             return
+        self._refuse_another(*found, device)
         tensors, state = found
         _copy_into(self.tensors(), tensors)
         torch.set_rng_state(tensors["rng/cpu"])
