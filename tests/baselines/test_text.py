@@ -140,7 +140,6 @@ def test_bi_lstm_that_reads_no_word_is_a_mistake():
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")
 @every_model
 def test_the_gpu_gives_what_the_cpu_gives(name):
     build, x = MODELS[name]
@@ -157,8 +156,6 @@ def test_the_gpu_gives_what_the_cpu_gives(name):
 
 
 @pytest.mark.gpu
-@pytest.mark.filterwarnings("ignore:RNN module weights are not part of single contiguous chunk")
-@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream does not match")
 def test_a_step_of_bi_lstms_can_be_captured():
     ensemble = Ensemble([bi_lstm] * 3, [0, 1, 2]).double().cuda()
     made = tiny.batch_of(tiny.collection(VECTORS, device="cuda"), tiny.GRAPHS.cuda())

@@ -181,6 +181,22 @@ def test_configurations_are_compared_on_the_seeds_that_all_have_and_all_seeds_ar
     assert choose_by_validation(twice + apart) == apart
 
 
+def test_finalists_are_compared_once_more_by_all_their_seeds() -> None:
+    lucky = [
+        record(0.1, valid=0.9, config_digest="a", seed=0),
+        record(0.1, valid=0.5, config_digest="a", seed=1),
+    ]
+    steady = [
+        record(0.2, valid=0.8, config_digest="b", seed=0),
+        record(0.2, valid=0.8, config_digest="b", seed=1),
+    ]
+    rest = [record(0.9, valid=0.7, config_digest="c", seed=0)]
+    assert honest_choice(rest + lucky + steady) == lucky
+    assert honest_choice(rest + lucky + steady, finalists=2) == steady
+    # One more, and again only the first seed is shared by all.
+    assert honest_choice(rest + lucky + steady, finalists=3) == lucky
+
+
 def test_among_equals_the_loss_decides_unless_the_table_takes_the_first() -> None:
     first, second = (
         dataclasses.replace(one, metrics=one.metrics | {"valid/loss": loss})

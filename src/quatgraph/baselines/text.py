@@ -4,12 +4,8 @@ They read the words in their order: a document's nodes are its words one after t
 often as it stands there. All are called as :class:`quatgraph.models.text.TextQGNN` is.
 """
 
-from collections.abc import Sequence
-from functools import partial
-
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from quatgraph.baselines.layers import Matrix
 from quatgraph.codes import Codes
@@ -19,7 +15,7 @@ from quatgraph.layers.attention_readout import starts
 from quatgraph.layers.linear import RealLinear
 from quatgraph.ops import lookup
 from quatgraph.ops.attention_pool import owners
-from quatgraph.ops.streams import side_by_side
+from quatgraph.ops.lstm import lstm_states
 
 
 class FastText(nn.Module):
@@ -127,32 +123,21 @@ class BiLSTM(nn.Module):
         begin, size = begins[..., :-1, None], begins.diff(dim=-1).clamp(max=self.length)[..., None]
         place, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)
         orders = place.minimum(last), (last - place).clamp(min=0)
-        rows = [(begin + order).clamp(max=x.size(-2) - 1) for order in orders]  # (..., G, length)
-        read = [lookup(x, row.flatten(-2)).unflatten(-2, row.shape[-2:]) for row in rows]
-        states = [
-            passed.take_along_dim(last[..., None], dim=-2).squeeze(-2)
-            for passed in _run((self.there, self.back), read)
-        ]
-        return self.prediction(self.dropout(torch.cat(states, dim=-1) * (size > 0)))
+        rows = [(begin + order).clamp(max=x.size(-2) - 1) for order in orders]
+        both = torch.stack(rows, dim=-3).mT  # (..., 2, length, G)
+        read = lookup(x, both.flatten(-3)).unflatten(-2, both.shape[-3:])
+        states = self._states(read, last[..., None, :, :])
+        return self.prediction(self.dropout(torch.cat(states.unbind(-3), dim=-1) * (size > 0)))
 
-
-def _run(lstms: Sequence[nn.LSTM], inputs: Sequence[Tensor]) -> list[Tensor]:
-    """The state of each LSTM after each word, ``(G, L, F) -> (G, L, H)``. A word has to wait for
-    the one before it, so the members of an ensemble, which need not, go side by side."""
-    if inputs[0].dim() == 3:
-        return side_by_side([partial(_read, lstm, {}) for lstm in lstms], inputs)
-    calls, own = [], []
-    for lstm, x in zip(lstms, inputs, strict=True):
-        stacked = dict(lstm.named_parameters())
-        for member, one in enumerate(x):
-            state = {name: value[member] for name, value in stacked.items()}
-            calls.append(partial(_read, lstm, state))
-            own.append(one)
-    found = side_by_side(calls, own)
-    members = len(inputs[0])
-    return [torch.stack(found[first : first + members]) for first in range(0, len(found), members)]
-
-
-def _read(lstm: nn.LSTM, state: dict[str, Tensor], x: Tensor) -> Tensor:
-    states: Tensor = functional_call(lstm, state, x)[0]
-    return states
+    def _states(self, read: Tensor, last: Tensor) -> Tensor:
+        """What both LSTMs end with, ``(..., 2, length, G, F) -> (..., 2, G, hidden)``."""
+        into, across, bias, more = (
+            torch.stack(both, dim=read.dim() - 4)
+            for both in zip(self.there.parameters(), self.back.parameters(), strict=True)
+        )
+        said = read.flatten(-3, -2) @ into.mT + (bias + more)[..., None, :]
+        gates = said.unflatten(-2, read.shape[-3:-1])
+        over = gates.flatten(0, -4).transpose(0, 1).contiguous()
+        passed = lstm_states(over, across.flatten(0, -3))
+        ends = last.expand(*gates.shape[:-3], -1, -1).flatten(0, -3)
+        return passed.take_along_dim(ends[None], dim=0)[0].unflatten(0, gates.shape[:-3])

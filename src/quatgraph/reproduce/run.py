@@ -11,7 +11,7 @@ import torch
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.presets import parts, preset, protocols
-from quatgraph.reproduce.table import Table, honest_choice, run_under, runs_of
+from quatgraph.reproduce.table import Table, honest_finalists, run_under, runs_of
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Config, Task
@@ -45,7 +45,7 @@ def read_results(results: Path) -> list[RunRecord]:
 def run_missing(
     table: Table, results: Path, how: How, *, only: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
-    """Runs what a table still lacks: presets, ablations, seeds of what was chosen; never searches.
+    """Runs what a table still lacks: presets, ablations, seeds of the finalists; never searches.
 
     Records are appended as each ensemble finishes, so an interrupted call goes on from there.
 
@@ -89,8 +89,9 @@ def _wanted(
         yield [configs.override(preset(name, "paper"), changes)], f"{table.task}-fidelity"
     if "honest" not in under:
         tried = runs_of(table, records, dataset, method, "honest")
-        chosen = [run.config for run in honest_choice(tried)]
-        yield chosen[:1], f"{table.task}-{dataset}-search"
+        runs = honest_finalists(tried, table.finalists)
+        finalists = {run.config_digest: run.config for run in runs}
+        yield list(finalists.values()), f"{table.task}-{dataset}-search"
 
 
 def search(

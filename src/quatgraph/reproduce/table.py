@@ -48,6 +48,9 @@ class Table:
     splits: int
     seeds: int
     paper: Published
+    finalists: int = 1
+    """Under ``honest``: how many of the best by the seeds that all have are run with all seeds and
+    compared by them."""
     paper_std: Published = field(default_factory=dict)
     """Their standard deviations, where the paper prints them."""
     beside: dict[str, Published] = field(default_factory=dict)
@@ -121,6 +124,7 @@ def load_table(name: str) -> Table:
         name=name,
         splits=runs["splits"],
         seeds=runs["seeds"],
+        finalists=runs.get("finalists", 1),
         paper=_column(paper, 0, metric),
         paper_std=spread,
         beside={other: _column(paper, place, other) for place, other in enumerate(others, 1)},
@@ -172,9 +176,18 @@ def _monitor(config: dict[str, Any]) -> object:
     return config.get("train", {}).get("monitor")
 
 
-def honest_choice(tried: Sequence[RunRecord]) -> list[RunRecord]:
+def honest_choice(tried: Sequence[RunRecord], finalists: int = 1) -> list[RunRecord]:
     """What ``honest`` takes of a cell's runs; among equals, the configuration that ran first."""
-    return choose_by_validation(tried, lambda metrics: merit(metrics)[:1])
+    return choose_by_validation(honest_finalists(tried, finalists), _first_merit)
+
+
+def honest_finalists(tried: Sequence[RunRecord], finalists: int) -> list[RunRecord]:
+    """The runs of the configurations that are compared once more, the best first."""
+    return choose_by_validation(tried, _first_merit, finalists)
+
+
+def _first_merit(metrics: Mapping[str, float]) -> tuple[float, ...]:
+    return merit(metrics)[:1]
 
 
 def cell(
@@ -188,7 +201,7 @@ def cell(
     """One cell, out of the records that belong to it; of the table's first metric unless told."""
     metric = metric or table.metric
     mine = runs_of(table, records, dataset, method, protocol)
-    chosen = mine if protocol == "paper" else honest_choice(mine)
+    chosen = mine if protocol == "paper" else honest_choice(mine, table.finalists)
     values = [r.metrics[metric] for r in chosen]
     mean, std = mean_std(values) if values else (None, None)
     ensembles = {r.ensemble: r.seconds for r in mine}
@@ -231,7 +244,9 @@ def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:
 Merit = Callable[[Mapping[str, float]], tuple[float, ...]]
 
 
-def choose_by_validation(records: Sequence[RunRecord], merit: Merit = merit) -> list[RunRecord]:
+def choose_by_validation(
+    records: Sequence[RunRecord], merit: Merit = merit, count: int = 1
+) -> list[RunRecord]:
     """For each split all runs of one configuration: the one that is best on validation data.
 
     Test data plays no part. Configurations are compared by the mean over the seeds that all of them
@@ -239,14 +254,16 @@ def choose_by_validation(records: Sequence[RunRecord], merit: Merit = merit) -> 
 
     Args:
         merit: What is best, out of a run's metrics.
+        count: How many configurations are taken of each split, the best first.
     """
     groups: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         groups[record.split][record.config_digest].append(record)
-    return [run for split in sorted(groups) for run in _best(list(groups[split].values()), merit)]
+    best = (_best(list(groups[split].values()), merit)[:count] for split in sorted(groups))
+    return [run for configurations in best for runs in configurations for run in runs]
 
 
-def _best(configurations: Sequence[list[RunRecord]], merit: Merit) -> list[RunRecord]:
+def _best(configurations: Sequence[list[RunRecord]], merit: Merit) -> list[list[RunRecord]]:
     seeds = [{run.seed for run in runs} for runs in configurations]
     shared = set.intersection(*seeds) or set.union(*seeds)
 
@@ -254,4 +271,4 @@ def _best(configurations: Sequence[list[RunRecord]], merit: Merit) -> list[RunRe
         merits = [merit(run.metrics) for run in runs if run.seed in shared]
         return tuple(sum(parts) / len(merits) for parts in zip(*merits, strict=True))
 
-    return max(configurations, key=mean)
+    return sorted(configurations, key=mean, reverse=True)

@@ -138,7 +138,7 @@ def _numbers_of_a_node(problem: Problem, config: TextConfig) -> int:
     layers = 24 * model.steps + 8 if model.reads_graphs else 8
     if model.name == "bilstm":  # documents are padded to the length that is read
         sizes = problem.collection.num_nodes.float()
-        layers = 16 * max(1, int(model.length / max(1.0, float(sizes.mean()))))
+        layers = 32 * max(1, int(model.length / max(1.0, float(sizes.mean()))))
     return 4 * dimensions + layers * 4 * model.hidden_quats
 
 
