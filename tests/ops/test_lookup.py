@@ -9,9 +9,16 @@ from torch import Tensor
 from quatgraph.ops import backend, lookup, table_and_rows
 
 T, N, F = 4, 9, 3
+Pair = tuple[Tensor, Tensor]
 # The operation of the GPU is plain torch too, and runs anywhere.
 both_forms = pytest.mark.parametrize("form", [lookup, torch.ops.quatgraph.lookup])
-as_on_a_gpu = import_module("quatgraph.ops.lookup")._TableAndRows.apply
+
+
+def as_on_a_gpu(table: Tensor, code: Tensor, times: Pair | None = None) -> Pair:
+    function = import_module("quatgraph.ops.lookup")._TableAndRows
+    return function.apply(table, code, *(times or (None, None)))[:2]
+
+
 both_pairs = pytest.mark.parametrize("pair", [table_and_rows, as_on_a_gpu])
 
 
@@ -109,6 +116,7 @@ def test_torch_accepts_the_registrations(lead):
     torch.library.opcheck(torch.ops.quatgraph.lookup_gradient, (grad, code, T))
     base = torch.randn(*lead, T, F)
     torch.library.opcheck(torch.ops.quatgraph.lookup_gradient, (grad, code, T, base))
+    torch.library.opcheck(torch.ops.quatgraph.lookup_gradient, (grad, code, T, base, grad + 1))
 
 
 @both_forms
@@ -181,6 +189,51 @@ def test_a_table_and_its_rows_under_vmap_equal_a_loop(pair, own_table, own_code)
         return torch.tanh(table[code]) @ table.mT
 
     assert_vmap_equals_a_loop(scored(pair), loop, own_table=own_table, own_code=own_code)
+
+
+def of_products(pair, tables: Pair, codes: Pair) -> tuple[Tensor, ...]:
+    """The products of the rows of two tables, of which one is used as it is too, and the gradients
+    by both; of each member where there are several."""
+
+    def call(table: Tensor, code: Tensor, times: Tensor, times_code: Tensor) -> Tensor:
+        whole, rows = pair(table, code, (times, times_code))
+        return torch.cat((whole.square(), rows.sin()), dim=-2)
+
+    given = [table.detach().requires_grad_() for table in tables]
+    inputs = given[0], codes[0], given[1], codes[1]
+    y = call(*inputs) if codes[0].dim() == 1 else torch.vmap(call)(*inputs)
+    probe = (torch.arange(y.numel(), device=y.device) % 7 - 3).view(y.shape)
+    return y.detach(), *torch.autograd.grad(y, given, probe.to(y))
+
+
+def multiplied(table: Tensor, code: Tensor, times: Pair) -> Pair:
+    return table * 1, lookup(table, code) * lookup(*times)
+
+
+@both_pairs
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("rows", [T, 1500])
+def test_rows_are_multiplied_by_those_of_another_table(pair, rows, lead):
+    tables = [torch.randn(*lead, size, F, dtype=torch.float64) for size in (rows, 2 * T)]
+    codes = random_codes(*lead), random_codes(*lead) + T
+    assert_same(of_products(pair, tables, codes), of_products(multiplied, tables, codes))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("lead", [(), (3,)])
+@pytest.mark.parametrize("rows", [40, 1500])
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (33, 5), (1024, 128), (4096, 40), (5000, 9)])
+def test_the_gpu_multiplies_rows_by_those_of_another_table_and_repeats_it(count, width, rows, lead):
+    tables = [torch.randn(*lead, size, width, dtype=torch.float64) for size in (rows, 30)]
+    pairs = torch.randint(30, (*lead, count, 2))
+    pairs[..., : count // 3, :] = 7
+    wanted = of_products(table_and_rows, tables, pairs.unbind(-1))
+    on_gpu = [table.cuda() for table in tables], pairs.cuda().unbind(-1)
+    first = of_products(table_and_rows, *on_gpu)
+    assert_same(tuple(part.cpu() for part in first), wanted)
+    for _ in range(10):
+        again = of_products(table_and_rows, *on_gpu)
+        assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
 
 
 @pytest.mark.gpu

@@ -447,3 +447,17 @@ def test_a_gpu_holds_two_tiles_and_the_gradients_at_most(name, kind):
     LOSSES[name](*given, positives, tile=tile, product_dtype=kind).backward()
     used = torch.cuda.max_memory_allocated() - before
     assert used < 4 * (2.2 * rows * tile + 4 * (rows + width) * D)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (50, 3), (700, 128), (0, 4)])
+def test_the_kernel_rounds_and_pads_candidates_wherever_they_lie(count, width, dtype):
+    from quatgraph.ops.kernels.one_vs_all import padded
+
+    every = torch.randn(3, count + 7, width, device="cuda")
+    turned = torch.randn(3, width, count, device="cuda").mT
+    for some in (every[:, :count], every[:1, 7:].expand(3, -1, -1), turned):
+        ours = padded(some, count + 14, dtype)
+        assert torch.equal(ours[:, :count], some.to(dtype))
+        assert torch.equal(ours[:, count:], torch.zeros_like(ours[:, count:]))

@@ -70,15 +70,16 @@ class DistMult(nn.Module):
         relations: Tensor = self.relations
         if not self.reciprocal:
             relations = torch.cat((relations, self.inverse(relations)))
-        entities, heads = table_and_rows(entities, head)
-        query = self.query(heads, lookup(relations, relation))
+        entities, query = self.query(entities, head, relations, relation)
         if self.norm is not None:
             query = self.norm(query, present)
         return self.finished(self.dropout(query), entities)
 
-    def query(self, head: Tensor, relation: Tensor) -> Tensor:
-        """The query vector, before it is normalised."""
-        return head * relation
+    def query(
+        self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The entities' vectors as they are, and the query vectors, before they are normalised."""
+        return table_and_rows(entities, head, times=(relations, relation))
 
     def inverse(self, relations: Tensor) -> Tensor:
         """The vectors with which scores stay as they are when head and tail change places."""
@@ -89,14 +90,27 @@ class DistMult(nn.Module):
         return query, candidates
 
 
-class ComplEx(DistMult):
+class _OfRows(DistMult):
+    """A decoder that is told how to make a query vector of those of head and relation."""
+
+    def query(
+        self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        entities, heads = table_and_rows(entities, head)
+        return entities, self.of_rows(heads, lookup(relations, relation))
+
+    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class ComplEx(_OfRows):
     r"""`ComplEx <https://arxiv.org/abs/1606.06357>`_:
     :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`; the first
     half of a vector is real, the second imaginary."""
 
     components = 2
 
-    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
         (a, b), (c, d) = head.chunk(2, dim=-1), relation.chunk(2, dim=-1)
         return torch.cat((a * c - b * d, a * d + b * c), dim=-1)
 
@@ -105,26 +119,26 @@ class ComplEx(DistMult):
         return torch.cat((real, -imaginary), dim=-1)
 
 
-class QuatE(DistMult):
+class QuatE(_OfRows):
     r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head turned by the unit quaternions of the
     relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
     \mathbf{e}_t \rangle`."""
 
     components = 4
 
-    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
         return hamilton_product(head, unit(relation))
 
     def inverse(self, relations: Tensor) -> Tensor:
         return conjugate(relations)
 
 
-class TransE(DistMult):
+class TransE(_OfRows):
     r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
     :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`, as an inner product of vectors that
     are two numbers longer."""
 
-    def query(self, head: Tensor, relation: Tensor) -> Tensor:
+    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation
 
     def inverse(self, relations: Tensor) -> Tensor:

@@ -6,7 +6,9 @@ r"""Rows of a table by their number: the product of a one-hot matrix, kept as in
 On a GPU torch's own gradient adds with atomics, in an order that changes. There it is a sum over
 the codes that are equal, found by a kernel, which adds it to a gradient that the table has from
 elsewhere in the same pass; of many codes it is a product with the one-hot matrix itself, block by
-block, or for a large table a sum after sorting: all repeat bit for bit.
+block, or for a large table a sum after sorting: all repeat bit for bit. Rows that are multiplied by
+those of another table are read, multiplied and written by one kernel, and what that makes of the
+gradient is no matrix of its own.
 
 Shapes: ``table`` ``(T, F)`` with ``code`` ``(N,)``, or ``(M, T, F)`` with ``(M, N)``.
 """
@@ -42,13 +44,23 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
     return flat.unflatten(0, code.shape)
 
 
-def table_and_rows(table: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+def table_and_rows(
+    table: Tensor, code: Tensor, times: tuple[Tensor, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """The table as it is, and the rows ``code`` of it: for those who need both, so that on a GPU
     the gradients of both become one without a matrix of zeros between them.
 
+    Args:
+        times: Another table and numbers of its rows, by which the rows are multiplied; a GPU then
+            does so while it reads them.
+
     Shapes are those of :func:`lookup`.
     """
-    return _TableAndRows.apply(table, code) if table.is_cuda else (table, lookup(table, code))
+    if table.is_cuda:
+        table, rows, *_ = _TableAndRows.apply(table, code, *(times or (None, None)))
+        return table, rows
+    rows = lookup(table, code)
+    return table, rows if times is None else rows * lookup(*times)
 
 
 @torch.library.custom_op("quatgraph::lookup", mutates_args=())
@@ -63,16 +75,40 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
     return flat.view(*code.shape, table.size(-1))
 
 
+def _products(
+    table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of a table times those of another, and both by themselves."""
+    if use_triton(table):
+        from quatgraph.ops.kernels.lookup import products_of
+
+        if code.dim() == 2:
+            return products_of(table, code, times, times_code)
+        out, own, other = products_of(table[None], code[None], times[None], times_code[None])
+        return out[0], own[0], other[0]
+    own, other = _lookup(table, code), _lookup(times, times_code)
+    return own * other, own, other
+
+
 @torch.library.custom_op("quatgraph::lookup_gradient", mutates_args=())
-def _lookup_gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None = None) -> Tensor:
+def _lookup_gradient(
+    grad: Tensor,
+    code: Tensor,
+    rows: int,
+    base: Tensor | None = None,
+    times: Tensor | None = None,
+) -> Tensor:
+    """Of ``grad``, multiplied by ``times`` of its shape if there is that, added to ``base``."""
     if 0 < code.size(-1) <= _FEW and grad.dtype in KERNEL_TYPES and use_triton(grad):
         from quatgraph.ops.kernels.lookup import gradient
 
         large = rows >= _LARGE
         if code.dim() == 2:
-            return gradient(grad, code, rows, base, large=large)
-        one = None if base is None else base[None]
-        return gradient(grad[None], code[None], rows, one, large=large)[0]
+            return gradient(grad, code, base, times, rows=rows, large=large)
+        one = (None if value is None else value[None] for value in (base, times))
+        return gradient(grad[None], code[None], *one, rows=rows, large=large)[0]
+    if times is not None:
+        grad = grad * times
     total = _in_order(grad, code, rows) if rows >= _LARGE else _by_one_hot(grad, code, rows)
     return total if base is None else base + total
 
@@ -106,7 +142,13 @@ def _(table: Tensor, code: Tensor) -> Tensor:
 
 
 @_lookup_gradient.register_fake
-def _(grad: Tensor, code: Tensor, rows: int, base: Tensor | None = None) -> Tensor:
+def _(
+    grad: Tensor,
+    code: Tensor,
+    rows: int,
+    base: Tensor | None = None,
+    times: Tensor | None = None,
+) -> Tensor:
     return grad.new_empty(*grad.shape[:-2], rows, grad.size(-1))
 
 
@@ -136,37 +178,48 @@ def _(
 
 
 class _TableAndRows(torch.autograd.Function):
-    """Not an operation of torch's library: that may not return what it is given."""
+    """The table, the rows or products and, not for the caller, both factors of these.
+
+    Not an operation of torch's library: that may not return what it is given.
+    """
 
     @staticmethod
-    def forward(table: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        return table, _lookup(table, code)
+    def forward(
+        table: Tensor, code: Tensor, times: Tensor | None, times_code: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        if times is None or times_code is None:
+            return table, _lookup(table, code), None, None
+        return table, *_products(table, code, times, times_code)
 
     @staticmethod
-    def setup_context(
-        ctx: Any, inputs: tuple[Tensor, Tensor], output: tuple[Tensor, Tensor]
-    ) -> None:
-        table, code = inputs
-        ctx.rows = table.size(-2)
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
+        table, code, times, times_code = inputs
+        factors = output[2:]
+        ctx.rows = table.size(-2), 0 if times is None else times.size(-2)
+        ctx.mark_non_differentiable(*(value for value in factors if value is not None))
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(code)
+        ctx.save_for_backward(code, times_code, *factors)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(
-        ctx: Any, by_table: Tensor | None, by_rows: Tensor | None
-    ) -> tuple[Tensor | None, None]:
+        ctx: Any, by_table: Tensor | None, by_rows: Tensor | None, *_: None
+    ) -> tuple[Tensor | None, ...]:
         if by_rows is None:
-            return by_table, None
-        (code,) = ctx.saved_tensors
-        return _lookup_gradient(by_rows.contiguous(), code, ctx.rows, by_table), None
+            return by_table, None, None, None
+        code, times_code, own, other = ctx.saved_tensors
+        (rows, times_rows), by_rows, by_times = ctx.rows, by_rows.contiguous(), None
+        if times_code is not None:
+            by_times = _lookup_gradient(by_rows, times_code, times_rows, None, own)
+        return _lookup_gradient(by_rows, code, rows, by_table, other), None, by_times, None
 
     @staticmethod
     def vmap(
-        info: Any, in_dims: tuple[int | None, int | None], table: Tensor, code: Tensor
-    ) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-        table, code = (
-            members_first(value, dim, info.batch_size)
-            for value, dim in zip((table, code), in_dims, strict=True)
-        )
-        return _TableAndRows.apply(table, code), (0, 0)
+        info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None
+    ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
+        each = [
+            None if value is None else members_first(value, dim, info.batch_size)
+            for value, dim in zip(inputs, in_dims, strict=True)
+        ]
+        dims = (0, 0, None, None) if each[2] is None else (0, 0, 0, 0)
+        return _TableAndRows.apply(*each), dims

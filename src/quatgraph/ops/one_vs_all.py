@@ -171,13 +171,12 @@ class _Mean(torch.autograd.Function):
         if grad is None:
             return None, None, None, None
         by_query, by_candidates, by_bias, scale = ctx.saved_tensors
-        grad = grad * scale
-        by_bias = None if by_bias is None else by_bias * grad[..., None]
+        by_bias = None if by_bias is None else by_bias * (grad * scale)[..., None]
         # A second gradient of millions of candidates may not fit into memory; in place it can be
         # asked for only once, which torch checks.
         large = by_candidates.numel() > _LARGE
-        by_candidates = _scaled(by_candidates, grad, in_place=large)
-        return _scaled(by_query, grad), by_candidates, by_bias, None
+        by_candidates = _scaled(by_candidates, grad, scale, in_place=large)
+        return _scaled(by_query, grad, scale), by_candidates, by_bias, None
 
     @staticmethod
     def vmap(
@@ -199,14 +198,16 @@ class _Mean(torch.autograd.Function):
         return _Mean.apply(query, candidates, bias, loss), (0, 0, 0, 0, 0)
 
 
-def _scaled(value: Tensor, factor: Tensor, *, in_place: bool = False) -> Tensor:
-    """A matrix, or that of each member, times a number."""
+def _scaled(value: Tensor, factor: Tensor, scale: Tensor, *, in_place: bool = False) -> Tensor:
+    """A matrix, or that of each member, times two numbers."""
     if in_place or not use_triton(value):
-        each = factor[..., None, None]
+        each = (factor * scale)[..., None, None]
         return value.mul_(each) if in_place else value * each
     from quatgraph.ops.kernels.one_vs_all import scaled
 
-    return scaled(value, factor) if value.dim() == 3 else scaled(value[None], factor[None])[0]
+    if value.dim() == 3:
+        return scaled(value, factor, scale)
+    return scaled(value[None], factor[None], scale[None])[0]
 
 
 def _with_gradients(
@@ -275,9 +276,9 @@ def _aligned(some: Tensor, kind: torch.dtype) -> Tensor:
     lacking = -count % _TILE_STEP
     if not lacking or not use_triton(some):
         return some.to(kind)
-    out = some.new_empty(some.size(0), count + lacking, some.size(2), dtype=kind)
-    out[:, :count], out[:, count:] = some, 0
-    return out
+    from quatgraph.ops.kernels.one_vs_all import padded
+
+    return padded(some, count + lacking, kind)
 
 
 def _scores(query: Tensor, some: Tensor, bias: Tensor | None, part: slice) -> Tensor:

@@ -5,6 +5,8 @@ some programs have a place in the list of numbers each, and the first that has a
 that have it; the others have some rows each, and write those that nobody asked for.
 """
 
+from typing import Any
+
 import torch
 import triton
 import triton.language as tl
@@ -20,20 +22,31 @@ _BLOCK_R, _BLOCK_C = 32, 128
 
 
 @triton.jit
+def _rows(of, member, place, count, feature, inside):
+    """The rows at some places, of what :func:`_of` gives."""
+    table, code, rows, table_member, table_row, code_member, code_step = of
+    row = tl.load(code + member * code_member + place * code_step, mask=place < count, other=0)
+    there = inside & ((row >= 0) & (row < rows))[:, None]
+    start = member * table_member + row.to(tl.int64) * table_row
+    return tl.load(table + start[:, None] + feature[None, :], mask=there, other=0.0)
+
+
+@triton.jit
 def _table_rows_kernel(
-    table, code, out, count, rows, width, table_member, table_row, code_member, code_step,
-    BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+    of, times, out, own, other, count, width,
+    HAS_TIMES: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
     place = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    known = place < count
-    inside = known[:, None] & (feature < width)[None, :]
-    row = tl.load(code + member * code_member + place * code_step, mask=known, other=0)
-    there = inside & ((row >= 0) & (row < rows))[:, None]
-    start = member * table_member + row.to(tl.int64) * table_row
-    value = tl.load(table + start[:, None] + feature[None, :], mask=there, other=0.0)
+    inside = (place < count)[:, None] & (feature < width)[None, :]
     at = (member * count + place)[:, None] * width + feature[None, :]
+    value = _rows(of, member, place, count, feature, inside)
+    if HAS_TIMES:
+        factor = _rows(times, member, place, count, feature, inside)
+        tl.store(own + at, value, mask=inside)
+        tl.store(other + at, factor, mask=inside)
+        value *= factor
     tl.store(out + at, value, mask=inside)
 
 
@@ -51,8 +64,9 @@ def _first(same, each, least, SCAN: tl.constexpr):
 
 @triton.jit
 def _small_table_kernel(
-    grad, code, base, out, count, rows, width, code_member, code_step,
-    HAS_BASE: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
+    grad, code, base, times, out, count, rows, width, code_member, code_step,
+    HAS_BASE: tl.constexpr, HAS_TIMES: tl.constexpr,
+    BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
@@ -60,12 +74,16 @@ def _small_table_kernel(
     row = tl.program_id(0)
     code += member * code_member
     grad += member * count * width
+    times += member * count * width
     total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
     for first in range(0, count, BLOCK_N):
         place = first + tl.arange(0, BLOCK_N)
         asked = (_codes(code, place, count, code_step) == row)[:, None] & inside[None, :]
         spot = place[:, None].to(tl.int64) * width + feature[None, :]
-        total += tl.load(grad + spot, mask=asked, other=0.0)
+        value = tl.load(grad + spot, mask=asked, other=0.0)
+        if HAS_TIMES:
+            value *= tl.load(times + spot, mask=asked, other=0.0)
+        total += value
     value = tl.sum(total, axis=0)
     at = (member * rows + row) * width + feature
     if HAS_BASE:
@@ -75,8 +93,8 @@ def _small_table_kernel(
 
 @triton.jit
 def _large_table_kernel(
-    grad, code, base, out, count, rows, width, code_member, code_step,
-    HAS_BASE: tl.constexpr, SCAN: tl.constexpr,
+    grad, code, base, times, out, count, rows, width, code_member, code_step,
+    HAS_BASE: tl.constexpr, HAS_TIMES: tl.constexpr, SCAN: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
@@ -84,6 +102,7 @@ def _large_table_kernel(
     inside = feature < width
     code += member * code_member
     grad += member * count * width
+    times += member * count * width
     base += member * rows * width
     out += member * rows * width
     place = tl.program_id(0)
@@ -103,7 +122,10 @@ def _large_table_kernel(
                 some = first + tl.arange(0, BLOCK_N)
                 mask = (_codes(code, some, count, code_step) == own)[:, None] & inside[None, :]
                 at = some[:, None].to(tl.int64) * width + feature[None, :]
-                total += tl.load(grad + at, mask=mask, other=0.0)
+                given = tl.load(grad + at, mask=mask, other=0.0)
+                if HAS_TIMES:
+                    given *= tl.load(times + at, mask=mask, other=0.0)
+                total += given
                 first = _first(same, each, first + BLOCK_N, SCAN)
             tl.store(out + row, value + tl.sum(total, axis=0), mask=inside)
     else:
@@ -122,23 +144,49 @@ def _large_table_kernel(
 
 def rows_of(table: Tensor, code: Tensor) -> Tensor:
     """``(M, T, F), (M, N) -> (M, N, F)``; members and rows may lie apart in memory."""
-    table = table if table.stride(-1) == 1 else table.contiguous()
-    (members, count), width = code.shape, table.size(-1)
-    out = table.new_empty(members, count, width)
-    if out.numel():
-        block = min(_BLOCK_F, triton.next_power_of_2(width))
-        step = _TILE // block
-        with torch.cuda.device(table.device):
-            _table_rows_kernel[(triton.cdiv(count, step), triton.cdiv(width, block), members)](
-                table, code, out, count, table.size(1), width, *table.stride()[:2], *code.stride(),
-                BLOCK_N=step, BLOCK_F=block,
-            )  # fmt: skip
+    out = _room(table, code)
+    _write_rows(_of(table, code), None, out, out, out)
     return out
 
 
-def gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None, *, large: bool) -> Tensor:
+def products_of(
+    table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows of a table times those of another, and both by themselves."""
+    out, own, other = (_room(table, code) for _ in range(3))
+    _write_rows(_of(table, code), _of(times, times_code), out, own, other)
+    return out, own, other
+
+
+def _room(table: Tensor, code: Tensor) -> Tensor:
+    return table.new_empty(*code.shape, table.size(-1))
+
+
+def _of(table: Tensor, code: Tensor) -> tuple[Any, ...]:
+    """A table and the numbers of its rows, for a kernel."""
+    table = table if table.stride(-1) == 1 else table.contiguous()
+    return table, code, table.size(1), *table.stride()[:2], *code.stride()
+
+
+def _write_rows(
+    of: tuple[Any, ...], times: tuple[Any, ...] | None, out: Tensor, own: Tensor, other: Tensor
+) -> None:
+    members, count, width = out.shape
+    if out.numel():
+        block = min(_BLOCK_F, triton.next_power_of_2(width))
+        step = _TILE // block
+        with torch.cuda.device(out.device):
+            _table_rows_kernel[(triton.cdiv(count, step), triton.cdiv(width, block), members)](
+                of, of if times is None else times, out, own, other, count, width,
+                HAS_TIMES=times is not None, BLOCK_N=step, BLOCK_F=block,
+            )  # fmt: skip
+
+
+def gradient(
+    grad: Tensor, code: Tensor, base: Tensor | None, times: Tensor | None, *, rows: int, large: bool
+) -> Tensor:
     """See :mod:`quatgraph.ops.lookup`: ``(M, N, F), (M, N) -> (M, rows, F)``, added to ``base`` of
-    that shape where there is one."""
+    that shape where there is one, of ``grad`` multiplied by ``times`` where there is that."""
     grad = grad.contiguous()
     members, count, width = grad.shape
     out = grad.new_empty(members, rows, width)
@@ -148,8 +196,9 @@ def gradient(grad: Tensor, code: Tensor, rows: int, base: Tensor | None, *, larg
     programs = count + triton.cdiv(rows, _BLOCK_R) if large else rows
     grid = programs, triton.cdiv(width, block), members
     given = (
-        grad, code, out if base is None else base.contiguous(), out,
-        count, rows, width, *code.stride(), base is not None,
+        grad, code, out if base is None else base.contiguous(),
+        grad if times is None else times.contiguous(), out,
+        count, rows, width, *code.stride(), base is not None, times is not None,
     )  # fmt: skip
     scan = triton.next_power_of_2(count)
     with torch.cuda.device(grad.device):

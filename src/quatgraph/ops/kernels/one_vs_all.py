@@ -108,21 +108,45 @@ def _log_sum_exp_kernel(scores, out, count, width, WIDE: tl.constexpr, BLOCK: tl
 
 
 @triton.jit
-def _scaled_kernel(x, factor, out, size, stride, BLOCK: tl.constexpr):
+def _scaled_kernel(x, factor, scale, out, size, stride, BLOCK: tl.constexpr):
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + member * stride + at, mask=at < size)
-    tl.store(out + member * size + at, value * tl.load(factor + member), mask=at < size)
+    value *= tl.load(factor + member) * tl.load(scale + member)
+    tl.store(out + member * size + at, value, mask=at < size)
 
 
-def scaled(x: Tensor, factor: Tensor) -> Tensor:
-    """Matrices ``(M, N, D)``, each with its rows side by side, times a number each ``(M,)``."""
+@triton.jit
+def _padded_kernel(x, out, size, whole, stride, BLOCK: tl.constexpr):
+    member = tl.program_id(1).to(tl.int64)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    value = tl.load(x + member * stride + at, mask=at < size, other=0.0)
+    tl.store(out + member * whole + at, value, mask=at < whole)
+
+
+def scaled(x: Tensor, factor: Tensor, scale: Tensor) -> Tensor:
+    """Matrices ``(M, N, D)``, each with its rows side by side, times two numbers each ``(M,)``."""
     members, rows, width = x.shape
     out = x.new_empty(x.shape)
     if out.numel():
         with torch.cuda.device(x.device):
             _scaled_kernel[(triton.cdiv(rows * width, 4 * _BLOCK), members)](
-                x, factor.contiguous(), out, rows * width, x.stride(0), BLOCK=4 * _BLOCK
+                x, factor.contiguous(), scale.contiguous(), out, rows * width, x.stride(0),
+                BLOCK=4 * _BLOCK,
+            )  # fmt: skip
+    return out
+
+
+def padded(x: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
+    """Matrices ``(M, N, D)`` in another type, with rows of zeros after their own, so that they have
+    so many."""
+    members, own, width = x.shape
+    out = x.new_empty(members, rows, width, dtype=dtype)
+    if out.numel():
+        x = x if x.stride()[1:] == (width, 1) else x.contiguous()
+        with torch.cuda.device(x.device):
+            _padded_kernel[(triton.cdiv(rows * width, 4 * _BLOCK), members)](
+                x, out, own * width, rows * width, x.stride(0), BLOCK=4 * _BLOCK
             )
     return out
 
