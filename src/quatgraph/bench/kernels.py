@@ -17,8 +17,8 @@ from quatgraph.ops.split import split_columns
 MEMBERS = 80
 SIZES = {"32 quaternions": (96, 128), "128 quaternions": (96, 512)}
 """Nodes a member and reals a node, as in a batch of four molecules."""
-ENTITIES = 17_050, 1_024, 128
-"""Entities, questions, and the reals of a vector, as on CoDEx-M."""
+ENTITIES, RELATIONS = (17_050, 1_024, 128), 102
+"""Entities, questions, and the reals of a vector, as on CoDEx-M; its relations, both ways."""
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
 Work = tuple[Run, Run, tuple[Tensor, ...]]
@@ -77,7 +77,8 @@ def entity_works(
 ) -> dict[str, Work]:
     """What a step does with the vectors of all entities of a knowledge graph."""
     table = torch.randn(entities, width, device=device, requires_grad=True)
-    code = torch.randint(entities, (questions,), device=device)
+    relations = torch.randn(RELATIONS, width, device=device, requires_grad=True)
+    head, relation = (torch.randint(n, (questions,), device=device) for n in (entities, RELATIONS))
     sizes = (entities * width, questions * width, width, width)
     flat = torch.randn(1, sum(sizes), device=device, requires_grad=True)
     norm, vectors = _norm(width, device)
@@ -86,12 +87,15 @@ def entity_works(
     def of_all(x: Tensor, *vectors: Tensor) -> Tensor:
         return tanh(x, None, *vectors)
 
-    def select(table: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-        return table, table.index_select(0, code)
+    def asked(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        return table_and_rows(table, head, times=(relations, relation))
+
+    def select(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+        return table, table.index_select(0, head) * relations.index_select(0, relation)
 
     return {
         "norm and tanh of all entities": (of_all, of_all, (table, *vectors)),
-        "all entities, and those asked for": (table_and_rows, select, (table, code)),
+        "all entities, and heads times relations": (asked, select, (table, relations)),
         "parts of what is learned": (
             lambda flat: split_columns(flat, sizes),
             lambda flat: flat.split(sizes, dim=1),
