@@ -9,7 +9,7 @@ from quatgraph.cli import app
 
 def call(*arguments: str) -> Any:
     """Runs a command in this process; what it raises beyond an exit is not swallowed."""
-    return CliRunner().invoke(app, arguments, catch_exceptions=False)
+    return CliRunner().invoke(app, arguments, prog_name="quatgraph", catch_exceptions=False)
 
 
 def assert_told(result: Any, *words: str) -> None:

@@ -121,11 +121,16 @@ def test_a_value_in_place_of_a_table_is_refused() -> None:
     [
         ({"train": {"epoch": 3}}, "unknown key 'train.epoch'; did you mean 'train.epochs'?"),
         ({"lr": 0.1}, "unknown key 'lr'; did you mean 'train.lr'?"),
+        ({"schedule": {"lr": 3}}, "unknown key 'schedule.lr'; did you mean 'train.lr'?"),
         ({"qqq": 1}, "unknown key 'qqq'; known keys are dataset, train, schedule, folds"),
     ],
 )
 def test_an_unknown_key_is_refused_with_a_hint(values: dict[str, Any], message: str) -> None:
     assert refusal(values) == message
+
+
+def test_that_two_keys_are_of_one_table_makes_them_no_more_alike() -> None:
+    assert refusal({"train": {"qqq": 1}}).startswith("unknown key 'train.qqq'; known keys are ")
 
 
 def test_a_missing_key_without_a_default_is_named() -> None:

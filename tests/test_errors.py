@@ -10,5 +10,6 @@ def test_a_mistake_is_its_message():
 
 def test_the_closest_known_name_is_offered_or_nothing():
     assert did_you_mean("cor", {"cora", "pubmed"}) == "; did you mean 'cora'?"
+    assert did_you_mean("cor", {"cora", "pubmed"}, "data.") == "; did you mean 'data.cora'?"
     assert did_you_mean("zzz", {"cora", "pubmed"}) == ""
     assert did_you_mean("cora", iter(())) == ""

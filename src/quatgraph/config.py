@@ -39,7 +39,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise Mistake(f"cannot read {path}: {error.strerror}") from error
 
 
-def build(config: type[Config], values: dict[str, Any], under: str = "") -> Config:
+def build(
+    config: type[Config], values: dict[str, Any], under: str = "", whole: Any = None
+) -> Config:
     """Makes a config, nested ones too; refuses unknown keys and values of another type.
 
     Args:
@@ -48,13 +50,14 @@ def build(config: type[Config], values: dict[str, Any], under: str = "") -> Conf
             so the text ``"none"`` stands for ``None`` where it could mean nothing else.
         values: As read from TOML; a field that is not named keeps its default.
         under: Prefix of the keys in messages, as ``"train."``.
+        whole: The config that this one is a part of; itself unless given.
     """
-    kinds = _kinds(config)
+    kinds, whole = _kinds(config), whole or config
     made = {}
     for key, value in values.items():
         if key not in kinds:
-            raise Mistake(f"unknown key {under + key!r}{_hint(key, kinds, under)}")
-        made[key] = _convert(value, kinds[key], under + key)
+            raise Mistake(f"unknown key {under + key!r}{_hint(key, kinds, under, whole)}")
+        made[key] = _convert(value, kinds[key], under + key, whole)
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         needed = field.default is dataclasses.MISSING is field.default_factory
         if needed and field.init and field.name not in made:
@@ -184,24 +187,25 @@ def _kinds(config: Any) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in dataclasses.fields(config) if field.init}
 
 
-def _hint(key: str, kinds: dict[str, Any], under: str) -> str:
-    """Where the key may have been meant: in a table below, under a close name, or a known one."""
-    for section, kind in kinds.items():
+def _hint(key: str, kinds: dict[str, Any], under: str, whole: Any) -> str:
+    """Where the key may have been meant: in another table, under a close name, or a known one."""
+    for section, kind in _kinds(whole).items():
         if dataclasses.is_dataclass(kind) and key in _kinds(kind):
-            return f"; did you mean '{under}{section}.{key}'?"
-    full = [under + name for name in kinds]
-    return did_you_mean(under + key, full) or f"; known keys are {', '.join(full)}"
+            return f"; did you mean '{section}.{key}'?"
+    known = ", ".join(under + name for name in kinds)
+    return did_you_mean(key, kinds, under) or f"; known keys are {known}"
 
 
-def _convert(value: Any, kind: Any, name: str) -> Any:
+def _convert(value: Any, kind: Any, name: str, whole: Any) -> Any:
     """``value`` as ``kind``, or a Mistake that calls it ``name``."""
     options = _options(kind)
     for option in options:
         if dataclasses.is_dataclass(option) and isinstance(value, dict):
-            return build(option, value, under=f"{name}.")  # type: ignore[arg-type]
+            return build(option, value, f"{name}.", whole)  # type: ignore[arg-type]
         if get_origin(option) is tuple and isinstance(value, list | tuple):
             each = get_args(option)[0]
-            return tuple(_convert(item, each, f"{name}[{i}]") for i, item in enumerate(value))
+            items = enumerate(value)
+            return tuple(_convert(item, each, f"{name}[{i}]", whole) for i, item in items)
         if get_origin(option) is Literal:
             # By type too: True equals 1, but is not the choice 1.
             if any(value == choice and type(value) is type(choice) for choice in get_args(option)):

@@ -11,8 +11,8 @@ class Mistake(Exception):  # noqa: N818
     """
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """``"; did you mean 'x'?"`` for the closest known name, or nothing.
+def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
+    """``"; did you mean 'x'?"`` for the closest known name, or nothing; ``under`` stands before it.
 
     Example:
         >>> did_you_mean("epoch", ["epochs", "lr"])
@@ -21,4 +21,4 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
         ''
     """
     close = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return f"; did you mean {under + close[0]!r}?" if close else ""

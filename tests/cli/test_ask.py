@@ -41,6 +41,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
+def test_a_place_that_cannot_be_is_told_before_the_bundle_is_opened(world: Path) -> None:
+    for place in ("", str(world), f"{world}/nowhere/answers.csv"):
+        assert_told(call("predict", "no bundle", "--out", place), "cannot write ")
+
+
 def test_predictions_are_csv_with_the_persons_own_words(world: Path) -> None:
     result = call("predict", f"{world}/m")
     assert result.exit_code == 0

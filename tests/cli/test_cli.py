@@ -1,11 +1,13 @@
 """The command line as a whole: help, exit codes, where output goes, and the commands that look."""
 
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from commands import assert_told, call
@@ -41,24 +43,45 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "sentence"),
     [
-        ["frobnicate"],
-        ["train"],
-        ["train", "node", "--frobnicate"],
-        ["train", "node/karate-qgnn", "--seeds", "many"],
-        ["train", "node/karate-qgnn", "--max-minutes", "soon"],
-        ["data"],
+        ("--frobnicate", "no such option: --frobnicate; see `quatgraph --help`"),
+        ("frobnicate", "no such command 'frobnicate'; see `quatgraph --help`"),
+        ("data stat", "no such command 'stat'; did you mean 'stats'?"),
+        ("train", "missing argument 'what'; see `quatgraph train --help`"),
+        ("train node --frobnicate", "no such option: --frobnicate; see `quatgraph train --help`"),
+        ("train node --see 3", "no such option: --see (possible options: "),
+        ("train node --data", "option '--data' requires an argument\n"),
+        ("train node/karate-qgnn --seeds many", "invalid value for '--seeds': "),
+        ("train node/karate-qgnn --max-minutes soon", "invalid value for '--max-minutes': "),
+        ("list models presets", "; see `quatgraph list --help`"),
     ],
 )
-def test_arguments_that_cannot_be_read_exit_with_2_and_write_nothing(
-    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_arguments_that_cannot_be_read_are_told_in_one_sentence_and_write_nothing(
+    arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = call(*arguments)
-    assert result.exit_code == 2
-    assert "Traceback" not in result.stderr
+    assert_told(call(*arguments.split()), sentence)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_commands_that_stand_in_a_group_are_shown_without_one() -> None:
+    result = call("data")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Usage: quatgraph data")
+    assert "  stats " in result.stderr
+
+
+def test_a_file_that_one_may_not_open_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Path, *_: object) -> NoReturn:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    (tmp_path / "mine.tsv").touch()
+    monkeypatch.setattr(Path, "open", refuse)
+    place = str(tmp_path / "mine.tsv")
+    assert_told(call("data", "stats", place), f"you have no permission for {place}")
 
 
 def test_lists_show_what_there_is_in_groups() -> None:
@@ -142,6 +165,20 @@ def test_the_data_of_a_folder_of_ones_own_is_counted(tmp_path: Path) -> None:
     (tmp_path / "edges.csv").write_text("n0,n1\nn1,n0\nn1,n2\n")
     told = json.loads(call("data", "stats", str(tmp_path), "--json").stdout)
     assert (told["nodes"], told["edges"], told["features"]) == (10, 2, 2)
+    one_way = call("data", "stats", str(tmp_path), "--json", "--set", "data.directed=true")
+    assert json.loads(one_way.stdout)["edges"] == 3
+    for assignment, sentence in {
+        "data.direct=true": "unknown key 'data.direct'; did you mean 'data.directed'?",
+        "data=3": "data must be a table",
+    }.items():
+        assert_told(call("data", "stats", str(tmp_path), "--set", assignment), sentence)
+    (tmp_path / "nodes.csv").write_text("id,f\n" + "\n".join(f"n{i},{i}" for i in range(10)))
+    unlabelled = json.loads(call("data", "stats", str(tmp_path), "--json").stdout)
+    assert (unlabelled["nodes"], unlabelled["labelled"]) == (10, 0)
+
+
+def test_a_folder_that_looks_like_no_data_is_a_mistake(tmp_path: Path) -> None:
+    assert_told(call("data", "stats", str(tmp_path)), "is no data of any task", "nodes.csv")
 
 
 def test_checking_data_that_is_not_there_fails_with_1(
@@ -184,6 +221,12 @@ def test_a_benchmark_prints_its_rows_and_keeps_them(
     assert plain[0].startswith("conv  20 nodes, 60 edges, 8 wide")
 
 
+def test_a_benchmark_that_could_not_be_kept_is_not_run(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    kept = ["--out", str(tmp_path / "file")]
+    assert_told(call("bench", "conv", "--device", "cpu", *kept), "cannot write ")
+
+
 def test_an_unknown_benchmark_or_device_is_a_mistake() -> None:
     assert_told(call("bench", "con"), "no benchmark 'con'", "did you mean 'conv'?")
     assert_told(call("bench", "conv", "--device", "gpu"), "unknown device 'gpu'")
@@ -212,3 +255,4 @@ def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:
     counted = json.loads(call("data", "stats", str(own), "--json").stdout)
     assert (counted["graphs"], counted["nodes"], counted["edges"]) == (2, 5, 3)
     assert_told(call("data", "stats", "mutagg"), "did you mean 'mutag'?")
+    assert_told(call("data", "stats", "glove-100d"), "is a dataset of vectors")

@@ -56,6 +56,19 @@ def test_ones_own_triples_are_trained_evaluated_and_asked(towns: Path) -> None:
     assert call("evaluate", "quatgraph-runs/towns", "--device", "cpu").exit_code == 0
 
 
+def test_a_file_too_small_to_choose_by_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("a\tknows\tb\n")
+    one = ["train", "link", "--data", "one.tsv", *SHORT, "--out", "m"]
+    assert_told(call(*one), "no validation data", "set train.select=last and train.lr yourself")
+    trained = call(*one, "--set", "train.select=last", "--set", "train.lr=0.01")
+    assert (trained.exit_code, trained.stderr) == (0, "")
+    assert "chosen on" not in trained.stdout
+    assert "\nkept the first run, for lack of validation data: split 0, seed 0\n" in trained.stdout
+    evaluated = call("evaluate", "m", "--device", "cpu")
+    assert (evaluated.exit_code, evaluated.stdout) == (0, "")
+    assert "m was trained without validation and test data" in evaluated.stderr
+
+
 def test_several_seeds_are_told_by_mean_and_deviation_also_to_programs(towns: Path) -> None:
     several = ["train", "link", "--data", "towns", *SHORT, "--seeds", "3", "--set", "train.lr=0.01"]
     first = call(*several).stdout.splitlines()[0]

@@ -207,8 +207,8 @@ def test_the_columns_are_named_by_settings(tmp_path: Path, monkeypatch: pytest.M
     assert len(rows_of(answered("m", "mine.csv"))) == 60
 
 
-def counted(path: Path) -> dict[str, Any]:
-    result = call("data", "stats", str(path), "--json")
+def counted(path: Path, *options: str) -> dict[str, Any]:
+    result = call("data", "stats", str(path), "--json", *options)
     assert result.exit_code == 0
     return json.loads(result.stdout)
 
@@ -228,6 +228,12 @@ def test_texts_are_counted(world: Path, tmp_path: Path) -> None:
     assert counted(tmp_path / "folder").items() >= numbers.items()
     unlabelled = written(tmp_path / "plain.csv", [(text,) for text in TEXTS], ("Text",))
     assert counted(unlabelled).items() >= {"documents": 60, "labelled": 0}.items()
+    three = written(
+        tmp_path / "three.csv", [(*row, "me") for row in REVIEWS], ("review", "stars", "by")
+    )
+    names = ["--set", "data.text=review", "--set", "data.label=stars"]
+    assert counted(three, *names).items() >= numbers.items()
+    assert_told(call("data", "stats", str(three), "--set", "data.text=reviews"), "'review'?")
     shown = call("data", "stats", str(two)).stdout.splitlines()
     assert {line.rindex(" ") for line in shown} == {len("vocabulary")}
 

@@ -114,6 +114,26 @@ def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
     assert load_bundle(tmp_path).card["metrics"].keys() == {"test/accuracy"}
 
 
+def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path) -> None:
+    blind = dataclasses.replace(NODE, validates=lambda config, data: False)
+
+    def refused(*candidates: NodeConfig) -> str:
+        with pytest.raises(Mistake) as told:
+            train_in_folder(blind, candidates, tmp_path / "model", device=CPU)
+        assert not (tmp_path / "model").exists()
+        return str(told.value)
+
+    best, last = ({"train.select": select} for select in ("best-valid", "last"))
+    nothing = "there is no validation data to choose by: set "
+    assert refused(config_of(**best)) == f"{nothing}train.select=last yourself"
+    several = [config_of(**best, **{"train.lr": lr}) for lr in (0.1, 0.2)]
+    assert refused(*several) == f"{nothing}train.select=last and train.lr yourself"
+    several = [config_of(**last, **{"train.lr": lr}) for lr in (0.1, 0.2)]
+    assert refused(*several) == f"{nothing}train.lr yourself"
+    job = train_in_folder(blind, [config_of(**last)], tmp_path / "model", device=CPU)
+    assert job.settled == {}
+
+
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
     trained([config_of()], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

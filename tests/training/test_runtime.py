@@ -17,6 +17,7 @@ from quatgraph.errors import Mistake
 from quatgraph.training import runtime
 from quatgraph.training.runtime import (
     Deadline,
+    check_writable,
     ensure_folder,
     environment,
     json_text,
@@ -227,6 +228,16 @@ def test_a_place_that_cannot_be_written_is_a_mistake_naming_it(tmp_path: Path) -
         ensure_folder(tmp_path / "file" / "below")
     with pytest.raises(Mistake, match=r"cannot write .*file"):
         ensure_folder(tmp_path / "file")
+
+
+def test_a_file_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
+    (tmp_path / "there").write_text("kept")
+    for place in (tmp_path, tmp_path / "there" / "below", tmp_path / "nowhere" / "below"):
+        with pytest.raises(Mistake, match=f"cannot write {place}: "):
+            check_writable(place)
+    check_writable(tmp_path / "there")
+    check_writable(tmp_path / "new")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there", "kept")]
 
 
 def test_a_read_only_folder_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,6 +40,8 @@ def evaluate(
         _show_relations(predictor, json_)
         return
     recorded, again = predictor.card["metrics"], predictor.evaluate(data)
+    if not again:
+        tell(f"{bundle} was trained without validation and test data: there is nothing to compute")
     for name, value in again.items():
         known = recorded.get(name)  # an older bundle was measured by fewer
         if json_:
@@ -47,6 +49,11 @@ def evaluate(
         else:
             shown = "nothing" if known is None else f"{known:.4f}"
             typer.echo(f"{name:18} recorded {shown:7} computed {value:.4f}")
+    if not json_ and isinstance(models := predictor.card["split"], list):
+        typer.echo(
+            f"each the mean of the {len(models)} models on their own folds, all with the setting "
+            "that was kept; `train` lets every fold choose its own"
+        )
     # Another device rounds differently, which may turn a node or two; in a small class even one
     # changes the macro-F1 by much.
     judged = [name for name in again if name in recorded and not name.endswith("/macro-f1")]
@@ -116,8 +123,10 @@ def predict(
     quatgraph predict my-model "a charming little film"
     """
     from quatgraph.serve import load
-    from quatgraph.training.runtime import json_text, write_atomic
+    from quatgraph.training.runtime import check_writable, json_text, write_atomic
 
+    if out is not None:
+        check_writable(out)
     predictor = load(bundle, device=device)
     options: tuple[tuple[str, str, str, Any], ...] = (
         ("node", "node", "nodes", node or None),

@@ -209,7 +209,9 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
     if math.isnan(mean):
         typer.echo("there is no test data to say how good it is")
     elif len(runs) > 1:
-        typer.echo(f"test {_worth(found)} over {_counted(runs)}")
+        chose = job.settled and len({run.split for run in runs}) > 1
+        own = f", each {_split(runs[0])} with the setting best on its validation data" * bool(chose)
+        typer.echo(f"test {_worth(found)} over {_counted(runs)}{own}")
     else:
         typer.echo(f"test {_worth({name: (m,) for name, (m, _) in found.items()})}")
     if job.settled:
@@ -281,7 +283,9 @@ def _kept(task: "Task", job: "Job") -> str:
         if not any(math.isnan(value) for (value,) in found.values()):
             parts.append(f"{part} {_worth(found)}")
     where = f"{_split(run)} {run.split}, seed {run.seed}"
-    return f"the run that is best on validation data: {', '.join((where, *parts))}"
+    validated = not math.isnan(run.metrics[f"valid/{task.told[0]}"])
+    why = "the run that is best on" if validated else "the first run, for lack of"
+    return f"{why} validation data: {', '.join((where, *parts))}"
 
 
 @command(app)

@@ -1,11 +1,12 @@
 """Commands that look: list, data, bench, info."""
 
+from collections.abc import Container
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, app, command, emit, emit_light, tell
+from quatgraph.cli.shell import Device, Json, Set, app, command, emit, emit_light, tell
 from quatgraph.errors import Mistake, did_you_mean
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -103,15 +104,16 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 @command(data_app)
 def stats(
     name: Annotated[str, typer.Argument(help="A dataset, as cora, or your own data.")],
+    set_: Set = None,
     json_: Json = False,
 ) -> None:
     """Count graphs, nodes, edges, triples or texts, and what belongs to them.
 
     quatgraph data stats my-graph
 
-    quatgraph data stats reviews.csv
+    quatgraph data stats reviews.csv --set data.text=body --set data.label=topic
     """
-    called, numbers = _counted(name)
+    called, numbers = _counted(name, set_ or [])
     if json_:
         emit({"name": called, **numbers})
     else:
@@ -119,43 +121,62 @@ def stats(
         typer.echo("\n".join(f"{key:{width}} {value:,}" for key, value in numbers.items()))
 
 
-def _counted(name: str) -> tuple[str, dict[str, int]]:
-    """Name and statistics of a dataset, or of a person's own files."""
+def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
+    """Name and statistics of a dataset, or of a person's own files, read as ``train`` does."""
+    from quatgraph import config as configs
     from quatgraph.data import graph, link, node, store, text
+    from quatgraph.tasks import TASKS
+    from quatgraph.tasks.graph.problem import load_graphs
+    from quatgraph.tasks.link.problem import load_triples
+    from quatgraph.tasks.node.problem import load_data
+    from quatgraph.tasks.text.problem import load_documents
 
     path = Path(name)
     own = path.exists()
     if not own and (path.suffix or len(path.parts) > 1):
         raise Mistake(f"there is no file or folder {name}")
-    match _task_of(path) if own else store.entry(name).task:
+    place = {"path": str(path)} if own else {"name": name}
+    values = configs.override({"data": place}, set_)
+    task = _task_of(path, configs.flatten(values)) if own else store.entry(name).task
+    if task not in TASKS:
+        raise Mistake(f"{name!r} is a dataset of {task}, in which there is nothing to count")
+    data = configs.build(TASKS[task].config, values).data
+    match task:
         case "text":
-            documents = text.read(path, labels_needed=False) if own else text.load(name)
+            documents = load_documents(data, labels_needed=False)
             _tell_all(documents.notes)
             return documents.name, text.statistics(documents)
         case "link":
-            triples = link.read(path) if own else link.load(name)
+            triples = load_triples(data)
             _tell_all(triples.notes)
             return triples.name, link.statistics(triples)
         case "graph":
-            graphs = graph.read(path, labels_needed=False) if own else graph.load(name)
+            graphs = load_graphs(data, labels_needed=False)
             return graphs.name, graph.statistics(graphs)
         case _:
-            data = node.read_folder(path) if own else node.load(name)
-            return data.name, node.statistics(data)
+            one = load_data(data, labels_needed=False)
+            return one.name, node.statistics(one)
 
 
-def _task_of(path: Path) -> str:
-    """The task whose data a person's file or folder looks like."""
+def _task_of(path: Path, settings: Container[str]) -> str:
+    """The task whose data a person's file or folder looks like; texts alone have columns to set."""
     from quatgraph.data import link, text
 
-    if path.is_file() and text.holds_texts(path):
+    columns = "data.text" in settings or "data.label" in settings
+    if columns or (path.is_file() and text.holds_texts(path)):
         return "text"
     if link.holds_triples(path):
         return "link"
     if (path / "nodes.csv").exists():
         return "node"
-    graphs = path.is_file() or any(path.glob("*_A.txt"))
-    return "text" if not graphs and text.holds_texts(path) else "graph"
+    if path.is_file() or any(path.glob("*_A.txt")):
+        return "graph"
+    if text.holds_texts(path):
+        return "text"
+    raise Mistake(
+        f"{path} is no data of any task, which is a folder with nodes.csv, with NAME_A.txt, with "
+        "train.tsv, or with a sub-folder of .txt files per label"
+    )
 
 
 def _tell_all(notes: list[str]) -> None:
@@ -183,13 +204,15 @@ def bench(
     """
     from quatgraph.bench import BENCHES
     from quatgraph.training.record import append_lines
-    from quatgraph.training.runtime import environment, resolve_device
+    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
 
     if what is not None and what not in BENCHES:
         hint = did_you_mean(what, BENCHES) or f"; there are {', '.join(BENCHES)}"
         raise Mistake(f"there is no benchmark {what!r}{hint}")
     where = resolve_device(device)
     about = environment(where)
+    if out is not None:
+        ensure_folder(out)
     for name in BENCHES if what is None else (what,):
         for row in BENCHES[name](where):
             if json_:

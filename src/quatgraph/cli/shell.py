@@ -10,13 +10,45 @@ from contextlib import contextmanager
 from typing import Annotated, Any, ParamSpec
 
 import typer
+from typer.core import TyperGroup
 
 from quatgraph import __version__
 from quatgraph.errors import Mistake
 
 P = ParamSpec("P")
 
+UsageError: Any = typer.BadParameter.__base__
+"""What is raised of an option or argument that there is not, that lacks, or that is of no use."""
+
+
+class _Root(TyperGroup):
+    """All commands; what is wrong with how one is called is told in one sentence."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        with _usage_told():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _usage_told():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _usage_told() -> Iterator[None]:
+    try:
+        yield
+    except UsageError as error:
+        said = error.format_message().rstrip(".")
+        said = said.replace(". Did", "; did").replace("(Possible", "(possible")
+        if "\n" in said:  # the help of a group that was called without a command
+            raise
+        more = f"; see `{error.ctx.command_path} --help`" if error.ctx and said[-1] != "?" else ""
+        tell(f"{said[0].lower()}{said[1:]}{more}")
+        raise typer.Exit(2) from None
+
+
 app = typer.Typer(
+    cls=_Root,
     help="Quaternion graph neural networks: train, ask, reproduce.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -57,6 +89,9 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
                 sys.stdout.flush()
             except Mistake as mistake:
                 tell(str(mistake))
+                raise typer.Exit(2) from None
+            except PermissionError as error:
+                tell(f"you have no permission for {error.filename}")
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
                 tell("interrupted; what is on record is kept: repeat the command to go on")

@@ -88,12 +88,14 @@ def train_in_folder(
     Raises:
         Paused: The deadline passed; ``resume`` goes on from there.
     """
-    if len(candidates) > 1 and not task.validates(candidates[0]):
-        raise Mistake(
-            "without validation data nothing can be chosen: set everything that would be tried, "
-            f"{', '.join(protocols(task.name)['own'])}"
-        )
     data = task.load(candidates[0]) if data is None else data
+    tried = _tried(task, candidates)
+    if not task.validates(candidates[0], data):
+        epoch = ["train.select=last"] * (candidates[0].train.select == "best-valid")
+        if unset := [*epoch, *tried]:
+            raise Mistake(
+                f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
+            )
     members = [member for config in candidates for member in task.members(config, data)]
     ensure_folder(folder)
     records_at = folder / RECORDS
@@ -146,7 +148,7 @@ def train_in_folder(
         chosen=chosen,
         kept=len(winner.runs) if task.answers_together else 1,
         configs=len(candidates),
-        settled=_settled(task, candidates, chosen),
+        settled={key: configs.flatten(chosen.config)[key] for key in tried},
         metrics=card["metrics"],
         said=task.said(card),
     )
@@ -187,9 +189,8 @@ def _key(member: Member) -> tuple[str, int, int]:
     return configs.digest(member.config.identity()), member.split, member.seed
 
 
-def _settled(task: Task, candidates: Sequence[Config], chosen: RunRecord) -> dict[str, Any]:
-    """The chosen values of what the candidates differ in; what may vary in an ensemble first."""
+def _tried(task: Task, candidates: Sequence[Config]) -> list[str]:
+    """The settings in which the candidates differ; those that may vary in an ensemble first."""
     first, *others = (configs.flatten(config.identity()) for config in candidates)
-    values = configs.flatten(chosen.config)
     keys = dict.fromkeys((*task.varying, *first))
-    return {key: values[key] for key in keys if any(other[key] != first[key] for other in others)}
+    return [key for key in keys if any(other[key] != first[key] for other in others)]

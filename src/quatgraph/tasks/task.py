@@ -66,8 +66,8 @@ class Task:
     card: Callable[[Any, Any, Any], dict[str, Any]]
     """``(config, data, problem)``: what predicting needs of a bundle's card beyond what every
     card has; see :func:`quatgraph.tasks.runs.bundle_of`."""
-    validates: Callable[[Any], bool] = lambda config: True
-    """``(config)``: whether its runs have validation data to choose by."""
+    validates: Callable[[Any, Any], bool] = lambda config, data: True
+    """``(config, data)``: whether its runs have validation data to choose by."""
     ignores: Callable[[Any], Container[str]] = lambda config: ()
     """``(config)``: settings that its model does not read."""
     answers_together: bool = False

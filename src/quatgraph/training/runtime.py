@@ -1,5 +1,6 @@
 """The machine underneath: device, seeds, time, versions, and files that are written whole."""
 
+import errno
 import json
 import math
 import os
@@ -174,6 +175,17 @@ def ensure_folder(path: Path) -> Path:
     except OSError as error:
         raise unwritable(path, error) from error
     return path
+
+
+def check_writable(path: Path) -> None:
+    """Refuses a file that cannot be written, before the work that it is to hold."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

@@ -79,11 +79,13 @@ PROPAGATIONS = 3
 """How often GFN's features are propagated over the graph, beforehand."""
 
 
-def load_graphs(config: DataConfig) -> Graphs:
+def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
     """Reads the dataset a config names, or the person's own files."""
     if bool(config.name) == bool(config.path):
         raise Mistake("give either data.name, a dataset of the catalog, or data.path, your graphs")
-    return source.load(config.name) if config.name else source.read(Path(config.path))
+    if config.name:
+        return source.load(config.name)
+    return source.read(Path(config.path), labels_needed=labels_needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,7 @@ LINK = Task(
     plan=plan_of,
     members_at_once=members_at_once,
     card=card,
+    validates=lambda config, triples: len(triples.valid) > 0,
     ignores=ignored,
     kept=kept,
     said=said,

@@ -57,10 +57,6 @@ def train(
     Validation questions are ranked on the way; the test questions once, by the selected weights.
     """
     config = members[0].config
-    if plan.select == "best-valid" and len(problem.triples.valid) == 0:
-        raise Mistake(
-            "there are no validation triples to choose an epoch by: set train.select=last"
-        )
     fitted = _in_pieces(lambda room: _train(members, problem, plan, progress, room))
     with factors_rounded(to="float32"):
         return _in_pieces(lambda room: _tested(fitted, config, problem, room))

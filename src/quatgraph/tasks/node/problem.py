@@ -79,14 +79,17 @@ MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
 }
 
 
-def load_data(config: DataConfig) -> "Data":
+def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
     """Reads the dataset a config names, or the person's own files."""
     if bool(config.name) == bool(config.path):
         raise Mistake("give either data.name, a dataset of the catalog, or data.path, a folder")
     if config.name:
         return source.load(config.name)
     return source.read_folder(
-        Path(config.path), directed=config.directed, split_seed=config.split_seed
+        Path(config.path),
+        directed=config.directed,
+        split_seed=config.split_seed,
+        labels_needed=labels_needed,
     )
 
 

@@ -119,7 +119,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     return Corpus(documents, vectors, found, config.model.learned_vectors)
 
 
-def load_documents(config: DataConfig) -> Documents:
+def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documents:
     """The texts that a config names."""
     if bool(config.name) == bool(config.path):
         raise Mistake("set either data.name or data.path")
@@ -132,6 +132,7 @@ def load_documents(config: DataConfig) -> Documents:
         split_seed=config.draw_seed,
         stop_words=config.stop_words,
         min_count=config.min_count,
+        labels_needed=labels_needed,
     )
 
 
