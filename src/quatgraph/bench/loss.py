@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.bench.limits import PRECISIONS, reached
-from quatgraph.bench.measure import captured, measure
+from quatgraph.bench.measure import measure, measure_captured
 from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.tasks.link.run import PRODUCTS
 from quatgraph.training.runtime import factors_rounded
@@ -30,13 +30,10 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for name, precision in ((n, p) for n in LOSSES for p in PRECISIONS[device.type]):
         for variant, loss in _variants(name, precision, positives, device).items():
             with factors_rounded(to=precision):
-                work: Callable[[], object] = partial(with_gradients, loss, q, x)
-                if variant.endswith("captured"):
-                    work = captured(work)
-                timed = measure(work, device, repeats=10)
-            taken = timed.pop("peak_mib", None)
-            if taken is not None and not variant.endswith("captured"):
-                timed["beyond_mib"] = round(taken - gradients, 1)
+                time = measure_captured if variant.endswith("captured") else measure
+                timed = time(partial(with_gradients, loss, q, x), device, repeats=10)
+            if "peak_mib" in timed:
+                timed["beyond_mib"] = round(timed.pop("peak_mib") - gradients, 1)
             row = {"case": case, "work": f"{name}, {precision}", "variant": variant}
             yield row | limits.against(timed, gflop=gflop(*sizes), to=precision)
 
