@@ -1,10 +1,13 @@
 """Runs commands of the command line within a test."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
 
 from quatgraph.cli import app
+from quatgraph.training import bundle
 
 
 def call(*arguments: str) -> Any:
@@ -20,3 +23,10 @@ def assert_told(result: Any, *words: str) -> None:
     assert result.stderr.count("\n") == 1
     for word in words:
         assert word in result.stderr
+
+
+def change_card(folder: Path, **changes: object) -> None:
+    """Writes other values on a bundle's card, as if it had been saved with them."""
+    card = json.loads((folder / "card.json").read_text()) | changes
+    card |= {"card_sha256": bundle._digest(card)}
+    (folder / "card.json").write_text(json.dumps(card))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import assert_told, call
+from commands import assert_told, call, change_card
 
 from quatgraph.serve import PREDICTORS
 from quatgraph.training.bundle import Bundle
@@ -136,8 +136,7 @@ def copied(world: Path, tmp_path: Path, **changes: object) -> str:
     """The model with something changed on its card."""
     for name in ("card.json", "model.safetensors"):
         (tmp_path / name).write_bytes((world / "m" / name).read_bytes())
-    card = json.loads((tmp_path / "card.json").read_text()) | changes
-    (tmp_path / "card.json").write_text(json.dumps(card))
+    change_card(tmp_path, **changes)
     return str(tmp_path)
 
 
@@ -163,6 +162,15 @@ def test_a_bundle_that_cannot_be_used_is_a_mistake(
     command: str, changes: dict, words: str, world: Path, tmp_path: Path
 ) -> None:
     assert_told(call(command, copied(world, tmp_path, **changes)), words)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_a_card_that_was_changed_by_hand_is_a_mistake(
+    command: str, world: Path, tmp_path: Path
+) -> None:
+    card = Path(copied(world, tmp_path), "card.json")
+    card.write_text(card.read_text().replace('"hidden_quats": ', '"hidden_quats": 1'))
+    assert_told(call(command, str(tmp_path)), "card.json was changed after the training")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import assert_told, call
+from commands import assert_told, call, change_card
 
 from quatgraph import config as configs
 from quatgraph.data.link import load
@@ -186,9 +186,8 @@ def test_a_mean_rank_is_compared_by_its_size(
 ) -> None:
     for name in ("card.json", "model.safetensors"):
         (tmp_path / name).write_bytes((Path(model) / name).read_bytes())
-    card = json.loads((tmp_path / "card.json").read_text())
-    card["metrics"]["test/mr"] *= factor
-    (tmp_path / "card.json").write_text(json.dumps(card))
+    metrics = json.loads((tmp_path / "card.json").read_text())["metrics"]
+    change_card(tmp_path, metrics=metrics | {"test/mr": metrics["test/mr"] * factor})
     assert call("evaluate", str(tmp_path)).exit_code == code
 
 

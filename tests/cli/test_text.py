@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told, call
+from commands import assert_told, call, change_card
 from reviews import FILLERS, GOOD, REVIEWS, options, vector_file, written
 from typer.testing import CliRunner
 
@@ -147,8 +147,7 @@ def test_a_training_from_before_macro_f1_is_told_and_evaluated_without(
     runs = [replace(run, metrics=older(run.metrics)) for run in read_records(old / RECORDS)]
     (old / RECORDS).unlink()
     append_records(old / RECORDS, runs)
-    card = json.loads((old / "card.json").read_text())
-    (old / "card.json").write_text(json.dumps(card | {"metrics": older(card["metrics"])}))
+    change_card(old, metrics=older(json.loads((old / "card.json").read_text())["metrics"]))
     arguments = ["train", "text", "--data", f"{world}/reviews.csv", *SHORT, "--resume"]
     again = call(*arguments, "--out", "old")
     assert re.fullmatch(r"test accuracy \d+\.\d\d %", again.stdout.splitlines()[0])

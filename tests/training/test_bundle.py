@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import commands
 import pytest
 import torch
 
@@ -39,16 +40,24 @@ def change_card(**changes: Any) -> Callable[[Path], object]:
 
 def spoil_tensors_and_digest(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"not tensors at all")
-    change_card(sha256=hashlib.sha256(b"not tensors at all").hexdigest())(folder)
+    commands.change_card(folder, sha256=hashlib.sha256(b"not tensors at all").hexdigest())
 
 
 def test_a_bundle_comes_back_equal(folder: Path, bundle: Bundle) -> None:
     back = load_bundle(folder, task="link")
-    assert back.card == bundle.card | {"format": FORMAT_VERSION, "sha256": back.card["sha256"]}
+    digests = {key: back.card[key] for key in ("sha256", "card_sha256")}
+    assert back.card == bundle.card | {"format": FORMAT_VERSION} | digests
     assert back.tensors.keys() == bundle.tensors.keys()
     for name, tensor in bundle.tensors.items():
         assert torch.equal(back.tensors[name], tensor)
     assert {path.name for path in folder.iterdir()} == {"card.json", "model.safetensors"}
+
+
+def test_a_card_from_before_it_had_a_digest_is_taken(folder: Path) -> None:
+    card = json.loads((folder / "card.json").read_text())
+    del card["card_sha256"]
+    (folder / "card.json").write_text(json.dumps(card))
+    assert load_bundle(folder).card == card
 
 
 def test_saving_again_what_was_loaded_changes_nothing(folder: Path) -> None:
@@ -89,6 +98,7 @@ def test_a_card_must_name_its_task(tmp_path: Path) -> None:
         (lambda folder: (folder / "model.safetensors").unlink(), "cannot read .*model.safetensors"),
         (lambda folder: os.truncate(folder / "model.safetensors", 20), "only half written"),
         (change_card(sha256="0"), "only half written"),
+        (change_card(config={"lr": 0.2}), "card.json was changed after the training"),
         (spoil_tensors_and_digest, "model.safetensors is corrupt"),
     ],
 )

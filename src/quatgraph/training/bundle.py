@@ -15,6 +15,7 @@ from quatgraph.training.runtime import ensure_folder, json_text, safetensors_byt
 
 FORMAT_VERSION = 1
 _CARD, _TENSORS = "card.json", "model.safetensors"
+_OWN = "card_sha256"
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Bundle:
 
     Attributes:
         card: ``task``, and what the task needs to rebuild the model: config, vocabularies,
-            metrics. Saving adds ``format`` and ``sha256``, the digest of the tensors' file.
+            metrics. Saving adds ``format``, ``sha256``, the digest of the tensors' file, and
+            ``card_sha256``, that of all else in the card.
         tensors: The model's state, by name.
     """
 
@@ -34,8 +36,8 @@ class Bundle:
 def save_bundle(folder: Path, bundle: Bundle) -> None:
     """Writes both files, the card last.
 
-    The card names the tensors' digest, so a pair of which only one file was written is
-    noticed on loading.
+    The card names the tensors' digest and its own, so a pair of which only one file was written or
+    one was changed is noticed on loading.
     """
     if "task" not in bundle.card:
         raise ValueError("a bundle's card must name its task")
@@ -43,7 +45,7 @@ def save_bundle(folder: Path, bundle: Bundle) -> None:
     data = safetensors_bytes(bundle.tensors)
     card = bundle.card | {"format": FORMAT_VERSION, "sha256": hashlib.sha256(data).hexdigest()}
     write_atomic(folder / _TENSORS, data)
-    write_atomic(folder / _CARD, json_text(card, indent=2) + "\n")
+    write_atomic(folder / _CARD, json_text(card | {_OWN: _digest(card)}, indent=2) + "\n")
 
 
 def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
@@ -71,11 +73,19 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
             f"{folder / _TENSORS} is not the file its {_CARD} describes: the bundle was changed "
             "or only half written, so train it again"
         )
+    if card.get(_OWN, own := _digest(card)) != own:  # an older card has none
+        raise Mistake(f"{folder / _CARD} was changed after the training, so train it again")
     try:
         tensors = safetensors.torch.load(data)
     except SafetensorError as error:
         raise Mistake(f"{folder / _TENSORS} is corrupt ({error}); train it again") from error
     return Bundle(card, tensors)
+
+
+def _digest(card: dict[str, Any]) -> str:
+    """That of a card but for the digest itself."""
+    rest = {key: value for key, value in card.items() if key != _OWN}
+    return hashlib.sha256(json_text(rest).encode()).hexdigest()
 
 
 def _card(folder: Path) -> dict[str, Any]:
