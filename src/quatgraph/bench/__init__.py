@@ -18,6 +18,7 @@ from quatgraph.bench import (
     loss,
     node,
     peers,
+    released,
     steps,
     text,
 )
@@ -30,6 +31,7 @@ BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
     "kernels": kernels.rows,
     "growth": growth.rows,
     "peers": peers.rows,
+    "released": released.rows,
     "conv": conv.rows,
     "node": node.rows,
     "graph": graph.rows,

@@ -189,8 +189,8 @@ def bench(
     what: Annotated[
         str | None,
         typer.Argument(
-            help="aggregate, hamilton, loss, fused, kernels (GPU), growth, peers, conv, node, "
-            "graph, link, text, steps, defaults."
+            help="aggregate, hamilton, loss, fused, kernels (GPU), growth, peers, released, conv, "
+            "node, graph, link, text, steps, defaults."
         ),
     ] = None,
     device: Device = "auto",

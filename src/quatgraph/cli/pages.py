@@ -29,6 +29,7 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("README.md", "table graph"): lambda: render(graph, records, ran=True),
         ("README.md", "table link"): lambda: render(link, records, ran=True),
         ("README.md", "table text"): lambda: render(text, records, ran=True),
+        ("README.md", "bench released"): lambda: render_bench(bench, "released"),
         ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("README.md", "bench node"): lambda: render_bench(bench, "node"),
         ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
