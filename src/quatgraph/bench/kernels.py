@@ -5,14 +5,15 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatgraph.bench.measure import measure_captured
-from quatgraph.ops import backend, hamilton_matrix, table_and_rows
+from quatgraph.ops import Positives, backend, hamilton_matrix, one_vs_all_bce, table_and_rows
 from quatgraph.ops.backend import Backend
 from quatgraph.ops.dropout import dropped
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.ops.split import split_columns
+from quatgraph.training.optim import MemberAdam
 
 MEMBERS = 80
 SIZES = {"32 quaternions": (96, 128), "128 quaternions": (96, 512)}
@@ -21,8 +22,8 @@ ENTITIES, RELATIONS = (17_050, 1_024, 128), 102
 """Entities, questions, and the reals of a vector, as on CoDEx-M; its relations, both ways."""
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
-Work = tuple[Run, Run, tuple[Tensor, ...]]
-"""An operation, its plain form, which may be the operation without kernels, and what both take."""
+Work = tuple[Callable[[], tuple[Tensor, ...]], Callable[[], tuple[Tensor, ...]]]
+"""A piece of a step and its plain form, which may be the same without kernels; what they give."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -37,15 +38,19 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     case = f"{entities:,} entities, {questions:,} questions, {width} wide"
     cases[case] = entity_works(*ENTITIES, device)
     for case, works in cases.items():
-        for work, (ours, plain, inputs) in works.items():
-            variants: list[tuple[Backend, Run]] = [("triton", ours), ("torch", plain)]
-            for variant, run in variants:
+        for work, (ours, plain) in works.items():
+            variants: dict[Backend, Callable[[], object]] = {"triton": ours, "torch": plain}
+            for variant, run in variants.items():
                 with backend(variant):
-                    timed = measure_captured(partial(gradients, run, inputs), device)
+                    timed = measure_captured(run, device)
                 yield {"case": case, "work": work, "variant": variant, **timed}
 
 
-def gradients(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _both(run: Run, inputs: tuple[Tensor, ...], plain: Run | None = None) -> Work:
+    return partial(_gradients, run, inputs), partial(_gradients, plain or run, inputs)
+
+
+def _gradients(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Runs an operation forward and backward."""
     found = run(*inputs)
     outputs = (found,) if isinstance(found, Tensor) else found
@@ -66,9 +71,8 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
         "dropout": (dropped, (x, random, rate)),
         "masked norm": (norm, (x, torch.ones(members, nodes, device=device), *vectors)),
     }
-    return {
-        work: (torch.vmap(run), torch.vmap(run), inputs) for work, (run, inputs) in given.items()
-    }
+    works = {work: _both(torch.vmap(run), inputs) for work, (run, inputs) in given.items()}
+    return works | {"Adam": (_adam(members, weight[0].numel(), device),) * 2}
 
 
 def entity_works(
@@ -92,15 +96,34 @@ def entity_works(
     def select(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         return table, table.index_select(0, head) * relations.index_select(0, relation)
 
+    pointers = torch.arange(questions + 1, device=device)
+    right = torch.randint(entities, (questions,), device=device)
+    positives = Positives(pointers, right, pointers[:-1], padded=False)
+    asking = torch.randn(questions, width, device=device, requires_grad=True)
     return {
-        "norm and tanh of all entities": (of_all, of_all, (table, *vectors)),
-        "all entities, and heads times relations": (asked, select, (table, relations)),
-        "parts of what is learned": (
-            lambda flat: split_columns(flat, sizes),
-            lambda flat: flat.split(sizes, dim=1),
-            (flat,),
+        "norm and tanh of all entities": _both(of_all, (table, *vectors)),
+        "all entities, and heads times relations": _both(asked, (table, relations), select),
+        "loss against all entities": _both(
+            partial(one_vs_all_bce, positives=positives), (asking, table)
         ),
+        "parts of what is learned": _both(
+            lambda flat: split_columns(flat, sizes), (flat,), lambda flat: flat.split(sizes, dim=1)
+        ),
+        "Adam": (_adam(1, sum(sizes), device),) * 2,
     }
+
+
+def _adam(members: int, size: int, device: torch.device) -> Callable[[], tuple[Tensor, ...]]:
+    """A step with clipping, always by the same gradient."""
+    learned = nn.Parameter(torch.randn(members, size, device=device))
+    optimizer = MemberAdam([learned], lr=[0.01] * members, weight_decay=[0.0] * members, clip=0.5)
+    learned.grad = torch.randn_like(learned)
+
+    def step() -> tuple[Tensor, ...]:
+        optimizer.step()
+        return (learned.detach(),)
+
+    return step
 
 
 def _norm(
