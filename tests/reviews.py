@@ -4,12 +4,17 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+
 from quatgraph import config as configs
 from quatgraph.tasks.text.config import TextConfig
 
 GOOD, BAD = ["charming", "lovely", "funny"], ["dull", "awful", "flat"]
 FILLERS = ["the", "film", "is", "a", "story", "of", "two", "old", "friends", "in", "town", "and"]
 FILLERS += ["it", "was", "long"]
+KNOWN = [*FILLERS, *GOOD, "splendid", "gloomy"]
+"""Some words of the texts, and two others."""
 SMALL: dict[str, Any] = {
     "data.dimensions": 8,
     "model.hidden_quats": 2,
@@ -40,6 +45,7 @@ def review(place: int) -> tuple[str, str]:
 
 
 REVIEWS = [review(place) for place in range(60)]
+TEXTS, LABELS = [text for text, _ in REVIEWS], [label for _, label in REVIEWS]
 
 
 def written(
@@ -51,7 +57,7 @@ def written(
     return path
 
 
-def vector_file(path: Path, words: list[str], dimensions: int = 8) -> Path:
+def vector_file(path: Path, words: list[str] = KNOWN, dimensions: int = 8) -> Path:
     """Vectors in GloVe's format: numbers that follow the word's letters."""
     rows = [
         [word, *(str(ord(word[k % len(word)]) * (k + 3) % 17 / 8 - 1) for k in range(dimensions))]
@@ -59,3 +65,15 @@ def vector_file(path: Path, words: list[str], dimensions: int = 8) -> Path:
     ]
     path.write_text("".join(f"{' '.join(row)}\n" for row in rows))
     return path
+
+
+def same(left: Any, right: Any) -> None:
+    """Whether answers are the same, ids and notes aside."""
+    torch.testing.assert_close(left.probabilities, right.probabilities)
+    for one, other in zip(left.attention or [], right.attention or [], strict=True):
+        assert one == pytest.approx(other, rel=1e-4)
+
+
+def rounded(metrics: dict[str, float]) -> dict[str, float]:
+    """As records keep them."""
+    return {name: float(f"{value:.6g}") for name, value in metrics.items()}

@@ -1,12 +1,17 @@
-"""Rings against chains: graphs of one's own, as JSON lines and as a collection."""
+"""Rings against chains: graphs of one's own, as JSON lines and as a collection; their training."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from quatgraph import config as configs
 from quatgraph.data.graph import Graphs, read
+from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.runs import Outcome, run
+from quatgraph.tasks.task import Member
 
 SMALL: dict[str, Any] = {
     "data.num_folds": 3,
@@ -66,3 +71,8 @@ def written(path: Path, graphs: list[dict[str, Any]]) -> Path:
 
 def collection(folder: Path, graphs: list[dict[str, Any]] | None = None) -> Graphs:
     return read(written(folder / "rings.jsonl", lines() if graphs is None else graphs))
+
+
+def outcome_of(members: list[Member], data: Graphs, **others: Any) -> Outcome:
+    (outcome,) = run(GRAPH, members, data, device=torch.device("cpu"), **others)
+    return outcome

@@ -34,12 +34,17 @@ def test_an_ensemble_stands_beside_single_models(
         assert 0 <= row["test_accuracy"] <= 1
 
 
-def test_pykeen_is_compared_where_it_is_installed(
-    few: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("installed", "device", "found"),
+    [("pykeen", "cpu", ["ours", "PyKEEN"]), ("", "cpu", ["ours"]), ("pykeen", "cuda", ["ours"])],
+)
+def test_pykeen_is_compared_on_a_cpu_where_it_is_installed(
+    installed: str, device: str, found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(peers, "find_spec", lambda name: True)
+    monkeypatch.setattr(peers, "find_spec", lambda name: name == installed)
+    monkeypatch.setattr(peers, "_ensemble", lambda device: iter([{"variant": "ours"}]))
     monkeypatch.setattr(peers_link, "rows", lambda: iter([{"variant": "PyKEEN"}]))
-    assert list(peers.rows(CPU))[-1] == {"variant": "PyKEEN"}
+    assert [row["variant"] for row in peers.rows(torch.device(device))] == found
 
 
 @pytest.mark.filterwarnings("ignore")  # what PyKEEN raises is its own

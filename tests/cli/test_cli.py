@@ -193,6 +193,14 @@ def test_checking_data_that_is_not_there_fails_with_1(
     assert call("data", "check", "karate").exit_code == 0
 
 
+def test_fetching_tells_the_licence_and_whom_to_cite() -> None:
+    result = call("data", "fetch", "karate")
+    assert (result.exit_code, result.stdout) == (0, "karate is built in\n")
+    licence, citation = result.stderr.splitlines()
+    assert licence.startswith("quatgraph: its licence: none stated; facts published")
+    assert citation.startswith("quatgraph: please cite: W. W. Zachary, An Information Flow Model")
+
+
 @pytest.mark.parametrize("command", ["fetch", "check", "stats"])
 def test_an_unknown_dataset_is_a_mistake(command: str) -> None:
     assert_told(call("data", command, "coro"), "no dataset 'coro'", "did you mean 'cora'?")

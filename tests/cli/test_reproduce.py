@@ -1,4 +1,4 @@
-"""Tables 1 and 3 on the command line: their cells, and what a search may be told."""
+"""Tables on the command line: their cells, what is on record, and what a search may be told."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,10 @@ import pytest
 from commands import assert_told, call
 from crossvalidated import honest, published
 
+from quatgraph import presets
+from quatgraph.config import override
+from quatgraph.reproduce import run as running
+from quatgraph.reproduce import table as tables
 from quatgraph.training.record import append_records
 
 
@@ -109,3 +113,99 @@ def test_both_metrics_of_table_3_are_printed_and_written(tmp_path: Path) -> None
 def test_a_search_chooses_its_protocols_itself(preset: str, protocols: str) -> None:
     result = call("search", preset, "--set", "protocol=honest", "--device", "cpu")
     assert_told(result, f"a search runs under {protocols}: do not set protocol")
+
+
+@pytest.fixture
+def tiny_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of one dataset, presets of three epochs, a grid of two."""
+    table = tables.Table(
+        name="node",
+        title="Tiny",
+        task="node",
+        metric="test/accuracy",
+        rows=["karate"],
+        columns=["qgnn", "hgcn"],
+        methods={"qgnn": "QGNN", "hgcn": "HGCN"},
+        splits=1,
+        seeds=2,
+        paper={"karate": {"hgcn": 0.5}},
+    )
+    monkeypatch.setattr(tables, "load_table", lambda name: table)
+
+    def short(name: str, protocol: presets.Protocol = "paper") -> dict:
+        return override(presets.preset(name, protocol), ["train.epochs=3"])
+
+    for module in (running, tables):
+        monkeypatch.setattr(module, "preset", short)
+    rules = {"searched": ["honest"], "grid": {"train.lr": [0.1, 0.2]}}
+    monkeypatch.setattr(running, "protocols", lambda task: rules)
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_table_is_reproduced_and_printed(tmp_path: Path) -> None:
+    result = call("reproduce", "node", "--device", "cpu")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("| dataset | method | the paper |")
+    assert lines[2].startswith("| karate | QGNN |")
+    assert "(2)" in lines[2]
+    assert "| 50.00 | not run |" in lines[3]
+    records = (tmp_path / "results" / "records" / "node-karate.jsonl").read_text()
+    again = call("reproduce", "node", "--device", "cpu")
+    assert again.stdout == result.stdout
+    assert (tmp_path / "results" / "records" / "node-karate.jsonl").read_text() == records
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_the_cells_of_a_table_are_objects_for_programs() -> None:
+    result = call("reproduce", "node", "--json", "--results", "r", "--only", "qgnn")
+    cells = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [cell["protocol"] for cell in cells] == ["paper", "honest"]
+    for cell in cells:
+        assert cell.keys() >= {
+            *("task", "dataset", "method", "protocol", "metric", "mean"),
+            *("std", "runs", "configs", "paper", "seconds"),
+        }
+        assert (cell["task"], cell["dataset"], cell["method"]) == ("node", "karate", "qgnn")
+        assert 0 <= cell["mean"] <= 1
+        assert (cell["runs"], cell["paper"]) == (2, None)
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_table_is_written_into_readme_between_its_markers(tmp_path: Path) -> None:
+    told = call("reproduce", "node", "--write", "--device", "cpu")
+    assert told.exit_code == 2
+    assert "README.md" in told.stderr
+    (tmp_path / "README.md").write_text("Hi\n<!-- table node -->\n<!-- /table node -->\n")
+    result = call("reproduce", "node", "--write", "--device", "cpu")
+    assert result.exit_code == 0
+    written = (tmp_path / "README.md").read_text()
+    assert written == f"Hi\n<!-- table node -->\n{result.stdout}<!-- /table node -->\n"
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_table_that_runs_out_of_time_shows_what_there_is() -> None:
+    result = call("reproduce", "node", "--max-minutes", "0", "--device", "cpu")
+    assert result.exit_code == 0
+    assert result.stderr == "time is up; repeat the command to run the rest\n"
+    assert "| karate | QGNN |  | not run |" in result.stdout
+
+
+def test_an_unknown_table_or_cell_is_a_mistake(tmp_path: Path) -> None:
+    assert_told(call("reproduce", "nodee"), "no table 'nodee'; did you mean 'node'?")
+    assert_told(call("reproduce", "node", "--only", "cra"), "did you mean 'cora'?")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("tiny_table")
+def test_a_search_runs_once() -> None:
+    first = call("search", "node/karate-qgnn", "--device", "cpu")
+    assert (first.exit_code, first.stdout) == (0, "2 runs added to results/records\n")
+    again = call("search", "node/karate-qgnn", "--device", "cpu")
+    assert (again.exit_code, again.stdout) == (0, "0 runs added to results/records\n")
+
+
+def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
+    assert_told(call("search", "karate"), "no preset 'karate'")
+    assert list(tmp_path.iterdir()) == []

@@ -7,15 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch_geometric.data import Data
 
-from quatgraph.data.collection import (
-    Graphs,
-    assemble,
-    check_labels,
-    encoded,
-    encoded_numbers,
-    flat_form,
-    from_flat_form,
-)
+from quatgraph.data.collection import Graphs, assemble, check_labels, flat_form, from_flat_form
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.graph import from_list
 from quatgraph.errors import Mistake
@@ -128,13 +120,6 @@ def test_the_flat_form_gives_the_same_graphs_back():
         assert torch.equal(getattr(again, key), getattr(graphs, key))
         assert getattr(again, key).dtype == getattr(graphs, key).dtype
     assert again.digest == graphs.digest
-
-
-def test_names_are_sorted_by_value_where_all_are_numbers():
-    codes, names = encoded(["b", "a", "", "b"])
-    assert (codes.tolist(), names) == ([1, 0, -1, 1], ["a", "b"])
-    codes, names = encoded_numbers(np.array([10, -1, 9, 10]))
-    assert (codes.tolist(), names) == ([2, 0, 1, 2], ["-1", "9", "10"])
 
 
 def test_graphs_need_two_classes_to_be_learned_from():

@@ -1,6 +1,5 @@
 """A person's own graph, from files."""
 
-import time
 from pathlib import Path
 
 import numpy as np
@@ -244,15 +243,13 @@ def test_missing_folders_and_files_are_named(folder):
 
 
 @pytest.mark.slow
-def test_a_million_edges_are_read_in_seconds(tmp_path):
+def test_a_million_edges_are_read(tmp_path):
     random = np.random.default_rng(0)
     names = [f"node-{k}" for k in range(100_000)]
     lines = (f"{name},{'xyz'[k % 3]},{k}" for k, name in enumerate(names))
     (tmp_path / "nodes.csv").write_text("id,label,size\n" + "\n".join(lines))
     ends = random.integers(0, len(names), (1_000_000, 2)).tolist()
     (tmp_path / "edges.csv").write_text("\n".join(f"{names[s]},{names[r]},1" for s, r in ends))
-    start = time.perf_counter()
     data = read_folder(tmp_path)
-    assert time.perf_counter() - start < 15  # about two seconds; slow machines get more
     assert data.num_nodes == 100_000
     assert data.edge_index.size(1) > 1_990_000

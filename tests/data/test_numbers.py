@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quatgraph.data import numbers
-from quatgraph.data.numbers import read_content, real_numbers, whole_numbers
+from quatgraph.data.numbers import real_numbers, whole_numbers
 from quatgraph.errors import Mistake
 
 MANY = st.lists(st.lists(st.integers(-(2**40), 2**40), max_size=5), max_size=12)
@@ -72,10 +72,3 @@ def test_rows_of_unequal_length_are_no_matrix():
         rows.matrix()
     assert whole_numbers(b"1 2\n3 4", "f").matrix().tolist() == [[1, 2], [3, 4]]
     assert whole_numbers(b"", "f").matrix(2).shape == (0, 2)
-
-
-def test_a_byte_order_mark_is_left_out_and_a_missing_file_named(tmp_path):
-    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf12")
-    assert read_content(tmp_path / "a") == b"12"
-    with pytest.raises(Mistake, match="there is no file"):
-        read_content(tmp_path / "b")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quatgraph.data.generated import random_triples
-from quatgraph.data.queries import Queries, known, known_tails, queries, with_inverses
+from quatgraph.data.queries import Queries, known, queries, with_inverses
 from quatgraph.errors import Mistake
 
 N, R = 6, 3
@@ -56,7 +56,7 @@ def test_known_tails_hold_all_parts_and_both_sides():
     triples = random_triples(40, 4, 600, seed=1)
     asked = with_inverses(triples.test, triples.num_relations)
     assert torch.equal(asked[: len(triples.test)], triples.test)
-    found = known_tails(triples, asked[:, :2])
+    found = known(triples).select(asked[:, :2])
     parts = (triples.train, triples.valid, triples.test)
     facts = {tuple(row) for part in parts for row in part.tolist()}
     for ((entity, relation), tails), answer in zip(listed(found), asked[:, 2], strict=True):

@@ -43,6 +43,7 @@ def test_an_empty_file_has_no_columns(tmp_path):
         (b"a,b\n1,2\n3\n", "line 3 has 1 cells but the first line has 2"),
         (b"a,b\n1,2\n\xff,3\n", "line 3 is not UTF-8"),
         ("a,b\n".encode("utf-16"), "line 1 is not UTF-8"),
+        (b"a,b\n1,\0\n", "line 2 holds a NUL byte"),
         (b'a,b\n"1,2\n', "not valid CSV"),
         (b'a,b\n"1"2,2\n', "line 2 is not valid CSV"),
     ],

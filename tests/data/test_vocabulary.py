@@ -5,7 +5,15 @@ import time
 import numpy as np
 import pytest
 
-from quatgraph.data.vocabulary import Numbering, Vocabulary, labelled, read_labels, some
+from quatgraph.data.vocabulary import (
+    Numbering,
+    Vocabulary,
+    encoded,
+    encoded_numbers,
+    labelled,
+    read_labels,
+    some,
+)
 from quatgraph.data.words import Column
 from quatgraph.errors import Mistake
 
@@ -90,3 +98,11 @@ def test_labels_are_read_with_or_without_column_names():
 def test_labels_that_cannot_be_are_refused(content, told):
     with pytest.raises(Mistake, match=told):
         read_labels(content, "f", ("id", "label"))
+
+
+def test_names_are_sorted_by_value_where_all_are_numbers():
+    codes, names = encoded(["b", "a", "", "b"])
+    assert (codes.tolist(), names) == ([1, 0, -1, 1], ["a", "b"])
+    assert encoded(["10", "9", "b"])[1] == ["10", "9", "b"]
+    codes, names = encoded_numbers(np.array([10, -1, 9, 10]))
+    assert (codes.tolist(), names) == ([2, 0, 1, 2], ["-1", "9", "10"])

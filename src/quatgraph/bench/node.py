@@ -9,10 +9,10 @@ import torch
 
 from quatgraph import config as configs
 from quatgraph.presets import preset
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data, prepare
 from quatgraph.tasks.node.run import plan_of, train
-from quatgraph.tasks.task import Member
 
 SEEDS = {"cpu": 1, "cuda": 10}
 DATASETS = {"cpu": ("cora",), "cuda": ("cora", "citeseer", "pubmed")}
@@ -23,17 +23,11 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         base = configs.build(NodeConfig, preset(f"node/{dataset}-qgnn"))
         data = load_data(base.data)
         for masks in ("real", "quaternion"):
-            config = dataclasses.replace(
-                base,
-                model=dataclasses.replace(base.model, masks=masks),
-            )
+            model = dataclasses.replace(base.model, masks=masks)
+            config = dataclasses.replace(base, seeds=SEEDS[device.type], model=model)
             for layout in ("sparse", "dense") if device.type == "cuda" else ("sparse",):
                 problem = prepare(data, config, device, layout=layout)
-                runs = [
-                    Member(config, split, seed)
-                    for seed in range(SEEDS[device.type])
-                    for split in range(data.train_mask.size(1))
-                ]
+                runs = NODE.members(config, data)
                 began = time.perf_counter()
                 fit = train(runs, problem, plan_of(runs))
                 whole = time.perf_counter() - began

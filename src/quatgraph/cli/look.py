@@ -83,6 +83,9 @@ def fetch(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
     typer.echo(
         f"{name}: {len(found)} files, as the catalog says" if found else f"{name} is built in"
     )
+    entry = store.entry(name)
+    tell(f"its licence: {entry.licence}")
+    tell(f"please cite: {entry.citation}")
 
 
 @command(data_app)

@@ -70,7 +70,7 @@ def figures(root: Path, records: "list[RunRecord]") -> dict[str, Callable[[], "D
     }
     speeds = {
         f"docs/figures/speed-{name}.svg": partial(speed_bars, bench, name)
-        for name in ("aggregate", "conv", "kernels", "node")
+        for name in ("aggregate", "conv", "kernels")
     }
     return {**tables, **speeds, "docs/figures/growth.svg": partial(growth, bench)}
 

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quatgraph.data.folder import label_order
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
@@ -231,24 +230,6 @@ def check_labels(graphs: Graphs, where: str) -> None:
             f"all labelled graphs in {where} have the class {graphs.label_names[0]!r}; "
             "there must be two to tell"
         )
-
-
-def encoded(cells: Sequence[str]) -> tuple[Ids, list[str]]:
-    """Names as places in their sorted list; ``-1`` for an empty one.
-
-    Example:
-        >>> encoded(["10", "9", "", "10"])
-        (array([ 1,  0, -1,  1]), ['9', '10'])
-    """
-    names = label_order(set(cells) - {""})
-    place = {name: number for number, name in enumerate(names)}
-    return np.array([place.get(cell, -1) for cell in cells], dtype=np.int64), names
-
-
-def encoded_numbers(values: Ids) -> tuple[Ids, list[str]]:
-    """Like :func:`encoded`, for whole numbers, none of them empty."""
-    names, codes = np.unique(values, return_inverse=True)
-    return codes.astype(np.int64), [str(name) for name in names.tolist()]
 
 
 def flat_form(graphs: Graphs) -> dict[str, Tensor]:

@@ -9,8 +9,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.collection import Graphs, Ids, assemble, encoded_numbers
+from quatgraph.data.collection import Graphs, Ids, assemble
 from quatgraph.data.numbers import Rows, whole_numbers
+from quatgraph.data.vocabulary import encoded_numbers
 from quatgraph.errors import Mistake
 
 

@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data.collection import encoded
 from quatgraph.data.splits import PARTS, stratified_split
-from quatgraph.data.vocabulary import Numbering, some
+from quatgraph.data.vocabulary import Numbering, encoded, some
 from quatgraph.data.words import Column
 from quatgraph.errors import Mistake
 

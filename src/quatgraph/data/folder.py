@@ -11,9 +11,6 @@ line that names no node is taken for column names. How edges are merged: see
 """
 
 import io
-import math
-import zipfile
-import zlib
 from collections.abc import Sequence
 from itertools import repeat
 from pathlib import Path
@@ -25,10 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.assembly import as_columns, assemble, no_masks
+from quatgraph.data.content import NO_ARRAYS
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.sparse import dense
 from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
 from quatgraph.data.table import Table, read_table
+from quatgraph.data.vocabulary import encoded
 from quatgraph.errors import Mistake, did_you_mean
 
 if TYPE_CHECKING:
@@ -93,7 +92,8 @@ def read_files(
         x = _read_npz(features, len(node_ids))
     elif feature_names:
         x = _numbers(table, [(key, columns[key]) for key in feature_names])
-    y, label_names = _labels(columns.get("label"), len(node_ids))
+    codes, label_names = encoded(columns.get("label", [""] * len(node_ids)))
+    y = torch.from_numpy(codes)
     if labels_needed and not label_names:
         raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
     if "split" in columns:
@@ -120,22 +120,6 @@ def read_files(
         node_ids=node_ids,
         feature_names=feature_names or None,
     )
-
-
-def label_order(labels: set[str]) -> list[str]:
-    """Labels sorted, by value where all of them are numbers.
-
-    Example:
-        >>> label_order({"10", "9"}), label_order({"10", "9", "b"})
-        (['9', '10'], ['10', '9', 'b'])
-    """
-    try:
-        values = {label: float(label) for label in labels}
-    except ValueError:
-        return sorted(labels)
-    if not all(map(math.isfinite, values.values())):
-        return sorted(labels)
-    return sorted(labels, key=lambda label: (values[label], label))
 
 
 def _named_columns(table: Table) -> dict[str, list[str]]:
@@ -176,14 +160,6 @@ def _node_ids(
                 )
             seen.add(node)
     return ids, index
-
-
-def _labels(cells: list[str] | None, num_nodes: int) -> tuple[Tensor, list[str]]:
-    if cells is None:
-        return torch.full((num_nodes,), -1), []
-    names = label_order(set(cells) - {""})
-    number = {name: place for place, name in enumerate(names)}
-    return torch.tensor([number.get(cell, -1) for cell in cells]), names
 
 
 def _split_column(table: Table, cells: list[str]) -> Masks:
@@ -235,10 +211,11 @@ def _read_npz(path: Path, num_nodes: int) -> Tensor:
             for key in ("x", "data", "indices", "indptr", "shape"):
                 if key in archive.files:
                     arrays[key] = archive[key]
-    except (OSError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _no_archive(path, error) from error
-    except (zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
-        raise _no_archive(path, error) from error
+    except NO_ARRAYS as error:
+        raise Mistake(
+            f"{path} cannot be read as plain arrays ({error}); write it with numpy.savez or "
+            "scipy.sparse.save_npz, without Python objects"
+        ) from error
     if "x" in arrays:
         x = arrays["x"]
         if x.ndim != 2 or x.dtype.kind not in "fiub":
@@ -267,13 +244,6 @@ def _read_npz(path: Path, num_nodes: int) -> Tensor:
             "(counted from 0); replace it"
         )
     return torch.from_numpy(x)
-
-
-def _no_archive(path: Path, error: Exception) -> Mistake:
-    return Mistake(
-        f"{path} cannot be read as plain arrays ({error}); write it with numpy.savez or "
-        "scipy.sparse.save_npz, without Python objects"
-    )
 
 
 def _read_edges(

@@ -13,18 +13,13 @@ from torch import Tensor
 
 from quatgraph.data import store
 from quatgraph.data.cache import keep_graphs, kept_graphs
-from quatgraph.data.collection import (
-    Graphs,
-    assemble,
-    check_labels,
-    encoded,
-    encoded_numbers,
-)
+from quatgraph.data.collection import Graphs, assemble, check_labels
+from quatgraph.data.content import read_content
 from quatgraph.data.dgcnn import read_dgcnn
 from quatgraph.data.folds import fixed_folds, inner_validation, stratified_folds
 from quatgraph.data.jsonl import read_jsonl
-from quatgraph.data.numbers import read_content
 from quatgraph.data.tu import read_tu
+from quatgraph.data.vocabulary import encoded, encoded_numbers
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.collection import MAX_NODES, Graphs, Ids, assemble, check_labels, encoded
-from quatgraph.data.numbers import read_content
+from quatgraph.data.collection import MAX_NODES, Graphs, Ids, assemble, check_labels
+from quatgraph.data.content import read_content
+from quatgraph.data.vocabulary import encoded
 from quatgraph.errors import Mistake, did_you_mean
 
 KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")

@@ -11,7 +11,7 @@ from torch import Tensor
 from quatgraph.data import store
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.generated import random_triples
-from quatgraph.data.queries import Queries, known, known_tails, queries, with_inverses
+from quatgraph.data.queries import Queries, known, queries, with_inverses
 from quatgraph.data.splits import PARTS
 from quatgraph.data.triple_files import read_parts
 from quatgraph.data.triple_folder import from_names, holds_triples, read
@@ -27,7 +27,6 @@ __all__ = [
     "from_names",
     "holds_triples",
     "known",
-    "known_tails",
     "load",
     "queries",
     "random_triples",

@@ -7,7 +7,6 @@ mistake has to be named.
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from quatgraph.errors import Mistake
 
 _CHUNK = 1 << 22  # bytes at a time: arrays of this size stay cheap, whatever the file's size
-_BOM = b"\xef\xbb\xbf"
 _NEWLINE, _SPACE, _MINUS = b"\n -"
 
 
@@ -63,16 +61,6 @@ class Rows:
                 f"{'is' if width == 1 else 'are'} needed; correct the line"
             )
         return self.values.reshape(len(self), width)
-
-
-def read_content(path: Path) -> bytes:
-    """The bytes of a file, without a byte-order mark."""
-    if not path.is_file():
-        raise Mistake(f"there is no file {path}; put it there or name another place")
-    try:
-        return path.read_bytes().removeprefix(_BOM)
-    except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def whole_numbers(content: bytes, where: str) -> Rows:

@@ -7,7 +7,6 @@ scipy or anything else runs on a file's behalf, and the arrays are built after c
 
 import io
 import pickle
-import zipfile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.assembly import assemble
+from quatgraph.data.content import NO_ARRAYS
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.sparse import MAX_NUMBERS, dense
 from quatgraph.data.splits import Masks
@@ -263,7 +263,7 @@ def _split(name: str, number: int, num_nodes: int) -> list[Tensor]:
     try:
         with np.load(io.BytesIO(read_bytes(name, file)), allow_pickle=False) as archive:
             masks = [archive[f"{part}_mask"] for part in ("train", "val", "test")]
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    except NO_ARRAYS as error:
         raise Mistake(f"{file} of {name} holds no masks; get the published file") from error
     if any(m.shape != (num_nodes,) or m.dtype not in (np.bool_, np.uint8) for m in masks):
         raise Mistake(f"{file} of {name} does not fit {num_nodes} nodes; get the published file")

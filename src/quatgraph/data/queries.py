@@ -127,21 +127,6 @@ def known(triples: Triples) -> Queries:
     return queries(whole, triples.num_entities, triples.num_relations)
 
 
-def known_tails(triples: Triples, pairs: Tensor) -> Queries:
-    """The known tails of given queries over train, valid and test, for filtered ranking.
-
-    For many small lists call :func:`known` once and select from it.
-
-    Args:
-        triples: The graph.
-        pairs: Head and relation of each query; for heads, tail and ``relation + R``.
-
-    Shape:
-        - pairs: ``(K, 2)``
-    """
-    return known(triples).select(pairs)
-
-
 def _pair_keys(pairs: Tensor, num_relations: int) -> Ids:
     return (pairs[:, 0] * num_relations + pairs[:, 1]).numpy()
 

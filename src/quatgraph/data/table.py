@@ -7,6 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from quatgraph.data.content import read_text
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def read_table(path: Path) -> Table:
     The separator is the one that the first line has most of. Rows of unequal length, other
     encodings and broken quotes are refused.
     """
-    text = _decoded(path)
+    text = read_text(path)
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
     rows = _reader(text, delimiter)
@@ -64,20 +65,6 @@ def read_table(path: Path) -> Table:
         for column, cells in zip(columns, zip(*chunk, strict=True), strict=True):
             column.extend(map(str.strip, cells))
     return Table(path, columns, text, delimiter)
-
-
-def _decoded(path: Path) -> str:
-    if not path.is_file():
-        raise Mistake(f"there is no file {path}; put it there or name another folder")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise Mistake(f"{path} line {line} is not UTF-8 text; save the file as UTF-8") from error
 
 
 def _reader(text: str, delimiter: str) -> "_csv.Reader":

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.data import splits
+from quatgraph.data.content import decoded, read_text
 from quatgraph.data.jsonl import json_objects
-from quatgraph.data.numbers import read_content
 from quatgraph.data.table import DELIMITERS, read_table
 from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake, did_you_mean
@@ -97,18 +97,13 @@ def read_texts(path: Path, *, text: str = "", label: str = "", labels_needed: bo
     return _chosen(path, columns, at, text, label, labels_needed)
 
 
-def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, without a byte-order mark."""
-    return _decoded(read_content(path), str(path))
-
-
 def lines_of(content: bytes, where: str) -> list[str]:
     """The lines of a text in UTF-8 that are not blank.
 
     Args:
         where: What it was read from, for messages.
     """
-    return list(_filled_lines(_decoded(content, where)).values())
+    return list(_filled_lines(decoded(content, where)).values())
 
 
 def names_a_file(text: str) -> bool:
@@ -133,18 +128,6 @@ def holds_texts(path: Path) -> bool:
         return _TEXT_KEY.search(start) is not None and _EDGES_KEY.search(start) is None
     names = start.split(max(DELIMITERS, key=start.count))
     return len(names) == 2 or any(_unquoted(name).casefold() == "text" for name in names)
-
-
-def _decoded(content: bytes, where: str) -> str:
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise Mistake(f"{where} line {line} is not UTF-8 text; save it as UTF-8") from error
-    if "\0" in text:
-        line = text.count("\n", 0, text.index("\0")) + 1
-        raise Mistake(f"{where} line {line} holds a NUL byte, so it is no text; remove the byte")
-    return text
 
 
 def _chosen(

@@ -15,9 +15,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.collection import Graphs, Ids, assemble, check_labels, encoded
-from quatgraph.data.numbers import Rows, read_content, real_numbers, whole_numbers
+from quatgraph.data.collection import Graphs, Ids, assemble, check_labels
+from quatgraph.data.content import read_content
+from quatgraph.data.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.table import Table, read_table
+from quatgraph.data.vocabulary import encoded
 from quatgraph.errors import Mistake
 
 

@@ -1,7 +1,8 @@
-"""Names as numbers, and back: the ids of a knowledge graph, what people call them, look-ups."""
+"""Names as numbers, and back: labels, the ids of a knowledge graph, what people call them."""
 
+import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,6 +157,35 @@ def some(names: Iterable[str]) -> str:
     names = list(names)
     shown = ", ".join(map(repr, names[:_FEW]))
     return f"{shown} and {len(names) - _FEW:,} more" if len(names) > _FEW else shown
+
+
+def encoded(cells: Sequence[str]) -> tuple[Ids, list[str]]:
+    """Names as places in their sorted list; ``-1`` for an empty one.
+
+    Example:
+        >>> encoded(["10", "9", "", "10"])
+        (array([ 1,  0, -1,  1]), ['9', '10'])
+    """
+    names = _in_order(set(cells) - {""})
+    place = {name: number for number, name in enumerate(names)}
+    return np.array([place.get(cell, -1) for cell in cells], dtype=np.int64), names
+
+
+def encoded_numbers(values: Ids) -> tuple[Ids, list[str]]:
+    """Like :func:`encoded`, for whole numbers, none of them empty."""
+    names, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), [str(name) for name in names.tolist()]
+
+
+def _in_order(names: set[str]) -> list[str]:
+    """Names sorted, by value where all of them are numbers."""
+    try:
+        values = {name: float(name) for name in names}
+    except ValueError:
+        return sorted(names)
+    if not all(map(math.isfinite, values.values())):
+        return sorted(names)
+    return sorted(names, key=lambda name: (values[name], name))
 
 
 def _names_a_column(cell: str) -> bool:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data import store
+from quatgraph.data.content import NO_ARRAYS
 from quatgraph.errors import Mistake, did_you_mean
 
 SPREAD = 0.01
@@ -180,10 +181,11 @@ def _read_npz(content: bytes, where: str) -> WordVectors:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             text, matrix = archive["words_utf8"], archive["vectors"]
         words = text.astype(np.uint8, casting="safe").tobytes().decode("utf-8").split("\n")
-    except (OSError, EOFError, KeyError, TypeError, AttributeError, ValueError) as error:
-        raise _no_archive(where, error) from error
-    except (zipfile.BadZipFile, zlib.error, MemoryError, NotImplementedError) as error:
-        raise _no_archive(where, error) from error
+    except NO_ARRAYS as error:
+        raise Mistake(
+            f"{where} cannot be read as word vectors ({error}); write the plain arrays "
+            "'words_utf8' and 'vectors' with numpy.savez"
+        ) from error
     if matrix.ndim != 2 or matrix.dtype.kind != "f" or len(matrix) != len(words):
         raise Mistake(
             f"'vectors' in {where} must be real numbers of shape ({len(words)}, dimensions), a row "
@@ -192,13 +194,6 @@ def _read_npz(content: bytes, where: str) -> WordVectors:
     if len(set(words)) < len(words):
         raise Mistake(f"'words_utf8' in {where} has some word twice; give each word once")
     return _finite(words, matrix, where)
-
-
-def _no_archive(where: str, error: Exception) -> Mistake:
-    return Mistake(
-        f"{where} cannot be read as word vectors ({error}); write the plain arrays 'words_utf8' "
-        "and 'vectors' with numpy.savez"
-    )
 
 
 @contextmanager

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from quatgraph.data.content import read_content
 from quatgraph.data.distinct import Ids, distinct_cells
-from quatgraph.data.numbers import read_content
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.task import Config, Task
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import corpus_of
@@ -83,10 +84,7 @@ def train_nodes(
         resume: Whether to go on with a training that ``out`` holds.
     """
     graph = from_data(data)
-    candidates = default_candidates(NODE, NodeConfig()) if config is None else [config]
-    where = resolve_device(device)
-    job = train_in_folder(NODE, candidates, Path(out), device=where, data=graph, resume=resume)
-    return NodePredictor(load_bundle(job.folder), where, graph)
+    return NodePredictor(*_trained(NODE, config, graph, out, device, resume), graph)
 
 
 def train_graphs(
@@ -107,10 +105,7 @@ def train_graphs(
         resume: Whether to go on with a training that ``out`` holds.
     """
     known = from_any(graphs)
-    candidates = default_candidates(GRAPH, GraphConfig()) if config is None else [config]
-    where = resolve_device(device)
-    job = train_in_folder(GRAPH, candidates, Path(out), device=where, data=known, resume=resume)
-    return GraphPredictor(load_bundle(job.folder), where, known)
+    return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume), known)
 
 
 def train_triples(
@@ -133,10 +128,7 @@ def train_triples(
     if isinstance(triples, Path | str):
         triples = read(Path(triples))
     known = triples if isinstance(triples, Triples) else from_names(triples)
-    candidates = default_candidates(LINK, LinkConfig()) if config is None else [config]
-    where = resolve_device(device)
-    job = train_in_folder(LINK, candidates, Path(out), device=where, data=known, resume=resume)
-    return LinkPredictor(load_bundle(job.folder), where)
+    return LinkPredictor(*_trained(LINK, config, known, out, device, resume))
 
 
 def train_texts(
@@ -176,10 +168,24 @@ def train_texts(
             )
         check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)
-    candidates = default_candidates(TEXT, chosen) if config is None else [chosen]
+    given = config and chosen
+    return TextPredictor(*_trained(TEXT, given, known, out, device, resume, chosen), known)
+
+
+def _trained(
+    task: Task,
+    config: Config | None,
+    data: Any,
+    out: Path | str,
+    device: str,
+    resume: bool,
+    start: Config | None = None,
+) -> tuple[Bundle, torch.device]:
+    """A trained bundle, and its device; without a config a few from ``start`` on are tried."""
+    tried = default_candidates(task, start or task.config()) if config is None else [config]
     where = resolve_device(device)
-    job = train_in_folder(TEXT, candidates, Path(out), device=where, data=known, resume=resume)
-    return TextPredictor(load_bundle(job.folder), where, known)
+    job = train_in_folder(task, tried, Path(out), device=where, data=data, resume=resume)
+    return load_bundle(job.folder), where
 
 
 __all__ = [
