@@ -3,10 +3,10 @@
 import dataclasses
 from typing import Any
 
+import settings
 import torch
 from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.data.link import Triples
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
@@ -34,7 +34,7 @@ SMALL: dict[str, Any] = {
 
 
 def config_of(**values: Any) -> LinkConfig:
-    return configs.build(LinkConfig, configs.unflatten(SMALL | values))
+    return settings.built(LinkConfig, SMALL | values)
 
 
 def cities() -> Triples:

@@ -43,7 +43,6 @@ def record(protocol: Protocol, fold: int, *changes: str, **others: Any) -> RunRe
         "data_digest": "d",
         "members": {},
         "metrics": {"test/accuracy": 0.5},
-        "selected": {},
         "best_epoch": 1,
         "epochs_run": 3,
         "parameters": 100,

@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+import settings
 import torch
 from torch_geometric.data import Data
 
-from quatgraph import config as configs
 from quatgraph.data.node import from_data
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
@@ -21,7 +21,7 @@ N = 24
 
 
 def config_of(**values: Any) -> NodeConfig:
-    return configs.build(NodeConfig, configs.unflatten(SMALL | values))
+    return settings.built(NodeConfig, SMALL | values)
 
 
 @pytest.fixture(scope="module")

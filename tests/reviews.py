@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import settings
 import torch
 
-from quatgraph import config as configs
 from quatgraph.tasks.text.config import TextConfig
 
 GOOD, BAD = ["charming", "lovely", "funny"], ["dull", "awful", "flat"]
@@ -28,7 +28,7 @@ SMALL: dict[str, Any] = {
 
 
 def config_of(**values: Any) -> TextConfig:
-    return configs.build(TextConfig, configs.unflatten(SMALL | values))
+    return settings.built(TextConfig, SMALL | values)
 
 
 def options(**values: Any) -> list[str]:

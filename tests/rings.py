@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import settings
 import torch
 
-from quatgraph import config as configs
 from quatgraph.data.graph import Graphs, read
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {
 
 
 def config_of(**values: Any) -> GraphConfig:
-    return configs.build(GraphConfig, configs.unflatten(SMALL | values))
+    return settings.built(GraphConfig, SMALL | values)
 
 
 def options(*left_out: str) -> list[str]:

@@ -161,6 +161,8 @@ def test_pyg_is_loaded_only_with_a_graph_of_its_own() -> None:
         (["--help"], 0),
         (["train", "--help"], 0),
         (["list"], 0),
+        (["bench", "--help"], 0),
+        (["bench", "con"], 2),
         (["train", "node", "--frobnicate"], 2),
         (["train", "nodes"], 2),
         (["train", "node/coraa-qgnn"], 2),

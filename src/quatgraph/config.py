@@ -22,11 +22,6 @@ _DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=,#]+")
 
 
-def load(config: type[Config], path: Path) -> Config:
-    """Reads a preset file."""
-    return build(config, read_toml(path))
-
-
 def read_toml(path: Path) -> dict[str, Any]:
     """The values of a TOML file, before they are checked against a config."""
     try:
@@ -46,8 +41,8 @@ def build(
 
     Args:
         config: A dataclass; its field types may be nested dataclasses, ``int``, ``float``,
-            ``bool``, ``str``, ``Literal``, ``X | None`` and ``tuple[X, ...]``. TOML has no null,
-            so the text ``"none"`` stands for ``None`` where it could mean nothing else.
+            ``bool``, ``str``, ``Literal`` and ``X | None``. TOML has no null, so the text
+            ``"none"`` stands for ``None`` where it could mean nothing else.
         values: As read from TOML; a field that is not named keeps its default.
         under: Prefix of the keys in messages, as ``"train."``.
         whole: The config that this one is a part of; itself unless given.
@@ -111,6 +106,12 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
+def check_source(data: Any) -> None:
+    """Refuses the config of data that is neither named nor at a path, or both."""
+    if bool(data.name) == bool(data.path):
+        raise Mistake("give either data.name, a dataset of the catalog, or data.path, your files")
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as nested plain values, ready for JSON; :func:`build` reads it back."""
     return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
@@ -148,14 +149,6 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
         else:
             flat[key] = value
     return flat
-
-
-def unflatten(flat: dict[str, Any]) -> dict[str, Any]:
-    """The inverse of :func:`flatten`."""
-    values: dict[str, Any] = {}
-    for key, value in flat.items():
-        _put(values, key, copy.deepcopy(value))
-    return values
 
 
 def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, Any]]:
@@ -202,10 +195,6 @@ def _convert(value: Any, kind: Any, name: str, whole: Any) -> Any:
     for option in options:
         if dataclasses.is_dataclass(option) and isinstance(value, dict):
             return build(option, value, f"{name}.", whole)  # type: ignore[arg-type]
-        if get_origin(option) is tuple and isinstance(value, list | tuple):
-            each = get_args(option)[0]
-            items = enumerate(value)
-            return tuple(_convert(item, each, f"{name}[{i}]", whole) for i, item in items)
         if get_origin(option) is Literal:
             # By type too: True equals 1, but is not the choice 1.
             if any(value == choice and type(value) is type(choice) for choice in get_args(option)):
@@ -248,8 +237,6 @@ def _described(kind: Any) -> str:
     if get_origin(kind) is Literal:
         choices = ", ".join(_shown(choice) for choice in get_args(kind))
         return f"one of {choices}" if len(get_args(kind)) > 1 else choices
-    if get_origin(kind) is tuple:
-        return f"a list, each item {_described(get_args(kind)[0])}"
     if dataclasses.is_dataclass(kind):
         return f"a table with the keys {', '.join(_kinds(kind))}"
     return words[kind]
@@ -285,10 +272,4 @@ def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return to_dict(value)
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return value
+    return to_dict(value) if dataclasses.is_dataclass(value) else value

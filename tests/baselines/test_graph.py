@@ -310,7 +310,7 @@ def test_a_model_without_layers_is_a_mistake(name):
 
 
 def test_gats_heads_share_the_width_evenly():
-    with pytest.raises(Mistake, match="width 6 cannot be shared among 4 heads"):
+    with pytest.raises(Mistake, match="width of 6 reals cannot be shared among 4 heads"):
         build("GAT", tiny.features("dense"), heads=4)
 
 

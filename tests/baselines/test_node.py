@@ -81,7 +81,7 @@ def test_a_model_without_hidden_layers_is_a_mistake(model):
 
 
 def test_heads_share_the_width_evenly():
-    with pytest.raises(Mistake, match="width 64 cannot be shared among 7 heads"):
+    with pytest.raises(Mistake, match="width of 64 reals cannot be shared among 7 heads"):
         GAT(IN, CLASSES, hidden=64, heads=7)
 
 

@@ -1,6 +1,7 @@
 """Benchmarks run on tiny sizes and give the numbers they promise."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from quatgraph.bench import (
     link,
     measure,
     node,
+    rows,
     text,
 )
 from quatgraph.config import override
@@ -202,3 +204,5 @@ def test_every_bench_has_a_name() -> None:
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
     assert list(BENCHES) == [*operations, "growth", *beside, "conv", *tasks, "steps", "defaults"]
+    for name in BENCHES:
+        assert isinstance(rows(name, CPU), Iterator)  # none of them is run yet

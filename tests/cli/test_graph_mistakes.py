@@ -66,7 +66,7 @@ JSONL = {
     "a class with fewer graphs than folds": (
         [{"edges": [[0, 1]], "node_labels": ["C", "C"], "label": "pair", "id": k} for k in "ab"],
         "the class 'pair' has 2 graphs, too few for 3 folds: take fewer with "
-        "--set data.num_folds=2, add graphs, or leave the class out",
+        "data.num_folds=2, add graphs, or leave the class out",
     ),
     "a class with one graph": (
         [{"edges": [[0, 1]], "node_labels": ["C", "C"], "label": "pair"}],

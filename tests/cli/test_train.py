@@ -189,9 +189,10 @@ def test_a_place_that_cannot_be_written_is_a_mistake(out: str, tmp_path: Path) -
     assert (tmp_path / "file").read_text() == "precious"
 
 
-def test_a_model_that_cannot_be_built_is_a_mistake() -> None:
+def test_a_model_that_cannot_be_built_is_a_mistake(tmp_path: Path) -> None:
     gat = ["--set", "model.name=gat", "--set", "model.hidden_quats=1", "--out", "m"]
-    assert_told(call("train", "node/karate-qgnn", *gat), "cannot be shared among model.heads=8")
+    assert_told(call("train", "node/karate-qgnn", *gat), "cannot be shared among 8 heads")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_holds_a_training_is_not_overwritten(tmp_path: Path) -> None:

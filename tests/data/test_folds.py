@@ -47,7 +47,7 @@ def test_graphs_without_a_label_are_in_no_fold():
 @pytest.mark.parametrize(
     ("labels", "num_folds", "seed", "words"),
     [
-        ([0] * 10 + [1] * 9, 10, 0, "class 1 has 9 graphs, too few for 10 folds"),
+        ([0] * 10 + [1] * 9, 10, 0, "the class 1 has 9 graphs, too few for 10 folds: take"),
         ([0, 1], 2, 0, "too few"),
         ([-1, -1], 2, 0, "no graph has a label"),
         ([0, 0, 1, 1], 1, 0, "at least 2 folds"),

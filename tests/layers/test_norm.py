@@ -69,9 +69,8 @@ def test_a_batch_without_variance_leaves_the_running_statistics_as_they_are(coun
     assert torch.equal(norm.running_var, torch.ones_like(norm.running_var))
 
 
-@pytest.mark.parametrize("vmap", [True, False])
-def test_members_of_an_ensemble_have_running_statistics_of_their_own(vmap):
-    ensemble = Ensemble([lambda: BatchNorm(WIDTH)] * 3, [0, 1, 2], vmap=vmap).double()
+def test_members_of_an_ensemble_have_running_statistics_of_their_own():
+    ensemble = Ensemble([lambda: BatchNorm(WIDTH)] * 3, [0, 1, 2]).double()
     single = [BatchNorm(WIDTH).double() for _ in range(3)]
     before = [value.data_ptr() for value in ensemble.buffers()]
     for _ in range(2):

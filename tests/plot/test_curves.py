@@ -44,13 +44,10 @@ def test_the_mean_is_over_epochs_that_all_runs_have(tmp_path: Path) -> None:
     assert made.panels[0].mean("test") == Curve([1, 2], [0.375, 0.625])
 
 
-def test_epochs_follow_how_often_was_measured(tmp_path: Path) -> None:
-    config = {"train": {"evaluate_every": 10}}
-    one = record("honest", 0, curves={"valid/mrr": [0.25, 0.5]}, epochs_run=11)
-    path = written(tmp_path, [dataclasses.replace(one, config=config)])
-    assert curves(path).panels[0].curves["valid"][0].epochs == [10, 11]
-    other = written(tmp_path, [dataclasses.replace(one, epochs_run=6)], "other.jsonl")
-    assert curves(other).panels[0].curves["valid"][0].epochs == [3, 6]
+def test_epochs_are_those_on_record(tmp_path: Path) -> None:
+    kept = {"valid/mrr": [0.25, 0.5]}
+    path = written(tmp_path, [record("honest", 0, curves=kept, curve_epochs=[10, 11])])
+    assert curves(path).panels[0].curves["valid"] == [Curve([10, 11], [0.25, 0.5])]
 
 
 def test_metrics_are_panels_and_parts_are_lines(tmp_path: Path) -> None:

@@ -41,7 +41,6 @@ def record(valid: float, mrr: float, hits: float, *changes: str, **others: Any) 
         "data_digest": "d",
         "members": {},
         "metrics": {"valid/merit": valid, "test/mrr": mrr, "test/hits@10": hits},
-        "selected": {},
         "best_epoch": 1,
         "epochs_run": 1,
         "parameters": 1000,

@@ -44,7 +44,6 @@ def record(test: float, protocol: str, **changes: Any) -> RunRecord:
         "data_digest": "d",
         "members": {},
         "metrics": {"test/accuracy": test, "valid/accuracy": 0.5},
-        "selected": {},
         "best_epoch": 1,
         "epochs_run": 1,
         "parameters": 23_063,

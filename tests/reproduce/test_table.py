@@ -48,7 +48,6 @@ def record(test: float, valid: float = 0.5, **changes: Any) -> RunRecord:
         data_digest="d",
         members={"product": {"seed": [0], "split": [0]}},
         metrics={"test/accuracy": test, "valid/accuracy": valid, "valid/loss": 1.0},
-        selected={},
         best_epoch=1,
         epochs_run=1,
         parameters=100,

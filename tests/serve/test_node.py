@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import settings
 import torch
 from torch_geometric.data import Data
 
 import quatgraph
-from quatgraph import config as configs
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.errors import Mistake
 from quatgraph.serve import NodePredictor, load, train_nodes
@@ -59,7 +59,7 @@ def labels() -> list[str]:
 
 
 def config_of(**values: Any) -> NodeConfig:
-    return configs.build(NodeConfig, configs.unflatten(SMALL | values))
+    return settings.built(NodeConfig, SMALL | values)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import settings
 import torch
 
 from quatgraph import config as configs
@@ -27,7 +28,7 @@ SMALL |= {"model.num_layers": 1, "model.skip": False}
 
 
 def config_of(**values: Any) -> NodeConfig:
-    return configs.build(NodeConfig, configs.unflatten(SMALL | values))
+    return settings.built(NodeConfig, SMALL | values)
 
 
 def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:

@@ -21,7 +21,7 @@ from quatgraph.baselines.layers import (
     SparseLinear,
     SumPerceptron,
 )
-from quatgraph.baselines.node import _check_layers
+from quatgraph.baselines.node import _check_layers, check_heads
 from quatgraph.blocks import Blocks, present
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QuaternionDropout
@@ -169,8 +169,7 @@ class GraphGAT(_Layerwise):
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
     ) -> None:
-        if hidden % heads:
-            raise Mistake(f"GAT's width {hidden} cannot be shared among {heads} heads")
+        check_heads(hidden, heads)
         super().__init__(
             lambda a, b: GraphAttention(a, b // heads, heads=heads, dropout=dropout),
             F.elu,

@@ -21,7 +21,7 @@ class Embeddings(nn.Module):
 
     Shape:
         - adjacency: not looked at
-        - head, relation, present and output: as those of the decoder
+        - head, relation and output: as those of the decoder
     """
 
     def __init__(
@@ -43,10 +43,6 @@ class Embeddings(nn.Module):
         )
 
     def forward(
-        self,
-        adjacency: Adjacency | None,
-        head: Tensor,
-        relation: Tensor,
-        present: Tensor | None = None,
+        self, adjacency: Adjacency | None, head: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return self.decoder(self.entities, head, relation, present)
+        return self.decoder(self.entities, head, relation)

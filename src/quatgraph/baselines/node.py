@@ -75,8 +75,7 @@ class GAT(nn.Module):
     ) -> None:
         super().__init__()
         _check_layers(num_layers)
-        if hidden % heads:
-            raise Mistake(f"GAT's width {hidden} cannot be shared among {heads} heads")
+        check_heads(hidden, heads)
         sizes = [in_channels] + [hidden] * num_layers + [num_classes]
         pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(
@@ -136,3 +135,12 @@ def _through(
 def _check_layers(num_layers: int) -> None:
     if num_layers < 1:
         raise Mistake(f"the model needs at least one hidden layer, got num_layers={num_layers}")
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuses a width of GAT, in reals, that its heads cannot share."""
+    if width % heads:
+        raise Mistake(
+            f"GAT's width of {width} reals cannot be shared among {heads} heads: "
+            "change either so that the heads divide the width"
+        )

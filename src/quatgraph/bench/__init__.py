@@ -1,42 +1,32 @@
 """Benchmarks: each compares variants of the same work in one run and gives rows of numbers."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from quatgraph.bench import (
-    aggregate,
-    conv,
-    defaults,
-    fused,
-    graph,
-    growth,
-    hamilton,
-    kernels,
-    link,
-    loss,
-    node,
-    peers,
-    released,
-    steps,
-    text,
+BENCHES = (
+    "aggregate",
+    "hamilton",
+    "loss",
+    "fused",
+    "kernels",
+    "growth",
+    "peers",
+    "released",
+    "conv",
+    "node",
+    "graph",
+    "link",
+    "text",
+    "steps",
+    "defaults",
 )
+"""Each a module of its name, which is imported when it is run: to list them needs no torch."""
 
-BENCHES: dict[str, Callable[[torch.device], Iterator[dict[str, Any]]]] = {
-    "aggregate": aggregate.rows,
-    "hamilton": hamilton.rows,
-    "loss": loss.rows,
-    "fused": fused.rows,
-    "kernels": kernels.rows,
-    "growth": growth.rows,
-    "peers": peers.rows,
-    "released": released.rows,
-    "conv": conv.rows,
-    "node": node.rows,
-    "graph": graph.rows,
-    "link": link.rows,
-    "text": text.rows,
-    "steps": steps.rows,
-    "defaults": defaults.rows,
-}
+
+def rows(name: str, device: "torch.device") -> Iterator[dict[str, Any]]:
+    """What a benchmark measures on a device, row by row."""
+    return import_module(f"quatgraph.bench.{name}").rows(device)

@@ -98,7 +98,7 @@ def entity_works(
 
     pointers = torch.arange(questions + 1, device=device)
     right = torch.randint(entities, (questions,), device=device)
-    positives = Positives(pointers, right, pointers[:-1], padded=False)
+    positives = Positives(pointers, right, pointers[:-1])
     asking = torch.randn(questions, width, device=device, requires_grad=True)
     return {
         "norm and tanh of all entities": _both(of_all, (table, *vectors)),

@@ -104,7 +104,7 @@ def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict
     q = torch.randn(queries, width, device=device, requires_grad=True)
     pointers = torch.arange(queries + 1, device=device)
     tails = torch.randint(entities, (queries,), device=device)
-    positives = Positives(pointers, tails, pointers[:-1], padded=False)
+    positives = Positives(pointers, tails, pointers[:-1])
 
     def both() -> None:
         one_vs_all_bce(q, x, positives).backward()

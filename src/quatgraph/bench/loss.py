@@ -51,7 +51,7 @@ def drawn(
     x = torch.randn(entities, width, device=device, requires_grad=True)
     pointers = torch.arange(queries + 1, device=device)
     tails = torch.randint(entities, (queries,), device=device)
-    return q, x, Positives(pointers, tails, pointers[:-1], padded=False)
+    return q, x, Positives(pointers, tails, pointers[:-1])
 
 
 def with_gradients(loss: Callable[[Tensor, Tensor], Tensor], q: Tensor, x: Tensor) -> None:

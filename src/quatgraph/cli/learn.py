@@ -188,9 +188,8 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
     # On each split the setting that is best on its own validation data, as a test must be: the
     # bundle's setting is chosen by the mean over splits, which has seen other splits' test data.
     runs = choose_by_validation(job.records, merit)
-    told = _told(task, runs)
-    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in told}
-    mean, std = found[told[0]]
+    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
+    mean, std = found[task.told[0]]
     if json_:
         emit(
             {
@@ -221,11 +220,6 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
         typer.echo(sentence)
     typer.echo(f"kept {_kept(task, job)}")
     typer.echo(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
-
-
-def _told(task: "Task", runs: Sequence["RunRecord"]) -> list[str]:
-    """The metrics that a person is told, less those that older runs were not measured by."""
-    return [m for m in task.told if all(f"test/{m}" in run.metrics for run in runs)]
 
 
 def _worth(found: Mapping[str, Sequence[float]]) -> str:
@@ -279,7 +273,7 @@ def _kept(task: "Task", job: "Job") -> str:
         return f"all {job.kept} models, which answer together"
     run, parts = job.chosen, []
     for part in ("valid", "test"):
-        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in _told(task, [run])}
+        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.told}
         if not any(math.isnan(value) for (value,) in found.values()):
             parts.append(f"{part} {_worth(found)}")
     where = f"{_split(run)} {run.split}, seed {run.seed}"

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from quatgraph.bench import BENCHES, rows
 from quatgraph.cli.shell import Device, Json, Set, app, command, emit, emit_light, tell
 from quatgraph.errors import Mistake, did_you_mean
 
@@ -190,11 +191,7 @@ def _tell_all(notes: list[str]) -> None:
 @command(app)
 def bench(
     what: Annotated[
-        str | None,
-        typer.Argument(
-            help="aggregate, hamilton, loss, fused, kernels (GPU), growth, peers, released, conv, "
-            "node, graph, link, text, steps, defaults."
-        ),
+        str | None, typer.Argument(help=f"{', '.join(BENCHES)}; kernels on a GPU only.")
     ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
@@ -205,19 +202,18 @@ def bench(
 
     quatgraph bench conv
     """
-    from quatgraph.bench import BENCHES
-    from quatgraph.training.record import append_lines
-    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
-
     if what is not None and what not in BENCHES:
         hint = did_you_mean(what, BENCHES) or f"; there are {', '.join(BENCHES)}"
         raise Mistake(f"there is no benchmark {what!r}{hint}")
+    from quatgraph.training.record import append_lines
+    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
+
     where = resolve_device(device)
     about = environment(where)
     if out is not None:
         ensure_folder(out)
     for name in BENCHES if what is None else (what,):
-        for row in BENCHES[name](where):
+        for row in rows(name, where):
             if json_:
                 emit({"bench": name, **row})
             else:

@@ -1,5 +1,6 @@
 """Folds for cross-validation: drawn per class, or the published lists of a dataset."""
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -14,7 +15,9 @@ Fold = tuple[Tensor, Tensor]
 """Places of the training and of the test graphs, each sorted unless a published list is not."""
 
 
-def stratified_folds(y: Tensor, num_folds: int = 10, seed: int = 0) -> list[Fold]:
+def stratified_folds(
+    y: Tensor, num_folds: int = 10, seed: int = 0, *, names: Sequence[str] | None = None
+) -> list[Fold]:
     """Cuts the labelled graphs into folds that all have the same mixture of classes.
 
     The folds are those of scikit-learn's ``StratifiedKFold(num_folds, shuffle=True,
@@ -24,6 +27,7 @@ def stratified_folds(y: Tensor, num_folds: int = 10, seed: int = 0) -> list[Fold
         y: Class of each graph.
         num_folds: Number of folds; each class needs as many graphs.
         seed: Zero or more; the same seed gives the same folds.
+        names: What the classes are called in messages; their numbers unless given.
 
     Shape:
         - y: ``(G,)``
@@ -40,10 +44,13 @@ def stratified_folds(y: Tensor, num_folds: int = 10, seed: int = 0) -> list[Fold
     if not len(labels):
         raise Mistake("no graph has a label; folds need labelled graphs")
     classes, first_seen, sizes = np.unique(labels, return_index=True, return_counts=True)
-    if sizes.min() < num_folds:
+    label, size = int(classes[sizes.argmin()]), int(sizes.min())
+    if size < num_folds:
+        fewer = f"take fewer with data.num_folds={size}, " if size > 1 else ""
         raise Mistake(
-            f"class {classes[sizes.argmin()]} has {sizes.min()} graphs, too few for {num_folds} "
-            "folds; take fewer folds, add graphs or leave the class out"
+            f"the class {names[label] if names else label!r} has {size} "
+            f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
+            "add graphs, or leave the class out"
         )
     # Classes are taken as they first appear. Laid end to end, sorted by class, the graphs are
     # dealt to the folds like cards, which says how many of a class each fold gets; only which

@@ -36,7 +36,6 @@ class DistMult(nn.Module):
         - entities: the vectors of all entities, ``(E, D)``
         - head: whole numbers below E, ``(B,)``
         - relation: whole numbers below 2R, ``(B,)``
-        - present: 0 for queries that are padding, else 1, ``(B,)``; None where none is
         - output: query vectors ``(B, D)``, candidate vectors ``(E, D)``; TransE's are longer by two
     """
 
@@ -64,15 +63,13 @@ class DistMult(nn.Module):
         self.dropout = QuaternionDropout(dropout)
         nn.init.xavier_normal_(self.relations)
 
-    def forward(
-        self, entities: Tensor, head: Tensor, relation: Tensor, present: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, entities: Tensor, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         relations: Tensor = self.relations
         if not self.reciprocal:
             relations = torch.cat((relations, self.inverse(relations)))
         entities, query = self.query(entities, head, relations, relation)
         if self.norm is not None:
-            query = self.norm(query, present)
+            query = self.norm(query)
         return self.finished(self.dropout(query), entities)
 
     def query(

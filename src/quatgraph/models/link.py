@@ -34,7 +34,7 @@ class SimQGNN(nn.Module):
 
     Shape:
         - adjacency: of E entities, prepared
-        - head, relation, present and output: as those of :mod:`quatgraph.layers.decoder`
+        - head, relation and output: as those of :mod:`quatgraph.layers.decoder`
     """
 
     def __init__(
@@ -68,13 +68,9 @@ class SimQGNN(nn.Module):
         return QGNNConv(width, width)
 
     def forward(
-        self,
-        adjacency: Adjacency,
-        head: Tensor,
-        relation: Tensor,
-        present: Tensor | None = None,
+        self, adjacency: Adjacency, head: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        return self.decoder(self.encode(adjacency), head, relation, present)
+        return self.decoder(self.encode(adjacency), head, relation)
 
     def encode(self, adjacency: Adjacency) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""

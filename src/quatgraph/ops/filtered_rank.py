@@ -1,7 +1,7 @@
 r"""The filtered rank of each query's true entity among all entities, without sorting.
 
 .. math::
-    s_{be} = \langle \mathbf{q}_b, \mathbf{x}_e \rangle + c_e, \qquad
+    s_{be} = \langle \mathbf{q}_b, \mathbf{x}_e \rangle, \qquad
     g_b = \sum_{e \in \mathcal{R}_b} [\,\neg (s_{be} \le s_{b t_b})\,], \qquad
     n_b = \sum_{e \in \mathcal{R}_b} [\,s_{be} = s_{b t_b}\,]
 
@@ -23,10 +23,12 @@ as a slice would need to know the pointers: a few large tiles are better than ma
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from quatgraph.ops.aggregate import _wide
 
 _CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # numbers: what stays in a cache, what fills a GPU
 _LARGEST_COUNT = 1 << 24  # float32 holds all whole numbers up to this one
@@ -66,6 +68,7 @@ class Ranks(NamedTuple):
         return 1 + self.greater + self.equal.double() / 2
 
 
+@torch.no_grad()
 def filtered_rank(
     q: Tensor,
     x: Tensor,
@@ -73,9 +76,7 @@ def filtered_rank(
     pointers: Tensor,
     known: Tensor,
     *,
-    bias: Tensor | None = None,
     max_numbers: int | None = None,
-    product_dtype: torch.dtype | None = None,
 ) -> Ranks:
     """Ranks the true entity of each query among all that are no other known positives of it.
 
@@ -87,20 +88,15 @@ def filtered_rank(
             last pointer on is padding.
         known: The known positives, sorted within a query or each there once. The truth may be
             among them or not. A number that names no entity is padding.
-        bias: Added to the scores of each candidate.
         max_numbers: Scores to hold at once (besides as many numbers to count with), but at least
             those of one query; by default what suits the device.
-        product_dtype: What queries and candidates are rounded to before they are multiplied; their
-            own type by default. Scores of half precision are summed and kept in float32, as
-            rounding would make many of them equal; only a GPU is faster for it.
 
     Shape:
         - q: ``(B, D)``; of several members ``(M, B, D)``
-        - x: ``(E, D)``; of several members ``(M, E, D)``, or the same for all
+        - x: ``(E, D)``; of several members ``(M, E, D)``
         - truth: ``(B,)``, the same for all members
         - pointers: ``(B + 1,)``
         - known: ``(K,)``
-        - bias: ``(E,)``; of several members ``(M, E)``, or the same for all
         - output: both counts ``(B,)``; of several members ``(M, B)``
 
     Example:
@@ -111,39 +107,18 @@ def filtered_rank(
     """
     if max_numbers is None:
         max_numbers = _CUDA_TILE if q.is_cuda else _CPU_TILE
-    dtype = product_dtype or torch.promote_types(q.dtype, x.dtype)
-    return Ranks(*_counts(q, x, bias, truth, pointers, known, max_numbers, dtype))
-
-
-@torch.library.custom_op("quatgraph::filtered_rank", mutates_args=())
-def _counts(
-    q: Tensor,
-    x: Tensor,
-    bias: Tensor | None,
-    truth: Tensor,
-    pointers: Tensor,
-    known: Tensor,
-    max_numbers: int,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
-    lead = _lead(q, x, bias)
-    queries, entities = q.size(-2), x.size(-2)
-    greater, equal = (truth.new_zeros(*lead, queries, dtype=torch.int64) for _ in range(2))
-    if greater.numel() == 0:
-        return greater, equal
-    excluded = _excluded(truth, pointers, known, entities)
-    q, x = (_flat(_operand(value, dtype), lead, 2) for value in (q, x))
-    bias = None if bias is None else _flat(bias, lead, 1)
-    flat = greater.view(-1, queries), equal.view(-1, queries)
-    step, rows = _tile_shape(q.size(0), queries, entities, max_numbers)
-    with torch.autocast(q.device.type, enabled=False):  # would round the scores
-        for first in range(0, q.size(0), step):
-            some = slice(first, first + step)
-            part = None if bias is None else bias[some]
-            counts = _count_members(q[some], x[some], part, truth, excluded, rows)
-            for whole, count in zip(flat, counts, strict=True):
-                whole[some] = count
-    return greater, equal
+    shape, entities = q.shape[:-1], x.size(-2)
+    # Scores of half precision would be rounded, which makes many of them equal.
+    q, x = (_wide(value)[None].flatten(0, -3) for value in (q, x))
+    greater, equal = (truth.new_zeros(q.shape[:2], dtype=torch.int64) for _ in range(2))
+    if greater.numel():
+        excluded = _excluded(truth, pointers, known, entities)
+        step, rows = _tile_shape(q.size(0), q.size(1), entities, max_numbers)
+        with torch.autocast(q.device.type, enabled=False):  # would round the scores
+            for first in range(0, q.size(0), step):
+                some = slice(first, first + step)
+                greater[some], equal[some] = _count_members(q[some], x[some], truth, excluded, rows)
+    return Ranks(greater.view(shape), equal.view(shape))
 
 
 class _Excluded(NamedTuple):
@@ -174,17 +149,17 @@ def _excluded(truth: Tensor, pointers: Tensor, known: Tensor, entities: int) -> 
 
 
 def _count_members(
-    q: Tensor, x: Tensor, bias: Tensor | None, truth: Tensor, excluded: _Excluded, rows: int
+    q: Tensor, x: Tensor, truth: Tensor, excluded: _Excluded, rows: int
 ) -> tuple[Tensor, Tensor]:
     """The counts of a few members, each ``(m, B)``, by tiles of so many queries."""
     starts = range(0, q.size(1), rows)
     windows = _windows(excluded.pointers, starts)
     parts = []
-    found = _empty_scores(q, q.size(0), excluded.place.numel())
+    found = q.new_empty(q.size(0), excluded.place.numel())
     for start, window in zip(starts, windows, strict=True):
         some = slice(start, start + rows)
         place = excluded.place[window] - start * x.size(1)
-        scores = _scores(q[:, some], x, bias)
+        scores = torch.bmm(q[:, some], x.mT)
         parts.append(_count_tile(scores, truth[some], place, found[:, window]))
         del scores  # before the next tile is made
     own, greater, equal = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
@@ -254,78 +229,3 @@ def _tile_shape(members: int, queries: int, entities: int, max_numbers: int) -> 
     most = max(1, max_numbers // (step * entities))
     tiles = -(-queries // most)
     return step, -(-queries // tiles)
-
-
-def _half(dtype: torch.dtype) -> bool:
-    return dtype in (torch.bfloat16, torch.float16)
-
-
-def _operand(value: Tensor, dtype: torch.dtype) -> Tensor:
-    """One side of the product, rounded; a CPU multiplies rounded numbers in float32."""
-    value = value.to(dtype)
-    return value.float() if _half(dtype) and not value.is_cuda else value
-
-
-def _scores(q: Tensor, x: Tensor, bias: Tensor | None) -> Tensor:
-    """``(m, b, D), (m, E, D) -> (m, b, E)``."""
-    scores = torch.bmm(q, x.mT, torch.float32) if _half(q.dtype) else torch.bmm(q, x.mT)
-    return scores if bias is None else scores.add_(bias.unsqueeze(1))
-
-
-def _empty_scores(q: Tensor, *shape: int) -> Tensor:
-    return q.new_empty(shape, dtype=torch.float32 if _half(q.dtype) else q.dtype)
-
-
-def _lead(q: Tensor, x: Tensor, bias: Tensor | None) -> torch.Size:
-    """The leading dimensions: of members, or none."""
-    own = () if bias is None else bias.shape[:-1]
-    return torch.broadcast_shapes(q.shape[:-2], x.shape[:-2], own)
-
-
-def _flat(value: Tensor, lead: torch.Size, dims: int) -> Tensor:
-    """So many dimensions after one that counts the members, of whom there may be just one."""
-    return value.expand(*lead, *value.shape[-dims:])[None].flatten(0, len(lead))
-
-
-@_counts.register_fake
-def _(
-    q: Tensor,
-    x: Tensor,
-    bias: Tensor | None,
-    truth: Tensor,
-    pointers: Tensor,
-    known: Tensor,
-    max_numbers: int,
-    dtype: torch.dtype,
-) -> tuple[Tensor, Tensor]:
-    shape = *_lead(q, x, bias), q.size(-2)
-    return truth.new_empty(shape, dtype=torch.int64), truth.new_empty(shape, dtype=torch.int64)
-
-
-@_counts.register_vmap
-def _(
-    info: Any,
-    in_dims: tuple[int | None, ...],
-    q: Tensor,
-    x: Tensor,
-    bias: Tensor | None,
-    truth: Tensor,
-    pointers: Tensor,
-    known: Tensor,
-    max_numbers: int,
-    dtype: torch.dtype,
-) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
-    if any(dim is not None for dim in in_dims[3:6]):
-        raise NotImplementedError("filtered_rank: members with queries of their own")
-    q, x = (_members_first(value, dim, 2) for value, dim in zip((q, x), in_dims[:2], strict=True))
-    if bias is not None:
-        bias = _members_first(bias, in_dims[2], 1)
-    return _counts(q, x, bias, truth, pointers, known, max_numbers, dtype), (0, 0)
-
-
-def _members_first(value: Tensor, dim: int | None, dims: int) -> Tensor:
-    """The dimension of members as the first of all; one that all share broadcasts."""
-    value = value[None] if dim is None else value.movedim(dim, 0)
-    if value.dim() != dims + 1:
-        raise NotImplementedError("filtered_rank: members within members")
-    return value

@@ -1,5 +1,5 @@
 r"""Losses of queries that are scored against every candidate, :math:`s_{be} = \mathbf{q}_b \cdot
-\mathbf{x}_e + \beta_e`, without ever holding the B x E scores or labels.
+\mathbf{x}_e`, without ever holding the B x E scores or labels.
 
 Binary cross-entropy with the targets :math:`t_{be} = (1 - \alpha) y_{be} + \varphi`, where
 :math:`y_{be}` is 1 for a positive, else 0, and softmax cross-entropy, over all positives:
@@ -15,20 +15,19 @@ Each is a scale times a sum whose slope by a score is
     g_{be} = \sigma(s_{be}) - \varphi - (1 - \alpha) y_{be}, \qquad
     g_{be} = n_b e^{s_{be} - \ell_b} - y_{be}, \quad n_b = \sum_e y_{be}
 
-and the gradients are :math:`\mathbf{g} \mathbf{x}`, :math:`\mathbf{g}^\top \mathbf{q}` and the sums
-of the columns of :math:`\mathbf{g}`. Scores and slopes exist for one tile of candidates at a time;
-the gradients grow in the same loop, so that the backward pass only scales them. The softmax goes
-over the tiles twice, first for :math:`\ell`.
+and the gradients are :math:`\mathbf{g} \mathbf{x}` and :math:`\mathbf{g}^\top \mathbf{q}`. Scores
+and slopes exist for one tile of candidates at a time; the gradients grow in the same loop, so that
+the backward pass only scales them. The softmax goes over the tiles twice, first for :math:`\ell`.
 
 A positive is one number of a tile: the slopes are corrected where they stand, before the products
 take them, so that the positives cost no products of their own, and a slope near 0 is rounded as
-such where the products take bfloat16. A row of padding has no say in any sum.
+such where the products take bfloat16.
 
 On a GPU one kernel makes a tile's slopes: nothing waits for the device, each number is written by
 one program in one order, and a step can be captured and repeats bit for bit.
 
 Shapes: B queries, E candidates, D numbers each; the members of an ensemble ``(M, B, D)`` and
-``(M, E, D)``, within vmap or without.
+``(M, E, D)``.
 """
 
 from collections.abc import Iterator
@@ -41,7 +40,6 @@ from torch import Tensor
 
 from quatgraph.ops.aggregate import _wide
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.members import members_first
 from quatgraph.ops.positives import Positives
 from quatgraph.ops.rounded_linear import product, rounded_product
 
@@ -60,7 +58,6 @@ def one_vs_all_bce(
     *,
     smoothing: float = 0.0,
     floor: float = 0.0,
-    bias: Tensor | None = None,
     product_dtype: torch.dtype | None = None,
     tile: int | None = None,
 ) -> Tensor:
@@ -69,10 +66,9 @@ def one_vs_all_bce(
     Differentiable once. The gradients are computed along with the value, whether wanted or not.
 
     Args:
-        positives: The pairs that are right; rows of padding are left out of the mean.
+        positives: The pairs that are right.
         smoothing: What the target of a positive is short of 1.
         floor: What is added to all targets.
-        bias: A number to add to all scores of a candidate.
         product_dtype: bfloat16 for products of numbers rounded to it, summed in float32; scores
             are rounded to it too.
         tile: Candidates to take at a time; :func:`tile_size` unless given.
@@ -80,11 +76,10 @@ def one_vs_all_bce(
     Shape:
         - query: ``(B, D)``, or of several members ``(M, B, D)``
         - candidates: ``(E, D)``, or ``(M, E, D)``
-        - bias: ``(E,)``, or ``(M, E)``
         - output: ``()``, or ``(M,)``, in float32 (float64 for float64)
     """
     loss = _Loss(positives, False, 1 - smoothing, floor, product_dtype, tile)
-    return _mean_loss(query, candidates, bias, loss)
+    return _mean_loss(query, candidates, loss)
 
 
 def one_vs_all_cross_entropy(
@@ -92,7 +87,6 @@ def one_vs_all_cross_entropy(
     candidates: Tensor,
     positives: Positives,
     *,
-    bias: Tensor | None = None,
     product_dtype: torch.dtype | None = None,
     tile: int | None = None,
 ) -> Tensor:
@@ -102,7 +96,7 @@ def one_vs_all_cross_entropy(
     :func:`one_vs_all_bce`.
     """
     loss = _Loss(positives, True, 1.0, 0.0, product_dtype, tile)
-    return _mean_loss(query, candidates, bias, loss)
+    return _mean_loss(query, candidates, loss)
 
 
 def tile_size(rows: int, candidates: int, device: torch.device) -> int:
@@ -139,122 +133,77 @@ class _Loss:
         return (slice(first, min(first + step, width)) for first in range(0, width, step))
 
 
-def _mean_loss(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss) -> Tensor:
-    wide = None if bias is None else _wide(bias)
-    return _Mean.apply(_wide(query), _wide(candidates), wide, loss)[0]
+def _mean_loss(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
+    query, candidates = _wide(query), _wide(candidates)
+    if query.dim() == 3:
+        return _Mean.apply(query, candidates, loss)
+    return _Mean.apply(query[None], candidates[None], loss).squeeze(0)
 
 
 class _Mean(torch.autograd.Function):
-    """The loss and, not for the caller, its gradients by query, candidates and bias, but for a
-    scale, and that scale."""
+    """The loss of each member, with whose value its gradients are found, but for a scale."""
 
     @staticmethod
-    def forward(
-        query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss
-    ) -> tuple[Tensor | None, ...]:
-        if query.dim() == 3:
-            return _with_gradients(query, candidates, bias, loss)
-        one = None if bias is None else bias[None]
-        found = _with_gradients(query[None], candidates[None], one, loss)
-        return tuple(None if value is None else value[0] for value in found)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
-        gradients = output[1:]
-        ctx.mark_non_differentiable(*(value for value in gradients if value is not None))
-        ctx.set_materialize_grads(False)  # or zeros would be made for each of them
+    def forward(ctx: Any, query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
+        value, *gradients = _with_gradients(query, candidates, loss)
         ctx.save_for_backward(*gradients)
+        return value
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
-        if grad is None:
-            return None, None, None, None
-        by_query, by_candidates, by_bias, scale = ctx.saved_tensors
-        by_bias = None if by_bias is None else by_bias * (grad * scale)[..., None]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        by_query, by_candidates, scale = ctx.saved_tensors
         # A second gradient of millions of candidates may not fit into memory; in place it can be
         # asked for only once, which torch checks.
         large = by_candidates.numel() > _LARGE
         by_candidates = _scaled(by_candidates, grad, scale, in_place=large)
-        return _scaled(by_query, grad, scale), by_candidates, by_bias, None
-
-    @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[int | None, ...],
-        query: Tensor,
-        candidates: Tensor,
-        bias: Tensor | None,
-        loss: _Loss,
-    ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        members = info.batch_size
-        query = members_first(query, in_dims[0], members)
-        candidates = members_first(candidates, in_dims[1], members)
-        if query.dim() != 3:
-            raise NotImplementedError("one_vs_all: members within members")
-        if bias is None:
-            return _Mean.apply(query, candidates, None, loss), (0, 0, 0, None, 0)
-        bias = members_first(bias, in_dims[2], members)
-        return _Mean.apply(query, candidates, bias, loss), (0, 0, 0, 0, 0)
+        return _scaled(by_query, grad, scale), by_candidates, None
 
 
 def _scaled(value: Tensor, factor: Tensor, scale: Tensor, *, in_place: bool = False) -> Tensor:
-    """A matrix, or that of each member, times two numbers."""
+    """The matrix of each member times two numbers."""
     if in_place or not use_triton(value):
         each = (factor * scale)[..., None, None]
         return value.mul_(each) if in_place else value * each
     from quatgraph.ops.kernels.one_vs_all import scaled
 
-    if value.dim() == 3:
-        return scaled(value, factor, scale)
-    return scaled(value[None], factor[None], scale[None])[0]
+    return scaled(value, factor, scale)
 
 
 def _with_gradients(
-    query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]:
-    """The loss of each member ``(M,)``; its gradients by query, candidates and bias, but for the
-    scale, and that scale ``(M,)``."""
+    query: Tensor, candidates: Tensor, loss: _Loss
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The loss of each member ``(M,)``; its gradients by query and candidates, but for the scale,
+    and that scale ``(M,)``."""
     batch = loss.batch(query)
     kind = loss.product_dtype or query.dtype
-    real = (batch.row >= 0).to(query.dtype) if batch.padded else None
-    if real is not None:  # a query of zeros adds nothing to the candidates' gradients
-        query = query.masked_fill(real[..., None] == 0, 0)
     rounded = query.to(kind)
     # A GPU multiplies by numbers of float32 faster where those that it sums over lie together.
     turns = rounded.is_cuda and kind != torch.bfloat16
     turned = rounded.mT.contiguous().mT if turns else rounded
-    total, level, scale = _beside_scores(rounded, candidates, bias, batch, loss)
-    if real is not None and not loss.softmax:
-        scale = 1 / (real.sum(dim=-1) * candidates.size(1)).clamp(min=1)
+    total, level, scale = _beside_scores(rounded, candidates, batch, loss)
 
     sums = torch.float32 if kind == torch.bfloat16 else kind
     members, width, numbers = candidates.shape
     room = _TILE_STEP if use_triton(candidates) else 0  # for what the last tile is padded by
     by_candidates = candidates.new_empty(members, width + room, numbers, dtype=sums)
     by_query: Tensor | None = None
-    by_bias = None if bias is None else torch.empty_like(bias)
     slopes_of = _Slopes.of(batch, level, loss)
     for part in loss.tiles(query, candidates):
-        some, count = _aligned(candidates[:, part], kind), part.stop - part.start
-        values, slopes = slopes_of(_scores(rounded, some, bias, part), part)
+        some = _aligned(candidates[:, part], kind)
+        values, slopes = slopes_of(rounded_product(rounded, some.mT), part)
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
         by_query = product(slopes, some, plus=by_query)
         product(slopes.mT, turned, out=by_candidates[:, part.start :][:, : slopes.size(2)])
-        if by_bias is not None:
-            counted = query.new_ones(query.shape[:2]) if real is None else real
-            by_bias[:, part] = product(counted.to(kind)[:, None], slopes)[:, 0, :count]
         del slopes  # or they would still be there when the next tile's are made
     if total is None or by_query is None:  # no candidates
         total, by_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)
-    if real is not None:
-        by_query = by_query.mul_(real[..., None])
-    return total * scale, by_query, by_candidates[:, :width], by_bias, scale
+    return total * scale, by_query, by_candidates[:, :width], scale
 
 
 def _beside_scores(
-    query: Tensor, candidates: Tensor, bias: Tensor | None, batch: Positives, loss: _Loss
+    query: Tensor, candidates: Tensor, batch: Positives, loss: _Loss
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
     """What the loss has beside sums over scores, if anything ``(M,)``; the softmax's level
     ``(M, B)``; and what all is scaled by at last ``(M,)``."""
@@ -262,7 +211,7 @@ def _beside_scores(
         pairs = max(1, query.size(1) * candidates.size(1))
         return None, None, candidates.new_full(query.shape[:1], 1 / pairs)
     counts = batch.counts().to(candidates.dtype)
-    sums = _log_sum_exp(query, candidates, bias, loss)
+    sums = _log_sum_exp(query, candidates, loss)
     scale = counts.sum(dim=-1).clamp(min=1).reciprocal()
     # What is to be taken off a score, so that its exponential is its slope: of a row without
     # positives infinity, so that its slopes are 0.
@@ -281,20 +230,12 @@ def _aligned(some: Tensor, kind: torch.dtype) -> Tensor:
     return padded(some, count + lacking, kind)
 
 
-def _scores(query: Tensor, some: Tensor, bias: Tensor | None, part: slice) -> Tensor:
-    """Of some candidates, ``(M, B, T)``, in the products' type."""
-    scores = rounded_product(query, some.mT)
-    if bias is not None:
-        scores[..., : part.stop - part.start] += bias[:, None, part]
-    return scores
-
-
-def _log_sum_exp(query: Tensor, candidates: Tensor, bias: Tensor | None, loss: _Loss) -> Tensor:
+def _log_sum_exp(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
     """Of all scores of each row, ``(M, B)``."""
     sums = torch.full(query.shape[:2], -torch.inf, dtype=candidates.dtype, device=query.device)
     for part in loss.tiles(query, candidates):
         some, count = _aligned(candidates[:, part], query.dtype), part.stop - part.start
-        scores = _scores(query, some, bias, part)
+        scores = rounded_product(query, some.mT)
         sums = torch.logaddexp(sums, _row_log_sum_exp(scores, count))
         del scores
     return sums
@@ -347,8 +288,6 @@ class _Slopes:
             values = torch.zeros_like(scores[..., 0])
             found = scores.sub_(self.level[..., None]).exp_()
         values.view(-1).index_add_(0, row, hits, alpha=-loss.keep)
-        if self.batch.padded:
-            values *= self.batch.row >= 0
         found.view(-1).index_add_(0, at, hits.new_full((), -loss.keep).expand_as(hits))
         return values, found.to(kind)
 

@@ -132,19 +132,14 @@ def _panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
     found: dict[str, list[Curve]] = {}
     for part in PARTS:
         name = f"{part}/{metric}"
-        lines = [Curve(_epochs(r, name), r.curves[name]) for r in runs if name in r.curves]
+        lines = [_curve(r, r.curves[name]) for r in runs if name in r.curves]
         if lines:
             found[part] = lines
     return Panel(group, metric, found)
 
 
-def _epochs(record: RunRecord, name: str) -> list[int]:
-    """After which epochs a curve was measured: at every so many, and at the end."""
-    points, ran = len(record.curves[name]), record.epochs_run
-    every = record.config.get("train", {}).get("evaluate_every", 1)
-    if -(-ran // every) != points:
-        every = -(-ran // points)
-    return [min(every * (place + 1), ran) for place in range(points)]
+def _curve(record: RunRecord, values: list[float]) -> Curve:
+    return Curve(record.curve_epochs or list(range(1, len(values) + 1)), values)
 
 
 def _draw_panel(axes: "Axes", panel: Panel) -> None:

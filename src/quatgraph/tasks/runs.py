@@ -77,7 +77,6 @@ def run(
     checkpoint: Callable[[str], Path] | None = None,
     resume: bool = False,
     deadline: Deadline = NO_DEADLINE,
-    capture: bool = True,
     progress: Callable[[str, int, int], None] = lambda title, done, total: None,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Outcome]:
@@ -109,7 +108,6 @@ def run(
                 resume=resume,
                 key=f"{key} on {data.digest}",
                 deadline=deadline,
-                capture=capture,
             )
             plan = replace(plan, estimated=partial(_foretell, tell, title, plan, device))
             fitted = task.train(part, problem, plan, partial(progress, title))
@@ -230,6 +228,19 @@ def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -
     return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
 
 
+def classes_said(sizes: Sequence[int], count: int) -> str:
+    """What an accuracy has to be compared with.
+
+    Args:
+        sizes: How many items each class has.
+        count: Items in all, those without a label too.
+    """
+    known, largest = sum(sizes), max(sizes)
+    unknown = f"; {count - known:,} more without a label took no part" * (count > known)
+    share = f"{100 * largest / known:.1f} % in the largest"
+    return f"{known:,} in {len(sizes)} classes, {share}{unknown}"
+
+
 def _described(task: Task, member: Member) -> dict[str, Any]:
     """What tells a member of an ensemble from the others."""
     flat = configs.flatten(configs.to_dict(member.config))
@@ -249,7 +260,6 @@ def _records(
     records = []
     for index, member in enumerate(members):
         identity = member.config.identity()
-        epoch = int(fitted.best_epoch[index])
         records.append(
             RunRecord(
                 **shared,
@@ -259,13 +269,13 @@ def _records(
                 config=identity,
                 config_digest=configs.digest(identity),
                 metrics={name: float(values[index]) for name, values in fitted.metrics.items()},
-                selected={member.config.train.select: {"epoch": epoch}},
-                best_epoch=epoch,
+                best_epoch=int(fitted.best_epoch[index]),
                 epochs_run=fitted.epochs_run,
                 seconds=fitted.seconds,
                 curves={
                     name: fitted.curves[name][:, index].tolist() for name in curves(member.config)
                 },
+                curve_epochs=fitted.curve_epochs,
                 environment=where,
                 finished=finished,
             )

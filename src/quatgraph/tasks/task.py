@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph import presets
 from quatgraph.training.loop import Fit, Plan
 
 
@@ -14,7 +15,7 @@ class Config(Protocol):
     """Everything that decides a number of a task, besides split and seed: a frozen dataclass."""
 
     @property
-    def protocol(self) -> Literal["paper", "honest"]: ...
+    def protocol(self) -> presets.Protocol: ...
     @property
     def seeds(self) -> int: ...
     @property
@@ -76,7 +77,7 @@ class Task:
     said: Callable[[Mapping[str, Any]], list[str]] = lambda card: []
     """``(card)``: sentences that a person who trained the bundle wants to read."""
     curves: Callable[[Any], Sequence[str]] = lambda config: ()
-    """``(config)``: names of the metrics whose values by epoch a record always keeps."""
+    """``(config)``: names of the metrics whose values by evaluation a record always keeps."""
     kept: Callable[[Any], Mapping[str, Tensor]] = lambda data: {}
     """``(data)``: what a bundle holds of the data, beside the weights, so as to answer by itself;
     in the bundle's tensors the names begin with ``data.``."""

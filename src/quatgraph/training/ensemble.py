@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-import torch.utils._pytree as pytree
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
@@ -15,20 +14,16 @@ class Ensemble(nn.Module):
     """``M`` models of one shape held as one set of stacked parameters ``(M, ...)``.
 
     Members may differ in their seed and, through their buffers, in their dropout rate; the
-    optimiser gives each its own learning rate and weight decay.
+    optimiser gives each its own learning rate and weight decay. They run as one call by vmap; a
+    model that says ``takes_members = True`` takes parameters and inputs with a leading dimension of
+    members as they are, which spares a CPU the cost of vmap.
 
     Args:
         builds: Makes the members, one call each; they must have the same shapes.
         seeds: One seed per member, from which its parameters are drawn.
-        vmap: Whether to run all members as one batched call. A model that vmap cannot take runs
-            as a plain loop behind the same interface. One that says ``takes_members = True`` takes
-            parameters and inputs with a leading dimension of members as they are, which spares a
-            CPU the cost of vmap.
     """
 
-    def __init__(
-        self, builds: Sequence[Callable[[], nn.Module]], seeds: Sequence[int], *, vmap: bool = True
-    ) -> None:
+    def __init__(self, builds: Sequence[Callable[[], nn.Module]], seeds: Sequence[int]) -> None:
         super().__init__()
         members = [_seeded(b, s) for b, s in zip(builds, seeds, strict=True)]
         params, buffers = stack_module_state(members)
@@ -41,7 +36,6 @@ class Ensemble(nn.Module):
             self.register_buffer(self._buffer_names[name], value)
         self._template = [members[0].to("meta")]  # in a list: not a submodule
         self.num_members = len(members)
-        self.vmap = vmap
 
     def forward(self, *inputs: Any, in_dims: Sequence[Any] | None = None) -> Tensor:
         """Runs every member, giving ``(M, ...)``.
@@ -60,14 +54,7 @@ class Ensemble(nn.Module):
         state = self.stacked()
         if getattr(template, "takes_members", False):
             return functional_call(template, state, inputs)
-        if self.vmap:
-            return torch.vmap(call, in_dims=(0, *dims), randomness="different")(state, *inputs)
-        return torch.stack(
-            [
-                call({name: value[m] for name, value in state.items()}, *_pick(inputs, dims, m))
-                for m in range(self.num_members)
-            ]
-        )
+        return torch.vmap(call, in_dims=(0, *dims), randomness="different")(state, *inputs)
 
     def held(self) -> dict[str, Tensor]:
         """The tensors that hold everything, each ``(M, ...)``: all that training changes."""
@@ -92,15 +79,6 @@ class Ensemble(nn.Module):
     def member(self, index: int) -> dict[str, Tensor]:
         """One member's parameters and buffers, detached copies."""
         return {name: value[index].detach().clone() for name, value in self.stacked().items()}
-
-
-def _pick(inputs: Sequence[Any], dims: Sequence[Any], member: int) -> Any:
-    """One member's inputs, as vmap would give them."""
-    values, spec = pytree.tree_flatten(list(inputs))
-    along = pytree._broadcast_to_and_flatten(list(dims), spec)
-    assert along is not None, "in_dims do not have the structure of the inputs"
-    picked = [v if d is None else v.select(d, member) for v, d in zip(values, along, strict=True)]
-    return pytree.tree_unflatten(picked, spec)
 
 
 def _seeded(build: Callable[[], nn.Module], seed: int) -> nn.Module:

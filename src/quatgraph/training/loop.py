@@ -211,7 +211,7 @@ class _Run:
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
                 f"with --device {state['device']}, since {device.type} draws other random numbers"
             )
-        measured = state.get("names", self.names), tensors["curves"].shape
+        measured = state["names"], tensors["curves"].shape
         own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
         if (state["key"], state["epochs"], measured) != own:
             raise Mistake(

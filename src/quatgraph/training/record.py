@@ -10,13 +10,14 @@ import lzma
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import FileIO
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from quatgraph.errors import Mistake
+from quatgraph.presets import Protocol
 from quatgraph.training.runtime import ensure_folder, json_text, unwritable
 
 SCHEMA = 1
@@ -33,7 +34,7 @@ class RunRecord:
     task: str
     dataset: str
     method: str
-    protocol: Literal["paper", "honest"]
+    protocol: Protocol
     split: int
     seed: int
     config: dict[str, Any]
@@ -43,9 +44,6 @@ class RunRecord:
     """What ran together in the ensemble, in order; see :func:`compact_members`."""
     metrics: dict[str, float]
     """Named ``part/metric``, as in ``test/accuracy``, always as fractions; six digits."""
-    selected: dict[str, dict[str, Any]]
-    """For each selection rule, the ``epoch`` it picked and, unless they are this record's own,
-    the ``metrics`` there."""
     best_epoch: int
     epochs_run: int
     parameters: int
@@ -55,7 +53,9 @@ class RunRecord:
     ensemble: str
     """Shared by the records of one ensemble, whose ``seconds`` must be added up once."""
     curves: dict[str, list[float]]
-    """Values by epoch, kept to four significant digits; may be empty."""
+    """Values by evaluation, kept to four significant digits; may be empty."""
+    curve_epochs: list[int] = field(default_factory=list)
+    """The epochs those evaluations followed; every one, where none is named."""
     environment: dict[str, str]
     finished: str
     """UTC, ISO 8601."""
@@ -182,7 +182,8 @@ def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:
         if schema == SCHEMA:
             runs = [_expanded(values["runs"], index) for index in range(values["count"])]
             for run in runs:
-                for key in ("metrics", "selected", "curves"):
+                run.pop("selected", None)  # which stored records hold, and nothing reads
+                for key in ("metrics", "curves"):
                     run[key] = _nan_for_null(run[key])
             return [RunRecord(**run) for run in runs]
     except (ValueError, TypeError, LookupError, AttributeError) as error:

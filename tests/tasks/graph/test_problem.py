@@ -143,7 +143,7 @@ def test_a_class_needs_as_many_graphs_as_there_are_folds(tmp_path: Path) -> None
     few = collection(tmp_path, [g for g in lines() if g["label"] == "chain"] + lines(8)[::2])
     with pytest.raises(Mistake, match="the class 'ring' has 4 graphs, too few for 10 folds: take "):
         folds_of(few, DataConfig())
-    with pytest.raises(Mistake, match=r"take fewer with --set data\.num_folds=4, add graphs"):
+    with pytest.raises(Mistake, match=r"take fewer with data\.num_folds=4, add graphs"):
         folds_of(few, DataConfig())
     assert len(folds_of(few, DataConfig(num_folds=4))) == 4
     lone = collection(tmp_path, [g for g in lines() if g["label"] == "chain"] + lines(1))

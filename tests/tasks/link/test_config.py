@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import settings
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
@@ -10,7 +11,7 @@ from quatgraph.tasks.link.config import VARYING, LinkConfig
 
 
 def built(**values: Any) -> LinkConfig:
-    return configs.build(LinkConfig, configs.unflatten(values))
+    return settings.built(LinkConfig, values)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import settings
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
@@ -10,7 +11,7 @@ from quatgraph.tasks.node.config import VARYING, NodeConfig
 
 
 def built(**values: Any) -> NodeConfig:
-    return configs.build(NodeConfig, configs.unflatten(values))
+    return settings.built(NodeConfig, values)
 
 
 @pytest.mark.parametrize(

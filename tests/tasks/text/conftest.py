@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import settings
 
-from quatgraph import config as configs
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import Corpus, load_corpus
 
@@ -42,9 +42,7 @@ def configured(tmp_path: Path) -> Callable[..., TextConfig]:
     path.write_text("".join(["text\tlabel\tsplit\n", *rows]))
 
     def made(**values: Any) -> TextConfig:
-        return configs.build(
-            TextConfig, configs.unflatten(SMALL | {"data.path": str(path)} | values)
-        )
+        return settings.built(TextConfig, SMALL | {"data.path": str(path)} | values)
 
     return made
 

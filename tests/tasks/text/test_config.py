@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+import settings
 
-from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.tasks.runs import together
 from quatgraph.tasks.task import Member
@@ -13,7 +13,7 @@ from quatgraph.tasks.text.config import TextConfig
 
 
 def built(**values: Any) -> TextConfig:
-    return configs.build(TextConfig, configs.unflatten(values))
+    return settings.built(TextConfig, values)
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,8 @@ def _slopes_kernel(
 
     tl.debug_barrier()  # what other threads wrote of a positive is to be overwritten, not overwrite
     asked = tl.load(query + row).to(tl.int64)
-    start = tl.load(pointers + asked, mask=asked >= 0, other=0)
-    end = tl.load(pointers + asked + 1, mask=asked >= 0, other=0)
+    start = tl.load(pointers + asked)
+    end = tl.load(pointers + asked + 1)
     known = tl.zeros((FEW,), dtype=WIDE)
     for first in range(start, end, FEW):
         entry = first + tl.arange(0, FEW)
@@ -85,7 +85,7 @@ def _slopes_kernel(
         slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, FLOOR)[0]
         known += s
         tl.store(slopes + at, slope - KEEP, mask=here)
-    value = tl.where(asked >= 0, value - KEEP * tl.sum(known, axis=0), 0.0)
+    value -= KEEP * tl.sum(known, axis=0)
     tl.store(values + row * tl.num_programs(1) + tl.program_id(1), value)
 
 
@@ -161,8 +161,8 @@ def slopes(
     floor: float,
 ) -> tuple[Tensor, Tensor]:
     """Of the scores ``(M, B, T)`` of ``count`` candidates from ``begin`` on, 0 beyond them; those
-    of the softmax where there is a level. And what each row adds to the loss, ``(M, B, parts)``, by
-    padding 0. See :mod:`quatgraph.ops.one_vs_all`."""
+    of the softmax where there is a level. And what each row adds to the loss, ``(M, B, parts)``.
+    See :mod:`quatgraph.ops.one_vs_all`."""
     members, rows, width = scores.shape
     grid = members * rows, triton.cdiv(width, _STRETCH)
     values = scores.new_empty(members, rows, grid[1], dtype=_wide_dtype(scores))

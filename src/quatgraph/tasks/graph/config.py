@@ -4,6 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
+from quatgraph.adjacency import Normalization
+from quatgraph.baselines.node import check_heads
+from quatgraph.layers.dropout import Masks
+from quatgraph.ops.activation import Activation
+from quatgraph.presets import Protocol
+from quatgraph.training.loop import Select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +46,9 @@ class ModelConfig:
     """Rate on the input of every layer of QGNN, GCN, GraphSAGE and GAT."""
     pooled_dropout: float = 0.0
     """Rate on the summed vectors of a graph."""
-    masks: Literal["real", "quaternion"] = "real"
+    masks: Masks = "real"
     """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
-    activation: Literal["relu", "tanh", "elu", "none"] = "relu"
+    activation: Activation = "relu"
     """The activation g of QGNN."""
     norm: bool = True
     """Whether QGNN normalises each layer over the nodes of a batch."""
@@ -52,7 +58,7 @@ class ModelConfig:
     """Attention heads of GAT."""
     vertex: bool = True
     """Whether the structure-free model transforms nodes before it sums them."""
-    normalization: Literal["none", "row", "symmetric"] = "none"
+    normalization: Normalization = "none"
     """Of the adjacency matrix with self-loops, for QGNN and GCN."""
 
     def __post_init__(self) -> None:
@@ -62,11 +68,8 @@ class ModelConfig:
             counts=("hidden_quats", "num_layers", "heads"),
             rates=("dropout", "pooled_dropout"),
         )
-        if self.name == "gat" and 4 * self.hidden_quats % self.heads:
-            raise ValueError(
-                f"GAT's width {4 * self.hidden_quats} (four times model.hidden_quats) cannot be "
-                f"shared among model.heads={self.heads}"
-            )
+        if self.name == "gat":
+            check_heads(4 * self.hidden_quats, self.heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +85,7 @@ class TrainConfig:
     """Share of the target that the wrong classes divide among them."""
     clip: float | None = 0.5
     """Largest norm of a run's gradient."""
-    select: Literal["last", "best-valid"] = "best-valid"
+    select: Select = "best-valid"
     """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
     with the lowest validation loss."""
 
@@ -100,7 +103,7 @@ class TrainConfig:
 class GraphConfig:
     """Everything that decides one graph-classification number, besides fold and seed."""
 
-    protocol: Literal["paper", "honest"] = "honest"
+    protocol: Protocol = "honest"
     """``paper``: trained on the whole training fold, the epoch chosen on the test fold;
     ``honest``: all choices on a validation part of the training fold."""
     seeds: int = 1

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.graph import (
     GraphGAT,
@@ -81,8 +82,7 @@ PROPAGATIONS = 3
 
 def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
     """Reads the dataset a config names, or the person's own files."""
-    if bool(config.name) == bool(config.path):
-        raise Mistake("give either data.name, a dataset of the catalog, or data.path, your graphs")
+    configs.check_source(config)
     if config.name:
         return source.load(config.name)
     return source.read(Path(config.path), labels_needed=labels_needed)
@@ -190,20 +190,9 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
                 "use data.folds=stratified"
             )
         return folds
-    _refuse_small_classes(graphs, config.num_folds)
-    return source.stratified_folds(graphs.y, config.num_folds, config.fold_seed)
-
-
-def _refuse_small_classes(graphs: Graphs, num_folds: int) -> None:
-    sizes = graphs.y[graphs.y >= 0].bincount(minlength=graphs.num_classes)
-    place, size = int(sizes.argmin()), int(sizes.min())
-    if size < num_folds:
-        fewer = f"take fewer with --set data.num_folds={size}, " if size > 1 else ""
-        raise Mistake(
-            f"the class {graphs.label_names[place]!r} has {size} "
-            f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
-            "add graphs, or leave the class out"
-        )
+    return source.stratified_folds(
+        graphs.y, config.num_folds, config.fold_seed, names=graphs.label_names
+    )
 
 
 def parts_of(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:

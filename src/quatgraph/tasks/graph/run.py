@@ -19,7 +19,7 @@ from quatgraph.tasks.graph.batches import (
 )
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.problem import Problem, build_model, folds_of, parts_of
-from quatgraph.tasks.runs import MERIT, learners, num_parameters
+from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -225,11 +225,8 @@ def card(config: GraphConfig, graphs: Graphs, problem: Problem) -> dict[str, Any
 
 def said(card: Mapping[str, Any]) -> list[str]:
     """What the accuracy has to be compared with, and what a node starts from."""
-    sizes, features = card["data"]["class_sizes"], card["features"]
-    share = f"{100 * max(sizes) / sum(sizes):.1f} %"
-    unknown = card["data"]["num_graphs"] - sum(sizes)
-    left_out = f"; {unknown} more without a label took no part" if unknown else ""
-    graphs = f"graphs: {sum(sizes):,} in {len(sizes)} classes, {share} in the largest{left_out}"
+    data, features = card["data"], card["features"]
+    graphs = f"graphs: {classes_said(data['class_sizes'], data['num_graphs'])}"
     what = {"tags": "the tag of each node", "degrees": "the degree of each node"}[features["kind"]]
     more = "" if features["scaling"] is None else ", and its attributes, standardised"
     return [graphs, f"features: {what} among {len(features['names'])}{more}"]

@@ -4,6 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
+from quatgraph.adjacency import Normalization
+from quatgraph.data.triple_folder import Unseen
+from quatgraph.layers.decoder import Decoder
+from quatgraph.ops.activation import Activation
+from quatgraph.presets import Protocol
+from quatgraph.training.loop import Select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +22,7 @@ class DataConfig:
     """Whether the first line of each file names its columns; found out where it is left out."""
     split_seed: int = 0
     """Seed of the draw of parts that have no file."""
-    unseen: Literal["refuse", "drop", "keep"] = "refuse"
+    unseen: Unseen = "refuse"
     """What becomes of a triple of valid or test with an entity that no training triple has."""
     reciprocal: bool = True
     """Whether inverse relations are relations of their own, which are learned too; if not, only
@@ -26,7 +32,7 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     name: Literal["simqgnn", "simrgcn", "embeddings"] = "simqgnn"
-    decoder: Literal["distmult", "complex", "quate", "transe"] = "distmult"
+    decoder: Decoder = "distmult"
     """How vectors of head, relation and tail become a score."""
     dim_quats: int = 32
     """Quaternions of a vector; real models get the same width, four times as many reals."""
@@ -34,11 +40,11 @@ class ModelConfig:
     """Layers on the graph of the entities; embeddings have none."""
     dropout: float = 0.5
     """Rate on the query vector."""
-    activation: Literal["relu", "tanh", "elu", "none"] = "tanh"
+    activation: Activation = "tanh"
     """The activation g of SimQGNN and SimRGCN."""
     norm: bool = True
     """Whether each layer is normalised over the entities and the query over its batch."""
-    normalization: Literal["none", "row", "symmetric"] = "row"
+    normalization: Normalization = "row"
     """Of the graph of the entities with self-loops."""
 
     def __post_init__(self) -> None:
@@ -67,7 +73,7 @@ class TrainConfig:
     """To what the factors of products are rounded in training, which are summed in float32: not at
     all, to 10 bits on a GPU, or to 7 those of scores, the scores, a layer's and what is summed over
     neighbours, and the others to 10 on a GPU."""
-    select: Literal["last", "best-valid"] = "best-valid"
+    select: Select = "best-valid"
     """Which epoch is kept: the last, or the first with the best ``monitor`` on validation data."""
     monitor: Literal["hits@10", "mrr"] = "mrr"
     """What epochs and configurations are chosen by, on validation data."""
@@ -90,7 +96,7 @@ class TrainConfig:
 class LinkConfig:
     """Everything that decides one number of knowledge-graph completion, besides the seed."""
 
-    protocol: Literal["paper", "honest"] = "honest"
+    protocol: Protocol = "honest"
     """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
     seeds: int = 1
     data: DataConfig = field(default_factory=DataConfig)

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.baselines.link import Embeddings
 from quatgraph.data import link as source
@@ -71,8 +72,7 @@ class Problem:
 
 def load_triples(config: DataConfig) -> Triples:
     """Reads the dataset a config names, or the person's own files."""
-    if bool(config.name) == bool(config.path):
-        raise Mistake("give either data.name, a dataset of the catalog, or data.path, your triples")
+    configs.check_source(config)
     if config.name:
         return source.load(config.name)
     return source.read(

@@ -4,6 +4,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
+from quatgraph.adjacency import Normalization
+from quatgraph.baselines.node import check_heads
+from quatgraph.layers.dropout import Masks
+from quatgraph.ops.activation import Activation
+from quatgraph.presets import Protocol
+from quatgraph.training.loop import Select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +35,9 @@ class ModelConfig:
     """Hidden layers before the prediction layer."""
     dropout: float = 0.5
     """Rate on the input of every layer."""
-    masks: Literal["real", "quaternion"] = "quaternion"
+    masks: Masks = "quaternion"
     """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
-    activation: Literal["relu", "tanh", "elu", "none"] = "relu"
+    activation: Activation = "relu"
     """The activation g of QGNN."""
     skip: bool = True
     """Whether a layer also adds a product of the node's own vector; MLP has nothing else."""
@@ -39,18 +45,15 @@ class ModelConfig:
     """Whether the layers of QGNN or GCN add a learned vector."""
     heads: int = 8
     """Attention heads of GAT."""
-    normalization: Literal["none", "row", "symmetric"] = "symmetric"
+    normalization: Normalization = "symmetric"
     """Of the adjacency matrix with self-loops; GAT always takes none."""
 
     def __post_init__(self) -> None:
         configs.check(
             self, "model", counts=("hidden_quats", "num_layers", "heads"), rates=("dropout",)
         )
-        if self.name == "gat" and 4 * self.hidden_quats % self.heads:
-            raise ValueError(
-                f"GAT's width {4 * self.hidden_quats} (four times model.hidden_quats) cannot be "
-                f"shared among model.heads={self.heads}"
-            )
+        if self.name == "gat":
+            check_heads(4 * self.hidden_quats, self.heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +62,7 @@ class TrainConfig:
     lr: float = 0.01
     weight_decay: float = 5e-4
     """Adam's L2 factor, on all weights."""
-    select: Literal["last", "best-valid"] = "best-valid"
+    select: Select = "best-valid"
     """Which epoch is kept: the last, or the first with the best validation accuracy."""
     patience: int | None = 100
     """Epochs without a better validation accuracy after which a run is over."""
@@ -79,7 +82,7 @@ class TrainConfig:
 class NodeConfig:
     """Everything that decides one node-classification number, besides split and seed."""
 
-    protocol: Literal["paper", "honest"] = "honest"
+    protocol: Protocol = "honest"
     """``paper``: what the paper and its code do; ``honest``: all choices on validation data."""
     seeds: int = 1
     """Seeds per split."""

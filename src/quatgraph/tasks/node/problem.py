@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.node import GAT, GCN, MLP
 from quatgraph.data import node as source
 from quatgraph.data.scaling import Scaling
-from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
 
@@ -81,8 +81,7 @@ MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
 
 def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
     """Reads the dataset a config names, or the person's own files."""
-    if bool(config.name) == bool(config.path):
-        raise Mistake("give either data.name, a dataset of the catalog, or data.path, a folder")
+    configs.check_source(config)
     if config.name:
         return source.load(config.name)
     return source.read_folder(

@@ -5,6 +5,9 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from quatgraph import config as configs
+from quatgraph.ops.activation import Activation
+from quatgraph.presets import Protocol
+from quatgraph.training.loop import Select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class ModelConfig:
     """Rate on the words' vectors; fastText has none."""
     pooled_dropout: float = 0.5
     """Rate on the documents' vectors; fastText has none."""
-    activation: Literal["relu", "tanh", "elu", "none"] = "relu"
+    activation: Activation = "relu"
     """The activation g of TextQGNN and TextING."""
     bias: bool = False
     """Whether the products of TextQGNN and TextING have learned biases."""
@@ -92,7 +95,7 @@ class TrainConfig:
     """Largest norm of a run's gradient."""
     precision: Literal["float32", "tf32"] = "float32"
     """To what a GPU may round the factors of products in training: not at all, or to 10 bits."""
-    select: Literal["last", "best-valid"] = "best-valid"
+    select: Select = "best-valid"
     """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
     with the lowest validation loss."""
     patience: int | None = 15
@@ -111,7 +114,7 @@ class TrainConfig:
 class TextConfig:
     """Everything that decides one number of text classification, besides the seed."""
 
-    protocol: Literal["paper", "honest"] = "honest"
+    protocol: Protocol = "honest"
     """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
     seeds: int = 1
     """Runs; each draws weights, batches and, where the data has none, a validation part."""

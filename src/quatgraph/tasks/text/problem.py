@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.text import BiLSTM, FastText
 from quatgraph.codes import Codes
@@ -121,8 +122,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
 
 def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documents:
     """The texts that a config names."""
-    if bool(config.name) == bool(config.path):
-        raise Mistake("set either data.name or data.path")
+    configs.check_source(config)
     if config.name:
         return source.load(config.name)
     return source.read(

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from quatgraph.errors import Mistake
 from quatgraph.tasks.graph.batches import EvaluationChunk, evaluation_chunks
 from quatgraph.tasks.graph.run import measured, merit_of
-from quatgraph.tasks.runs import MERIT, learners, num_parameters
+from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.batches import DocumentBatches, summed
 from quatgraph.tasks.text.config import TextConfig
@@ -213,11 +213,8 @@ def kept(corpus: Corpus) -> dict[str, Tensor]:
 
 def said(card: Mapping[str, Any]) -> list[str]:
     """What reading the texts brought up, and what the accuracy has to be compared with."""
-    sizes = card["data"]["class_sizes"]
-    share = f"{100 * max(sizes) / sum(sizes):.1f} %"
-    unknown = card["data"]["num_documents"] - sum(sizes)
-    left_out = f"; {unknown:,} more without a label took no part" if unknown else ""
-    texts = f"texts: {sum(sizes):,} in {len(sizes)} classes, {share} in the largest{left_out}"
+    data = card["data"]
+    texts = f"texts: {classes_said(data['class_sizes'], data['num_documents'])}"
     return [texts, f"words: {_vectors_said(card)}", *card["notes"]]
 
 
