@@ -13,6 +13,7 @@ from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem, prepare
 from quatgraph.tasks.runs import Outcome, run
 from quatgraph.tasks.task import Member
+from quatgraph.training.loop import Fit
 
 CPU = torch.device("cpu")
 CITIES, PEOPLE = 5, 25
@@ -78,3 +79,18 @@ def outcome_of(members: list[Member], data: Triples, **others: Any) -> Outcome:
 
 def _triples(head: Tensor, relation: int, tail: Tensor) -> Tensor:
     return torch.stack((head, torch.full_like(head, relation), tail), dim=1)
+
+
+def bits(fitted: Fit) -> dict[str, list[Any]]:
+    held = {**fitted.weights, **fitted.curves, **fitted.metrics, "epoch": fitted.best_epoch}
+    return {name: value.cpu().tolist() for name, value in held.items()}
+
+
+def varied(**values: Any) -> list[Member]:
+    """Three members of an ensemble that differ in all that may vary."""
+    ways = ((0.02, 0.0, 0.0), (0.01, 0.3, 0.01), (0.005, 0.5, 0.1))
+    names = ("train.lr", "model.dropout", "train.n3")
+    return [
+        Member(config_of(**values, **dict(zip(names, way, strict=True))), 0, seed)
+        for seed, way in enumerate(ways)
+    ]

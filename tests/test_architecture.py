@@ -94,9 +94,9 @@ def test_the_layers_name_every_part_of_the_package() -> None:
     assert {home_of(path) for path in MODULES} - {"__init__"} == set(LEVEL)
 
 
-@every_module
-def test_no_module_is_longer_than_four_hundred_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+def test_no_module_and_no_test_is_longer_than_four_hundred_lines() -> None:
+    tests = Path(__file__).parent.rglob("*.py")
+    assert not [p for p in (*MODULES, *tests) if len(p.read_text().splitlines()) > 400]
 
 
 @every_module
