@@ -8,7 +8,6 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import Mistake
 from quatgraph.ops.aggregate_blocks import BlockRows, aggregate_blocks
-from quatgraph.ops.members import end_to_end
 
 
 class Blocks:
@@ -51,14 +50,11 @@ class Blocks:
         self.whole = whole
         self.row, self.shift, self.t_row, self.t_shift = row, shift, t_row, t_shift
         columns, rows = t_row.size(-1), row.size(-1)
-        self._rows = BlockRows(
-            whole.rowptr, whole.col, whole.weight, None, row.flatten(), end_to_end(shift, columns)
-        )
+        self._rows = BlockRows(whole.rowptr, whole.col, whole.weight, None, row, shift, columns)
         self._columns = self._rows
         if not symmetric:
-            moved = end_to_end(t_shift, rows)
             self._columns = BlockRows(
-                whole.t_rowptr, whole.t_col, whole.weight, whole.t_perm, t_row.flatten(), moved
+                whole.t_rowptr, whole.t_col, whole.weight, whole.t_perm, t_row, t_shift, rows
             )
 
     @property

@@ -173,6 +173,21 @@ def test_the_kernel_takes_members_and_repeats_bit_for_bit():
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("width", [1, 33, 128])
+def test_the_kernel_takes_rows_and_gradients_that_lie_apart_in_memory(width):
+    members = [chosen(random_whole()[0], [4, 1], padding=1)] * 3
+    together = on_gpu(stacked(members))
+    x = torch.randn(3, members[0].shape[1], 3 * width, dtype=torch.float64, device="cuda")
+
+    def call(x: Tensor) -> Tensor:
+        return torch.cat([together @ part for part in x.split(width, dim=2)], dim=2)
+
+    with backend("torch"):
+        wanted = values_and_gradient(call, x)
+    assert_same(values_and_gradient(call, x), wanted)
+
+
+@pytest.mark.gpu
 def test_the_product_can_be_captured_as_a_cuda_graph():
     blocks = on_gpu(chosen(random_whole()[0], [4, 1], padding=1))
     x = torch.randn(blocks.shape[1], F, device="cuda")

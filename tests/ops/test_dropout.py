@@ -35,3 +35,10 @@ def test_the_kernel_gives_the_plain_forms_values_and_gradients(shape, dtype):
             found.append((y, *torch.autograd.grad(y, x, probe)))
     for ours, plain in zip(*found, strict=True):
         torch.testing.assert_close(ours, plain)
+
+
+@pytest.mark.gpu
+def test_the_kernel_takes_copies_that_are_in_memory_once():
+    x = torch.randn(3, 500, 1, device="cuda").expand(3, 500, 4)
+    random, rate = torch.rand(3, 500, 4, device="cuda"), torch.tensor([0.0, 0.5, 0.9]).cuda()
+    assert torch.equal(dropped(x, random, rate), dropped(x.contiguous(), random, rate))

@@ -27,3 +27,6 @@ def test_the_gpu_gives_the_same_matrix_and_gradient(shape, members):
     (mine,) = torch.autograd.grad(ours, weight, probe)
     (theirs,) = torch.autograd.grad(plain, weight, probe)
     torch.testing.assert_close(mine, theirs)
+    turned = probe.mT.contiguous().mT
+    (again,) = torch.autograd.grad(apply(weight), weight, turned)
+    assert torch.equal(again, mine)

@@ -26,7 +26,6 @@ from quatgraph.tasks import TASKS
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.problem import parts_of as graph_parts
 from quatgraph.tasks.text.problem import parts_of as text_parts
-from quatgraph.training.metrics import smoothed_cross_entropy
 
 CASES: dict[str, list[tuple[str, int, int, int, list[str]]]] = {
     "cpu": [
@@ -201,8 +200,10 @@ def _graph(
             chosen = draw.permutation(train)[:size]
             x, adjacency, pool = (g.to(device) for g in _batch(collection, entries, chosen))
             labels = collection.labels[chosen].to(device)
-            logits = model(x, adjacency, pool)
-            loss = smoothed_cross_entropy(logits, labels, config.train.smoothing).mean()
+            log_p = model(x, adjacency, pool).log_softmax(dim=1)
+            targets = torch.full_like(log_p, config.train.smoothing / (log_p.size(1) - 1))
+            targets.scatter_(1, labels[:, None], 1 - config.train.smoothing)
+            loss = -(targets * log_p).sum(dim=1).mean()
             last = _step(model, optimizer, loss, config)
         return last
 

@@ -75,7 +75,7 @@ class GraphQGNN(nn.Module):
         pool: Adjacency | Blocks,
     ) -> Tensor:
         layers: list[Tensor] = []
-        _, nodes = present(pool, self.readout.weight)
+        nodes = present(pool, self.readout.weight)[1] if len(self.norms) else None
         for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
             y = conv(x, adjacency)

@@ -10,8 +10,8 @@ so a batch is two numbers per row, whatever its edges; a row :math:`r_v < 0` is 
 zero. The gradient is the same sum over the transpose, whose rows are the batch's columns. It
 reaches ``x`` only: the weights of a collection are fixed.
 
-The rows of all members of an ensemble stand one after the other in one :class:`BlockRows`, which is
-no tensor to vmap: within it the members' products are this one product.
+The rows of all members of an ensemble are in one :class:`BlockRows`, which is no tensor to vmap:
+within it the members' products are one product.
 """
 
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from quatgraph.ops.aggregate import _sum_rows_torch
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.members import end_to_end
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +33,10 @@ class BlockRows:
     Attributes:
         rowptr, col, weight: The whole matrix.
         perm: Where the value of each entry stands in ``weight``; None for where the entry does.
-        row: The row of the whole matrix that each row is, negative for padding, int32 ``(R,)``.
-        shift: What to add to a column of the whole matrix in that row, int32 ``(R,)``.
+        row: The row of the whole matrix that each row is, negative for padding, int32 ``(R,)``; of
+            several members ``(M, R)``.
+        shift: What to add to a column of the whole matrix in that row, int32, as row.
+        columns: Columns C of a member.
     """
 
     rowptr: Tensor
@@ -42,30 +45,34 @@ class BlockRows:
     perm: Tensor | None
     row: Tensor
     shift: Tensor
+    columns: int
 
     def times(self, x: Tensor) -> Tensor:
-        """The sums of all rows, ``(C, F) -> (R, F)``."""
+        """The sums of all rows, ``(C, F) -> (R, F)``, of several members with a leading ``M``."""
         if use_triton(x):
             from quatgraph.ops.kernels.aggregate import sum_rows
 
-            chosen = self.row, self.shift
+            chosen = self.row.contiguous(), self.shift.contiguous()
             return sum_rows(self.rowptr, self.col, self.perm, self.weight.to(x.dtype), x, chosen)
         rowptr, col, weight = self._built
-        return _sum_rows_torch(rowptr, col, weight.to(x.dtype), x)
+        y = _sum_rows_torch(rowptr, col, weight.to(x.dtype), x.flatten(0, -2))
+        return y.view(*x.shape[:-2], self.row.size(-1), x.size(-1))
 
     @cached_property
     def _built(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The rows as a matrix of its own: for torch, and once for all products of a step."""
-        known = self.row.clamp(min=0)
+        """The rows of all members, laid end to end as a matrix of its own: for torch, and once for
+        all products of a step."""
+        row, shift = self.row.flatten(), end_to_end(self.shift, self.columns)
+        known = row.clamp(min=0)
         begin = self.rowptr.index_select(0, known)
         size = self.rowptr.index_select(0, known + 1) - begin
-        size = torch.where(self.row >= 0, size, 0)
+        size = torch.where(row >= 0, size, 0)
         pointers = torch.zeros(size.numel() + 1, dtype=torch.int32, device=size.device)
         torch.cumsum(size, 0, out=pointers[1:])
         owner = torch.repeat_interleave(size)
         entry = torch.arange(owner.numel(), device=size.device, dtype=torch.int32)
         entry += (begin - pointers[:-1]).index_select(0, owner)
-        col = self.col.index_select(0, entry) + self.shift.index_select(0, owner)
+        col = self.col.index_select(0, entry) + shift.index_select(0, owner)
         place = entry if self.perm is None else self.perm.index_select(0, entry)
         return pointers, col, self.weight.index_select(0, place)
 
@@ -75,13 +82,13 @@ def aggregate_blocks(x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
 
     Args:
         x: ``(C, F)``, or of several members ``(M, C, F)``; within vmap ``(C, F)`` of each.
-        rows: The rows of all members, ``M R`` in all.
-        columns: The rows of the transpose, ``M C`` in all.
+        rows: The rows of all members.
+        columns: The rows of the transpose, likewise.
 
     Shape:
         - output: as x, with R for C
     """
-    return _Product.apply(x, rows, columns) if x.dim() == 2 else _of_all(x, rows, columns)
+    return (_Product if x.dim() == 2 else _Members).apply(x, rows, columns)
 
 
 class _Product(torch.autograd.Function):
@@ -110,17 +117,12 @@ class _Product(torch.autograd.Function):
         assert in_dims[0] is not None
         if x.dim() != 3:
             raise NotImplementedError("aggregate_blocks: members within members")
-        return _of_all(x.movedim(in_dims[0], 0), rows, columns), 0
+        return _Members.apply(x.movedim(in_dims[0], 0), rows, columns), 0
 
 
-def _of_all(x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
-    """The members' products ``(M, C, F) -> (M, R, F)``, as one."""
-    y: Tensor = _Flat.apply(x.flatten(0, 1), rows, columns)
-    return y.unflatten(0, (x.size(0), -1))
+class _Members(torch.autograd.Function):
+    """The members' products, in the form that torch calls faster, which vmap does not take."""
 
-
-class _Flat(torch.autograd.Function):
-    # As _Product, in the form that torch calls faster, which vmap does not take.
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
         ctx.columns = columns

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+
 
 def accuracy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """The fraction of masked nodes whose largest logit is their label's.
@@ -41,23 +43,6 @@ def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     """
     known = labels.clamp(min=0).expand(logits.shape[:-1])
     return _masked_mean(smoothed_cross_entropy(logits, known, 0.0), mask)
-
-
-def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    r"""Cross-entropy with softened targets: :math:`1 - \epsilon` for the label, and
-    :math:`\epsilon / (C - 1)` for each of the other classes.
-
-    Shape:
-        - logits: ``(..., C)``
-        - labels: ``(...)``
-        - output: ``(...)``
-    """
-    log_p = logits.log_softmax(dim=-1, dtype=_precision(logits))
-    own = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    if smoothing == 0:
-        return -own
-    others = smoothing / (logits.size(-1) - 1)
-    return -(1 - smoothing - others) * own - others * log_p.sum(dim=-1)
 
 
 def by_class(guesses: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 @triton.jit
 def _sum_entries(
-    begin, end, moved, col, perm, weight, x, feature, width,
+    begin, end, moved, col, perm, weight, x, feature, width, x_row,
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
     """The sum over entries of one row, in their order."""
@@ -28,7 +28,7 @@ def _sum_entries(
         at = tl.load(perm + entry, mask=present, other=0) if HAS_PERM else entry
         value = tl.load(weight + at, mask=present, other=0.0).to(WIDE)
         tile = tl.load(
-            x + source[:, None] * width + feature[None, :],
+            x + source[:, None] * x_row + feature[None, :],
             mask=present[:, None] & inside[None, :],
             other=0.0,
         ).to(WIDE)
@@ -71,7 +71,7 @@ def _piece(
 
 @triton.jit
 def _sum_rows_and_pieces_kernel(
-    rowptr, col, perm, weight, x, out, pieces, rows, entries, width, x_stride,
+    rowptr, col, perm, weight, x, out, pieces, rows, entries, width, x_member, x_row,
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
     PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
@@ -83,12 +83,12 @@ def _sum_rows_and_pieces_kernel(
     inside = feature < width
     slots = 2 * tl.cdiv(entries, PIECE)
     weight += member * entries
-    x += member * x_stride
+    x += member * x_member
     if program < slots:
         begin, end = _piece(program, rowptr, rows, entries, PIECE, STEPS, FAN)
         if begin < end:
             total = _sum_entries(
-                begin, end, 0, col, perm, weight, x, feature, width,
+                begin, end, 0, col, perm, weight, x, feature, width, x_row,
                 HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
             )  # fmt: skip
             tl.store(pieces + (member * slots + program) * width + feature, total, mask=inside)
@@ -98,7 +98,7 @@ def _sum_rows_and_pieces_kernel(
         end = tl.load(rowptr + row + 1)
         if end - begin <= PIECE:
             total = _sum_entries(
-                begin, end, 0, col, perm, weight, x, feature, width,
+                begin, end, 0, col, perm, weight, x, feature, width, x_row,
                 HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
             )  # fmt: skip
             tl.store(out + (member * rows + row) * width + feature, total, mask=inside)
@@ -140,7 +140,7 @@ def _join_pieces_kernel(
 
 @triton.jit
 def _sum_rows_kernel(
-    rowptr, col, perm, weight, x, out, chosen, shift, rows, entries, width, x_stride,
+    rowptr, col, perm, weight, x, out, chosen, shift, rows, entries, width, x_member, x_row,
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
     CHOSEN: tl.constexpr,
 ):  # fmt: skip
@@ -148,17 +148,18 @@ def _sum_rows_kernel(
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
     if CHOSEN:  # row of the whole matrix that this row is, none if negative
-        whole = tl.load(chosen + row)
-        moved = tl.load(shift + row)
+        whole = tl.load(chosen + member * rows + row)
+        moved = tl.load(shift + member * rows + row)
         begin = tl.load(rowptr + whole, mask=whole >= 0, other=0)
         end = tl.load(rowptr + whole + 1, mask=whole >= 0, other=0)
+        entries = 0  # whose weights all members share
     else:
         moved = 0
         begin = tl.load(rowptr + row)
         end = tl.load(rowptr + row + 1)
     total = _sum_entries(
-        begin, end, moved, col, perm, weight + member * entries, x + member * x_stride,
-        feature, width, HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
+        begin, end, moved, col, perm, weight + member * entries, x + member * x_member,
+        feature, width, x_row, HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
     )  # fmt: skip
     tl.store(out + (member * rows + row) * width + feature, total, mask=feature < width)
 
@@ -235,10 +236,11 @@ def sum_rows(
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
     """See :mod:`quatgraph.ops.aggregate`; ``chosen`` rows and their shifts as in
-    :mod:`quatgraph.ops.aggregate_blocks`. The sums have the type of the weights unless told
-    otherwise; x may have another."""
-    weight, x = weight.contiguous(), x.contiguous()
-    rows, width = rowptr.numel() - 1 if chosen is None else chosen[0].numel(), x.size(-1)
+    :mod:`quatgraph.ops.aggregate_blocks`, of several members ``(M, R)`` for x ``(M, C, F)``. The
+    sums have the type of the weights unless told otherwise; x may have another, and members and
+    rows that lie apart in memory."""
+    weight, x = weight.contiguous(), x if x.stride(-1) == 1 else x.contiguous()
+    rows, width = rowptr.numel() - 1 if chosen is None else chosen[0].size(-1), x.size(-1)
     members, entries = x.size(0) if x.dim() == 3 else 1, col.numel()
     out = weight.new_empty(*x.shape[:-2], rows, width, dtype=out_dtype)
     if out.numel() == 0:
@@ -246,12 +248,12 @@ def sum_rows(
     tile = _tile(x, rows * members)
     columns = triton.cdiv(width, tile["BLOCK_F"])
     arrays = rowptr, col, col if perm is None else perm, weight, x, out
-    sizes = rows, entries, width
+    sizes, strides = (rows, entries, width), (x.stride(0), x.stride(-2))
     how = {"WIDE": _wide(weight), **tile}
     with torch.cuda.device(x.device):
         if chosen is not None or entries < _MANY_ENTRIES:
             _sum_rows_kernel[(rows, columns, members)](
-                *arrays, *(chosen or (rowptr, rowptr)), *sizes, x.size(-2) * width,
+                *arrays, *(chosen or (rowptr, rowptr)), *sizes, *strides,
                 HAS_PERM=perm is not None, CHOSEN=chosen is not None, **how,
             )  # fmt: skip
             return out
@@ -259,7 +261,7 @@ def sum_rows(
         pieces = weight.new_empty(members * 2 * parts * width, dtype=_wide_dtype(weight))
         how |= {"PIECE": _PIECE, "STEPS": _steps(rows), "FAN": _FAN}
         _sum_rows_and_pieces_kernel[(2 * parts + rows, columns, members)](
-            *arrays, pieces, *sizes, x.size(-2) * width, HAS_PERM=perm is not None, **how
+            *arrays, pieces, *sizes, *strides, HAS_PERM=perm is not None, **how
         )
         _join_pieces_kernel[(parts, columns, members)](rowptr, pieces, out, *sizes, **how)
     return out

@@ -41,14 +41,13 @@ def _spread_kernel(weight, out, rows, cols, stride, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _gather_kernel(grad, out, rows, cols, BLOCK: tl.constexpr):
+def _gather_kernel(grad, out, rows, cols, by_member, by_row, by_col, BLOCK: tl.constexpr):
     member = tl.program_id(1).to(tl.int64)
     size = rows * cols
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    width = 4 * cols
-    down = rows * width
-    g = grad + member * 16 * size + (at // cols) * width + at % cols
+    g = grad + member * by_member + (at // cols) * by_row + (at % cols) * by_col
+    down, cols = rows * by_row, cols * by_col
     r = tl.load(g, mask=inside) + tl.load(g + down + cols, mask=inside)
     r += tl.load(g + 2 * down + 2 * cols, mask=inside)
     r += tl.load(g + 3 * down + 3 * cols, mask=inside)
@@ -82,12 +81,12 @@ def spread(weight: Tensor) -> Tensor:
 
 
 def gather(grad: Tensor) -> Tensor:
-    """``(M, 4m, 4n) -> (M, 4, m, n)``, the gradient of :func:`spread`."""
-    grad = grad.contiguous()
+    """``(M, 4m, 4n) -> (M, 4, m, n)``, the gradient of :func:`spread`, which may lie in memory
+    in any way."""
     members, rows, cols = grad.size(0), grad.size(1) // 4, grad.size(2) // 4
     out = grad.new_empty(members, 4, rows, cols)
     with torch.cuda.device(grad.device):
         _gather_kernel[(triton.cdiv(rows * cols, _BLOCK), members)](
-            grad, out, rows, cols, BLOCK=_BLOCK
+            grad, out, rows, cols, *grad.stride(), BLOCK=_BLOCK
         )
     return out

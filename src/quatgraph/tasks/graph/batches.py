@@ -10,6 +10,7 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
+from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.training.ensemble import Ensemble
 
 _SMALLEST = 32  # room below which there is no use in telling shapes apart
@@ -83,39 +84,24 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
         graphs: Their places, -1 for none, ``(M, B)``.
         capacity: No member's graphs may need more.
     """
-    known = graphs.clamp(min=0)
-    first = collection.node_start.index_select(0, known.flatten()).view_as(graphs)
-    last = collection.node_start.index_select(0, known.flatten() + 1).view_as(graphs)
-    ends = torch.where(graphs >= 0, last - first, 0).cumsum(dim=1, dtype=torch.int32)
-    begins = torch.nn.functional.pad(ends[:, :-1], (1, 0))
-    shift = begins - first
-    place = torch.arange(capacity.nodes, device=graphs.device, dtype=torch.int32)
-    slot = torch.searchsorted(ends, place.expand(len(graphs), -1).contiguous(), right=True)
-    present = slot < graphs.size(1)
-    slot = slot.clamp(max=graphs.size(1) - 1)
-    node_shift = shift.gather(1, slot)
-    node = torch.where(present, place - node_shift, -1)
-    graph = torch.where(graphs >= 0, graphs, -1).int()
-    graph_shift = slot.int() - graph.gather(1, slot)
-    real = node.clamp(min=0).flatten()
+    whole = collection.features
+    codes = (whole.code, whole.weight) if isinstance(whole, Codes) else ()
+    rows = batch_rows(collection.node_start, graphs, capacity.nodes, collection.labels, codes)
+    node, shift = rows.node, rows.node_shift
     features: Codes | Tensor
-    if isinstance(collection.features, Codes):
-        codes = collection.features
-        features = Codes(
-            codes.code.index_select(0, real).view_as(node),
-            codes.weight.index_select(0, real).view_as(node),
-            codes.num_codes,
-        )
+    if isinstance(whole, Codes):
+        code, weight = rows.codes
+        features = Codes(code, weight, whole.num_codes)
     else:
-        features = collection.features.index_select(0, real).unflatten(0, node.shape)
+        features = whole.index_select(0, node.clamp(min=0).flatten()).unflatten(0, node.shape)
     adjacency = Blocks(
-        collection.adjacency, node, node_shift, node, node_shift, symmetric=collection.symmetric
+        collection.adjacency, node, shift, node, shift, symmetric=collection.symmetric
     )
     return Batch(
         features=features,
         adjacency=adjacency if capacity.entries is None else adjacency.expanded(capacity.entries),
-        pool=Blocks(collection.pool, graph, shift, node, graph_shift),
-        labels=collection.labels.index_select(0, known.flatten()).view_as(graphs),
+        pool=Blocks(collection.pool, rows.graph, rows.graph_shift, node, rows.slot_shift),
+        labels=rows.labels,
     )
 
 

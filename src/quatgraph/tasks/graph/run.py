@@ -10,6 +10,7 @@ from torch import Tensor
 from quatgraph.data.collection import Graphs
 from quatgraph.errors import Mistake
 from quatgraph.models.node import four_copies
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import (
     Collection,
     EvaluationChunk,
@@ -23,7 +24,7 @@ from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.metrics import by_class, macro_f1, smoothed_cross_entropy
+from quatgraph.training.metrics import by_class, macro_f1
 from quatgraph.training.runtime import at_most_threads, total_memory
 
 

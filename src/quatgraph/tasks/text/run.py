@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.errors import Mistake
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import EvaluationChunk, evaluation_chunks
 from quatgraph.tasks.graph.run import measured, merit_of
 from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
@@ -18,7 +19,6 @@ from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.metrics import smoothed_cross_entropy
 from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
 
 
