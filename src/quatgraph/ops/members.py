@@ -12,7 +12,7 @@ def members_first(value: Tensor, dim: int | None, members: int) -> Tensor:
 def end_to_end(index: Tensor, size: int) -> Tensor:
     """Indices of each member ``(M, N)`` as indices of all members one after the other, each
     ``size`` long, ``(M N,)``; those of a single member ``(N,)`` as they are."""
-    if index.dim() == 1:
-        return index
+    if index.dim() == 1 or index.size(0) == 1:
+        return index.flatten()
     start = torch.arange(index.size(0), device=index.device, dtype=index.dtype) * size
     return (index + start[:, None]).flatten()
