@@ -10,14 +10,16 @@ from torch import Tensor, nn
 from quatgraph.bench.measure import measure_captured
 from quatgraph.ops import Positives, backend, hamilton_matrix, one_vs_all_bce, table_and_rows
 from quatgraph.ops.backend import Backend
+from quatgraph.ops.batch_rows import batch_rows
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.ops.dropout import dropped
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.ops.split import split_columns
 from quatgraph.training.optim import MemberAdam
 
-MEMBERS = 80
+MEMBERS, GRAPHS = 80, 4
 SIZES = {"32 quaternions": (96, 128), "128 quaternions": (96, 512)}
-"""Nodes a member and reals a node, as in a batch of four molecules."""
+"""Nodes a member and reals a node, as in a batch of so many molecules."""
 ENTITIES, RELATIONS = (17_050, 1_024, 128), 102
 """Entities, questions, and the reals of a vector, as on CoDEx-M; its relations, both ways."""
 
@@ -72,7 +74,15 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
         "masked norm": (norm, (x, torch.ones(members, nodes, device=device), *vectors)),
     }
     works = {work: _both(torch.vmap(run), inputs) for work, (run, inputs) in given.items()}
-    return works | {"Adam": (_adam(members, weight[0].numel(), device),) * 2}
+    logits = torch.randn(members, GRAPHS, 2, device=device, requires_grad=True)
+    labels = torch.zeros(members, GRAPHS, dtype=torch.int64, device=device)
+    return works | {
+        "loss of classes": _both(
+            lambda logits: smoothed_cross_entropy(logits, labels, 0.1), (logits,)
+        ),
+        "batch of graphs": (_batch(members, nodes // GRAPHS, device),) * 2,
+        "Adam": (_adam(members, weight[0].numel(), device),) * 2,
+    }
 
 
 def entity_works(
@@ -111,6 +121,22 @@ def entity_works(
         ),
         "Adam": (_adam(1, sum(sizes), device),) * 2,
     }
+
+
+def _batch(members: int, nodes: int, device: torch.device) -> Callable[[], tuple[Tensor, ...]]:
+    """Graphs of a collection laid end to end, with so many nodes each."""
+    count = 100
+    node_start = nodes * torch.arange(count + 1, dtype=torch.int32, device=device)
+    drawn = torch.randint(count, (members, GRAPHS), device=device)
+    labels = torch.zeros(count, dtype=torch.int64, device=device)
+    size = count * nodes
+    codes = node_start.new_zeros(size), torch.ones(size, device=device)
+
+    def laid_out() -> tuple[Tensor, ...]:
+        rows = batch_rows(node_start, drawn, GRAPHS * nodes, labels, codes)
+        return rows.node, rows.node_shift, rows.slot_shift, rows.graph, rows.graph_shift
+
+    return laid_out
 
 
 def _adam(members: int, size: int, device: torch.device) -> Callable[[], tuple[Tensor, ...]]:
