@@ -74,5 +74,5 @@ def test_runs_as_one_and_one_alone_stand_beside_it(monkeypatch):
     ]
     assert rows[0]["ratio"] == 1
     for row in rows:
-        assert row["case"] == "snippets, textqgnn"
+        assert row["case"] == "snippets, textqgnn, model.hidden_quats=2"
         assert row["ratio"] == pytest.approx(row["ms"] / rows[0]["ms"], rel=0.02, abs=0.01)

@@ -81,7 +81,13 @@ def test_a_file_that_one_may_not_open_is_told(
     (tmp_path / "mine.tsv").touch()
     monkeypatch.setattr(Path, "open", refuse)
     place = str(tmp_path / "mine.tsv")
-    assert_told(call("data", "stats", place), f"you have no permission for {place}")
+    assert_told(call("data", "stats", place), f"{place}: Permission denied")
+
+
+def test_a_text_in_place_of_a_path_is_told() -> None:
+    text = "a charming little film " * 20
+    for command in (("data", "stats"), ("predict",)):
+        assert_told(call(*command, text), "File name too long")
 
 
 def test_lists_show_what_there_is_in_groups() -> None:

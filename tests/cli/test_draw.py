@@ -17,7 +17,7 @@ from quatgraph.training.record import append_records
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     records = tmp_path / "results" / "records" / "graph-mutag.jsonl"
-    append_records(records, published([[0.5, 0.75]] * 10))
+    append_records(records, published([[0.5, 0.75]] * 10, epochs_run=2))
     append_records(records, honest([(0.5, 0.25)] * 10))
     times = tmp_path / "benchmarks" / "records" / "conv.jsonl"
     times.parent.mkdir(parents=True)

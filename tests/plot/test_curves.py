@@ -50,6 +50,19 @@ def test_epochs_are_those_on_record(tmp_path: Path) -> None:
     assert curves(path).panels[0].curves["valid"] == [Curve([10, 11], [0.25, 0.5])]
 
 
+def test_a_curve_that_skips_epochs_without_telling_which_is_a_mistake(tmp_path: Path) -> None:
+    path = written(tmp_path, published([[0.25, 0.5]], epochs_run=10))
+    with pytest.raises(Mistake, match="does not say which epochs"):
+        curves(path)
+
+
+def test_a_mean_over_several_settings_is_told(tmp_path: Path) -> None:
+    runs = published([[0.25, 0.5]], epochs_run=2)
+    runs += published([[0.5, 0.5]], "model.num_layers=3", epochs_run=2, ensemble="f")
+    (panel,) = curves(written(tmp_path, runs)).panels
+    assert panel.group == "qgnn on mutag, paper, 2 settings"
+
+
 def test_metrics_are_panels_and_parts_are_lines(tmp_path: Path) -> None:
     kept = {
         "train/accuracy": [0.5, 1.0],

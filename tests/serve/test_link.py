@@ -236,7 +236,8 @@ def test_many_questions_are_answered_in_pieces(
 
 def test_the_metrics_are_those_on_record(predictor: LinkPredictor) -> None:
     again, recorded = predictor.evaluate(), predictor.card["metrics"]
-    assert again.keys() == recorded.keys() >= {"valid/merit", "test/mrr", "test-heads/hits@10"}
+    assert again.keys() == recorded.keys() - {"valid/merit"}
+    assert again.keys() >= {"test/mrr", "test-heads/hits@10"}
     for name, value in again.items():
         assert value == pytest.approx(recorded[name], rel=1e-4), name
     with pytest.raises(Mistake, match="a bundle of triples holds its data"):
@@ -248,8 +249,8 @@ def test_what_is_told_apart_is_told_again(tmp_path: Path) -> None:
     wrong = {f"{part}_negatives": getattr(graph, part).roll(1, 0) for part in ("valid", "test")}
     model = trained(dataclasses.replace(graph, **wrong), tmp_path, MODELS["simqgnn"])
     again, recorded = model.evaluate(), model.card["metrics"]
-    assert again.keys() == recorded.keys() >= {"test/classified", "test/f1"}
-    assert again == pytest.approx(recorded, rel=1e-4)
+    assert again.keys() >= {"test/classified", "test/f1"}
+    assert again | {"valid/merit": recorded["valid/merit"]} == pytest.approx(recorded, rel=1e-4)
 
 
 def test_relations_add_up_to_all_of_the_test(predictor: LinkPredictor) -> None:

@@ -153,6 +153,13 @@ def test_a_finished_training_is_resumed_by_doing_nothing(tmp_path: Path) -> None
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_a_finished_training_without_its_bundle_cannot_be_resumed(tmp_path: Path) -> None:
+    trained([config_of()], tmp_path)
+    (tmp_path / "card.json").unlink()
+    with pytest.raises(Mistake, match="no whole bundle: train again in another folder"):
+        trained([config_of()], tmp_path, resume=True)
+
+
 def test_more_seeds_of_the_same_settings_go_on_from_those_that_are_there(tmp_path: Path) -> None:
     two = trained([config_of(seeds=2)], tmp_path)
     three = trained([config_of(seeds=3)], tmp_path, resume=True)

@@ -142,5 +142,5 @@ def check_heads(width: int, heads: int) -> None:
     if width % heads:
         raise Mistake(
             f"GAT's width of {width} reals cannot be shared among {heads} heads: "
-            "change either so that the heads divide the width"
+            "change heads, or hidden_quats, of which the width is four times"
         )

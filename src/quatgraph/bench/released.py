@@ -55,11 +55,11 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for name, seeds, epochs, few, settings in CASES[device.type]:
         short = [f"train.epochs={epochs}", "train.select=last", *settings]
         values = configs.override(preset(name), short)
-        yield from _compared(name, values | {"seeds": seeds}, few, device)
+        yield from _compared(name, values | {"seeds": seeds}, settings, few, device)
 
 
 def _compared(
-    name: str, values: dict[str, Any], few: int, device: torch.device
+    name: str, values: dict[str, Any], settings: list[str], few: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
     """An epoch of a run: its share of an ensemble's, that of one alone, and in the other manner."""
     task_name, dataset, method = parts(name)
@@ -74,7 +74,7 @@ def _compared(
     first = next(iter(shares.values()))
     for variant, seconds in shares.items():
         yield {
-            "case": f"{dataset}, {method}",
+            "case": ", ".join((dataset, method, *settings)),
             "work": "training, an epoch of a run",
             "variant": variant,
             "ms": round(1e3 * seconds, 4),

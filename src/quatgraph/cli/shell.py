@@ -90,15 +90,15 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
             except Mistake as mistake:
                 tell(str(mistake))
                 raise typer.Exit(2) from None
-            except PermissionError as error:
-                tell(f"you have no permission for {error.filename}")
-                raise typer.Exit(2) from None
             except KeyboardInterrupt:
                 tell("interrupted; what is on record is kept: repeat the command to go on")
                 raise typer.Exit(130) from None
             except BrokenPipeError:  # the reader, such as `head`, has seen enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise typer.Exit(0) from None
+            except OSError as error:  # a path too long, no permission, a full disk
+                tell(f"{error.filename or 'a file'}: {error.strerror or error}")
+                raise typer.Exit(2) from None
             except (MemoryError, RuntimeError) as error:
                 sentence = _out_of_memory(error)
                 if not sentence:

@@ -40,7 +40,7 @@ def _dropped(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
 
 @_dropped.register_fake
 def _(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
-    return torch.empty_like(x)
+    return x.new_empty(x.shape) if use_triton(x) else torch.empty_like(x)  # as each form gives
 
 
 def _setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:

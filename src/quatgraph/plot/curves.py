@@ -87,6 +87,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
         if record.curves:
             name = f"{record.method} on {record.dataset}, {record.protocol}"
             groups.setdefault(name, []).append(record)
+    groups = {_with_settings(name, runs): runs for name, runs in groups.items()}
     if len(groups) > ROWS:
         raise Mistake(
             f"{path} has the curves of {len(groups)} methods and datasets, more than {ROWS} fit in "
@@ -100,6 +101,12 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
     shown = metrics or [metric for metric in METRICS if metric in known] or known
     panels = [_panel(name, metric, runs) for name, runs in groups.items() for metric in shown]
     return Curves([panel for panel in panels if panel.curves])
+
+
+def _with_settings(name: str, runs: Sequence[RunRecord]) -> str:
+    """Tells where a mean is over runs of several settings."""
+    count = len({run.config_digest for run in runs})
+    return f"{name}, {count} settings" if count > 1 else name
 
 
 def _read(path: Path) -> list[RunRecord]:
@@ -139,6 +146,8 @@ def _panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
 
 
 def _curve(record: RunRecord, values: list[float]) -> Curve:
+    if not record.curve_epochs and len(values) != record.epochs_run:
+        raise Mistake("the record of a curve does not say which epochs it has: train again")
     return Curve(record.curve_epochs or list(range(1, len(values) + 1)), values)
 
 

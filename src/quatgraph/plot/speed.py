@@ -171,7 +171,10 @@ def growth(folder: Path, only: Sequence[str] = ()) -> Growth:
             hint = did_you_mean(name, panels) or f"; there are {', '.join(panels) or 'none'}"
             raise Mistake(f"{folder} has no series in which {name!r} grow{hint}")
     if not panels:
-        raise Mistake(f"no benchmark in {folder} has a series of sizes on record")
+        raise Mistake(
+            f"no benchmark in {folder} has a series of sizes on record: name another folder by "
+            "--records, or make some by `quatgraph bench growth --out DIR`"
+        )
     return Growth([panel for grows, panel in panels.items() if grows in only or not only])
 
 

@@ -119,7 +119,6 @@ class LinkPredictor:
         found = classified(self.model, self._problem)
         for part in self._problem.parts:
             found |= evaluation.told(evaluation.ranks_of(self.model, self._problem, part), part)
-        found["valid/merit"] = found[f"valid/{self.config.train.monitor}"]
         there = found.keys() & self.card["metrics"].keys()
         return {
             name: found[name] for name in found if name in there and not math.isnan(found[name])

@@ -139,7 +139,12 @@ def train_in_folder(
         done = done + outcome.records
     if best == DIVERGED:
         raise Mistake("every run diverged: lower train.lr, and choose another folder")
-    card = load_bundle(folder, task=task.name).card
+    try:
+        card = load_bundle(folder, task=task.name).card
+    except Mistake as mistake:  # every run is on record, so nothing would write it again
+        raise Mistake(
+            f"{folder} has runs on record but no whole bundle: train again in another folder"
+        ) from mistake
     winner = max(_groups(done), key=lambda group: group.merit)
     chosen = winner.best
     return Job(

@@ -71,14 +71,18 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
     if hashlib.sha256(data).hexdigest() != card.get("sha256"):
         raise Mistake(
             f"{folder / _TENSORS} is not the file its {_CARD} describes: the bundle was changed "
-            "or only half written, so train it again"
+            "or only half written, so train again in another folder"
         )
     if card.get(_OWN, own := _digest(card)) != own:  # an older card has none
-        raise Mistake(f"{folder / _CARD} was changed after the training, so train it again")
+        raise Mistake(
+            f"{folder / _CARD} was changed after the training, so train again in another folder"
+        )
     try:
         tensors = safetensors.torch.load(data)
     except SafetensorError as error:
-        raise Mistake(f"{folder / _TENSORS} is corrupt ({error}); train it again") from error
+        raise Mistake(
+            f"{folder / _TENSORS} is corrupt ({error}); train again in another folder"
+        ) from error
     return Bundle(card, tensors)
 
 

@@ -11,7 +11,7 @@ _BLOCK = 1024
 @triton.jit
 def _dropped_kernel(x, random, rate, out, size, REPEATS: tl.constexpr, BLOCK: tl.constexpr):
     member = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     share = tl.load(rate + member)
     kept = tl.load(random + member * size + at, mask=inside, other=0.0) >= share
