@@ -133,7 +133,8 @@ def test_link_times_an_epoch_ranks_a_whole_training_and_a_loss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few = ("data.name=countries", "model.dim_quats=1", "train.epochs=2")
-    monkeypatch.setattr(link, "preset", lambda name: override(preset(name), few))
+    for module in (link, measure):
+        monkeypatch.setattr(module, "preset", lambda name: override(preset(name), few))
     made_up = ("made up", lambda: link.random_triples(50, 3, 300), "link/codex-l-simqgnn", 1)
     monkeypatch.setattr(link, "GRAPHS", {"cpu": [made_up]})
     monkeypatch.setattr(link, "WHOLE", {"cpu": ("link/codex-s-simqgnn",)})
@@ -153,7 +154,8 @@ def test_text_times_an_epoch_of_each_method_and_word_graphs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, counted: bool
 ) -> None:
     few = ("data.name=snippets", "data.vectors=none", "data.dimensions=4", "model.hidden_quats=1")
-    monkeypatch.setattr(text, "preset", lambda name: override(preset(name), few))
+    for module in (text, measure):
+        monkeypatch.setattr(module, "preset", lambda name: override(preset(name), few))
     trained = [("mr", "textqgnn", "float32"), ("r8", "texting", "tf32")]
     monkeypatch.setattr(text, "TRAINED", {"cpu": trained})
     monkeypatch.setattr(text, "SEEDS", {"cpu": 2})

@@ -16,6 +16,7 @@ from matrices import (
 )
 from torch import Tensor
 
+from quatgraph.bench.measure import captured
 from quatgraph.ops import backend
 
 pytestmark = pytest.mark.gpu
@@ -140,12 +141,16 @@ def test_a_graph_without_entries_runs_on_the_gpu():
     assert not x_grad.any()
 
 
-@either_product
-def test_the_kernels_repeat_bit_for_bit(product_dtype):
+def on_the_gpu(product_dtype):
     graph = awkward_structure().to("cuda")
     times = partial(graph.times, product_dtype=product_dtype)
     weight = torch.randn(graph.col.numel(), device="cuda")
-    x = torch.randn(50, 64, device="cuda")
+    return times, weight, torch.randn(50, 64, device="cuda")
+
+
+@either_product
+def test_the_kernels_repeat_bit_for_bit(product_dtype):
+    times, weight, x = on_the_gpu(product_dtype)
     first = values_and_gradients(times, weight, x)
     for _ in range(100):
         for mine, wanted in zip(values_and_gradients(times, weight, x), first, strict=True):
@@ -154,21 +159,12 @@ def test_the_kernels_repeat_bit_for_bit(product_dtype):
 
 @either_product
 def test_the_kernels_can_be_captured_as_a_cuda_graph(product_dtype):
-    graph = awkward_structure().to("cuda")
-    times = partial(graph.times, product_dtype=product_dtype)
-    weight = torch.randn(graph.col.numel(), device="cuda")
-    x = torch.randn(50, 64, device="cuda")
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        values_and_gradients(times, weight, x)
-    torch.cuda.current_stream().wait_stream(side)
-    captured = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(captured):
-        results = values_and_gradients(times, weight, x)
+    times, weight, x = on_the_gpu(product_dtype)
+    found = []  # at last what a replay writes
+    replay = captured(lambda: found.append(values_and_gradients(times, weight, x)))
     x.copy_(torch.randn(50, 64, device="cuda"))
-    captured.replay()
-    for mine, wanted in zip(results, values_and_gradients(times, weight, x), strict=True):
+    replay()
+    for mine, wanted in zip(found[-1], values_and_gradients(times, weight, x), strict=True):
         assert torch.equal(mine, wanted)
 
 

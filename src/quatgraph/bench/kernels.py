@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from quatgraph.bench.loss import drawn
 from quatgraph.bench.measure import measure_captured
-from quatgraph.ops import Positives, backend, hamilton_matrix, one_vs_all_bce, table_and_rows
+from quatgraph.ops import backend, hamilton_matrix, one_vs_all_bce, table_and_rows
 from quatgraph.ops.backend import Backend
 from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
@@ -89,7 +90,7 @@ def entity_works(
     entities: int, questions: int, width: int, device: torch.device
 ) -> dict[str, Work]:
     """What a step does with the vectors of all entities of a knowledge graph."""
-    table = torch.randn(entities, width, device=device, requires_grad=True)
+    asking, table, positives = drawn(questions, entities, width, device)
     relations = torch.randn(RELATIONS, width, device=device, requires_grad=True)
     head, relation = (torch.randint(n, (questions,), device=device) for n in (entities, RELATIONS))
     sizes = (entities * width, questions * width, width, width)
@@ -106,10 +107,6 @@ def entity_works(
     def select(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         return table, table.index_select(0, head) * relations.index_select(0, relation)
 
-    pointers = torch.arange(questions + 1, device=device)
-    right = torch.randint(entities, (questions,), device=device)
-    positives = Positives(pointers, right, pointers[:-1])
-    asking = torch.randn(questions, width, device=device, requires_grad=True)
     return {
         "norm and tanh of all entities": _both(of_all, (table, *vectors)),
         "all entities, and heads times relations": _both(asked, (table, relations), select),

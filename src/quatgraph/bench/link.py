@@ -9,9 +9,10 @@ import torch
 
 from quatgraph import config as configs
 from quatgraph.bench.limits import PRECISIONS
-from quatgraph.bench.measure import held, measure, peak, training_seconds
+from quatgraph.bench.loss import drawn
+from quatgraph.bench.measure import held, measure, peak, shortened, training_seconds
 from quatgraph.data.link import Triples, random_triples
-from quatgraph.ops import Positives, one_vs_all_bce
+from quatgraph.ops import one_vs_all_bce
 from quatgraph.presets import preset
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
@@ -46,9 +47,9 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for case, load, name, epochs in GRAPHS[device.type]:
         triples = load()
         for precision in PRECISIONS[device.type]:
-            values = configs.override(preset(name), [f"train.precision={precision}"])
+            config = shortened(name, epochs, f"train.precision={precision}")
             row = {"case": case, "work": "training, an epoch", "variant": f"SimQGNN, {precision}"}
-            yield row | _epoch(values, triples, epochs, device)
+            yield row | _epoch(config, triples, device)
         yield _ranked(case, preset(name), triples, device)
     for name in WHOLE[device.type]:
         yield _whole(name, device)
@@ -60,15 +61,11 @@ def _loaded(name: str) -> Triples:
     return LINK.load(configs.build(LinkConfig, preset(f"link/{name}-simqgnn")))
 
 
-def _epoch(
-    values: dict[str, Any], triples: Triples, epochs: int, device: torch.device
-) -> dict[str, Any]:
+def _epoch(config: LinkConfig, triples: Triples, device: torch.device) -> dict[str, Any]:
     """The mean time of an epoch, without validation."""
-    short = [f"train.epochs={epochs}", "train.select=last"]
-    config = configs.build(LinkConfig, configs.override(values, short))
     before = held(device)
     seconds = training_seconds(LINK, LINK.members(config, triples), triples, device)
-    return {"ms": round(1e3 * seconds / epochs, 3), **peak(device, before)}
+    return {"ms": round(1e3 * seconds / config.train.epochs, 3), **peak(device, before)}
 
 
 def _whole(name: str, device: torch.device) -> dict[str, Any]:
@@ -100,11 +97,7 @@ def _ranked(
 
 def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict[str, Any]:
     """The 1-N loss and its gradients; peak memory is what they take beyond the vectors."""
-    x = torch.randn(entities, width, device=device, requires_grad=True)
-    q = torch.randn(queries, width, device=device, requires_grad=True)
-    pointers = torch.arange(queries + 1, device=device)
-    tails = torch.randint(entities, (queries,), device=device)
-    positives = Positives(pointers, tails, pointers[:-1])
+    q, x, positives = drawn(queries, entities, width, device)
 
     def both() -> None:
         one_vs_all_bce(q, x, positives).backward()

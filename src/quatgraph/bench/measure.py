@@ -10,6 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from quatgraph import config as configs
+from quatgraph.presets import parts, preset
+from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Member, Task
 
@@ -59,6 +62,14 @@ def peak(device: torch.device, before: int) -> dict[str, float]:
     if device.type != "cuda":
         return {}
     return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
+
+
+def shortened(name: str, epochs: int, *settings: str, seeds: int = 1) -> Any:
+    """The configuration of a preset for so many epochs, of which the last is kept, so that none is
+    validated on the way; with other ``settings``, each a ``key=value``."""
+    short = [f"train.epochs={epochs}", "train.select=last", *settings]
+    values = configs.override(preset(name), short) | {"seeds": seeds}
+    return configs.build(TASKS[parts(name)[0]].config, values)
 
 
 def training_seconds(

@@ -16,12 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix
-from quatgraph.bench.measure import training_seconds
+from quatgraph.bench.measure import shortened, training_seconds
 from quatgraph.codes import Codes
-from quatgraph.presets import parts, preset
+from quatgraph.presets import parts
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.problem import parts_of as graph_parts
@@ -46,31 +45,30 @@ CASES: dict[str, list[tuple[str, int, int, int, list[str]]]] = {
 """Presets, seeds, our epochs, epochs in the other manner, and settings that both have instead; all
 4,096 padded texts of a batch do not fit into the memory of every machine."""
 
-Manner = Callable[[Any, Any, torch.device], tuple[nn.Module, Callable[[], float]]]
-"""``(config, problem, device)``: the model, and what trains it for an epoch and gives a loss; the
-problem is on the CPU."""
+Epoch = Callable[[], float]
+"""Trains a model for an epoch and gives its last loss."""
+Manner = Callable[[Any, Any, torch.device], tuple[nn.Module, Epoch]]
+"""``(config, problem, device)``: the model and its training; the problem is on the CPU."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for name, seeds, epochs, few, settings in CASES[device.type]:
-        short = [f"train.epochs={epochs}", "train.select=last", *settings]
-        values = configs.override(preset(name), short)
-        yield from _compared(name, values | {"seeds": seeds}, settings, few, device)
+        config = shortened(name, epochs, *settings, seeds=seeds)
+        yield from _compared(name, config, settings, few, device)
 
 
 def _compared(
-    name: str, values: dict[str, Any], settings: list[str], few: int, device: torch.device
+    name: str, config: Any, settings: list[str], few: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
     """An epoch of a run: its share of an ensemble's, that of one alone, and in the other manner."""
     task_name, dataset, method = parts(name)
     task = TASKS[task_name]
-    config = configs.build(task.config, values)
     data = task.load(config)
     members = task.members(config, data)
     counts = dict.fromkeys((len(members), 1))
     shares = {_called(n): _share(task, members[:n], data, device) for n in counts}
     _, epoch = MANNERS[task_name](config, task.prepare(data, config, torch.device("cpu")), device)
-    shares["in the released code's manner"] = _seconds(epoch, few, device)
+    shares["in the released code's manner"] = _seconds(epoch, few)
     first = next(iter(shares.values()))
     for variant, seconds in shares.items():
         yield {
@@ -91,7 +89,7 @@ def _share(task: Any, members: Sequence[Any], data: Any, device: torch.device) -
     return training_seconds(task, members, data, device) / epochs / len(members)
 
 
-def _seconds(epoch: Callable[[], float], count: int, device: torch.device) -> float:
+def _seconds(epoch: Epoch, count: int) -> float:
     """The mean time of an epoch, after one that does not count; each ends with its loss, for which
     the host waits."""
     epoch()
@@ -153,7 +151,7 @@ class _Nodes(nn.Module):
         return torch.sparse.mm(adjacency, self.prediction(self.dropout(x)))
 
 
-def _node(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Callable[[], float]]:
+def _node(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Epoch]:
     given = problem.features
     dense = given.to_dense() if isinstance(given, Adjacency) else given
     x, adjacency = dense.tile(4).to(device), _coo(problem.adjacency, device)
@@ -186,9 +184,7 @@ class _Graphs(nn.Module):
         return torch.stack(logits).sum(dim=0)
 
 
-def _graph(
-    config: Any, problem: Any, device: torch.device
-) -> tuple[nn.Module, Callable[[], float]]:
+def _graph(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Epoch]:
     collection, train = problem.collection, graph_parts(problem, config, 0)["train"].numpy()
     size, entries = config.train.batch_size, _places(collection.adjacency)
     model = _Graphs(config, problem.num_features, problem.num_classes).double().to(device)
@@ -264,7 +260,7 @@ class _Entities(nn.Module):
         return torch.sigmoid(query @ x.mT)
 
 
-def _link(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Callable[[], float]]:
+def _link(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Epoch]:
     queries, size = problem.training, config.train.batch_size
     pairs, pointers, tails = (
         given.numpy() for given in (queries.pairs, queries.pointers, queries.tails)
@@ -320,7 +316,7 @@ class _Texts(nn.Module):
         return self.prediction(self.pooled_dropout(weighed.sum(dim=1) * largest))
 
 
-def _text(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Callable[[], float]]:
+def _text(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Epoch]:
     documents, size = problem.corpus.documents, config.train.batch_size
     train = text_parts(documents, config.data, 0)["train"].numpy()
     x, adjacency, mask = _padded(problem, train)

@@ -9,9 +9,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from quatgraph import config as configs
-from quatgraph.bench.measure import training_seconds
-from quatgraph.presets import preset
+from quatgraph.bench.measure import shortened, training_seconds
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Plan
@@ -86,9 +84,7 @@ class _Training:
         return found
 
     def _config(self, epochs: int) -> Any:
-        short = [f"train.epochs={epochs}", "train.select=last"]
-        values = configs.override(preset(self.name), short) | {"seeds": self.seeds}
-        return configs.build(self.task.config, values)
+        return shortened(self.name, epochs, seeds=self.seeds)
 
     def _members(self, epochs: int) -> list[Member]:
         return self.task.members(self._config(epochs), self.data)

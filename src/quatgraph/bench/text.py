@@ -8,12 +8,10 @@ from typing import Any
 
 import torch
 
-from quatgraph import config as configs
-from quatgraph.bench.measure import held, measure, peak, training_seconds
+from quatgraph.bench.measure import held, measure, peak, shortened, training_seconds
 from quatgraph.data.text import load, word_graphs
 from quatgraph.presets import preset
 from quatgraph.tasks.text import TEXT
-from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import once_collected
 
 METHODS = {"textqgnn": "TextQGNN", "texting": "TextING"}
@@ -51,11 +49,8 @@ def _epoch(
         resident: Whether the peak is that of the whole process; else that of the GPU's memory.
     """
     epochs, seeds = EPOCHS[device.type], SEEDS[device.type]
-    values = configs.override(
-        preset(f"text/{dataset}-{method}"),
-        [f"train.epochs={epochs}", "train.select=last", f"train.precision={precision}"],
-    )
-    config = configs.build(TextConfig, values | {"seeds": seeds})
+    setting = f"train.precision={precision}"
+    config = shortened(f"text/{dataset}-{method}", epochs, setting, seeds=seeds)
     corpus = TEXT.load(config)
     once_collected.cache_clear()  # the graphs of the corpus before, which these would displace
     before, counts = held(device), resident and _counts_resident()

@@ -25,6 +25,7 @@ from torch import Tensor
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import members_first
+from quatgraph.ops.rounded_linear import by_columns
 
 
 def gated_step(
@@ -97,12 +98,12 @@ class _GatedStep(torch.autograd.Function):
         parts, h, grad = _kernels(h) or _Torch, h.contiguous(), grad.contiguous()
         by_given, by_h = parts.before_renewal(grad, candidate, gates, h, ctx.activation)
         by_candidate = by_given[..., 2 * h.size(-1) :]
-        parts.before_opening_(by_given, by_h, by_candidate @ _turned(of_reset), gates, h)
+        parts.before_opening_(by_given, by_h, by_candidate @ by_columns(of_reset), gates, h)
         by_gates = by_given[..., : 2 * h.size(-1)]
-        (by_h.baddbmm_ if h.dim() == 3 else by_h.addmm_)(by_gates, _turned(of_own))
+        (by_h.baddbmm_ if h.dim() == 3 else by_h.addmm_)(by_gates, by_columns(of_own))
         return (
             by_h,
-            by_given @ _turned(of_sum),
+            by_given @ by_columns(of_sum),
             by_given.mT @ sums,
             by_gates.mT @ h,
             by_candidate.mT @ turned,
@@ -122,12 +123,6 @@ class _GatedStep(torch.autograd.Function):
             for value, dim in zip(tensors, in_dims, strict=False)
         ]
         return _GatedStep.apply(*each, activation), (0, 0, 0, 0)
-
-
-def _turned(matrix: Tensor) -> Tensor:
-    """The same matrix with its columns side by side in memory: what a GPU's units for tf32 read
-    fast as a right factor. It is small beside what it multiplies."""
-    return matrix.mT.contiguous().mT if matrix.is_cuda else matrix
 
 
 class _Torch:

@@ -142,13 +142,7 @@ def _(table: Tensor, code: Tensor) -> Tensor:
 
 
 @_lookup_gradient.register_fake
-def _(
-    grad: Tensor,
-    code: Tensor,
-    rows: int,
-    base: Tensor | None = None,
-    times: Tensor | None = None,
-) -> Tensor:
+def _(grad: Tensor, code: Tensor, rows: int, *_: Tensor | None) -> Tensor:
     return grad.new_empty(*grad.shape[:-2], rows, grad.size(-1))
 
 

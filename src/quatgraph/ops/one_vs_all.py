@@ -41,7 +41,7 @@ from torch import Tensor
 from quatgraph.ops.aggregate import _wide
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.positives import Positives
-from quatgraph.ops.rounded_linear import product, rounded_product
+from quatgraph.ops.rounded_linear import by_columns, product, rounded_product
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
 """Scores of a tile: what suits a CPU's cache, what fills a GPU."""
@@ -178,9 +178,7 @@ def _with_gradients(
     batch = loss.batch(query)
     kind = loss.product_dtype or query.dtype
     rounded = query.to(kind)
-    # A GPU multiplies by numbers of float32 faster where those that it sums over lie together.
-    turns = rounded.is_cuda and kind != torch.bfloat16
-    turned = rounded.mT.contiguous().mT if turns else rounded
+    factor = rounded if kind == torch.bfloat16 else by_columns(rounded)
     total, level, scale = _beside_scores(rounded, candidates, batch, loss)
 
     sums = torch.float32 if kind == torch.bfloat16 else kind
@@ -195,7 +193,7 @@ def _with_gradients(
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
         by_query = product(slopes, some, plus=by_query)
-        product(slopes.mT, turned, out=by_candidates[:, part.start :][:, : slopes.size(2)])
+        product(slopes.mT, factor, out=by_candidates[:, part.start :][:, : slopes.size(2)])
         del slopes  # or they would still be there when the next tile's are made
     if total is None or by_query is None:  # no candidates
         total, by_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)

@@ -50,6 +50,12 @@ def rounded_product(left: Tensor, right: Tensor) -> Tensor:
     return left @ right
 
 
+def by_columns(matrix: Tensor) -> Tensor:
+    """The same numbers, on a GPU with those of a column side by side in memory: a right factor of
+    float32 is multiplied faster where the numbers that are summed over lie together."""
+    return matrix.mT.contiguous().mT if matrix.is_cuda else matrix
+
+
 class _RoundedLinear(torch.autograd.Function):
     """The result and, not for the caller, what was rounded for it."""
 

@@ -275,7 +275,7 @@ def _records(
                 curves={
                     name: fitted.curves[name][:, index].tolist() for name in curves(member.config)
                 },
-                curve_epochs=fitted.curve_epochs,
+                curve_epochs=fitted.curve_epochs if curves(member.config) else [],
                 environment=where,
                 finished=finished,
             )
