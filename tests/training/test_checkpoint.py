@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from quatgraph.errors import Mistake
+from quatgraph.training import checkpoint
 from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint, save_checkpoint
 
 FILE = "checkpoint.safetensors"
@@ -112,6 +113,18 @@ def test_tensors_without_their_state_are_a_mistake(tmp_path: Path) -> None:
     save_file({"x": torch.ones(3)}, tmp_path / FILE)
     with pytest.raises(Mistake, match="is corrupt"):
         load_checkpoint(tmp_path)
+
+
+def test_one_of_another_version_is_told_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as other:
+        other.setattr(checkpoint, "_FORMAT", "1")
+        save_checkpoint(tmp_path, {"x": torch.ones(3)}, {"epoch": 1})
+    for load in (load_checkpoint, checkpoint.load_state):
+        with pytest.raises(Mistake, match="of another version of quatgraph"):
+            load(tmp_path)
+    assert (tmp_path / FILE).is_file()
 
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:

@@ -126,6 +126,16 @@ def test_a_members_state_loads_into_the_model_and_is_a_copy():
     assert torch.equal(ensemble(x, graph), before)
 
 
+def test_matrices_whose_size_allows_it_begin_at_multiples_of_sixteen_bytes():
+    ensemble = Ensemble([MODELS["batch norm"]] * 3, [0, 1, 2])
+    stacked = ensemble.stacked()
+    even = {name for name, value in stacked.items() if value[0].numel() % 4 == 0}
+    assert even
+    assert len(even) < len(stacked)
+    for name in even:
+        assert all(member.data_ptr() % 16 == 0 for member in stacked[name]), name
+
+
 def test_as_many_seeds_as_members_are_needed():
     with pytest.raises(ValueError, match="shorter"):
         Ensemble([MODELS["GCN"]] * 3, [0, 1])

@@ -26,6 +26,7 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
         - labels: whole numbers below C, ``(...)``
         - output: ``(...)``
     """
+    smoothing = smoothing if logits.size(-1) > 1 else 0.0  # one class has it all
     others = smoothing / max(1, logits.size(-1) - 1)
     own = 1 - smoothing - others  # what the label has more
     if logits.size(-1) <= _MOST and use_triton(logits):

@@ -22,6 +22,8 @@ from quatgraph.training.runtime import (
 
 T = TypeVar("T")
 _FILE, _STATE = "checkpoint.safetensors", "state"
+_FORMAT = "2"
+"""Changes whenever what a training keeps, or the order it keeps it in, does."""
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -33,7 +35,9 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, A
         state: What JSON can hold; floats come back exactly, infinities too, tuples as lists.
     """
     ensure_folder(folder)
-    write_atomic(folder / _FILE, safetensors_bytes(tensors, {_STATE: json.dumps(state)}))
+    write_atomic(
+        folder / _FILE, safetensors_bytes(tensors, {"format": _FORMAT, _STATE: json.dumps(state)})
+    )
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -62,11 +66,18 @@ def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
     path = folder / _FILE
     try:
         with safe_open(path, framework="pt") as file:
-            return read(file, json.loads(file.metadata()[_STATE]))
+            about = file.metadata()
+            state = json.loads(about[_STATE])
+            if about.get("format") == _FORMAT:
+                return read(file, state)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Mistake(f"the checkpoint {path} is corrupt; remove it to start afresh") from error
     except OSError as error:
         raise Mistake(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    raise Mistake(
+        f"the checkpoint {path} is of another version of quatgraph: finish that training with that "
+        "version, or remove it to start afresh"
+    )
 
 
 def remove_checkpoint(folder: Path) -> None:

@@ -9,6 +9,10 @@ from torch.func import functional_call, stack_module_state
 
 from quatgraph.ops.split import split_columns
 
+_ALIGNED = 4
+"""Numbers from whose multiples matrices are read fast. Parameters of other sizes come last, and
+zeros after them, so that the matrices of every member begin at one."""
+
 
 class Ensemble(nn.Module):
     """``M`` models of one shape held as one set of stacked parameters ``(M, ...)``.
@@ -27,10 +31,14 @@ class Ensemble(nn.Module):
         super().__init__()
         members = [_seeded(b, s) for b, s in zip(builds, seeds, strict=True)]
         params, buffers = stack_module_state(members)
-        self._shapes = {name: value.shape[1:] for name, value in params.items()}
         # All parameters side by side, so that the optimiser's work is one operation, not one each.
-        parts = [value.detach().reshape(len(members), -1) for value in params.values()]
-        self.flat = nn.Parameter(torch.cat([torch.empty(len(members), 0), *parts], dim=1))
+        rows = {name: value.detach().reshape(len(members), -1) for name, value in params.items()}
+        order = sorted(rows, key=lambda name: rows[name].size(1) % _ALIGNED > 0)
+        self._shapes = {name: params[name].shape[1:] for name in order}
+        rest = -sum(row.size(1) for row in rows.values()) % _ALIGNED
+        parts = [rows[name] for name in order] + [torch.zeros(len(members), rest)]
+        self._sizes = [part.size(1) for part in parts]
+        self.flat = nn.Parameter(torch.cat(parts, dim=1))
         self._buffer_names = {name: name.replace(".", "/") for name in buffers}
         for name, value in buffers.items():
             self.register_buffer(self._buffer_names[name], value)
@@ -68,8 +76,7 @@ class Ensemble(nn.Module):
             held: A set of values like :meth:`held`; the ensemble's own unless given.
         """
         held = self.held() if held is None else held
-        sizes = [shape.numel() for shape in self._shapes.values()]
-        parts = split_columns(held["flat"], sizes)
+        parts = split_columns(held["flat"], self._sizes)[: len(self._shapes)]
         params = {
             name: part.unflatten(1, shape) if shape else part.squeeze(1)
             for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
