@@ -18,6 +18,7 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     """What stands between two markers of a page, by page and marker."""
     from quatgraph.bench.render import render_bench, render_beside, render_growth, render_steps
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
+    from quatgraph.reproduce.finalists import render_by_seed, render_finalists
     from quatgraph.reproduce.render import render
     from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
     from quatgraph.reproduce.table import load_table
@@ -43,6 +44,8 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
         ("docs/fidelity.md", "whole table text"): lambda: render(text, records),
+        ("docs/fidelity.md", "pairs text"): lambda: render_by_seed(text, records),
+        ("docs/fidelity.md", "finalists text"): lambda: render_finalists(text, records),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench hamilton"): lambda: render_beside(bench, "hamilton"),
         ("docs/speed.md", "bench loss"): lambda: render_beside(bench, "loss"),

@@ -176,6 +176,11 @@ def _monitor(config: dict[str, Any]) -> object:
     return config.get("train", {}).get("monitor")
 
 
+def chosen_of(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
+    """What a cell shows of the runs that belong to it."""
+    return runs if protocol == "paper" else honest_choice(runs, table.finalists)
+
+
 def honest_choice(tried: Sequence[RunRecord], finalists: int = 1) -> list[RunRecord]:
     """What ``honest`` takes of a cell's runs; among equals, the configuration that ran first."""
     return choose_by_validation(honest_finalists(tried, finalists), _first_merit)
@@ -201,7 +206,7 @@ def cell(
     """One cell, out of the records that belong to it; of the table's first metric unless told."""
     metric = metric or table.metric
     mine = runs_of(table, records, dataset, method, protocol)
-    chosen = mine if protocol == "paper" else honest_choice(mine, table.finalists)
+    chosen = chosen_of(table, mine, protocol)
     values = [r.metrics[metric] for r in chosen]
     mean, std = mean_std(values) if values else (None, None)
     ensembles = {r.ensemble: r.seconds for r in mine}
