@@ -41,6 +41,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
         (["table", "graph"], "table-graph.png"),
         (["table", "graph", "--only", "qgnn", "--out", "here.pdf"], "here.pdf"),
         (["curves", "results/records/graph-mutag.jsonl"], "curves-graph-mutag.png"),
+        (["results/records/graph-mutag.jsonl", "--out", "here.png"], "here.png"),
         (["speed", "conv"], "speed-conv.png"),
         (["growth", "nodes", "--out", "here.svg"], "here.svg"),
     ],
@@ -54,7 +55,8 @@ def test_a_figure_is_written_and_its_place_is_told(arguments: list[str], file: s
 
 def test_a_bundle_has_ranks_and_curves(bundle: str) -> None:
     assert call("plot", "ranks", bundle, "--device", "cpu").stdout == "drawn in ranks-cities.png\n"
-    assert call("plot", "curves", bundle).stdout == "drawn in curves-cities.png\n"
+    for said in (["curves", bundle], [bundle]):
+        assert call("plot", *said).stdout == "drawn in curves-cities.png\n"
 
 
 MISTAKES = [

@@ -1,9 +1,10 @@
 """Commands that draw: plot curves, plot table, plot ranks, plot speed, plot growth."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from quatgraph.cli.learn import Results
 from quatgraph.cli.shell import Device, app, command
@@ -11,7 +12,16 @@ from quatgraph.cli.shell import Device, app, command
 if TYPE_CHECKING:
     from quatgraph.plot.style import Drawing
 
-plot_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+class _Drawn(TyperGroup):
+    """A path in place of a command: the curves of what lies there."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = args[0] in self.commands or not Path(args[0]).exists()
+        return super().resolve_command(ctx, args if known else ["curves", *args])
+
+
+plot_app = typer.Typer(cls=_Drawn, no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(plot_app, name="plot", help="Draw curves, tables, ranks or times (needs matplotlib).")
 
 Out = Annotated[
@@ -37,7 +47,7 @@ def curves(
 ) -> None:
     """Draw how metrics changed by epoch: every run a thin line, and their mean.
 
-    quatgraph plot curves my-model
+    quatgraph plot my-model --metric loss
     """
     place = _place(out, f"curves-{_called(path)}")
     from quatgraph.plot.curves import curves
