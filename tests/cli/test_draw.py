@@ -61,6 +61,8 @@ def test_a_bundle_has_ranks_and_curves(bundle: str) -> None:
 
 MISTAKES = [
     (["table", "grap"], "there is no table 'grap'; did you mean 'graph'?"),
+    (["tabel", "graph"], "there is no figure, file or folder 'tabel'; did you mean 'table'?"),
+    (["my-modell"], "there is no figure, file or folder 'my-modell'; see `quatgraph plot --help`"),
     (["table", "node"], "no run of table 'node' is on record there"),
     (["table", "graph", "--results", "nowhere"], "no run of table 'graph' is on record there"),
     (["table", "graph", "--only", "qgn"], "table 'graph' has no 'qgn'; did you mean 'qgnn'?"),

@@ -60,7 +60,7 @@ def test_a_training_tells_its_accuracy_and_what_to_compare_it_with(world: Path) 
 def test_a_text_is_answered_by_a_table_of_its_classes_and_words(model: str) -> None:
     unknown = "quatgraph: unknown words are left out: 'little'\n"
     lines = answered(model, "A charming little film", told=unknown).splitlines()
-    asked = ("A charming little film", "--json", "--explain")
+    asked = ("A charming little film", "--json")
     (row,) = map(json.loads, answered(model, *asked, told=unknown).splitlines())
     classes = sorted(("blame", "praise"), key=lambda name: -row[f"p({name})"])
     assert [line.split() for line in lines[:3]] == [
@@ -205,7 +205,8 @@ def test_texts_are_counted(world: Path, tmp_path: Path) -> None:
     numbers = {"documents": 60, "labelled": 60, "classes": 2, "vocabulary": 22}
     assert counted(world / "reviews.csv").items() >= {"name": "reviews", **numbers}.items()
     two = written(tmp_path / "two.csv", columns=("review", "stars"))
-    assert counted(two).items() >= numbers.items()
+    for named in ([], ["--set", "data.text=review"]):
+        assert counted(two, *named).items() >= numbers.items()
     objects = (json.dumps({"label": label, "text": text}) for text, label in REVIEWS)
     (tmp_path / "own.jsonl").write_text("\n".join(objects))
     assert counted(tmp_path / "own.jsonl").items() >= numbers.items()

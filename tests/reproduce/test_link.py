@@ -74,7 +74,7 @@ def test_a_table_of_two_metrics_shows_both_in_each_cell() -> None:
             "|---|---|---|---|---|---|---|---|---|",
             "| codex-s | SimRGCN | .427 / 64.7 | not run |  | not run |  |  |  |",
             "| codex-s | SimQGNN | .435 / 65.2 | .432 ± .002 / 64.2 ± 0.2 (3) | -.003 / -1.0 "
-            "| .445 ± .007 / 65.5 ± 0.7 (2) | 3 | 1,000 | 2 s |",
+            "| .445 ± .007 / 65.5 ± 0.7 (2) | 3 | 1,000; `honest` up to 2,000 | 2 s |",
         ]
     )
 

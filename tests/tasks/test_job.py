@@ -190,6 +190,18 @@ def test_a_paused_training_has_no_bundle_yet_and_says_how_far_it_is(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
 
 
+def test_a_training_that_saved_nothing_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jobs, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trained([config_of()], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("select", ["best-valid", "last"])
 def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     tmp_path: Path, select: str

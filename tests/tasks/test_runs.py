@@ -230,12 +230,14 @@ def test_a_training_that_will_be_long_is_told_with_its_memory(
 ) -> None:
     told: list[str] = []
     plan = Plan(epochs=4000, patience=patience)
-    _foretell(told.append, "karate qgnn, 3 runs", plan, CPU, seconds)
+    _foretell(told.append, "karate qgnn, 3 runs", "; 2 more follow", plan, CPU, seconds)
     if words is None:
         assert told == []
         return
     found = re.fullmatch(
-        rf"karate qgnn, 3 runs: {words} for the rest of 4,000 epochs, (\d+\.\d) GiB", told[0]
+        rf"karate qgnn, 3 runs: {words} for the rest of 4,000 epochs, (\d+\.\d) GiB"
+        "; 2 more follow",
+        told[0],
     )
     assert found
     assert 0.05 < float(found[1]) < 100  # of this process

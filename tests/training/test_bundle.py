@@ -89,8 +89,8 @@ def test_a_card_must_name_its_task(tmp_path: Path) -> None:
     ("damage", "message"),
     [
         (lambda folder: (folder / "card.json").unlink(), "it has no card.json"),
-        (lambda folder: (folder / "card.json").write_text("{"), "card.json is not valid JSON"),
-        (lambda folder: (folder / "card.json").write_bytes(b"\xff"), "card.json is not valid JSON"),
+        (lambda folder: (folder / "card.json").write_text("{"), "card.json is corrupt .no valid"),
+        (lambda folder: (folder / "card.json").write_bytes(b"\xff"), "card.json is corrupt .no"),
         (lambda folder: (folder / "card.json").write_text("[]"), "holds no JSON object"),
         (change_card(format=2), "has format 2, but this version of quatgraph reads format 1"),
         (change_card(format=None), "has format None"),

@@ -146,8 +146,7 @@ def predict(
             _check_task(wanted, option, task, bundle)
             asked[keyword] = value
     about = _texts(data or []) if task == "text" else _one_path(data or [], task, bundle)
-    single = out is None and not json_ and _is_one_text(about)
-    if single:
+    if one := _is_one_text(about):
         asked["explain"] = True
     answer = predictor.predict(about, **asked)
     for note in answer.notes:
@@ -157,7 +156,7 @@ def predict(
         text = "".join(f"{json_text(row)}\n" for row in rows)
     elif rows and out is None and task == "link" and about is None:
         text = f"{_table(_answers(rows))}\n{_meaning(rows[0]['asked'], predictor)}"
-    elif single:
+    elif one and out is None:
         text = _classified(rows[0])
     else:
         text = _csv(rows)

@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 from quatgraph.cli.learn import Results
 from quatgraph.cli.shell import Device, app, command
+from quatgraph.errors import did_you_mean
 
 if TYPE_CHECKING:
     from quatgraph.plot.style import Drawing
@@ -17,8 +18,12 @@ class _Drawn(TyperGroup):
     """A path in place of a command: the curves of what lies there."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        known = args[0] in self.commands or not Path(args[0]).exists()
-        return super().resolve_command(ctx, args if known else ["curves", *args])
+        if args[0] not in self.commands:
+            if not Path(args[0]).exists():
+                hint = did_you_mean(args[0], self.commands)
+                ctx.fail(f"there is no figure, file or folder {args[0]!r}{hint}")
+            args = ["curves", *args]
+        return super().resolve_command(ctx, args)
 
 
 plot_app = typer.Typer(cls=_Drawn, no_args_is_help=True, rich_markup_mode=None)

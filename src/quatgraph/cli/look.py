@@ -147,7 +147,10 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     data = configs.build(TASKS[task].config, values).data
     match task:
         case "text":
-            documents = load_documents(data, labels_needed=False)
+            try:
+                documents = load_documents(data)
+            except Mistake:  # what cannot be trained on is counted all the same
+                documents = load_documents(data, labels_needed=False)
             _tell_all(documents.notes)
             return documents.name, text.statistics(documents)
         case "link":

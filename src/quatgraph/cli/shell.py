@@ -91,7 +91,7 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
                 tell(str(mistake))
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
-                tell("interrupted; what is on record is kept: repeat the command to go on")
+                tell("interrupted; what had been saved is kept")
                 raise typer.Exit(130) from None
             except BrokenPipeError:  # the reader, such as `head`, has seen enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

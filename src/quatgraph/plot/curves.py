@@ -79,8 +79,8 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
     records = _picked(_read(path), only, path)
     if not any(record.curves for record in records):
         raise Mistake(
-            f"the records in {path} hold no curves by epoch; a training of at most {CURVES} runs "
-            "keeps them: set what is to be tried, or fewer seeds"
+            f"the records in {path} hold no curves by epoch; those of `quatgraph train` do, unless "
+            f"it makes more than {CURVES} runs"
         )
     groups: dict[str, list[RunRecord]] = {}
     for record in records:

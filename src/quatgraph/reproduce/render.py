@@ -67,7 +67,7 @@ def render(
             _difference(*paper),
             _with_spread(*honest),
             str(honest[0].configs) if honest[0].runs else "",
-            f"{paper[0].parameters:,}" if paper[0].parameters else "",
+            _weights(paper[0], honest[0]),
             _time(paper[0] if paper[0].runs else honest[0]),
         ]
         lines.append(f"| {' | '.join(shown)} |")
@@ -99,6 +99,15 @@ def _render_rules(
         ]
         lines.append(f"| {' | '.join(shown)} |")
     return "\n".join(lines)
+
+
+def _weights(paper: Cell, honest: Cell) -> str:
+    """Those of the preset, and of what ``honest`` chose where it has others."""
+    if not paper.parameters:
+        return ""
+    chosen = honest.parameters or paper.parameters
+    other = f"; `honest` up to {chosen:,}" if chosen != paper.parameters else ""
+    return f"{paper.parameters:,}{other}"
 
 
 def _time(one: Cell) -> str:

@@ -282,7 +282,7 @@ class TextPredictor:
         if self.table is None or not self.card["words_found"]:
             raise Mistake(
                 "this model's word vectors are its own, so those of a file tell it nothing: train "
-                "one with data.vectors set to the file"
+                "one with that file (--vectors, or data.vectors)"
             )
         known = WordVectors(self.card["words"], self.table)
         if not isinstance(vectors, WordVectors):

@@ -16,7 +16,7 @@ from quatgraph.tasks.task import Config, Member, Task
 from quatgraph.training.bundle import load_bundle, save_bundle
 from quatgraph.training.checkpoint import has_checkpoint, load_state, remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder
+from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder, removed_if_empty
 
 RECORDS = "records.jsonl"
 CURVES = 64
@@ -116,27 +116,28 @@ def train_in_folder(
         _forget_finished(folder, done)
     missing = [member for member in members if _key(member) not in finished]
     best = max((group.merit for group in _groups(done)), default=DIVERGED)
-    for outcome in run(
-        task,
-        missing,
-        data,
-        device=device,
-        keep_curves=len(members) <= CURVES,
-        checkpoint=lambda _: folder,
-        resume=resume,
-        deadline=deadline,
-        progress=progress,
-        tell=tell,
-    ):
-        group = max(_groups(outcome.records), key=lambda group: group.merit)
-        if group.merit > best:
-            best = group.merit
-            kept = group.runs if task.answers_together else [group.best]
-            places = [outcome.records.index(record) for record in kept]
-            save_bundle(folder, bundle_of(task, outcome, places, data))
-        append_records(records_at, outcome.records)
-        remove_checkpoint(folder)
-        done = done + outcome.records
+    with removed_if_empty(folder):
+        for outcome in run(
+            task,
+            missing,
+            data,
+            device=device,
+            keep_curves=len(members) <= CURVES,
+            checkpoint=lambda _: folder,
+            resume=resume,
+            deadline=deadline,
+            progress=progress,
+            tell=tell,
+        ):
+            group = max(_groups(outcome.records), key=lambda group: group.merit)
+            if group.merit > best:
+                best = group.merit
+                kept = group.runs if task.answers_together else [group.best]
+                places = [outcome.records.index(record) for record in kept]
+                save_bundle(folder, bundle_of(task, outcome, places, data))
+            append_records(records_at, outcome.records)
+            remove_checkpoint(folder)
+            done = done + outcome.records
     if best == DIVERGED:
         raise Mistake("every run diverged: lower train.lr, and choose another folder")
     try:

@@ -109,7 +109,8 @@ def run(
                 key=f"{key} on {data.digest}",
                 deadline=deadline,
             )
-            plan = replace(plan, estimated=partial(_foretell, tell, title, plan, device))
+            more = f"; {ensembles - number} more follow" if number < ensembles else ""
+            plan = replace(plan, estimated=partial(_foretell, tell, title, more, plan, device))
             fitted = task.train(part, problem, plan, partial(progress, title))
             shared = {
                 "task": task.name,
@@ -125,9 +126,15 @@ def run(
 
 
 def _foretell(
-    tell: Callable[[str], None], title: str, plan: Plan, device: torch.device, seconds: float
+    tell: Callable[[str], None],
+    title: str,
+    more: str,
+    plan: Plan,
+    device: torch.device,
+    seconds: float,
 ) -> None:
-    """Says of a training that is longer than :data:`LONG` how long, and how much memory it has."""
+    """Says of a training that is longer than :data:`LONG` how long, how much memory it has, and how
+    many ``more`` there are."""
     if seconds < LONG:
         return
     unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 1.5 * size)
@@ -139,7 +146,7 @@ def _foretell(
         memory = kept if sys.platform == "darwin" else 1024 * kept
     tell(
         f"{title}: {ends} {seconds / size:.0f} {unit} for the rest of {plan.epochs:,} epochs, "
-        f"{memory / 2**30:.1f} GiB"
+        f"{memory / 2**30:.1f} GiB{more}"
     )
 
 

@@ -102,7 +102,9 @@ def _card(folder: Path) -> dict[str, Any]:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise Mistake(f"{path} is not valid JSON: {error}") from error
+        raise Mistake(
+            f"{path} is corrupt (no valid JSON: {error}); train again in another folder"
+        ) from error
     except OSError as error:
         raise Mistake(f"cannot read {path}: {error.strerror}") from error
     if not isinstance(card, dict):

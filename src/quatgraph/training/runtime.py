@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -175,6 +175,16 @@ def ensure_folder(path: Path) -> Path:
     except OSError as error:
         raise unwritable(path, error) from error
     return path
+
+
+@contextmanager
+def removed_if_empty(path: Path) -> Iterator[None]:
+    """Removes a folder after the block if nothing came into it."""
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # something is in it
+            path.rmdir()
 
 
 def check_writable(path: Path) -> None:

@@ -39,8 +39,10 @@ def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, said: str)
         built(**{key: value})
 
 
-def test_where_files_are_does_not_tell_configurations_apart() -> None:
-    here = built(**{"data.path": "/here/a.tsv", "data.vectors": "/here/v.txt", "seeds": 2})
+def test_where_data_is_does_not_tell_configurations_apart() -> None:
+    columns = {"data.text": "body", "data.label": "topic"}
+    files = {"data.path": "/here/a.tsv", "data.vectors": "/here/v.txt"}
+    here = built(**files, **columns, seeds=2)
     there = built(**{"data.path": "/there/b.tsv", "data.vectors": "/there/v.txt"})
     assert here.identity() == there.identity()
     assert here.identity() != built(**{"data.vectors": "none"}).identity()

@@ -126,8 +126,9 @@ class TextConfig:
         configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> dict[str, Any]:
-        """See :func:`quatgraph.config.identity`; likewise of vectors."""
+        """See :func:`quatgraph.config.identity`; likewise of vectors, and of columns."""
         values = configs.identity(self)
+        values["data"] |= {"text": "", "label": ""}
         values["data"]["vectors"] = PurePath(self.data.vectors).name
         return values
 

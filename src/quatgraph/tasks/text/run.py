@@ -171,7 +171,7 @@ def members_at_once(problem: Problem, config: TextConfig, device: torch.device) 
     if fitting < 1:
         raise Mistake(
             f"{len(problem.corpus.documents.vocabulary):,} words and a document of {largest:,} do "
-            "not fit into memory: lower model.hidden_quats, or raise data.min_count"
+            "not fit into memory: raise data.min_count, or lower model.hidden_quats"
         )
     if device.type == "cpu":
         documents = min(config.train.batch_size, len(sizes))
