@@ -18,7 +18,9 @@ from quatgraph.config import (
     flatten,
     override,
     read_toml,
+    settings_of,
     to_dict,
+    without,
 )
 from quatgraph.errors import Mistake
 
@@ -249,6 +251,20 @@ def test_a_grid_is_every_combination_with_the_last_key_fastest() -> None:
     ]
     assert all(point["train"]["epochs"] == 5 for point in points)
     assert base == {"dataset": "cora", "train": {"lr": 0.0, "epochs": 5}}
+
+
+def test_settings_of_a_grid_may_change_together() -> None:
+    grid = {"train.lr": [1, 2], "train.batch train.patience": [[256, 20], [4096, "none"]]}
+    points = [flatten(point) for point in expand_grid({}, grid)]
+    assert [tuple(point.values()) for point in points] == [
+        (1, 256, 20),
+        (1, 4096, "none"),
+        (2, 256, 20),
+        (2, 4096, "none"),
+    ]
+    assert settings_of(grid) == ["train.lr", "train.batch", "train.patience"]
+    assert without(grid, {"train.patience"}, ["x"]) == {"train.lr": [1, 2]}
+    assert without(grid, {"x"}) == grid
 
 
 def test_points_of_a_grid_share_nothing() -> None:

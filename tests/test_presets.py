@@ -119,7 +119,7 @@ def test_the_honest_protocol_changes_only_what_protocols_toml_says(name: str) ->
 def test_the_lists_of_a_search_are_of_settings_that_exist(task: str, which: str) -> None:
     grid, config = protocols(task)[which], TASKS[task].config
     default = configs.to_dict(config())
-    assert grid.keys() <= configs.flatten(default).keys()
+    assert set(configs.settings_of(grid)) <= configs.flatten(default).keys()
     points = [configs.build(config, made) for made in configs.expand_grid(default, grid)]
     assert len({configs.digest(point) for point in points}) == len(points) > 1
 
@@ -219,7 +219,7 @@ def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
     task, grid = TASKS["text"], protocols("text")["grid"]
     assert grid["train.lr"] == [1e-4, 5e-4, 1e-3, 5e-3]
     ignored = task.ignores(of_texts(f"mr-{method}"))
-    lists = {key: tried for key, tried in grid.items() if key not in ignored}
+    lists = configs.without(grid, ignored)
     tried = [
         configs.build(TextConfig, made)
         for made in configs.expand_grid(preset(f"text/mr-{method}"), lists)

@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -154,11 +154,14 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
 def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, Any]]:
     """Every combination of the grid's values over ``values``, the last key running fastest.
 
-    Keys are dotted, or nested as TOML nests them; each holds the list of values to try.
+    Keys are dotted, or nested as TOML nests them; each holds the list of values to try. Several in
+    one, with spaces between them, change together: their values are lists of as many.
 
     Example:
         >>> expand_grid({"seeds": 2}, {"lr": [1, 2], "decay": [0]})
         [{'seeds': 2, 'lr': 1, 'decay': 0}, {'seeds': 2, 'lr': 2, 'decay': 0}]
+        >>> expand_grid({}, {"lr epochs": [[1, 20], [2, 10]]})
+        [{'lr': 1, 'epochs': 20}, {'lr': 2, 'epochs': 10}]
     """
     axes = flatten(grid)
     for key, choices in axes.items():
@@ -169,10 +172,27 @@ def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, 
     expanded = []
     for combination in itertools.product(*axes.values()):
         point = copy.deepcopy(values)
-        for key, value in zip(axes, combination, strict=True):
-            _put(point, key, copy.deepcopy(value))
+        for axis, value in zip(axes, combination, strict=True):
+            keys = axis.split()
+            values_of = value if len(keys) > 1 else [value]
+            for key, one in zip(keys, values_of, strict=True):
+                _put(point, key, copy.deepcopy(one))
         expanded.append(point)
     return expanded
+
+
+def settings_of(grid: Iterable[str]) -> list[str]:
+    """The settings that a grid changes, those that change together one by one."""
+    return [key for axis in grid for key in axis.split()]
+
+
+def without(grid: dict[str, Any], *settings: Container[str]) -> dict[str, Any]:
+    """The grid but for what changes any of these settings."""
+    return {
+        axis: tried
+        for axis, tried in grid.items()
+        if not any(key in some for key in axis.split() for some in settings)
+    }
 
 
 def _kinds(config: Any) -> dict[str, Any]:

@@ -64,6 +64,7 @@ def test_the_rules(text, words):
         ("\u0939\u093f\u0928\u094d\u0926\u0940", "\u0939\u093f\u0928\u094d\u0926\u0940"),
         ("don\u2019t \u201cgo\u201d \u2014 \U0001f600_x", "do n't go \U0001f600 x"),
         ("good\U0001f44d\U0001f44d", "good \U0001f44d \U0001f44d"),
+        ("I \u2764\ufe0f it", "i \u2764 it"),
     ],
 )
 def test_letters_of_any_script_and_pictures_stay_where_that_is_asked_for(text, words):

@@ -3,6 +3,7 @@
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -176,6 +177,11 @@ def test_texts_come_in_a_list_too():
     assert documents.label_names == ["x", "y"]
     assert from_list(["One.", ""]).notes == ["1 document has no words: text 1 of the list for one"]
     assert from_list([""]).tokens.numel() == 0
+    numbers = [1.0, 2.0, float("nan")] * 4  # as pandas has them where one is missing
+    for labels in (numbers, np.array(numbers), [" 1", 2, None] * 4):
+        documents = from_list(np.array(["One.", "Two!", "Three?"] * 4), labels)
+        assert documents.label_names == ["1", "2"]
+        assert (documents.y < 0).sum() == 4
     for texts, labels, message in (
         ("a text", None, "a list of strings"),
         (["a", 5], None, "a list of strings"),

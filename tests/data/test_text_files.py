@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import time
 from pathlib import Path
 
@@ -54,13 +55,15 @@ def test_a_table_with_semicolons_and_other_columns(tmp_path):
 
 def test_between_tabs_a_lonely_quote_is_a_letter(tmp_path):
     content = 'text\tlabel\n"Well, he said\tx\n\nsize 6" nails\ty\n"all ""in"" quotes"\t"x"\n'
+    content += '"a" or "b"\ty\n'
     texts = read_texts(written(tmp_path, "a.tsv", content))
     assert rows(texts) == [
         ('"Well, he said', "x"),
         ('size 6" nails', "y"),
         ('all "in" quotes', "x"),
+        ('"a" or "b"', "y"),
     ]
-    assert [texts.at(row).rsplit(" ")[-1] for row in range(3)] == ["2", "4", "5"]
+    assert [texts.at(row).rsplit(" ")[-1] for row in range(4)] == ["2", "4", "5", "6"]
 
 
 def test_between_tabs_quotes_may_hold_line_breaks(tmp_path):
@@ -127,11 +130,14 @@ def test_json_lines(tmp_path):
         {"text": "two\nlines", "label": "x", "other": [1]},
         {"text": "caf\u00e9", "label": None, "split": "Test"},
         {"text": 5, "label": True, "split": "validation"},
+        {"text": 0.5, "label": math.nan},
+        {"text": "a", "label": 2.0},
     ]
     content = "\n\n".join(map(json.dumps, objects))
     texts = read_texts(written(tmp_path, "a.jsonl", content))
-    assert rows(texts) == [("two\nlines", "x"), ("caf\u00e9", ""), ("5", "true")]
-    assert texts.parts == [-1, 2, 1]
+    assert rows(texts)[:3] == [("two\nlines", "x"), ("caf\u00e9", ""), ("5", "true")]
+    assert rows(texts)[3:] == [("0.5", ""), ("a", "2")]
+    assert texts.parts == [-1, 2, 1, -1, -1]
     assert texts.at(1).endswith("a.jsonl line 3")
 
 
@@ -145,6 +151,8 @@ def test_json_lines(tmp_path):
         ('{"text": ["a"], "label": "b"}', "line 1: 'text' must be text or a number, not"),
         ('{"text": "a"}', "no column 'label', its columns are 'text'"),
         ("{}", "no column 'text', its columns are none"),
+        (r'{"text": "a", "label": "b\ud800"}', "line 1: 'label' holds half a character"),
+        (r'{"text": "a", "label": "b", "id": "\ud800"}', "line 1: 'id' holds half a character"),
         (b'{"text": "\xff", "label": "b"}', "line 1 is not UTF-8 text"),
     ],
 )

@@ -57,6 +57,7 @@ def refused(path: Path, message: str, **options) -> None:
     [
         ("glove.txt", as_text()),
         ("glove.txt", as_text().rstrip()),
+        ("glove.txt", as_text().replace(b" 0", b"  0", 1).replace(b"York ", b"York  ")),
         ("glove.vec", b"\xef\xbb\xbf" + as_text(header="4 3\n", end=" \r\n")),
         ("glove.txt.gz", gzip.compress(as_text(), mtime=0)),
         ("glove.txt.xz", lzma.compress(as_text(header="4 3\n"))),
@@ -108,6 +109,8 @@ def test_a_word_that_comes_twice_has_its_first_vector(tmp_path):
         vectors = load_vectors(written(tmp_path, name, content))
         assert vectors.words == ["a", "b"]
         assert torch.equal(vectors.matrix, torch.tensor(ROWS[:2]))
+    unreadable = as_text(["x", "y", "z"], rows).replace(b"x", b"\xff").replace(b"y", b"\xfe")
+    assert load_vectors(written(tmp_path, "b.txt", unreadable)).words == ["\ufffd", "z"]
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,14 @@ ING = [run("texting", 0, 0.7, 0.7), run("texting", 1, 0.7, 0.7)]
 def test_what_has_all_seeds_is_shown_best_first_with_the_protocols_that_show_it() -> None:
     lines = render_finalists(TABLE, QGNN + ONCE + BETTER + ING).splitlines()
     assert lines[0] == (
-        "| dataset | method | lr | dropout | batch_size | hidden_quats | weights "
+        "| dataset | method | lr | dropout | batch_size | patience | hidden_quats | weights "
         "| validation | test | shown by |"
     )
     # TextING was not searched; of TextQGNN one configuration has one seed of two.
     assert lines[2:] == [
-        "| mr | TextQGNN | 0.005 | 0.5 | 4096 | 96 | 1,000 "
+        "| mr | TextQGNN | 0.005 | 0.5 | 4096 | none | 96 | 1,000 "
         "| 85.00 ± 7.07 | 50.00 ± 0.00 | `honest` |",
-        "| mr | TextQGNN | 0.0005 | 0.5 | 4096 | 96 | 1,000 "
+        "| mr | TextQGNN | 0.0005 | 0.5 | 4096 | none | 96 | 1,000 "
         "| 70.00 ± 0.00 | 70.00 ± 14.14 | `paper` |",
     ]
 

@@ -60,6 +60,17 @@ def test_every_preset_trains(name: str, texts: Path) -> None:
     assert record.best_epoch == 1
 
 
+@pytest.mark.parametrize("dataset", TABLE.rows)
+@pytest.mark.parametrize("method", ["textqgnn", "texting"])
+def test_the_search_on_record_is_that_of_the_lists(dataset: str, method: str) -> None:
+    records = read_results(Path(__file__).parents[2] / "results")
+    found = {r.config_digest for r in tables.runs_of(TABLE, records, dataset, method, "honest")}
+    lists = presets.protocols("text")["grid"]
+    made = configs.expand_grid(presets.preset(f"text/{dataset}-{method}"), lists)
+    tried = {configs.digest(configs.build(TextConfig, one).identity()) for one in made}
+    assert found == tried
+
+
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     """A table of the built-in sample, runs of one short epoch, a search through four."""

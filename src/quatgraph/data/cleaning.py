@@ -38,11 +38,11 @@ _SPACED = {mark: f" {mark} " for mark in ",!"} | {mark: f" \\{mark} " for mark i
 _CLITIC = re.compile("'s|'ve|n't|'re|'d|'ll")
 
 
-class _AnyLetters(dict[int, int | str]):
+class _AnyLetters(dict[int, int | str | None]):
     """What a character becomes, where letters, their marks and digits of any script stay, and
     pictures are words."""
 
-    def __missing__(self, code: int) -> int | str:
+    def __missing__(self, code: int) -> int | str | None:
         character = chr(code)
         kind = unicodedata.category(character)
         picture = f" {character} " if kind == "So" else _SPACE
@@ -52,7 +52,10 @@ class _AnyLetters(dict[int, int | str]):
 
 _KEPT = {ord(letter): ord(letter) for letter in f"{ascii_letters}{digits}(),!?'`"}
 _ENGLISH = defaultdict(lambda: _SPACE, _KEPT)
-_ANY_LETTERS = _AnyLetters(_KEPT | {ord("\N{RIGHT SINGLE QUOTATION MARK}"): ord("'")})
+_LOOKS = range(0xFE00, 0xFE10)  # say how the picture before them looks
+_ANY_LETTERS = _AnyLetters(
+    {**_KEPT, ord("\N{RIGHT SINGLE QUOTATION MARK}"): ord("'"), **dict.fromkeys(_LOOKS)}
+)
 
 
 def clean(text: str, *, any_letters: bool = False) -> str:

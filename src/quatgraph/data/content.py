@@ -37,6 +37,15 @@ def read_text(path: Path) -> str:
     return decoded(read_content(path), str(path))
 
 
+def is_unicode(text: str) -> bool:
+    """Whether it holds no half of a character, as bytes become that are not UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def decoded(content: bytes, where: str) -> str:
     """A text in UTF-8, without a byte-order mark.
 

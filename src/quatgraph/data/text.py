@@ -26,6 +26,7 @@ from quatgraph.data.text_files import (
     lines_of,
     names_a_file,
     read_texts,
+    word_of,
 )
 from quatgraph.data.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.word_vectors import WordVectors, load_vectors, vectors_for
@@ -112,7 +113,7 @@ def read(
 
 def from_list(
     texts: Sequence[str],
-    labels: Sequence[str] | None = None,
+    labels: Sequence[object] | None = None,
     *,
     name: str = "texts",
     split_seed: int = 0,
@@ -133,15 +134,17 @@ def from_list(
         raise Mistake("texts must be a list of strings, a document each")
     if labels is not None and len(labels) != len(texts):
         raise Mistake(f"there are {len(texts)} texts but {len(labels)} labels; give one to each")
-    if not texts:
+    if not len(texts):  # an array is neither true nor false
         raise Mistake("the list has no texts; give at least one")
+    at = "text {} of the list".format
+    given = [""] * len(texts) if labels is None else getattr(labels, "tolist", lambda: labels)()
     return _cleaned(
         Texts(
             texts=list(texts),
-            labels=[""] * len(texts) if labels is None else list(map(str, labels)),
+            labels=[word_of(label, at, row, "label") for row, label in enumerate(given)],
             parts=None,
             ids=[str(place) for place in range(len(texts))],
-            at=lambda row: f"text {row} of the list",
+            at=at,
         ),
         name=name,
         where="the list",

@@ -12,6 +12,7 @@
 
 import csv
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -22,10 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.data import splits
-from quatgraph.data.content import decoded, read_text
+from quatgraph.data.content import decoded, is_unicode, read_text
 from quatgraph.data.jsonl import json_objects
 from quatgraph.data.table import DELIMITERS, read_table
 from quatgraph.data.vocabulary import some
+from quatgraph.data.words import unquoted
 from quatgraph.errors import Mistake, did_you_mean
 
 SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
@@ -127,7 +129,7 @@ def holds_texts(path: Path) -> bool:
     if path.suffix.lower() == ".jsonl":
         return _TEXT_KEY.search(start) is not None and _EDGES_KEY.search(start) is None
     names = start.split(max(DELIMITERS, key=start.count))
-    return len(names) == 2 or any(_unquoted(name).casefold() == "text" for name in names)
+    return len(names) == 2 or any(unquoted(name).casefold() == "text" for name in names)
 
 
 def _chosen(
@@ -153,12 +155,16 @@ def _chosen(
         told = f"and the labels in {labels!r}" if labels else "and no labels"
         notes.append(f"{path} has the texts in its column {texts!r} {told}")
     cells = {
-        key: [_word(value, at, row, key) for row, value in enumerate(columns[key])]
+        key: [word_of(value, at, row, key) for row, value in enumerate(columns[key])]
         for key in (texts, labels, split, names)
         if key is not None
     }
     if not cells[texts]:
         raise Mistake(f"{path} lists no documents; give each a line")
+    for key in (labels, names):
+        for row, word in enumerate(cells[key] if key else []):
+            if not is_unicode(word):
+                raise Mistake(f"{at(row)}: {key!r} holds half a character; write it in UTF-8")
     if names:
         _check_ids(cells[names], at)
     return Texts(
@@ -191,11 +197,14 @@ def _size(columns: _Columns, key: str) -> int:
     return sum(len(str(value)) for value in columns[key])
 
 
-def _word(value: object, at: _At, row: int, key: str) -> str:
-    if value is None:
+def word_of(value: object, at: _At, row: int, key: str) -> str:
+    """What stands in a cell; nothing where it is missing, and a whole number as one."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     if isinstance(value, str | int | float):
         return str(value).strip()
     raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {json.dumps(value)[:40]}")
@@ -231,7 +240,7 @@ def _read_sheet(path: Path) -> tuple[_Columns, _At]:
     at: _At
     tabs = next(iter(lines.values())).count("\t")
     if tabs and all(line.count("\t") == tabs for line in lines.values()):
-        rows = ([_unquoted(cell) for cell in line.split("\t")] for line in lines.values())
+        rows = ([unquoted(cell) for cell in line.split("\t")] for line in lines.values())
         columns = [list(cells) for cells in zip(*rows, strict=True)]
         at = partial(_line_of, path, list(lines)[1:])
     else:
@@ -250,12 +259,6 @@ def _read_sheet(path: Path) -> tuple[_Columns, _At]:
         if name:  # a column without a name holds row numbers
             named[name] = cells
     return named, at
-
-
-def _unquoted(cell: str) -> str:
-    cell = cell.strip()
-    quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
-    return cell[1:-1].replace('""', '"').strip() if quoted else cell
 
 
 @contextmanager

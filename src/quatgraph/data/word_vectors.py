@@ -228,7 +228,7 @@ def _read_text(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None)
             width = len(others)
         given, word = line.count(b" "), line[: line.find(b" ")]
         if given > width:  # a word may hold spaces, but it does not end with a number
-            word = line.rsplit(b" ", width)[0]
+            word = line.rsplit(b" ", width)[0].rstrip()
         if given < max(width, 1) or (given > width and _NUMBER.fullmatch(word.split()[-1])):
             raise Mistake(
                 f"{where} line {number} has {given} numbers where {width or 'some'} are needed; "
@@ -283,8 +283,11 @@ def _width(cell: bytes, where: str) -> int:
 def _assembled(found: dict[bytes, _Vector], width: int, where: str) -> WordVectors:
     if not width:
         raise Mistake(f"{where} is empty; write a word and its numbers per line")
-    matrix = np.array(list(found.values()), dtype=np.float32).reshape(-1, width)
-    return _finite([word.decode("utf-8", "replace") for word in found], matrix, where)
+    named: dict[str, _Vector] = {}
+    for word, vector in found.items():
+        named.setdefault(word.decode("utf-8", "replace"), vector)
+    matrix = np.array(list(named.values()), dtype=np.float32).reshape(-1, width)
+    return _finite(list(named), matrix, where)
 
 
 def _finite(words: list[str], matrix: NDArray, where: str) -> WordVectors:

@@ -195,7 +195,7 @@ class Words:
 
     def _unquoted(self, names: list[str]) -> list[str]:
         # Between commas either nothing is in quotes or csv took them off.
-        return list(map(_unquoted, names)) if self.mark == "\t" and self.quotes else names
+        return list(map(unquoted, names)) if self.mark == "\t" and self.quotes else names
 
     def _check_width(self, width: int, line: int) -> None:
         if width == len(self.names):
@@ -257,7 +257,8 @@ def read_packed(path: Path) -> bytes:
     return content.removeprefix(_BOM)
 
 
-def _unquoted(cell: str) -> str:
+def unquoted(cell: str) -> str:
+    """A cell between tabs without the quotes around it, if they are quotes as CSV has them."""
     cell = cell.strip()
     if len(cell) < 2 or not cell[0] == cell[-1] == '"':
         return cell

@@ -16,7 +16,7 @@ VALIDATION = "valid/accuracy"
 def render_finalists(table: Table, records: Sequence[RunRecord]) -> str:
     """Where several configurations were tried: those with all seeds, the best on validation data
     first, with the protocols that show them."""
-    searched = list(protocols(table.task)["grid"])
+    searched = configs.settings_of(protocols(table.task)["grid"])
     heads = ["dataset", "method", *(key.rsplit(".", 1)[-1] for key in searched)]
     heads += ["weights", "validation", "test", "shown by"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
@@ -29,7 +29,7 @@ def render_finalists(table: Table, records: Sequence[RunRecord]) -> str:
         for group in sorted(whole, key=lambda runs: -_mean_std(runs, VALIDATION)[0]):
             settings = configs.flatten(group[0].config)
             by = [f"`{p}`" for p, runs in shown.items() if group[0] in runs]
-            row = [dataset, table.methods[method], *(str(settings[key]) for key in searched)]
+            row = [dataset, table.methods[method], *(_said(settings[key]) for key in searched)]
             row += [f"{group[0].parameters:,}", _spread(table, group, VALIDATION)]
             row += [_spread(table, group, table.metric), ", ".join(by)]
             lines.append(f"| {' | '.join(row)} |")
@@ -65,6 +65,10 @@ def _difference(table: Table, this: Sequence[RunRecord], that: Sequence[RunRecor
         return "not run"
     mean, std = mean_std([ours[seed] - theirs[seed] for seed in both])
     return f"{printed(mean, table.metric, '+')} ± {printed(std / len(both) ** 0.5, table.metric)}"
+
+
+def _said(value: object) -> str:
+    return "none" if value is None else str(value)
 
 
 def _mean_std(runs: Sequence[RunRecord], metric: str) -> tuple[float, float]:

@@ -126,7 +126,7 @@ def _tried(
         if name is None:
             continue
         published = configs.build(TASKS[table.task].config, preset(name, protocol)).identity()
-        searched = protocols(table.task)["grid"].keys()
+        searched = set(configs.settings_of(protocols(table.task)["grid"]))
         tried = [
             _by_fold(runs, table.splits)
             for runs in by_config.values()

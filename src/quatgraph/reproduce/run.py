@@ -113,7 +113,7 @@ def search(
     fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
     (plain,) = configs.expand_grid(preset(name, rules["searched"][0]), fixed)
     ignored = task.ignores(configs.build(task.config, plain))
-    lists = {key: tried for key, tried in rules["grid"].items() if key not in ignored}
+    lists = configs.without(rules["grid"], ignored, set_)
     candidates = [
         configs.build(task.config, made | {"seeds": seeds})
         for protocol in rules["searched"]

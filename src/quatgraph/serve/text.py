@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
+from quatgraph.data.content import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import FixedVectors, TextQGNN, word_vectors
@@ -86,8 +87,8 @@ class TextPredictor:
     ) -> TextPredictions:
         """Classifies texts, cleaned as a person's own texts are for training.
 
-        Words that training never saw are left out, and a note says so. A text of which no word is
-        known has the answer that the model gives to no words at all; a note says this too.
+        Words that the training data lacks are left out, and a note says so. A text of which no word
+        is known has the answer that the model gives to no words at all; a note says this too.
 
         Args:
             texts: A text; a list of them; a file or a folder in the formats of training data,
@@ -272,7 +273,7 @@ class TextPredictor:
         if not any(map(str.strip, texts)):
             raise Mistake("there is no text to classify; give at least one word")
         for text in texts:
-            if "\0" in text or not _is_unicode(text):
+            if "\0" in text or not is_unicode(text):
                 raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
         documents = source.from_list(texts, stop_words=self._stops)
         return replace(documents, ids=texts)
@@ -315,12 +316,3 @@ def _odds(chances: Tensor, chosen: int) -> Tensor:
     """The logarithm of how much likelier a class is than all others, ``(D, C) -> (D,)``."""
     others = torch.cat((chances[:, :chosen], chances[:, chosen + 1 :]), dim=1)
     return chances[:, chosen] - others.logsumexp(dim=1)
-
-
-def _is_unicode(text: str) -> bool:
-    """Whether it holds no half of a character, as bytes become that are not UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

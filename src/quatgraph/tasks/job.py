@@ -51,8 +51,7 @@ def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -
         fixed: Settings, as ``train.lr``, that stay as they are.
     """
     values, ignored = configs.to_dict(config), task.ignores(config)
-    own = protocols(task.name)["own"].items()
-    grid = {key: tried for key, tried in own if key not in fixed and key not in ignored}
+    grid = configs.without(protocols(task.name)["own"], fixed, ignored)
     return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
 
 
