@@ -1,15 +1,17 @@
 """A few made-up graphs, one by one and as the collection that batches are taken from."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
 import torch.utils._pytree as pytree
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.tasks.graph.batches import Batch, Capacity, Collection, assemble
+from quatgraph.training.ensemble import Ensemble
 
 CODES, ATTRIBUTES, CLASSES = 5, 4, 3
 SIZES = [3, 1, 5, 2]
@@ -130,3 +132,12 @@ def member_inputs(made: Batch, member: int) -> tuple[Any, Blocks | Adjacency, Bl
     adjacency = made.adjacency
     adjacency = chosen(adjacency, member) if isinstance(adjacency, Blocks) else own(adjacency)
     return own(made.features), adjacency, chosen(made.pool, member)
+
+
+def assert_gradients(
+    ensemble: Ensemble, flat: Tensor, member: int, model: nn.Module, grads: Sequence[Tensor]
+) -> None:
+    """Compares a member's part of the gradient at all parameters with those of a single model."""
+    by_name = ensemble.stacked(ensemble.held() | {"flat": flat})
+    for (name, _), grad in zip(model.named_parameters(), grads, strict=True):
+        torch.testing.assert_close(by_name[name][member], grad)

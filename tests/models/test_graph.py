@@ -86,7 +86,7 @@ def test_members_of_an_ensemble_on_batches_of_their_own_equal_single_models(kind
         torch.testing.assert_close(y[m], single)
         loss = F.cross_entropy(single, made.labels[m], reduction="sum")
         grads = torch.autograd.grad(loss, list(model.parameters()))
-        torch.testing.assert_close(flat[m], torch.cat([grad.flatten() for grad in grads]))
+        tiny.assert_gradients(ensemble, flat, m, model, grads)
 
 
 def test_codes_sparse_and_dense_features_and_four_copies_are_one_input_without_dropout():

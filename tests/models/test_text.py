@@ -76,7 +76,7 @@ def test_members_on_batches_of_their_own_equal_single_models(kind, bias):
         torch.testing.assert_close(y[m], single)
         loss = F.cross_entropy(single, made.labels[m], reduction="sum")
         grads = torch.autograd.grad(loss, list(model.parameters()))
-        torch.testing.assert_close(flat[m], torch.cat([grad.flatten() for grad in grads]))
+        tiny.assert_gradients(ensemble, flat, m, model, grads)
 
 
 def test_members_may_have_dropout_rates_of_their_own():
