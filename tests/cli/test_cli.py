@@ -270,3 +270,23 @@ def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:
     assert (counted["graphs"], counted["nodes"], counted["edges"]) == (2, 5, 3)
     assert_told(call("data", "stats", "mutagg"), "did you mean 'mutag'?")
     assert_told(call("data", "stats", "glove-100d"), "is a dataset of vectors")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory is left as it is")
+def test_memory_that_was_freed_is_used_again() -> None:
+    script = """
+import resource, torch
+from quatgraph.cli.shell import keep_memory
+
+def new_pages(times):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(times):
+        torch.ones(1 << 24)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+keep_memory()
+print(new_pages(1), new_pages(10))
+"""
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    first, others = map(int, found.stdout.split())
+    assert others < first

@@ -1,5 +1,6 @@
 """What all commands share: the app, errors told in one sentence, progress, output."""
 
+import ctypes
 import functools
 import json
 import os
@@ -72,6 +73,17 @@ def _root(
     if version:
         typer.echo(__version__)
         raise typer.Exit
+    keep_memory()
+
+
+def keep_memory() -> None:
+    """Lets this process keep the memory it frees, up to 2 GiB beyond the last it uses: otherwise
+    every large tensor is made of new pages, which on a CPU can take as long as filling them."""
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # Linux
+        largest, trim_threshold, mmap_max = 2**31 - 1, -1, -4
+        libc.mallopt(trim_threshold, largest)
+        libc.mallopt(mmap_max, 0)
 
 
 def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P, None]], Any]:
