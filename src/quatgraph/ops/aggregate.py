@@ -144,8 +144,8 @@ def _sum_rows_forward(
 def _sum_rows_torch(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
     if col.numel() == 0 or x.numel() == 0:
         return x.new_zeros(rowptr.numel() - 1, x.size(-1))
-    # On a CPU the embedding bag is ahead of torch's CSR product, or level with it, at every size on
-    # record (benchmarks/records/aggregate.jsonl).
+    # On a CPU the embedding bag is ahead of torch's CSR product, or about level with it, at every
+    # size on record (benchmarks/records/aggregate.jsonl).
     y = F.embedding_bag(
         col,
         _wide(x).contiguous(),
