@@ -289,4 +289,4 @@ print(new_pages(1), new_pages(10))
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     first, others = map(int, found.stdout.split())
-    assert others < first
+    assert others < 3 * first  # not ten times
