@@ -46,6 +46,13 @@ def test_the_number_of_nodes_may_be_said(tmp_path):
     assert graphs.label_names == ["a", "true"]
 
 
+def test_a_label_may_be_missing_as_nan_and_a_whole_number_have_a_point(tmp_path):
+    labels = [1, 1.0, float("nan"), 2.5, None]
+    graphs = read_jsonl(written(tmp_path, *({**PLAIN, "label": label} for label in labels)))
+    assert graphs.label_names == ["1", "2.5"]
+    assert graphs.y.tolist() == [0, 0, -1, 1, -1]
+
+
 def test_labels_are_needed_only_for_learning(tmp_path):
     path = written(tmp_path, {"edges": [[0, 1]]}, {"edges": [[0, 2]]})
     with pytest.raises(Mistake, match=r"no graph in .*mine\.jsonl has a label"):
@@ -102,6 +109,8 @@ def test_labels_are_needed_only_for_learning(tmp_path):
         ([{**PLAIN, "node_labels": ["C", None]}], "a node label must be text or a number"),
         ([{**PLAIN, "node_labels": "CN"}], "'node_labels' must be a list"),
         ([{**PLAIN, "label": ["a"]}], "a graph's label must be text or a number"),
+        ([{**PLAIN, "label": "\ud800"}], "line 1: a graph's label holds half a character"),
+        ([{**PLAIN, "id": "m\ud800"}], "line 1: an id holds half a character"),
         ([{**PLAIN, "id": "x"}, {**PLAIN, "id": "x"}], "line 2 repeats the id 'x' of .* line 1"),
     ],
 )

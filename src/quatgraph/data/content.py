@@ -1,5 +1,6 @@
 """What a file holds: its bytes, its text, and what numpy raises where it should hold arrays."""
 
+import math
 import zipfile
 import zlib
 from pathlib import Path
@@ -35,6 +36,18 @@ def read_content(path: Path) -> bytes:
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8, without a byte-order mark."""
     return decoded(read_content(path), str(path))
+
+
+def plain_word(value: object) -> str | None:
+    """A text, a number or a truth as a word: whole numbers without a point, nothing for NaN, which
+    is how a missing one is written; None for what is none of these."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        value = int(value) if value.is_integer() else value
+    return str(value).strip() if isinstance(value, str | int | float) else None
 
 
 def is_unicode(text: str) -> bool:

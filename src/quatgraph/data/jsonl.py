@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quatgraph.data.collection import MAX_NODES, Graphs, Ids, assemble, check_labels
-from quatgraph.data.content import read_content
+from quatgraph.data.content import is_unicode, plain_word, read_content
 from quatgraph.data.vocabulary import encoded
 from quatgraph.errors import Mistake, did_you_mean
 
@@ -196,11 +196,12 @@ def _array(value: object) -> NDArray[Any] | None:
 
 
 def _word(value: object, where: str, what: str) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float):
-        return str(value).strip()
-    raise Mistake(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
+    word = plain_word(value)
+    if word is None:
+        raise Mistake(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
+    if not is_unicode(word):
+        raise Mistake(f"{where}: {what} holds half a character; write it in UTF-8")
+    return word
 
 
 def _check_alike(graphs: list[_Graph]) -> None:

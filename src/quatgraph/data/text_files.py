@@ -12,7 +12,6 @@
 
 import csv
 import json
-import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.data import splits
-from quatgraph.data.content import decoded, is_unicode, read_text
+from quatgraph.data.content import decoded, is_unicode, plain_word, read_text
 from quatgraph.data.jsonl import json_objects
 from quatgraph.data.table import DELIMITERS, read_table
 from quatgraph.data.vocabulary import some
@@ -198,16 +197,11 @@ def _size(columns: _Columns, key: str) -> int:
 
 
 def word_of(value: object, at: _At, row: int, key: str) -> str:
-    """What stands in a cell; nothing where it is missing, and a whole number as one."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, str | int | float):
-        return str(value).strip()
-    raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {json.dumps(value)[:40]}")
+    """What stands in a cell; nothing where it is missing."""
+    word = "" if value is None else plain_word(value)
+    if word is None:
+        raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {json.dumps(value)[:40]}")
+    return word
 
 
 def _check_ids(ids: list[str], at: _At) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from quatgraph import config as configs
 from quatgraph.presets import preset
+from quatgraph.reproduce.render import with_error
 from quatgraph.reproduce.table import Table, distinct
 from quatgraph.tasks import TASKS
 from quatgraph.training.metrics import mean_std
@@ -39,8 +40,8 @@ def render_pairs(table: Table, records: Sequence[RunRecord]) -> str:
         for dataset in table.rows:
             this, that = (_wanted(table, dataset, pair[side]) for side in ("this", "that"))
             ours, theirs = (found[one, dataset] for one in (this, that))
-            mean, std = mean_std([fmean(ours[split]) - fmean(theirs[split]) for split in ours])
-            values.append(f"{100 * mean:+.2f} ± {100 * std / len(ours) ** 0.5:.2f}")
+            apart = [fmean(ours[split]) - fmean(theirs[split]) for split in ours]
+            values.append(with_error(apart, table.metric))
         lines.append(f"| {_said(this)}; less {_said(that)} | {' | '.join(values)} |")
     return "\n".join(lines)
 

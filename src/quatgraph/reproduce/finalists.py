@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from quatgraph import config as configs
 from quatgraph.presets import Protocol, protocols
-from quatgraph.reproduce.render import printed
+from quatgraph.reproduce.render import printed, with_error
 from quatgraph.reproduce.table import PROTOCOLS, Table, chosen_of, runs_of
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -63,8 +63,7 @@ def _difference(table: Table, this: Sequence[RunRecord], that: Sequence[RunRecor
     both = ours.keys() & theirs.keys()
     if not both:
         return "not run"
-    mean, std = mean_std([ours[seed] - theirs[seed] for seed in both])
-    return f"{printed(mean, table.metric, '+')} ± {printed(std / len(both) ** 0.5, table.metric)}"
+    return with_error([ours[seed] - theirs[seed] for seed in both], table.metric)
 
 
 def _said(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from quatgraph.errors import Mistake
 from quatgraph.reproduce.rules import Choices, choices, ruled_cell
 from quatgraph.reproduce.table import PRINTED, PROTOCOLS, Cell, Rule, Table, cell
+from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import write_atomic
 
@@ -164,6 +165,12 @@ def printed(fraction: float, metric: str, sign: str = "") -> str:
     _, times, decimals = PRINTED[metric]
     text = f"{times * fraction:{sign}.{decimals}f}"
     return text.replace("0.", ".", 1) if times == 1 else text
+
+
+def with_error(differences: Sequence[float], metric: str) -> str:
+    """The mean of differences, and its standard error."""
+    mean, std = mean_std(differences)
+    return f"{printed(mean, metric, '+')} ± {printed(std / len(differences) ** 0.5, metric)}"
 
 
 def _with_spread(*metrics: Cell) -> str:

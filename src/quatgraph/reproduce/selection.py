@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from quatgraph.reproduce.render import HEADS
+from quatgraph.reproduce.render import HEADS, with_error
 from quatgraph.reproduce.rules import Choice, choices
 from quatgraph.reproduce.table import Rule, Table
 from quatgraph.training.metrics import mean_std
@@ -43,7 +43,9 @@ def render_paired(table: Table, records: Sequence[RunRecord]) -> str:
     for pair in table.pairs:
         (this,), (that,) = pair["this"], pair["that"]
         shown = [
-            _difference(found.get((dataset, this, HONEST)), found.get((dataset, that, HONEST)))
+            _difference(
+                found.get((dataset, this, HONEST)), found.get((dataset, that, HONEST)), table.metric
+            )
             for dataset in table.rows
         ]
         said = f"{table.methods[this]}, less {table.methods[that]}"
@@ -84,11 +86,10 @@ def _points(differences: Sequence[float]) -> str:
     return f"{100 * fmean(differences):+.2f}" if differences else "not run"
 
 
-def _difference(this: Choice | None, that: Choice | None) -> str:
+def _difference(this: Choice | None, that: Choice | None, metric: str) -> str:
     if this is None or that is None:
         return "not run"
-    mean, std = mean_std([a - b for a, b in zip(this.folds, that.folds, strict=True)])
-    return f"{100 * mean:+.2f} ± {100 * std / len(this.folds) ** 0.5:.2f}"
+    return with_error([a - b for a, b in zip(this.folds, that.folds, strict=True)], metric)
 
 
 def _spread(mean: float, std: float) -> str:
