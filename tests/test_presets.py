@@ -93,6 +93,15 @@ def test_gcn_matched_differs_from_gcn_in_weight_decay_alone() -> None:
         assert [key for key in gcn if gcn[key] != matched[key]] == ["train.weight_decay"]
 
 
+def test_qgnn_with_a_normalised_adjacency_differs_from_qgnn_in_that_alone() -> None:
+    normalised = [name for name in names("graph") if name.endswith("-qgnn-symmetric")]
+    assert len(normalised) == 7
+    for name in normalised:
+        qgnn = configs.flatten(preset(name.removesuffix("-symmetric"), "paper"))
+        same = {**qgnn, "model.normalization": "symmetric"}
+        assert configs.flatten(preset(name, "paper")) == same != qgnn
+
+
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_paper_protocol_never_uses_validation_data(name: str) -> None:
     assert built(name, "paper").train.select == "last"
