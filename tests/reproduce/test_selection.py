@@ -2,7 +2,13 @@
 
 from crossvalidated import TABLE, honest, published
 
-from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
+from quatgraph.reproduce.rules import presets_alone
+from quatgraph.reproduce.selection import (
+    render_nested,
+    render_paired,
+    render_search,
+    render_worth,
+)
 
 QGNN = published([[0.9, 0.5], [0.5, 0.7]]) + honest([(0.5, 0.5), (0.5, 0.4)])
 PTC = published([[0.6], [0.6]], dataset="ptc") + honest([(0.5, 0.5)] * 2, dataset="ptc")
@@ -25,6 +31,22 @@ def test_pairs_are_compared_fold_by_fold() -> None:
         "| this, less that | mutag | ptc |",
         "|---|---|---|",
         "| QGNN, less GIN-0 | +10.00 ± 20.00 | not run |",
+    ]
+
+
+def test_presets_alone_are_one_configuration_each() -> None:
+    # Searched, QGNN has 0.6 and 0.8 in place of its preset's 0.5 and 0.4.
+    searched = honest([(0.6, 0.6), (0.9, 0.8)], "train.lr=1e-3")
+    other = honest([(0.9, 0.9)] * 2, "train.epochs=7")
+    records = QGNN + PTC + GIN + searched + other
+    assert presets_alone(TABLE, records) == QGNN + PTC + GIN
+    assert render_paired(TABLE, records).splitlines()[2] == (
+        "| QGNN, less GIN-0 | +35.00 ± 35.00 | not run |"
+    )
+    assert render_search(TABLE, records).splitlines() == [
+        "| dataset | method | configurations | the preset alone | chosen among all | difference |",
+        "|---|---|---|---|---|---|",
+        "| mutag | QGNN | 2 | 45.0 ± 7.1 | 70.0 ± 14.1 | +25.00 ± 15.00 |",
     ]
 
 

@@ -20,7 +20,13 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.finalists import render_by_seed, render_finalists
     from quatgraph.reproduce.render import render
-    from quatgraph.reproduce.selection import render_nested, render_paired, render_worth
+    from quatgraph.reproduce.rules import presets_alone
+    from quatgraph.reproduce.selection import (
+        render_nested,
+        render_paired,
+        render_search,
+        render_worth,
+    )
     from quatgraph.reproduce.table import load_table
 
     node, graph, link, text = (load_table(name) for name in ("node", "graph", "link", "text"))
@@ -41,6 +47,10 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
         ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
+        ("docs/fidelity.md", "presets graph"): lambda: render_paired(
+            graph, presets_alone(graph, records)
+        ),
+        ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
         ("docs/fidelity.md", "whole table text"): lambda: render(text, records),

@@ -130,7 +130,8 @@ def _configurations(table: Table, found: Choices, dataset: str, method: str) -> 
     """How many were tried, under each protocol where they differ; and how many of the paper's own
     method, where it had others."""
     mine, own = (_counted(table, found, dataset, one) for one in (method, OWN))
-    return mine if not mine or mine == own else f"{mine}; {table.methods[OWN]} {own or 0}"
+    other = mine and own and mine != own
+    return f"{mine}; {table.methods[OWN]} {own}" if other else mine
 
 
 def _counted(table: Table, found: Choices, dataset: str, method: str) -> str:

@@ -8,7 +8,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +91,17 @@ def choices(table: Table, records: Sequence[RunRecord]) -> Choices:
     return found
 
 
+def presets_alone(table: Table, records: Sequence[RunRecord]) -> list[RunRecord]:
+    """The runs of the presets themselves: one configuration of every method."""
+    return [
+        record
+        for record in records
+        if record.task == table.task
+        and (name := table.preset_of(record.dataset, record.method))
+        and not _differs(record.config, _published(table.task, name, record.protocol))
+    ]
+
+
 def ruled_cell(table: Table, found: Choices, dataset: str, method: str, rule: Rule) -> Cell:
     """One cell, out of what the rules chose."""
     choice = found.get((dataset, method, rule), Choice([], [], []))
@@ -125,7 +138,7 @@ def _tried(
         name = table.preset_of(dataset, method)
         if name is None:
             continue
-        published = configs.build(TASKS[table.task].config, preset(name, protocol)).identity()
+        published = _published(table.task, name, protocol)
         searched = set(configs.settings_of(protocols(table.task)["grid"]))
         tried = [
             _by_fold(runs, table.splits)
@@ -137,10 +150,16 @@ def _tried(
             yield (dataset, method, protocol), tried
 
 
-def _differs(config: dict[str, object], published: dict[str, object]) -> set[str]:
+@cache
+def _published(task: str, name: str, protocol: Protocol) -> dict[str, Any]:
+    config = configs.build(TASKS[task].config, preset(name, protocol))
+    return configs.flatten(config.identity())
+
+
+def _differs(config: dict[str, Any], published: dict[str, Any]) -> set[str]:
     """The settings in which a configuration is another; one that is newer than it is none."""
-    ran, other = configs.flatten(config), configs.flatten(published)
-    return {key for key in ran if ran[key] != other.get(key)}
+    ran = configs.flatten(config)
+    return {key for key in ran if ran[key] != published.get(key)}
 
 
 def _by_fold(runs: Sequence[RunRecord], splits: int) -> Configuration:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from quatgraph.reproduce.render import HEADS, with_error
-from quatgraph.reproduce.rules import Choice, choices
+from quatgraph.reproduce.rules import Choice, choices, presets_alone
 from quatgraph.reproduce.table import Rule, Table
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -50,6 +50,22 @@ def render_paired(table: Table, records: Sequence[RunRecord]) -> str:
         ]
         said = f"{table.methods[this]}, less {table.methods[that]}"
         lines.append(f"| {said} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
+def render_search(table: Table, records: Sequence[RunRecord]) -> str:
+    """What a search brought under ``honest``: the preset alone, and what validation data chose
+    among all that were tried, with the mean difference over the folds and its standard error."""
+    found, alone = (choices(table, runs) for runs in (records, presets_alone(table, records)))
+    heads = ["dataset", "method", "configurations", "the preset alone", "chosen among all"]
+    lines = [f"| {' | '.join(heads)} | difference |", "|---" * (len(heads) + 1) + "|"]
+    for dataset, method in table.cells():
+        chosen, preset = (these.get((dataset, method, HONEST)) for these in (found, alone))
+        if chosen and preset and len(chosen.tried) > 1:
+            row = [dataset, table.methods[method], str(len(chosen.tried))]
+            row += [_spread(*mean_std(one.folds)) for one in (preset, chosen)]
+            row += [_difference(chosen, preset, table.metric)]
+            lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines)
 
 
