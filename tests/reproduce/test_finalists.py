@@ -1,15 +1,12 @@
 """What had all seeds, and who is ahead seed by seed: on made-up records of texts."""
 
 import dataclasses
-from typing import Any
 
 import pytest
+from made_up import made_up
 
-from quatgraph import config as configs
-from quatgraph.presets import preset
 from quatgraph.reproduce.finalists import render_by_seed, render_finalists
 from quatgraph.reproduce.table import load_table
-from quatgraph.tasks.text.config import TextConfig
 from quatgraph.training.record import RunRecord
 
 TABLE = dataclasses.replace(
@@ -22,28 +19,14 @@ TABLE = dataclasses.replace(
 
 
 def run(method: str, seed: int, valid: float, test: float, *settings: str) -> RunRecord:
-    values: dict[str, Any] = configs.override(preset(f"text/mr-{method}"), list(settings))
-    config = configs.build(TextConfig, values).identity()
-    return RunRecord(
-        task="text",
-        dataset="mr",
-        method=method,
-        protocol="paper",
-        split=0,
+    return made_up(
+        "text",
+        "mr",
+        method,
+        *settings,
         seed=seed,
-        config=config,
-        config_digest=configs.digest(config),
-        data_digest="d",
-        members={"product": {"seed": [seed], "split": [0]}},
         metrics={"test/accuracy": test, "valid/accuracy": valid, "valid/loss": 1.0},
-        best_epoch=1,
-        epochs_run=1,
         parameters=4000 if method == "texting" else 1000,
-        seconds=2.0,
-        ensemble="e",
-        curves={},
-        environment={},
-        finished="2030-01-01T00:00:00+00:00",
     )
 
 

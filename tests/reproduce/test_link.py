@@ -7,16 +7,15 @@ from typing import Any
 
 import pytest
 import torch
+from made_up import made_up
 
 from quatgraph import config as configs
 from quatgraph import presets
-from quatgraph.presets import preset
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
 from quatgraph.reproduce.render import cells, render
 from quatgraph.reproduce.run import How, read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell, load_table, run_under
-from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.training.record import RunRecord
 
 CPU = How(device=torch.device("cpu"))
@@ -26,31 +25,9 @@ WIDE = "model.dim_quats=64"
 
 def record(valid: float, mrr: float, hits: float, *changes: str, **others: Any) -> RunRecord:
     """A run on CoDEx-S, of SimQGNN unless told, with ``changes`` of its preset."""
-    method = others.get("method", "simqgnn")
-    values = configs.override(preset(f"link/codex-s-{method}"), changes)
-    config = configs.build(LinkConfig, values).identity()
-    made = {
-        "task": "link",
-        "dataset": "codex-s",
-        "method": method,
-        "protocol": "paper",
-        "split": 0,
-        "seed": 0,
-        "config": config,
-        "config_digest": configs.digest(config),
-        "data_digest": "d",
-        "members": {},
-        "metrics": {"valid/merit": valid, "test/mrr": mrr, "test/hits@10": hits},
-        "best_epoch": 1,
-        "epochs_run": 1,
-        "parameters": 1000,
-        "seconds": 2.0,
-        "ensemble": "e",
-        "curves": {},
-        "environment": {},
-        "finished": "",
-    }
-    return RunRecord(**made | others)
+    metrics = {"valid/merit": valid, "test/mrr": mrr, "test/hits@10": hits}
+    fields = {"method": "simqgnn", "metrics": metrics, "parameters": 1000, **others}
+    return made_up("link", "codex-s", fields.pop("method"), *changes, **fields)
 
 
 PUBLISHED = [

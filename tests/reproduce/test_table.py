@@ -5,10 +5,10 @@ import random
 from typing import Any
 
 import pytest
+from made_up import made_up
 
-from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.presets import Protocol, preset
+from quatgraph.presets import Protocol
 from quatgraph.reproduce.table import (
     Cell,
     Table,
@@ -17,7 +17,6 @@ from quatgraph.reproduce.table import (
     honest_choice,
     load_table,
 )
-from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.training.record import RunRecord
 
 TABLE = Table(
@@ -32,43 +31,26 @@ TABLE = Table(
     seeds=2,
     paper={"cora": {"qgnn": 0.8748, "hgcn": 0.8609}},
 )
+QGNN = made_up("node", "cora", "qgnn")
 
 
 def record(test: float, valid: float = 0.5, **changes: Any) -> RunRecord:
     """A run of QGNN on Cora under the protocol ``honest``."""
-    made = RunRecord(
-        task="node",
-        dataset="cora",
-        method="qgnn",
-        protocol="honest",
-        split=0,
-        seed=0,
-        config={},
-        config_digest="a",
-        data_digest="d",
-        members={"product": {"seed": [0], "split": [0]}},
-        metrics={"test/accuracy": test, "valid/accuracy": valid, "valid/loss": 1.0},
-        best_epoch=1,
-        epochs_run=1,
-        parameters=100,
-        seconds=2.0,
-        ensemble="e",
-        curves={},
-        environment={},
-        finished="2030-01-01T00:00:00+00:00",
-    )
-    return dataclasses.replace(made, **changes)
+    fields: dict[str, Any] = {
+        "protocol": "honest",
+        "config": {},
+        "config_digest": "a",
+        "metrics": {"test/accuracy": test, "valid/accuracy": valid, "valid/loss": 1.0},
+    }
+    return dataclasses.replace(QGNN, **fields | changes)
 
 
 def cell_of(records: list[RunRecord], protocol: Protocol = "honest") -> Cell:
     return cell(TABLE, records, "cora", "qgnn", protocol)
 
 
-PAPER = configs.digest(configs.build(NodeConfig, preset("node/cora-qgnn", "paper")).identity())
-
-
 def paper_record(test: float, **changes: Any) -> RunRecord:
-    return record(test, **{"protocol": "paper", "config_digest": PAPER} | changes)
+    return record(test, **{"protocol": "paper", "config_digest": QGNN.config_digest} | changes)
 
 
 def test_a_cell_is_the_mean_and_the_sample_standard_deviation_of_its_runs() -> None:

@@ -11,34 +11,21 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+from made_up import made_up
 
 from quatgraph.errors import Mistake
 from quatgraph.training.record import RunRecord, append_records, read_records
 
 
 def record(seed: int = 0, **changes: Any) -> RunRecord:
-    made = RunRecord(
-        task="node",
-        dataset="cora",
-        method="qgnn",
-        protocol="honest",
-        split=0,
-        seed=seed,
-        config={"train": {"lr": 0.1, "clip": None}},
-        config_digest="0123456789abcdef",
-        data_digest="fedcba9876543210",
-        members={"product": {"seed": [seed], "split": [0, 1]}},
-        metrics={"test/accuracy": 0.1 + 0.2},
-        best_epoch=9,
-        epochs_run=10,
-        parameters=1234,
-        seconds=1.5,
-        ensemble="e1",
-        curves={"valid/accuracy": [0.123456, 1234.56, 1.00004e-7]},
-        environment={"torch": "2"},
-        finished="2030-01-01T00:00:00+00:00",
-    )
-    return dataclasses.replace(made, **changes)
+    fields: dict[str, Any] = {
+        "config": {"train": {"lr": 0.1, "clip": None}},
+        "members": {"product": {"seed": [seed], "split": [0, 1]}},
+        "metrics": {"test/accuracy": 0.1 + 0.2},
+        "curves": {"valid/accuracy": [0.123456, 1234.56, 1.00004e-7]},
+        "environment": {"torch": "2"},
+    }
+    return made_up("node", "cora", "qgnn", protocol="honest", seed=seed, **fields | changes)
 
 
 @pytest.fixture
