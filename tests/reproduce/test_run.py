@@ -222,7 +222,7 @@ def _cycles(monkeypatch: pytest.MonkeyPatch) -> None:
         return configs.override(values, ["data.name=cycles", *small])
 
     monkeypatch.setattr(tables, "names", lambda task: [name])
-    for module in (running, tables, rules):
+    for module in (running, tables):
         monkeypatch.setattr(module, "preset", made)
     monkeypatch.setattr(running, "parts", lambda _: ("graph", "cycles", "qgnn"))
     monkeypatch.setattr(running, "protocols", presets.protocols)

@@ -2,7 +2,7 @@
 
 from crossvalidated import TABLE, honest, published
 
-from quatgraph.reproduce.rules import presets_alone
+from quatgraph.reproduce.rules import choices
 from quatgraph.reproduce.selection import (
     render_nested,
     render_paired,
@@ -39,7 +39,9 @@ def test_presets_alone_are_one_configuration_each() -> None:
     searched = honest([(0.6, 0.6), (0.9, 0.8)], "train.lr=1e-3")
     other = honest([(0.9, 0.9)] * 2, "train.epochs=7")
     records = QGNN + PTC + GIN + searched + other
-    assert presets_alone(TABLE, records) == QGNN + PTC + GIN
+    presets = QGNN + PTC + GIN
+    assert choices(TABLE, records, alone=True) == choices(TABLE, presets)
+    assert render_paired(TABLE, records, alone=True) == render_paired(TABLE, presets)
     assert render_paired(TABLE, records).splitlines()[2] == (
         "| QGNN, less GIN-0 | +35.00 ± 35.00 | not run |"
     )

@@ -20,7 +20,6 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
     from quatgraph.reproduce.ablation import render_ablation, render_pairs
     from quatgraph.reproduce.finalists import render_by_seed, render_finalists
     from quatgraph.reproduce.render import render
-    from quatgraph.reproduce.rules import presets_alone
     from quatgraph.reproduce.selection import (
         render_nested,
         render_paired,
@@ -47,9 +46,7 @@ def pages(root: Path, records: "list[RunRecord]") -> dict[tuple[str, str], Calla
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
         ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
-        ("docs/fidelity.md", "presets graph"): lambda: render_paired(
-            graph, presets_alone(graph, records)
-        ),
+        ("docs/fidelity.md", "presets graph"): lambda: render_paired(graph, records, alone=True),
         ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),

@@ -1,14 +1,13 @@
 """What a change of one setting does to a table's numbers, under the protocol ``paper``."""
 
 from collections.abc import Sequence
-from functools import cache
 from statistics import fmean
 from typing import Any
 
 from quatgraph import config as configs
 from quatgraph.presets import preset
 from quatgraph.reproduce.render import with_error
-from quatgraph.reproduce.table import Table, distinct
+from quatgraph.reproduce.table import Table, changes_of, distinct, published_settings
 from quatgraph.tasks import TASKS
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -58,10 +57,13 @@ def _gathered(
 ) -> dict[tuple[Change, str], dict[int, list[float]]]:
     """The metric of every run under ``paper``: by change and dataset, then by split."""
     found: dict[tuple[Change, str], dict[int, list[float]]] = {}
+    changes: dict[str, Change] = {}
     for record in distinct(records):
         if record.task == table.task and record.protocol == "paper":
-            change = _difference(table, record.dataset, record.config)
-            splits = found.setdefault((change, record.dataset), {})
+            digest = record.config_digest
+            if digest not in changes:
+                changes[digest] = _difference(table, record.dataset, record.config)
+            splits = found.setdefault((changes[digest], record.dataset), {})
             splits.setdefault(record.split, []).append(record.metrics[table.metric])
     return found
 
@@ -75,14 +77,8 @@ def _said(change: Change) -> str:
 def _difference(table: Table, dataset: str, config: dict[str, Any]) -> Change:
     """The model, and the settings in which a config differs from its preset."""
     model = config["model"]["name"]
-    published, ran = _published(table.task, dataset, model), configs.flatten(config)
-    return model, tuple((key, ran[key]) for key in sorted(ran) if ran[key] != published.get(key))
-
-
-@cache
-def _published(task: str, dataset: str, model: str) -> dict[str, Any]:
-    config = configs.build(TASKS[task].config, preset(f"{task}/{dataset}-{model}"))
-    return configs.flatten(config.identity())
+    published = published_settings(table.task, f"{table.task}/{dataset}-{model}")
+    return model, tuple(sorted(changes_of(config, published).items()))
 
 
 def _shown(value: object) -> str:

@@ -8,17 +8,23 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from quatgraph import config as configs
-from quatgraph.presets import Protocol, preset, protocols
-from quatgraph.reproduce.table import Cell, Rule, Table, choose_by_validation, distinct, shares
-from quatgraph.tasks import TASKS
+from quatgraph.presets import Protocol, protocols
+from quatgraph.reproduce.table import (
+    Cell,
+    Rule,
+    Table,
+    changes_of,
+    choose_by_validation,
+    distinct,
+    published_settings,
+    shares,
+)
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
@@ -76,30 +82,20 @@ RULES: dict[Rule, tuple[Protocol, Callable[[Sequence[Configuration], str], Choic
 }
 
 
-def choices(table: Table, records: Sequence[RunRecord]) -> Choices:
+def choices(table: Table, records: Sequence[RunRecord], *, alone: bool = False) -> Choices:
     """What each of a table's rules chooses among the configurations on record.
 
     A configuration counts if it has run on every fold, and differs from the preset in nothing but
-    what the task searches.
+    what the task searches; or, where the presets are wanted alone, in nothing.
     """
     found: dict[tuple[str, str, Rule], Choice] = {}
-    for (dataset, method, protocol), tried in _tried(table, records):
+    searched = [] if alone else configs.settings_of(protocols(table.task)["grid"])
+    for (dataset, method, protocol), tried in _tried(table, records, set(searched)):
         for rule in table.rules:
             home, choose = RULES[rule]
             if home == protocol:
                 found[dataset, method, rule] = choose(tried, table.metric)
     return found
-
-
-def presets_alone(table: Table, records: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs of the presets themselves: one configuration of every method."""
-    return [
-        record
-        for record in records
-        if record.task == table.task
-        and (name := table.preset_of(record.dataset, record.method))
-        and not _differs(record.config, _published(table.task, name, record.protocol))
-    ]
 
 
 def ruled_cell(table: Table, found: Choices, dataset: str, method: str, rule: Rule) -> Cell:
@@ -126,7 +122,7 @@ def ruled_cell(table: Table, found: Choices, dataset: str, method: str, rule: Ru
 
 
 def _tried(
-    table: Table, records: Sequence[RunRecord]
+    table: Table, records: Sequence[RunRecord], searched: set[str]
 ) -> Iterator[tuple[tuple[str, str, Protocol], list[Configuration]]]:
     """The configurations that count, by dataset, method and protocol."""
     groups: dict[tuple[str, str, Protocol], dict[str, list[RunRecord]]] = {}
@@ -138,28 +134,15 @@ def _tried(
         name = table.preset_of(dataset, method)
         if name is None:
             continue
-        published = _published(table.task, name, protocol)
-        searched = set(configs.settings_of(protocols(table.task)["grid"]))
+        published = published_settings(table.task, name, protocol)
         tried = [
             _by_fold(runs, table.splits)
             for runs in by_config.values()
-            if _differs(runs[0].config, published) <= searched
+            if changes_of(runs[0].config, published).keys() <= searched
             and {run.split for run in runs} == set(range(table.splits))
         ]
         if tried:
             yield (dataset, method, protocol), tried
-
-
-@cache
-def _published(task: str, name: str, protocol: Protocol) -> dict[str, Any]:
-    config = configs.build(TASKS[task].config, preset(name, protocol))
-    return configs.flatten(config.identity())
-
-
-def _differs(config: dict[str, Any], published: dict[str, Any]) -> set[str]:
-    """The settings in which a configuration is another; one that is newer than it is none."""
-    ran = configs.flatten(config)
-    return {key for key in ran if ran[key] != published.get(key)}
 
 
 def _by_fold(runs: Sequence[RunRecord], splits: int) -> Configuration:

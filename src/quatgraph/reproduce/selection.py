@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from quatgraph.reproduce.render import HEADS, with_error
-from quatgraph.reproduce.rules import Choice, choices, presets_alone
+from quatgraph.reproduce.rules import Choice, choices
 from quatgraph.reproduce.table import Rule, Table
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -32,10 +32,10 @@ def render_worth(table: Table, records: Sequence[RunRecord]) -> str:
     return "\n".join(lines)
 
 
-def render_paired(table: Table, records: Sequence[RunRecord]) -> str:
-    """The table's pairs under ``honest``: the mean difference over the folds and its standard
-    error."""
-    found = choices(table, records)
+def render_paired(table: Table, records: Sequence[RunRecord], *, alone: bool = False) -> str:
+    """The table's pairs under ``honest``, or their presets alone: the mean difference over the
+    folds and its standard error."""
+    found = choices(table, records, alone=alone)
     lines = [
         f"| this, less that | {' | '.join(table.rows)} |",
         "|---" * (len(table.rows) + 1) + "|",
@@ -56,7 +56,7 @@ def render_paired(table: Table, records: Sequence[RunRecord]) -> str:
 def render_search(table: Table, records: Sequence[RunRecord]) -> str:
     """What a search brought under ``honest``: the preset alone, and what validation data chose
     among all that were tried, with the mean difference over the folds and its standard error."""
-    found, alone = (choices(table, runs) for runs in (records, presets_alone(table, records)))
+    found, alone = choices(table, records), choices(table, records, alone=True)
     heads = ["dataset", "method", "configurations", "the preset alone", "chosen among all"]
     lines = [f"| {' | '.join(heads)} | difference |", "|---" * (len(heads) + 1) + "|"]
     for dataset, method in table.cells():

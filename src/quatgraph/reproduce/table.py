@@ -171,6 +171,19 @@ def runs_of(
     return [r for r in mine if _monitor(r.config) == _monitor(published)]
 
 
+def published_settings(task: str, name: str, protocol: Protocol = "paper") -> dict[str, Any]:
+    """The settings of a preset, as records have them, by dotted name."""
+    config = configs.build(TASKS[task].config, preset(name, protocol))
+    return configs.flatten(config.identity())
+
+
+def changes_of(config: dict[str, Any], published: dict[str, Any]) -> dict[str, Any]:
+    """What a configuration has another value of than a preset; a setting that is newer than the
+    configuration is none."""
+    ran = configs.flatten(config)
+    return {key: value for key, value in ran.items() if value != published.get(key)}
+
+
 def _monitor(config: dict[str, Any]) -> object:
     """Which metric is a run's merit, where a task has several."""
     return config.get("train", {}).get("monitor")
