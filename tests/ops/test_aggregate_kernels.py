@@ -78,11 +78,15 @@ LENGTHS = {
 @pytest.mark.parametrize(("width", "lead"), [(33, (3,)), (300, ())])
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("lengths", LENGTHS)
-def test_long_rows_and_columns_may_be_cut_anywhere(lengths, swapped, width, lead, monkeypatch):
+@pytest.mark.parametrize("doubled", [0, 1, 2])
+def test_long_rows_and_columns_may_be_cut_anywhere(
+    doubled, lengths, swapped, width, lead, monkeypatch
+):
     from quatgraph.ops.kernels import aggregate as kernels
 
     assert kernels._PIECE == P
     monkeypatch.setattr(kernels, "_MANY_ENTRIES", 1)
+    monkeypatch.setattr(kernels, "_piece_size", lambda entries, rows, times: P << doubled)
     rows, cols = len(LENGTHS[lengths]), 11
     entries = [(r, (r + 5 * e) % cols) for r, n in enumerate(LENGTHS[lengths]) for e in range(n)]
     if swapped:

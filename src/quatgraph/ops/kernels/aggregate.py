@@ -209,7 +209,10 @@ def _tile(x: Tensor, rows: int) -> dict[str, int]:
 
 
 _PIECE = 128
-"""Entries from one cut to the next; a row with more is long."""
+"""Entries from one cut to the next, at least; a row with more is long."""
+
+_MANY_ROWS = 1 << 15
+"""As many rows, of all members, fill a GPU: there only rows far beyond the mean are cut."""
 
 _MANY_ENTRIES = 1 << 13
 """A matrix with fewer entries has no row worth cutting."""
@@ -257,14 +260,23 @@ def sum_rows(
                 HAS_PERM=perm is not None, CHOSEN=chosen is not None, **how,
             )  # fmt: skip
             return out
-        parts = triton.cdiv(entries, _PIECE)
+        piece = _piece_size(entries, rows, members * columns)
+        parts = triton.cdiv(entries, piece)
         pieces = weight.new_empty(members * 2 * parts * width, dtype=_wide_dtype(weight))
-        how |= {"PIECE": _PIECE, "STEPS": _steps(rows), "FAN": _FAN}
+        how |= {"PIECE": piece, "STEPS": _steps(rows), "FAN": _FAN}
         _sum_rows_and_pieces_kernel[(2 * parts + rows, columns, members)](
             *arrays, pieces, *sizes, *strides, HAS_PERM=perm is not None, **how
         )
         _join_pieces_kernel[(parts, columns, members)](rowptr, pieces, out, *sizes, **how)
     return out
+
+
+def _piece_size(entries: int, rows: int, times: int) -> int:
+    """Entries from one cut to the next. Each two cuts have two programs, which find most often that
+    no long row is there: where rows are many, they are an eighth of those for rows, at most."""
+    if rows * times < _MANY_ROWS:
+        return _PIECE
+    return max(_PIECE, triton.next_power_of_2(triton.cdiv(16 * entries, rows)))
 
 
 def _steps(rows: int) -> int:
