@@ -66,6 +66,27 @@ def test_entries_of_a_row_keep_the_order_they_came_in():
     assert a.weight.tolist() == [1, 3, 0, 2, 4]
 
 
+@pytest.mark.parametrize("nodes", [7, 1 << 16, (1 << 16) + 1])
+@pytest.mark.parametrize("edges", [0, 40, (1 << 17) - 1, 1 << 17, (1 << 17) + 1])
+def test_entries_are_sorted_alike_however_many_there_are(nodes, edges):
+    draw = torch.Generator().manual_seed(0)
+    row, col = torch.randint(nodes, (2, edges), generator=draw).tolist()
+    row[:2], col[:2] = [nodes - 1, 0][:edges], [nodes - 1, 0][:edges]
+    place = np.arange(edges)
+    a = Adjacency.from_entries(
+        torch.tensor(row, dtype=torch.long), torch.tensor(col, dtype=torch.long),
+        torch.from_numpy(place).float(), (nodes, nodes),
+    )  # fmt: skip
+    by_row = np.lexsort((place, row))
+    assert np.array_equal(a.weight, place[by_row])
+    assert np.array_equal(a.col, np.array(col, dtype=int)[by_row])
+    assert np.array_equal(a.rowptr, np.searchsorted(np.sort(row), np.arange(nodes + 1)))
+    by_col = np.lexsort((place, a.col))
+    assert np.array_equal(a.t_perm, by_col)
+    assert np.array_equal(a.t_col, np.array(row, dtype=int)[by_row][by_col])
+    assert np.array_equal(a.t_rowptr, np.searchsorted(np.sort(col), np.arange(nodes + 1)))
+
+
 def test_repeated_edges_without_weights_add_up_or_merge_into_one():
     edges = torch.tensor([[0, 0, 1], [1, 1, 0]])
     assert Adjacency.from_edge_index(edges, 2).to_dense()[1, 0] == 2

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import Tensor
 
@@ -65,26 +67,32 @@ class Adjacency:
             duplicates: ``"keep"`` leaves repeated entries, which add up in every product;
                 ``"merge"`` makes one entry of them, their weights summed (without weights: one).
         """
-        num_rows, num_cols = shape
         if duplicates not in ("keep", "merge"):
             raise Mistake(f"duplicates are to 'keep' or to 'merge', got {duplicates!r}")
+        _check_range(row, shape[0])
+        _check_range(col, shape[1])
+        if duplicates == "merge":
+            row, col, weight = _merged(row, col, weight, shape[1])
+        return cls._from_valid(row, col, weight, shape)
+
+    @classmethod
+    def _from_valid(
+        cls, row: Tensor, col: Tensor, weight: Tensor | None, shape: tuple[int, int]
+    ) -> Self:
+        """The matrix of entries that are known to lie in it."""
         if row.numel() >= 1 << 31:
             raise Mistake(f"a matrix may have 2^31 - 1 entries, got {row.numel()}")
-        _check_range(row, num_rows)
-        _check_range(col, num_cols)
-        if duplicates == "merge":
-            row, col, weight = _merged(row, col, weight, num_cols)
         if weight is None:
             weight = torch.ones(row.numel(), device=row.device)
         # Stable sorts: the order of a row's entries, and so every sum's rounding, is the caller's.
-        sorted_row, order = torch.sort(row.int(), stable=True)
+        sorted_row, order = _stable_sort(row.int(), shape[0])
         sorted_col = col.int().index_select(0, order)
-        t_sorted, t_order = torch.sort(sorted_col, stable=True)
+        t_sorted, t_order = _stable_sort(sorted_col, shape[1])
         return cls(
-            rowptr=_pointers(sorted_row, num_rows),
+            rowptr=_pointers(sorted_row, shape[0]),
             col=sorted_col,
             weight=weight.index_select(0, order),
-            t_rowptr=_pointers(t_sorted, num_cols),
+            t_rowptr=_pointers(t_sorted, shape[1]),
             t_col=sorted_row.index_select(0, t_order),
             t_perm=t_order.int(),
         )
@@ -113,7 +121,7 @@ class Adjacency:
             receiver, sender, weight = _merged(receiver, sender, weight, num_nodes)
         if self_loops:
             receiver, sender, weight = _looped(receiver, sender, weight, num_nodes)
-        return cls.from_entries(receiver, sender, weight, (num_nodes, num_nodes))
+        return cls._from_valid(receiver, sender, weight, (num_nodes, num_nodes))
 
     @classmethod
     def from_dense(cls, x: Tensor) -> Self:
@@ -296,7 +304,20 @@ class Adjacency:
         return self.shape[0]
 
 
+def _stable_sort(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """Numbers below ``size`` in order, and where each one stood."""
+    if _eager_on_cpu(index) and size <= 1 << 16 and index.numel() <= 1 << 17:
+        # NumPy sorts 16 bits by counting: ten times as fast as torch for a graph like Cora.
+        order = torch.from_numpy(index.numpy().astype(np.uint16).argsort(kind="stable"))
+        return index.index_select(0, order), order
+    return torch.sort(index, stable=True)
+
+
 def _pointers(sorted_index: Tensor, size: int) -> Tensor:
+    """Where the entries of each of ``size`` rows begin, and the last ones end."""
+    if _eager_on_cpu(sorted_index):
+        counts = torch.bincount(sorted_index, minlength=size)
+        return F.pad(counts.cumsum(dim=0, dtype=sorted_index.dtype), (1, 0))
     bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
     return torch.searchsorted(sorted_index, bounds, out_int32=True)
 
@@ -334,11 +355,16 @@ def _looped(
 
 def _check_range(index: Tensor, size: int) -> None:
     """Refuses ids out of range; only where that costs no wait for a device."""
-    if torch.compiler.is_compiling() or index.device.type != "cpu" or index.numel() == 0:
+    if index.numel() == 0 or not _eager_on_cpu(index):
         return
-    low, high = int(index.min()), int(index.max())
+    low, high = map(int, torch.aminmax(index))
     if low < 0 or high >= size:
         raise Mistake(f"node ids must lie in 0..{size - 1}, got {low if low < 0 else high}")
+
+
+def _eager_on_cpu(index: Tensor) -> bool:
+    """Whether its numbers are at hand now."""
+    return index.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _flatten(adjacency: Adjacency) -> tuple[list[Any], torch.dtype | None]:

@@ -73,16 +73,19 @@ def test_aggregate_counts_what_it_reads_where_no_cache_holds_it(
 
 
 def test_conv_compares_raw_and_prepared_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conv, "SIZES", {"cpu": (20, 60, 8)})
+    monkeypatch.setattr(conv, "SIZES", {"cpu": [(20, 60, 8), (30, 60, 8)]})
     rows = list(conv.rows(CPU))
     assert all(row.keys() == {"case", "graph", "variant", "work"} | TIMES for row in rows)
-    assert [(row["variant"], row["graph"]) for row in rows] == [
+    variants = [
         ("QGNNConv", "raw edge_index"),
         ("GCNConv", "raw edge_index"),
         ("QGNNConv, prepared", "prepared"),
+        ("GCNConv, cached", "prepared"),
         ("GCNConv, torch CSR", "prepared"),
     ]
-    assert rows[0]["case"] == "20 nodes, 60 edges, 8 wide"
+    assert [(row["variant"], row["graph"]) for row in rows] == 2 * variants
+    cases = [f"{nodes} nodes, 60 edges, 8 wide" for nodes in (20, 30)]
+    assert [row["case"] for row in rows] == [case for case in cases for _ in variants]
 
 
 def test_node_times_whole_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
