@@ -223,15 +223,15 @@ def test_the_files_of_cora_are_as_the_catalog_says() -> None:
 def test_a_benchmark_prints_its_rows_and_keeps_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conv, "SIZES", {"cpu": (20, 60, 8)})
+    monkeypatch.setattr(conv, "SIZES", {"cpu": [(20, 60, 8)]})
     result = call("bench", "conv", "--device", "cpu", "--json", "--out", str(tmp_path))
     rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["bench"] for row in rows] == ["conv"] * 4
+    assert [row["bench"] for row in rows] == ["conv"] * 5
     kept = [json.loads(line) for line in (tmp_path / "conv.jsonl").read_text().splitlines()]
     assert [row["ms"] for row in kept] == [row["ms"] for row in rows]
     assert kept[0]["environment"]["device"] == "cpu"
     plain = call("bench", "conv", "--device", "cpu").stdout.splitlines()
-    assert len(plain) == 4
+    assert len(plain) == 5
     assert plain[0].startswith("conv  20 nodes, 60 edges, 8 wide")
 
 
