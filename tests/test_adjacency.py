@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch_geometric import EdgeIndex
+from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from quatgraph.adjacency import Adjacency
@@ -326,3 +327,37 @@ def test_unknown_words_are_refused():
         graph.normalized("sym")
     with pytest.raises(Mistake, match="to 'keep' or to 'merge', got 'drop'"):
         Adjacency.from_entries(graph.receiver, graph.col, None, (2, 2), duplicates="drop")
+
+
+def test_weights_may_be_a_column_or_whole_numbers():
+    wanted = Adjacency.of(EDGES, N, WEIGHT)
+    assert torch.equal(Adjacency.of(EDGES, N, WEIGHT[:, None]).weight, wanted.weight)
+    whole = Adjacency.of(EDGES, N, torch.arange(1, 8))
+    assert torch.equal(whole.weight, Adjacency.of(EDGES, N, torch.arange(1.0, 8)).weight)
+    ones = Adjacency.of(EDGES, N, torch.ones(7, dtype=torch.bool))
+    assert torch.equal(ones.weight, Adjacency.of(EDGES, N).weight)
+
+
+def test_edges_without_weights_get_them_in_the_type_that_is_asked_for():
+    exact = Adjacency.of(EDGES, N, dtype=torch.float64)
+    weighted = Adjacency.of(EDGES, N, torch.ones(7, dtype=torch.float64))
+    assert exact.weight.dtype == torch.float64
+    assert torch.equal(exact.to_dense(), weighted.to_dense())
+    assert Adjacency.of(EDGES, N).weight.dtype == torch.float32
+
+
+@pytest.mark.parametrize("shape", [(N + 1, N + 1), (N - 1, N)])
+def test_a_sparse_matrix_of_another_shape_is_a_mistake(shape):
+    with pytest.raises(Mistake, match=r"must have the shape \(6, 6\)"):
+        Adjacency.of(torch.ones(shape).to_sparse(), N)
+
+
+@pytest.mark.parametrize("edges", [EDGES.tolist(), EDGES.numpy()])
+def test_edges_that_are_no_tensor_are_a_mistake(edges):
+    with pytest.raises(Mistake, match="edge_index must be a tensor"):
+        Adjacency.of(edges, N)
+
+
+def test_moves_along_with_a_graph_of_pyg():
+    moved = Data(edge_index=EDGES, graph=Adjacency.of(EDGES, N)).to("meta")
+    assert moved.graph.device.type == "meta"

@@ -17,6 +17,7 @@ LAYERS = [
     {"errors"},
     {"algebra", "config"},
     {"ops", "presets"},
+    {"entries"},
     {"adjacency"},
     {"blocks", "codes"},
     {"layers", "data", "training"},

@@ -4,12 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
-import numpy as np
 import torch
-import torch.nn.functional as F
 import torch.utils._pytree as pytree
 from torch import Tensor
 
+from quatgraph.entries import check_range, looped, merged, pointers, stable_sort
 from quatgraph.errors import Mistake
 from quatgraph.ops import aggregate
 
@@ -69,10 +68,10 @@ class Adjacency:
         """
         if duplicates not in ("keep", "merge"):
             raise Mistake(f"duplicates are to 'keep' or to 'merge', got {duplicates!r}")
-        _check_range(row, shape[0])
-        _check_range(col, shape[1])
+        check_range(row, shape[0])
+        check_range(col, shape[1])
         if duplicates == "merge":
-            row, col, weight = _merged(row, col, weight, shape[1])
+            row, col, weight = merged(row, col, weight, shape[1])
         return cls._from_valid(row, col, weight, shape)
 
     @classmethod
@@ -85,14 +84,14 @@ class Adjacency:
         if weight is None:
             weight = torch.ones(row.numel(), device=row.device)
         # Stable sorts: the order of a row's entries, and so every sum's rounding, is the caller's.
-        sorted_row, order = _stable_sort(row.int(), shape[0])
+        sorted_row, order = stable_sort(row.int(), shape[0])
         sorted_col = col.int().index_select(0, order)
-        t_sorted, t_order = _stable_sort(sorted_col, shape[1])
+        t_sorted, t_order = stable_sort(sorted_col, shape[1])
         return cls(
-            rowptr=_pointers(sorted_row, shape[0]),
+            rowptr=pointers(sorted_row, shape[0]),
             col=sorted_col,
             weight=weight.index_select(0, order),
-            t_rowptr=_pointers(t_sorted, shape[1]),
+            t_rowptr=pointers(t_sorted, shape[1]),
             t_col=sorted_row.index_select(0, t_order),
             t_perm=t_order.int(),
         )
@@ -107,20 +106,27 @@ class Adjacency:
         self_loops: bool = False,
         duplicates: Duplicates = "keep",
     ) -> Self:
-        """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs."""
+        """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs.
+
+        Args:
+            weight: ``(E,)`` or ``(E, 1)``; 1 for every edge if there is none.
+        """
         sender, receiver = edge_index[0], edge_index[1]
         if edge_index.is_floating_point():
             raise Mistake("edge_index must hold whole numbers: use edge_index.long()")
-        if weight is not None and weight.shape != sender.shape:
-            raise Mistake(
-                f"there must be one weight per edge: {tuple(weight.shape)} weights came with "
-                f"{sender.numel()} edges"
-            )
-        _check_range(edge_index, num_nodes)
+        if weight is not None:
+            if weight.shape not in (sender.shape, (*sender.shape, 1)):
+                raise Mistake(
+                    f"there must be one weight per edge: {tuple(weight.shape)} weights came with "
+                    f"{sender.numel()} edges"
+                )
+            weight = weight.view_as(sender)
+            weight = weight if weight.is_floating_point() else weight.float()
+        check_range(edge_index, num_nodes)
         if duplicates == "merge":
-            receiver, sender, weight = _merged(receiver, sender, weight, num_nodes)
+            receiver, sender, weight = merged(receiver, sender, weight, num_nodes)
         if self_loops:
-            receiver, sender, weight = _looped(receiver, sender, weight, num_nodes)
+            receiver, sender, weight = looped(receiver, sender, weight, num_nodes)
         return cls._from_valid(receiver, sender, weight, (num_nodes, num_nodes))
 
     @classmethod
@@ -138,6 +144,7 @@ class Adjacency:
         *,
         self_loops: bool = True,
         normalization: Normalization = "symmetric",
+        dtype: torch.dtype | None = None,
     ) -> "Adjacency":
         """Takes whatever a PyG convolution takes.
 
@@ -145,21 +152,34 @@ class Adjacency:
             edges: An ``edge_index`` ``(2, E)`` or PyG's ``EdgeIndex``; a sparse torch matrix
                 ``(N, N)`` whose rows are receivers (PyG's ``adj_t``); or an :class:`Adjacency`,
                 which is prepared already and returned as it is.
+            dtype: The type of weights for edges that have none; float32 if not told.
         """
         if isinstance(edges, Adjacency):
             if weight is not None:
                 raise Mistake("an Adjacency holds its own weights: leave out edge_weight")
             return edges
+        if not isinstance(edges, Tensor):
+            raise Mistake(
+                "edge_index must be a tensor of the shape (2, E), a sparse torch matrix or an "
+                f"Adjacency, got a {type(edges).__name__}"
+            )
         edge_index: Tensor = edges
         if edges.layout != torch.strided:
             if weight is not None:
                 raise Mistake("a sparse matrix holds its own weights: leave out edge_weight")
+            if edges.shape != (num_nodes, num_nodes):
+                raise Mistake(
+                    f"a sparse matrix of {num_nodes} nodes must have the shape "
+                    f"{(num_nodes, num_nodes)}, got {tuple(edges.shape)}"
+                )
             coo = edges.to_sparse_coo().coalesce()
             edge_index, weight = coo.indices().flip(0), coo.values()
         elif type(edges) is not Tensor and hasattr(edges, "as_tensor"):
             edge_index = edges.as_tensor()
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+        if weight is None and dtype is not None:
+            weight = torch.ones(edge_index.size(1), dtype=dtype, device=edge_index.device)
         made = cls.from_edge_index(edge_index, num_nodes, weight, self_loops=self_loops)
         return made.normalized(normalization)
 
@@ -199,7 +219,7 @@ class Adjacency:
     def with_self_loops(self) -> Self:
         r""":math:`\mathbf{A} + \mathbf{I}`; a node that already has a loop keeps its weight."""
         num_nodes = self._square("self-loops")
-        row, col, weight = _looped(self.receiver, self.col, self.weight, num_nodes)
+        row, col, weight = looped(self.receiver, self.col, self.weight, num_nodes)
         made = type(self).from_entries(row, col, weight, self.shape)
         return made.with_product_dtype(self.product_dtype)
 
@@ -266,9 +286,9 @@ class Adjacency:
     def _entries(self, count: int) -> Tensor:
         return torch.arange(count, device=self.device, dtype=torch.int32)
 
-    def to(self, device: torch.device | str) -> Self:
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
         tensors, product_dtype = _flatten(self)
-        moved = (tensor.to(device) for tensor in tensors)
+        moved = (tensor.to(device, non_blocking=non_blocking) for tensor in tensors)
         return type(self)(*moved).with_product_dtype(product_dtype)
 
     def to_dense(self) -> Tensor:
@@ -302,69 +322,6 @@ class Adjacency:
         if self.shape[0] != self.shape[1]:
             raise Mistake(f"{what} needs a square matrix, got {self.shape}")
         return self.shape[0]
-
-
-def _stable_sort(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Numbers below ``size`` in order, and where each one stood."""
-    if _eager_on_cpu(index) and size <= 1 << 16 and index.numel() <= 1 << 17:
-        # NumPy sorts 16 bits by counting: ten times as fast as torch for a graph like Cora.
-        order = torch.from_numpy(index.numpy().astype(np.uint16).argsort(kind="stable"))
-        return index.index_select(0, order), order
-    return torch.sort(index, stable=True)
-
-
-def _pointers(sorted_index: Tensor, size: int) -> Tensor:
-    """Where the entries of each of ``size`` rows begin, and the last ones end."""
-    if _eager_on_cpu(sorted_index):
-        counts = torch.bincount(sorted_index, minlength=size)
-        return F.pad(counts.cumsum(dim=0, dtype=sorted_index.dtype), (1, 0))
-    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
-    return torch.searchsorted(sorted_index, bounds, out_int32=True)
-
-
-def _merged(
-    row: Tensor, col: Tensor, weight: Tensor | None, num_cols: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    key, group = torch.unique(row.long() * num_cols + col, return_inverse=True)
-    if weight is not None:
-        weight = weight.new_zeros(key.numel()).index_add(0, group, weight)
-    return key // num_cols, key % num_cols, weight
-
-
-def _looped(
-    row: Tensor, col: Tensor, weight: Tensor | None, num_nodes: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gives every node one loop, of weight 1 or of the weight its loop has already.
-
-    Old loops stay as entries of weight zero: the number of entries then depends on shapes alone,
-    so nothing waits for the device and the whole can be compiled.
-    """
-    if weight is None:
-        weight = torch.ones(row.numel(), device=row.device)
-    nodes = torch.arange(num_nodes, device=row.device, dtype=row.dtype)
-    is_loop = row == col
-    # Every entry bids for its row's loop, those that are no loops with nothing.
-    bids = torch.where(is_loop, weight, -torch.inf)
-    loops = weight.new_full((num_nodes,), -torch.inf).scatter_reduce(
-        0, row.long(), bids, reduce="amax"
-    )
-    loops = torch.where(loops == -torch.inf, 1, loops)
-    weight = torch.cat((torch.where(is_loop, 0, weight), loops))
-    return torch.cat((row, nodes)), torch.cat((col, nodes)), weight
-
-
-def _check_range(index: Tensor, size: int) -> None:
-    """Refuses ids out of range; only where that costs no wait for a device."""
-    if index.numel() == 0 or not _eager_on_cpu(index):
-        return
-    low, high = map(int, torch.aminmax(index))
-    if low < 0 or high >= size:
-        raise Mistake(f"node ids must lie in 0..{size - 1}, got {low if low < 0 else high}")
-
-
-def _eager_on_cpu(index: Tensor) -> bool:
-    """Whether its numbers are at hand now."""
-    return index.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def _flatten(adjacency: Adjacency) -> tuple[list[Any], torch.dtype | None]:

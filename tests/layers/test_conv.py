@@ -230,3 +230,44 @@ def test_a_pair_of_node_sets_is_refused(layer):
     x = torch.randn(3, 4)
     with pytest.raises(Mistake, match="one set of nodes"):
         layer(4, 4)((x, x), torch.tensor([[0], [1]]))
+
+
+def test_a_width_that_is_no_quaternions_tells_of_tiled_features():
+    with pytest.raises(Mistake, match="got 1433: pad it with zeros to 1436, or use tiled=True"):
+        QGNNConv(1433, 16)
+
+
+def test_float64_is_exact_without_weights_too():
+    conv, x = QGNNConv(4 * IN, 4 * OUT).double(), torch.randn(N, 4 * IN, dtype=torch.float64)
+    ones = torch.ones(EDGES.size(1), dtype=torch.float64)
+    assert torch.equal(conv(x, EDGES), conv(x, EDGES, ones))
+
+
+def test_a_graph_that_is_given_goes_before_the_one_that_is_kept():
+    conv, x = QGNNConv(4 * IN, 4 * OUT, cached=True), torch.randn(N, 4 * IN)
+    kept, other = conv(x, EDGES), Adjacency.of(EDGES.flip(0), N)
+    assert torch.equal(conv(x, EDGES.flip(0)), kept)
+    assert torch.equal(conv(x, other), other @ conv.linear(x))
+
+
+@pytest.mark.parametrize("prepare", [lambda edges: edges, lambda edges: Adjacency.of(edges, N)])
+def test_torch_func_takes_its_derivatives(prepare):
+    conv, x, along = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN), torch.randn(N, 4 * IN)
+    graph = prepare(EDGES)
+
+    def energy(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(conv, parameters, (x, graph)).square().sum()
+
+    parameters = dict(conv.named_parameters())
+    ours = torch.func.grad(energy)({k: v.detach() for k, v in parameters.items()}, x)
+    (wanted,) = torch.autograd.grad(energy(parameters, x), parameters.values())
+    torch.testing.assert_close(ours["linear.weight"], wanted)
+    _, ahead = torch.func.jvp(lambda x: conv(x, graph), (x,), (along,))
+    torch.testing.assert_close(ahead, conv(along, graph))
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
+def test_what_is_traced_takes_other_graphs():
+    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN)
+    traced = torch.jit.trace(conv, (x, EDGES))
+    torch.testing.assert_close(traced(x, EDGES.flip(0)), conv(x, EDGES.flip(0)))

@@ -1,9 +1,11 @@
 """The sparse product against dense matrices, loops and float64, on every way it can be called."""
 
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from matrices import (
     ROUNDED,
     C,
@@ -14,7 +16,8 @@ from matrices import (
     random_structure,
     values_and_gradients,
 )
-from torch import Tensor
+from torch import Tensor, func
+from torch.autograd import forward_ad
 
 from quatgraph.errors import Mistake
 
@@ -258,6 +261,81 @@ def test_weights_learn_through_rounded_sums():
     torch.testing.assert_close(
         values_and_gradients(times, weight, x)[1], plain, rtol=2**-6, atol=2**-6
     )
+
+
+def dense_times(graph: Structure) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda weight, x: graph.dense(weight) @ x
+
+
+def energy(times: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    return lambda weight, x: times(weight, x).pow(3).sum()
+
+
+# What torch.func makes of a product, by weights and by x.
+TRANSFORMS = {
+    "grad": lambda f: func.grad(energy(f), argnums=(0, 1)),
+    "jacrev": lambda f: func.jacrev(f, argnums=(0, 1)),
+    "jacfwd": lambda f: func.jacfwd(f, argnums=(0, 1)),
+    "forward along both": lambda f: lambda w, x: func.jvp(f, (w, x), (w.cos(), x.sin())),
+    "hessian": lambda f: func.hessian(energy(f), argnums=(0, 1)),
+    "reverse over reverse": lambda f: func.jacrev(func.grad(energy(f), (0, 1)), argnums=(0, 1)),
+    "reverse over forward": lambda f: func.jacrev(func.jacfwd(energy(f), (0, 1)), argnums=(0, 1)),
+    "three times": lambda f: func.jacrev(func.hessian(energy(f), argnums=1), argnums=0),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_torch_func_sees_what_it_sees_of_a_dense_product(transform):
+    graph = random_structure()
+    weight, x = torch.randn(12, dtype=torch.float64), torch.randn(C, F, dtype=torch.float64)
+    ours = pytree.tree_leaves(transform(graph.times)(weight, x))
+    dense = pytree.tree_leaves(transform(dense_times(graph))(weight, x))
+    assert any(part.count_nonzero() for part in dense)
+    for mine, wanted in zip(ours, dense, strict=True):
+        torch.testing.assert_close(mine, wanted)
+
+
+def test_two_forward_derivatives_are_refused():
+    graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F)
+    with pytest.raises(Mistake, match="take one of them backward"):
+        func.jacfwd(func.jacfwd(energy(graph.times), argnums=1), argnums=0)(weight, x)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_gradients_of_gradients_are_the_numerical_ones(name):
+    graph = Structure.of(*GRAPHS[name])
+    weight = torch.randn(graph.col.numel(), dtype=torch.float64, requires_grad=True)
+    x = torch.randn(GRAPHS[name][2], F, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(graph.times, (weight, x))
+
+
+@pytest.mark.parametrize("own_graph", [False, True])
+@pytest.mark.parametrize("own_weight", [False, True])
+def test_each_sample_has_its_gradient(own_weight, own_graph):
+    members = 3
+    graphs = [random_structure() for _ in range(members if own_graph else 1)]
+    stacked = Structure(*map(torch.stack, zip(*graphs, strict=True))) if own_graph else graphs[0]
+    weight = torch.randn((members, 12) if own_weight else 12, dtype=torch.float64)
+    x = torch.randn(members, C, F, dtype=torch.float64)
+    dims = 0 if own_graph else None, 0 if own_weight else None, 0
+
+    def gradients(graph: Structure, weight: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+        return func.grad(energy(graph.times), argnums=(0, 1))(weight, x)
+
+    for m, mine in enumerate(zip(*torch.vmap(gradients, dims)(stacked, weight, x), strict=True)):
+        one = graphs[m] if own_graph else graphs[0]
+        dense = func.grad(energy(dense_times(one)), argnums=(0, 1))
+        wanted = dense(weight[m] if own_weight else weight, x[m])
+        for got, right in zip(mine, wanted, strict=True):
+            torch.testing.assert_close(got, right)
+
+
+def test_dual_numbers_go_through():
+    graph, weight = random_structure(), torch.randn(12)
+    x, along = torch.randn(C, F), torch.randn(C, F)
+    with forward_ad.dual_level():
+        y = graph.times(weight, forward_ad.make_dual(x, along))
+        torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, graph.times(weight, along))
 
 
 @either_product

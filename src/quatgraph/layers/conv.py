@@ -19,7 +19,8 @@ class QGNNConv(nn.Module):
 
     This is Eq. 5 without its activation, which the model applies. Called like PyG's ``GCNConv``:
     a plain ``edge_index`` gets self-loops and symmetric normalization; an :class:`Adjacency` is
-    taken as it is, so that one graph is prepared once.
+    taken as it is, so that one graph is prepared once. It is no ``MessagePassing``: what of PyG
+    reaches into one, such as explainers that mask edges, finds none in it.
 
     Args:
         in_channels: Width of a node's input, real numbers, a multiple of four (unless ``tiled``).
@@ -56,6 +57,11 @@ class QGNNConv(nn.Module):
         tiled: bool = False,
     ) -> None:
         super().__init__()
+        if not tiled and in_channels > 0 and in_channels % 4:
+            raise Mistake(
+                f"x must be a positive multiple of four wide, got {in_channels}: pad it with zeros "
+                f"to {-(-in_channels // 4) * 4}, or use tiled=True, for real features of any width"
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.add_self_loops = normalize if add_self_loops is None else add_self_loops
@@ -80,16 +86,20 @@ class QGNNConv(nn.Module):
         """The matrix this layer multiplies with, for the given graph of x's nodes."""
         if isinstance(edge_index, Blocks):
             return edge_index
-        if not hasattr(x, "shape"):  # as PyG's bipartite layers take it
-            raise Mistake("a quaternion convolution takes one set of nodes, not a pair of them")
-        if self._prepared is not None:
+        if len(getattr(x, "shape", ())) < 2:  # PyG's bipartite layers take a pair
+            raise Mistake(
+                "a quaternion convolution takes one set of nodes, as a matrix with a row for each"
+            )
+        if self._prepared is not None and not isinstance(edge_index, Adjacency):
             return self._prepared
+        dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
         adjacency = Adjacency.of(
             edge_index,
             x.shape[-2] if isinstance(x, Tensor) else x.shape[0],
             edge_weight,
             self_loops=self.add_self_loops,
             normalization="symmetric" if self.normalize else "none",
+            dtype=dtype if dtype == torch.float64 else None,
         )
         if self.cached:
             self._prepared = adjacency

@@ -21,9 +21,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.aggregate import _sum_rows_torch
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import end_to_end
+from quatgraph.ops.row_sums import sum_rows_torch
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class BlockRows:
             chosen = self.row.contiguous(), self.shift.contiguous()
             return sum_rows(self.rowptr, self.col, self.perm, self.weight.to(x.dtype), x, chosen)
         rowptr, col, weight = self._built
-        y = _sum_rows_torch(rowptr, col, weight.to(x.dtype), x.flatten(0, -2))
+        y = sum_rows_torch(rowptr, col, weight.to(x.dtype), x.flatten(0, -2))
         return y.view(*x.shape[:-2], self.row.size(-1), x.size(-1))
 
     @cached_property

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
+from quatgraph.ops.transforms import differentiated
 
 Backend = Literal["auto", "torch", "triton"]
 KERNEL_TYPES = torch.float32, torch.float64
@@ -34,9 +35,10 @@ def chosen_backend() -> str:
 
 
 def use_triton(*tensors: Tensor) -> bool:
-    """Whether the kernels take these tensors: all of them on a CUDA device, Triton installed."""
+    """Whether the kernels take these tensors: all of them on a CUDA device, Triton installed. Where
+    ``torch.func`` asks for a derivative, torch's own forms know it."""
     wanted = chosen_backend()
-    able = all(t.is_cuda for t in tensors) and triton_installed()
+    able = all(t.is_cuda for t in tensors) and triton_installed() and not differentiated()
     if wanted == "triton" and not able:
         raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
     return able and wanted != "torch"

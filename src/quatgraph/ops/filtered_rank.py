@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatgraph.ops.aggregate import _wide
+from quatgraph.ops.row_sums import wide
 
 _CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # numbers: what stays in a cache, what fills a GPU
 _LARGEST_COUNT = 1 << 24  # float32 holds all whole numbers up to this one
@@ -109,7 +109,7 @@ def filtered_rank(
         max_numbers = _CUDA_TILE if q.is_cuda else _CPU_TILE
     shape, entities = q.shape[:-1], x.size(-2)
     # Scores of half precision would be rounded, which makes many of them equal.
-    q, x = (_wide(value)[None].flatten(0, -3) for value in (q, x))
+    q, x = (wide(value)[None].flatten(0, -3) for value in (q, x))
     greater, equal = (truth.new_zeros(q.shape[:2], dtype=torch.int64) for _ in range(2))
     if greater.numel():
         excluded = _excluded(truth, pointers, known, entities)

@@ -18,9 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.aggregate import _sum_rows_forward
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import end_to_end, members_first
+from quatgraph.ops.row_sums import sum_rows
+from quatgraph.ops.transforms import differentiated
 
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
 _LARGE = 1024  # rows of a table for which looking at the codes is less than looking at the rows
@@ -36,7 +37,7 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
           may wait for, does not say so of others, but gives zeros.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if table.is_cuda:
+    if table.is_cuda and not differentiated():
         return _lookup(table, code)
     if table.dim() == 2:
         return table.index_select(0, code)
@@ -56,7 +57,7 @@ def table_and_rows(
 
     Shapes are those of :func:`lookup`.
     """
-    if table.is_cuda:
+    if table.is_cuda and not differentiated():
         table, rows, *_ = _TableAndRows.apply(table, code, *(times or (None, None)))
         return table, rows
     rows = lookup(table, code)
@@ -130,9 +131,7 @@ def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     order, place = end_to_end(code, rows).sort(stable=True)
     bounds = torch.arange(tables * rows + 1, device=code.device, dtype=order.dtype)
     pointers = torch.searchsorted(order, bounds, out_int32=True)
-    total = _sum_rows_forward(
-        pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2)
-    )
+    total = sum_rows(pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
 
 

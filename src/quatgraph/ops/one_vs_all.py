@@ -38,10 +38,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quatgraph.ops.aggregate import _wide
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.positives import Positives
 from quatgraph.ops.rounded_linear import by_columns, product, rounded_product
+from quatgraph.ops.row_sums import wide
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
 """Scores of a tile: what suits a CPU's cache, what fills a GPU."""
@@ -134,7 +134,7 @@ class _Loss:
 
 
 def _mean_loss(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
-    query, candidates = _wide(query), _wide(candidates)
+    query, candidates = wide(query), wide(candidates)
     if query.dim() == 3:
         return _Mean.apply(query, candidates, loss)
     return _Mean.apply(query[None], candidates[None], loss).squeeze(0)
@@ -245,7 +245,7 @@ def _row_log_sum_exp(scores: Tensor, count: int) -> Tensor:
         from quatgraph.ops.kernels.one_vs_all import log_sum_exp
 
         return log_sum_exp(scores, count)
-    return _wide(scores).logsumexp(dim=-1)
+    return wide(scores).logsumexp(dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,7 +274,7 @@ class _Slopes:
 
     def _by_torch(self, scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
         assert self.listed is not None
-        loss, kind, scores = self.loss, scores.dtype, _wide(scores)
+        loss, kind, scores = self.loss, scores.dtype, wide(scores)
         row, at = _in_tile(*self.listed, begin, scores.size(-1))
         hits = scores.view(-1).index_select(0, at)
         if self.level is None:
