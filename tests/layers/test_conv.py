@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.func import hessian
 from torch_geometric.nn import GCNConv, Sequential, SGConv
 
 from quatgraph.adjacency import Adjacency
@@ -271,3 +272,28 @@ def test_what_is_traced_takes_other_graphs():
     conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN)
     traced = torch.jit.trace(conv, (x, EDGES))
     torch.testing.assert_close(traced(x, EDGES.flip(0)), conv(x, EDGES.flip(0)))
+
+
+@pytest.mark.gpu
+def test_a_gpu_has_the_same_derivatives():
+    conv = QGNNConv(4 * IN, 4 * OUT)
+    x, along = torch.randn(N, 4 * IN), torch.randn(N, 4 * IN)
+
+    def found(device: str) -> list[Tensor]:
+        conv.to(device)
+        graph, weight = Adjacency.of(EDGES, N).to(device), conv.linear.weight
+        point, way = x.to(device).requires_grad_(), along.to(device)
+
+        def energy(x: Tensor) -> Tensor:
+            return conv(x, graph).pow(3).sum()
+
+        slopes = torch.autograd.grad(energy(point), (point, weight), create_graph=True)
+        seconds = torch.autograd.grad(
+            sum(slope.square().sum() for slope in slopes), (point, weight)
+        )
+        point = point.detach()
+        forward = torch.func.jvp(energy, (point,), (way,))
+        return [*slopes, *seconds, *forward, torch.func.grad(energy)(point), hessian(energy)(point)]
+
+    for ours, wanted in zip(found("cuda"), found("cpu"), strict=True):
+        torch.testing.assert_close(ours.cpu(), wanted, rtol=1e-4, atol=1e-4)

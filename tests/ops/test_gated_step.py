@@ -3,7 +3,9 @@
 import pytest
 import torch
 from torch import Tensor
+from torch.func import hessian
 
+from quatgraph.errors import Mistake
 from quatgraph.ops import backend, gated_step
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES
 
@@ -105,10 +107,24 @@ def test_members_within_members_and_second_derivatives_are_refused():
     with pytest.raises(NotImplementedError, match="members within members"):
         torch.vmap(lambda *v: gated_step(*v))(*(value[None] for value in values))
     h = values[0].requires_grad_()
-    along = torch.ones_like(h, requires_grad=True)
-    (slope,) = torch.autograd.grad(gated_step(h, *values[1:]), h, along, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        slope.sum().backward()
+    (slope,) = torch.autograd.grad(gated_step(h, *values[1:]).sum(), h, create_graph=True)
+    with pytest.raises(Mistake, match="gradients of gradients"):
+        torch.autograd.grad(slope.sum(), h)
+
+
+def test_torch_func_takes_the_first_derivative_only():
+    h, *others = inputs(dtype=torch.float64)
+
+    def energy(h: torch.Tensor) -> torch.Tensor:
+        return gated_step(h, *others).square().sum()
+
+    known = h.clone().requires_grad_()
+    (wanted,) = torch.autograd.grad(energy(known), known)
+    torch.testing.assert_close(torch.func.grad(energy)(h), wanted)
+    torch.testing.assert_close(torch.func.vjp(energy, h)[1](torch.ones(()).double())[0], wanted)
+    for second in (torch.func.grad(lambda h: torch.func.grad(energy)(h).sum()), hessian(energy)):
+        with pytest.raises((Mistake, NotImplementedError), match=r"gradients of gradients|jvp"):
+            second(h)
 
 
 def test_autocast_leaves_the_type_of_the_weights():

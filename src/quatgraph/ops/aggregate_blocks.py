@@ -100,11 +100,11 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, _, ctx.columns = inputs
+        _, ctx.rows, ctx.columns = inputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.columns.times(grads[0]), None, None
+        return _Product.apply(grads[0], ctx.columns, ctx.rows), None, None
 
     @staticmethod
     def vmap(
@@ -125,9 +125,9 @@ class _Members(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
-        ctx.columns = columns
+        ctx.rows, ctx.columns = rows, columns
         return rows.times(x)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return ctx.columns.times(grads[0]), None, None
+        return _Members.apply(grads[0], ctx.columns, ctx.rows), None, None

@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import end_to_end, members_first
+from quatgraph.ops.transforms import only_derivative
 
 _WIDEST = 4096
 """Features that a program of the kernels can hold."""
@@ -76,7 +77,7 @@ class _AttentionPool(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_derivative
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, begins, total, largest, count = ctx.saved_tensors
         by_total, by_largest = grad * largest, grad * total

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.ops.transforms import differentiated
+from quatgraph.ops.transforms import derivatives
 
 Backend = Literal["auto", "torch", "triton"]
 KERNEL_TYPES = torch.float32, torch.float64
@@ -38,7 +38,7 @@ def use_triton(*tensors: Tensor) -> bool:
     """Whether the kernels take these tensors: all of them on a CUDA device, Triton installed. Where
     ``torch.func`` asks for a derivative, torch's own forms know it."""
     wanted = chosen_backend()
-    able = all(t.is_cuda for t in tensors) and triton_installed() and not differentiated()
+    able = all(t.is_cuda for t in tensors) and triton_installed() and not derivatives()
     if wanted == "triton" and not able:
         raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
     return able and wanted != "torch"

@@ -26,6 +26,7 @@ from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import members_first
 from quatgraph.ops.rounded_linear import by_columns
+from quatgraph.ops.transforms import only_derivative
 
 
 def gated_step(
@@ -92,7 +93,7 @@ class _GatedStep(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_derivative
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         h, sums, of_sum, of_own, of_reset, gates, turned, candidate = ctx.saved_tensors
         parts, h, grad = _kernels(h) or _Torch, h.contiguous(), grad.contiguous()

@@ -60,6 +60,7 @@ def _backward(ctx: Any, grad: Tensor) -> Tensor:
 
 
 _matrix.register_autograd(_backward, setup_context=_setup_context)
+_gradient.register_autograd(lambda ctx, grad: _matrix(grad), setup_context=_setup_context)
 
 
 @_matrix.register_vmap

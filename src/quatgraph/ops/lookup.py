@@ -21,7 +21,7 @@ from torch import Tensor
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import end_to_end, members_first
 from quatgraph.ops.row_sums import sum_rows
-from quatgraph.ops.transforms import differentiated
+from quatgraph.ops.transforms import derivatives, only_derivative
 
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
 _LARGE = 1024  # rows of a table for which looking at the codes is less than looking at the rows
@@ -37,7 +37,7 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
           may wait for, does not say so of others, but gives zeros.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if table.is_cuda and not differentiated():
+    if table.is_cuda and not derivatives():
         return _lookup(table, code)
     if table.dim() == 2:
         return table.index_select(0, code)
@@ -57,7 +57,7 @@ def table_and_rows(
 
     Shapes are those of :func:`lookup`.
     """
-    if table.is_cuda and not differentiated():
+    if table.is_cuda and not derivatives():
         table, rows, *_ = _TableAndRows.apply(table, code, *(times or (None, None)))
         return table, rows
     rows = lookup(table, code)
@@ -194,7 +194,7 @@ class _TableAndRows(torch.autograd.Function):
         ctx.save_for_backward(code, times_code, *factors)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_derivative
     def backward(
         ctx: Any, by_table: Tensor | None, by_rows: Tensor | None, *_: None
     ) -> tuple[Tensor | None, ...]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from quatgraph.ops.transforms import only_derivative
 
 
 def lstm_states(gates: Tensor, weight: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ class _States(torch.autograd.Function):
         return torch.stack(states[1:])
 
     @staticmethod
-    @once_differentiable
+    @only_derivative
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         weight, *saved = ctx.saved_tensors
         length = len(grad)

@@ -28,6 +28,7 @@ from torch import Tensor
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import members_first
+from quatgraph.ops.transforms import only_derivative
 
 _MANY = 512
 """More rows than these are too many for one program."""
@@ -139,7 +140,7 @@ class _MaskedNorm(torch.autograd.Function):
         ctx.save_for_backward(x, present, weight, bias, mean, var)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_derivative
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9

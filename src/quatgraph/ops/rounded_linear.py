@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.members import members_first
+from quatgraph.ops.transforms import only_derivative
 
 
 def rounded_linear(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -71,7 +72,7 @@ class _RoundedLinear(torch.autograd.Function):
         ctx.save_for_backward(*output[1:])
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_derivative
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.transforms import only_derivative
 
 
 def split_columns(flat: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
@@ -39,7 +40,7 @@ class _Split(torch.autograd.Function):
         ctx.set_materialize_grads(False)  # the kernel writes zeros for what there is not
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @only_derivative
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
         from quatgraph.ops.kernels.split import joined
 
