@@ -78,7 +78,8 @@ def train_nodes(
     """Learns to classify the nodes of a PyG ``Data`` and returns the predictor.
 
     Args:
-        data: With ``y``, ``-1`` where unknown; ``x`` and the masks may be missing.
+        data: With ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight`` may be missing.
+            Other features of edges (``edge_attr``) are not used.
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
@@ -99,7 +100,8 @@ def train_graphs(
 
     Args:
         graphs: Each with ``edge_index`` and ``y``, ``-1`` or missing where unknown; perhaps ``x``
-            and ``tag``, see :func:`quatgraph.data.graph.from_list`.
+            and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and features of edges
+            are not used.
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
