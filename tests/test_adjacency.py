@@ -361,3 +361,29 @@ def test_edges_that_are_no_tensor_are_a_mistake(edges):
 def test_moves_along_with_a_graph_of_pyg():
     moved = Data(edge_index=EDGES, graph=Adjacency.of(EDGES, N)).to("meta")
     assert moved.graph.device.type == "meta"
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+def test_ids_may_have_a_narrow_type_and_the_graph_more_nodes_than_it_has_numbers(dtype):
+    wide, narrow = (Adjacency.of(edges, 300) for edges in (EDGES, EDGES.to(dtype)))
+    assert torch.equal(narrow.to_dense(), wide.to_dense())
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.complex64])
+def test_ids_must_be_whole_numbers(dtype):
+    with pytest.raises(Mistake, match="whole numbers"):
+        Adjacency.of(EDGES.to(dtype), N)
+
+
+def test_weights_that_are_no_tensor_are_a_mistake():
+    with pytest.raises(Mistake, match="weights must be a tensor, got a list"):
+        Adjacency.of(EDGES, N, WEIGHT.tolist())
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_weights_have_torchs_default_type(loops):
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert Adjacency.of(EDGES, N, self_loops=loops).weight.dtype == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)

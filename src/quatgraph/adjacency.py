@@ -14,6 +14,8 @@ from quatgraph.ops import aggregate
 
 Normalization = Literal["none", "row", "symmetric"]
 Duplicates = Literal["keep", "merge"]
+WHOLE = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+"""The types that node ids may have."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,9 +114,11 @@ class Adjacency:
             weight: ``(E,)`` or ``(E, 1)``; 1 for every edge if there is none.
         """
         sender, receiver = edge_index[0], edge_index[1]
-        if edge_index.is_floating_point():
+        if edge_index.dtype not in WHOLE:
             raise Mistake("edge_index must hold whole numbers: use edge_index.long()")
         if weight is not None:
+            if not isinstance(weight, Tensor):
+                raise Mistake(f"weights must be a tensor, got a {type(weight).__name__}")
             if weight.shape not in (sender.shape, (*sender.shape, 1)):
                 raise Mistake(
                     f"there must be one weight per edge: {tuple(weight.shape)} weights came with "
@@ -123,6 +127,7 @@ class Adjacency:
             weight = weight.view_as(sender)
             weight = weight if weight.is_floating_point() else weight.float()
         check_range(edge_index, num_nodes)
+        sender, receiver = sender.int(), receiver.int()
         if duplicates == "merge":
             receiver, sender, weight = merged(receiver, sender, weight, num_nodes)
         if self_loops:
@@ -152,7 +157,7 @@ class Adjacency:
             edges: An ``edge_index`` ``(2, E)`` or PyG's ``EdgeIndex``; a sparse torch matrix
                 ``(N, N)`` whose rows are receivers (PyG's ``adj_t``); or an :class:`Adjacency`,
                 which is prepared already and returned as it is.
-            dtype: The type of weights for edges that have none; float32 if not told.
+            dtype: The type of weights for edges that have none; torch's default if not told.
         """
         if isinstance(edges, Adjacency):
             if weight is not None:

@@ -48,7 +48,7 @@ def looped(
     nodes = torch.arange(num_nodes, device=row.device, dtype=row.dtype)
     rows, cols = torch.cat((row, nodes)), torch.cat((col, nodes))
     if weight is None:
-        weight = (row != col).float()
+        weight = (row != col).to(torch.get_default_dtype())
         return rows, cols, torch.cat((weight, weight.new_ones(num_nodes)))
     is_loop = row == col
     # Every entry bids for its row's loop, those that are no loops with nothing.

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import hessian
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.nn import GCNConv, Sequential, SGConv
 
 from quatgraph.adjacency import Adjacency
@@ -249,6 +250,7 @@ def test_a_graph_that_is_given_goes_before_the_one_that_is_kept():
     kept, other = conv(x, EDGES), Adjacency.of(EDGES.flip(0), N)
     assert torch.equal(conv(x, EDGES.flip(0)), kept)
     assert torch.equal(conv(x, other), other @ conv.linear(x))
+    assert torch.equal(conv(x, EDGES), kept)
 
 
 @pytest.mark.parametrize("prepare", [lambda edges: edges, lambda edges: Adjacency.of(edges, N)])
@@ -272,6 +274,14 @@ def test_what_is_traced_takes_other_graphs():
     conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN)
     traced = torch.jit.trace(conv, (x, EDGES))
     torch.testing.assert_close(traced(x, EDGES.flip(0)), conv(x, EDGES.flip(0)))
+
+
+def test_is_checkpointed_with_rounded_products_too():
+    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN, requires_grad=True)
+    graph = Adjacency.of(EDGES, N).with_product_dtype(torch.bfloat16)
+    (again,) = torch.autograd.grad(checkpoint(conv, x, graph, use_reentrant=False).sum(), x)
+    (wanted,) = torch.autograd.grad(conv(x, graph).sum(), x)
+    assert torch.equal(again, wanted)
 
 
 @pytest.mark.gpu

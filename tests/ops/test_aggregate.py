@@ -364,3 +364,13 @@ def test_compiles_whole_and_keeps_values_and_gradients(product_dtype):
     plain = values_and_gradients(times, weight, x)
     for mine, wanted in zip(ours, plain, strict=True):
         torch.testing.assert_close(mine, wanted)
+
+
+def test_a_forward_derivative_within_compile_is_refused():
+    graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F)
+
+    def ahead(x: Tensor) -> Tensor:
+        return func.jvp(lambda x: graph.times(weight, x), (x,), (x,))[1]
+
+    with pytest.raises(Exception, match="forward derivatives are not had within"):
+        torch.compile(ahead, fullgraph=True, backend="eager")(x)

@@ -101,7 +101,7 @@ class QGNNConv(nn.Module):
             normalization="symmetric" if self.normalize else "none",
             dtype=dtype if dtype == torch.float64 else None,
         )
-        if self.cached:
+        if self.cached and not isinstance(edge_index, Adjacency):
             self._prepared = adjacency
         return adjacency
 

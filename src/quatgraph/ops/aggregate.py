@@ -65,6 +65,8 @@ def aggregate(
     if x.dtype != product_dtype:
         weight = weight.to(x.dtype)
     if torch.compiler.is_compiling():
+        if forward_derivatives():
+            raise Mistake("forward derivatives are not had within torch.compile: leave it out")
         tensors = rowptr, col, weight, x, t_rowptr, t_col, t_perm
         return aggregate_compiled(*tensors, product_dtype)
     return _product(

@@ -1,7 +1,7 @@
 """The sums of :mod:`quatgraph.ops.aggregate` as operations of torch's library.
 
 ``torch.compile`` takes them whole, where it cannot look into functions that have rules for
-``torch.func``; these have none but for vmap, and no gradients of gradients.
+``torch.func``. These have gradients, without gradients of their own, and a rule for vmap.
 """
 
 from typing import Any

@@ -76,11 +76,10 @@ class _RoundedLinear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None
-        own, other = ctx.saved_tensors
+        own, other = saved = ctx.saved_tensors
         grad, own, other = (value[None].flatten(0, -3) for value in (grad, own, other))
         by_x, by_weight = product(grad, other), product(grad.mT, own)
-        shape = ctx.saved_tensors[0].shape, ctx.saved_tensors[1].shape
-        return by_x.view(shape[0]), by_weight.view(shape[1]), None
+        return by_x.view_as(saved[0]), by_weight.view_as(saved[1]), None
 
     @staticmethod
     def vmap(

@@ -82,8 +82,9 @@ def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
     row = torch.repeat_interleave(rowptr.diff(), output_size=col.numel())
     per_entry = max(1, y.size(-1)) * (y.size(0) if y.dim() == 3 else 1)
     block = max(1, _EDGE_BLOCK // per_entry)
+    wide_y, wide_x = wide(y), wide(x)
     parts = [
-        (wide(y).index_select(-2, r) * wide(x).index_select(-2, c)).sum(dim=-1)
+        (wide_y.index_select(-2, r) * wide_x.index_select(-2, c)).sum(dim=-1)
         for r, c in zip(row.split(block), col.split(block), strict=True)
     ]
     return torch.cat(parts, dim=-1).to(x.dtype) if parts else y.new_zeros(*y.shape[:-2], 0)

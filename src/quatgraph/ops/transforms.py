@@ -26,41 +26,25 @@ def forward_derivatives() -> int:
     return transforms().count(TransformType.Jvp)
 
 
+# torch.compile takes them as they are where it traces, which is within the same transforms.
+for _count in (derivatives, forward_derivatives):
+    _count._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def only_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a gradient that has none itself: whoever asks for one gets a mistake. (Torch's own
+    """Marks a gradient that has none itself, and refuses where one may be asked for. (Torch's own
     ``once_differentiable`` leaves it out silently where ``torch.autograd.grad`` names inputs.)"""
 
     @wraps(backward)
     def only(ctx: Any, *grads: Tensor | None) -> Any:
+        if not torch.compiler.is_compiling():
+            asked = derivatives()
+            if asked > 1 or (asked == 0 and torch.is_grad_enabled()):
+                raise Mistake(
+                    "gradients of gradients are not had here: leave out create_graph, or take the "
+                    "gradient within torch.no_grad()"
+                )
         with torch.no_grad():
-            found = backward(ctx, *grads)
-        if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-            return found
-        came_from = [
-            value for value in (*ctx.saved_tensors, *grads)
-            if value is not None and value.is_floating_point()
-        ]  # fmt: skip
-        return tuple(value if value is None else _Last.apply(value, *came_from) for value in found)
+            return backward(ctx, *grads)
 
     return only
-
-
-class _Last(torch.autograd.Function):
-    """A number that is not to be differentiated by those it came from."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(value: Tensor, *came_from: Tensor) -> Tensor:
-        return value.clone()
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Any:
-        raise Mistake(
-            "gradients of gradients are not had here; layers such as QGNNConv and QuaternionLinear "
-            "have them"
-        )

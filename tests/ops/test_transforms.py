@@ -1,0 +1,74 @@
+"""What of torch.func is told to be at work."""
+
+import pytest
+import torch
+from torch import Tensor, func
+
+from quatgraph.errors import Mistake
+from quatgraph.ops.transforms import derivatives, forward_derivatives, only_derivative, transforms
+
+X = torch.ones(3)
+
+
+def seen(transform) -> tuple[int, int, int]:
+    """What a function sees that is called within a transform."""
+    found = []
+
+    def look(x: Tensor) -> Tensor:
+        found.append((len(transforms()), derivatives(), forward_derivatives()))
+        return x.sum()
+
+    transform(look)(X)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("transform", "counts"),
+    [
+        (lambda f: f, (0, 0, 0)),
+        (torch.vmap, (1, 0, 0)),
+        (func.grad, (1, 1, 0)),
+        (lambda f: lambda x: func.jvp(f, (x,), (x,)), (1, 1, 1)),
+        (lambda f: torch.vmap(func.grad(lambda x: f(x))), (2, 1, 0)),
+        (func.hessian, (3, 2, 1)),
+    ],
+)
+def test_counts_what_is_at_work(transform, counts):
+    assert seen(transform) == counts
+
+
+def test_compiles_whole():
+    def doubled_if_plain(x: Tensor) -> Tensor:
+        return x if derivatives() or forward_derivatives() else 2 * x
+
+    compiled = torch.compile(doubled_if_plain, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(X), 2 * X)
+
+
+class Cube(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor) -> Tensor:
+        return x**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    @only_derivative
+    def backward(ctx, grad):
+        return 3 * grad * ctx.saved_tensors[0] ** 2
+
+
+def cubes(x: Tensor) -> Tensor:
+    return Cube.apply(x).sum()
+
+
+def test_an_only_derivative_is_had_and_refuses_its_own():
+    x = X.clone().requires_grad_()
+    assert torch.equal(torch.autograd.grad(cubes(x), x)[0], 3 * X)
+    assert torch.equal(func.grad(cubes)(X), 3 * X)
+    with pytest.raises(Mistake, match="gradients of gradients"):
+        torch.autograd.grad(cubes(x), x, create_graph=True)
+    with pytest.raises(Mistake, match="gradients of gradients"):
+        func.grad(lambda x: func.grad(cubes)(x).sum())(X)
