@@ -203,3 +203,24 @@ def test_the_real_linear_starts_as_glorots(bias):
     assert 0.99 * bound < layer.weight.abs().max() <= bound
     assert layer.bias is None or not layer.bias.any()
     assert sum(p.numel() for p in QuaternionLinear(200, 100).parameters()) * 4 == 200 * 100
+
+
+@both
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch
+def test_compiles_whole_with_its_gradient(kind):
+    conv, x = built(kind), torch.randn(N, WIDTH, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
+    (mine,) = torch.autograd.grad(compiled(x, EDGES).square().sum(), x)
+    (wanted,) = torch.autograd.grad(conv(x, EDGES).square().sum(), x)
+    torch.testing.assert_close(mine, wanted)
+
+
+@both
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # addmm_ member by member
+def test_each_sample_has_its_gradient(kind, graph):
+    conv, xs = built(kind), torch.randn(3, N, WIDTH, dtype=torch.float64)
+    slopes = torch.vmap(torch.func.grad(lambda x: conv(x, graph).square().sum()))(xs)
+    for x, mine in zip(xs, slopes, strict=True):
+        x.requires_grad_()
+        (wanted,) = torch.autograd.grad(conv(x, graph).square().sum(), x)
+        torch.testing.assert_close(mine, wanted)

@@ -156,9 +156,9 @@ class _Torch:
         update = gates[..., :width]
         by_given = grad.new_empty(*h.shape[:-1], 3 * width)
         share = grad * update
-        torch.mul(share, SLOPES[activation](candidate), out=by_given[..., 2 * width :])
+        by_given[..., 2 * width :] = share * SLOPES[activation](candidate)
         by_h = grad - share
-        torch.mul((candidate - h).mul_(share), 1 - update, out=by_given[..., :width])
+        by_given[..., :width] = (share * (candidate - h)).mul_(1 - update)
         return by_given, by_h
 
     @staticmethod
@@ -170,7 +170,7 @@ class _Torch:
         reset = gates[..., width:]
         by_turned = by_turned.mul_(reset)
         by_h += by_turned
-        torch.mul(by_turned.mul_(h), 1 - reset, out=by_given[..., width : 2 * width])
+        by_given[..., width : 2 * width] = by_turned.mul_(h).mul_(1 - reset)
 
 
 def _kernels(h: Tensor) -> type[_Torch] | None:
