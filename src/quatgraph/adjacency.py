@@ -8,9 +8,10 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from quatgraph.entries import check_range, looped, merged, pointers, stable_sort
+from quatgraph.entries import check_range, looped, merged, stable_sort
 from quatgraph.errors import Mistake
 from quatgraph.ops import aggregate
+from quatgraph.ops.row_sums import row_pointers
 
 Normalization = Literal["none", "row", "symmetric"]
 Duplicates = Literal["keep", "merge"]
@@ -90,10 +91,10 @@ class Adjacency:
         sorted_col = col.int().index_select(0, order)
         t_sorted, t_order = stable_sort(sorted_col, shape[1])
         return cls(
-            rowptr=pointers(sorted_row, shape[0]),
+            rowptr=row_pointers(sorted_row, shape[0]),
             col=sorted_col,
             weight=weight.index_select(0, order),
-            t_rowptr=pointers(t_sorted, shape[1]),
+            t_rowptr=row_pointers(t_sorted, shape[1]),
             t_col=sorted_row.index_select(0, t_order),
             t_perm=t_order.int(),
         )
@@ -138,7 +139,7 @@ class Adjacency:
     def from_dense(cls, x: Tensor) -> Self:
         """The non-zero numbers of a matrix, such as bag-of-words features."""
         row, col = x.nonzero(as_tuple=True)
-        return cls.from_entries(row, col, x[row, col], (x.size(0), x.size(1)))
+        return cls._from_valid(row, col, x[row, col], (x.size(0), x.size(1)))
 
     @classmethod
     def of(
@@ -225,7 +226,7 @@ class Adjacency:
         r""":math:`\mathbf{A} + \mathbf{I}`; a node that already has a loop keeps its weight."""
         num_nodes = self._square("self-loops")
         row, col, weight = looped(self.receiver, self.col, self.weight, num_nodes)
-        made = type(self).from_entries(row, col, weight, self.shape)
+        made = type(self)._from_valid(row, col, weight, self.shape)
         return made.with_product_dtype(self.product_dtype)
 
     def normalized(self, kind: Normalization) -> Self:
@@ -252,7 +253,7 @@ class Adjacency:
         components, so that each copy can have a mask of its own."""
         rows, cols = self.shape
         col = torch.cat([self.col + part * cols for part in range(4)])
-        made = type(self).from_entries(
+        made = type(self)._from_valid(
             self.receiver.repeat(4), col, self.weight.repeat(4), (rows, 4 * cols)
         )
         return made.with_product_dtype(self.product_dtype)

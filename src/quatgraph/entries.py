@@ -2,30 +2,20 @@
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.ops.transforms import transforms
+from quatgraph.ops.transforms import eager_on_cpu, transforms
 
 
 def stable_sort(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Numbers below ``size`` in order, and where each one stood."""
     small = size <= 1 << 16 and index.numel() <= 1 << 17
-    if small and _eager_on_cpu(index) and not transforms():
+    if small and eager_on_cpu(index) and not transforms():
         # NumPy sorts 16 bits by counting: ten times as fast as torch for a graph like Cora.
         order = torch.from_numpy(index.numpy().astype(np.uint16).argsort(kind="stable"))
         return index.index_select(0, order), order
     return torch.sort(index, stable=True)
-
-
-def pointers(sorted_index: Tensor, size: int) -> Tensor:
-    """Where the entries of each of ``size`` rows begin, and the last ones end."""
-    if _eager_on_cpu(sorted_index):
-        counts = torch.bincount(sorted_index, minlength=size)
-        return F.pad(counts.cumsum(dim=0, dtype=sorted_index.dtype), (1, 0))
-    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
-    return torch.searchsorted(sorted_index, bounds, out_int32=True)
 
 
 def merged(
@@ -62,14 +52,8 @@ def looped(
 
 def check_range(index: Tensor, size: int) -> None:
     """Refuses ids out of range; only where that costs no wait for a device."""
-    if index.numel() == 0 or not _eager_on_cpu(index):
+    if index.numel() == 0 or not eager_on_cpu(index):
         return
     low, high = map(int, torch.aminmax(index))
     if low < 0 or high >= size:
         raise Mistake(f"node ids must lie in 0..{size - 1}, got {low if low < 0 else high}")
-
-
-def _eager_on_cpu(index: Tensor) -> bool:
-    """Whether its numbers are at hand, and the same will not be done with others later."""
-    later = torch.compiler.is_compiling() or torch._C._is_tracing()
-    return index.device.type == "cpu" and not later

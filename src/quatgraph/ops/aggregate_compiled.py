@@ -46,30 +46,13 @@ def _entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor
 
 
 @aggregate_compiled.register_fake
-def _(
-    rowptr: Tensor,
-    col: Tensor,
-    weight: Tensor,
-    x: Tensor,
-    t_rowptr: Tensor,
-    t_col: Tensor,
-    t_perm: Tensor,
-    product_dtype: torch.dtype | None,
-) -> Tensor:
+def _(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor, *_: Any) -> Tensor:
     return weight.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1))
 
 
 @_sum_rows.register_fake
-def _(
-    rowptr: Tensor,
-    col: Tensor,
-    perm: Tensor,
-    weight: Tensor,
-    x: Tensor,
-    product_dtype: torch.dtype | None,
-    out_dtype: torch.dtype,
-) -> Tensor:
-    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1), dtype=out_dtype)
+def _(rowptr: Tensor, col: Tensor, perm: Tensor, weight: Tensor, x: Tensor, *dtypes: Any) -> Tensor:
+    return x.new_empty(*x.shape[:-2], rowptr.size(0) - 1, x.size(-1), dtype=dtypes[1])
 
 
 @_entry_products.register_fake

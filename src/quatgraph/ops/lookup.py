@@ -20,7 +20,7 @@ from torch import Tensor
 
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import end_to_end, members_first
-from quatgraph.ops.row_sums import sum_rows
+from quatgraph.ops.row_sums import row_pointers, sum_rows
 from quatgraph.ops.transforms import derivatives, only_derivative
 
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
@@ -129,8 +129,7 @@ def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     """The sum of each row's gradients, those of one row in the order of their places."""
     tables = code.size(0) if code.dim() == 2 else 1
     order, place = end_to_end(code, rows).sort(stable=True)
-    bounds = torch.arange(tables * rows + 1, device=code.device, dtype=order.dtype)
-    pointers = torch.searchsorted(order, bounds, out_int32=True)
+    pointers = row_pointers(order, tables * rows)
     total = sum_rows(pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
 

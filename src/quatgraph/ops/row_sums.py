@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.transforms import eager_on_cpu
 
 _EDGE_BLOCK = 1 << 18  # numbers a block of edge products may hold at once: a cache holds as many
 
@@ -36,6 +37,15 @@ def sum_rows(
         each = [sum_rows_torch(rowptr, col, *one) for one in zip(weight, x, strict=True)]
         return torch.stack(each).to(out_dtype)
     return sum_rows_torch(rowptr, col, weight, x).to(out_dtype)
+
+
+def row_pointers(sorted_index: Tensor, size: int) -> Tensor:
+    """Where the entries of each of ``size`` rows begin and the last ones end, int32."""
+    if eager_on_cpu(sorted_index):
+        counts = torch.bincount(sorted_index, minlength=size)
+        return F.pad(counts.cumsum(dim=0, dtype=torch.int32), (1, 0))
+    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
+    return torch.searchsorted(sorted_index, bounds, out_int32=True)
 
 
 def rounded_sums(

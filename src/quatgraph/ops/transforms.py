@@ -1,4 +1,4 @@
-"""What of ``torch.func`` is at work around an operation; gradients that have none themselves."""
+"""What is at work around an operation, of ``torch.func`` above all; gradients without their own."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -29,6 +29,12 @@ def forward_derivatives() -> int:
 # torch.compile takes them as they are where it traces, which is within the same transforms.
 for _count in (derivatives, forward_derivatives):
     _count._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def eager_on_cpu(value: Tensor) -> bool:
+    """Whether its numbers are at hand, and the same will not be done with others later."""
+    later = torch.compiler.is_compiling() or torch._C._is_tracing()
+    return value.device.type == "cpu" and not later
 
 
 def only_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:
