@@ -79,7 +79,12 @@ class Adjacency:
 
     @classmethod
     def _from_valid(
-        cls, row: Tensor, col: Tensor, weight: Tensor | None, shape: tuple[int, int]
+        cls,
+        row: Tensor,
+        col: Tensor,
+        weight: Tensor | None,
+        shape: tuple[int, int],
+        normalization: Normalization = "none",
     ) -> Self:
         """The matrix of entries that are known to lie in it."""
         if row.numel() >= 1 << 31:
@@ -90,7 +95,7 @@ class Adjacency:
         sorted_row, order = stable_sort(row.int(), shape[0])
         sorted_col = col.int().index_select(0, order)
         t_sorted, t_order = stable_sort(sorted_col, shape[1])
-        return cls(
+        made = cls(
             rowptr=row_pointers(sorted_row, shape[0]),
             col=sorted_col,
             weight=weight.index_select(0, order),
@@ -98,6 +103,7 @@ class Adjacency:
             t_col=sorted_row.index_select(0, t_order),
             t_perm=t_order.int(),
         )
+        return made._normalized(normalization, sorted_row)
 
     @classmethod
     def from_edge_index(
@@ -107,12 +113,16 @@ class Adjacency:
         weight: Tensor | None = None,
         *,
         self_loops: bool = False,
+        normalization: Normalization = "none",
         duplicates: Duplicates = "keep",
     ) -> Self:
         """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs.
 
         Args:
             weight: ``(E,)`` or ``(E, 1)``; 1 for every edge if there is none.
+            self_loops: As :meth:`with_self_loops`.
+            normalization: As :meth:`normalized`, with the loops.
+            duplicates: As :meth:`from_entries`.
         """
         sender, receiver = edge_index[0], edge_index[1]
         if edge_index.dtype not in WHOLE:
@@ -128,12 +138,13 @@ class Adjacency:
             weight = weight.view_as(sender)
             weight = weight if weight.is_floating_point() else weight.float()
         check_range(edge_index, num_nodes)
-        sender, receiver = sender.int(), receiver.int()
+        sender, receiver = edge_index.int().unbind()
         if duplicates == "merge":
             receiver, sender, weight = merged(receiver, sender, weight, num_nodes)
         if self_loops:
             receiver, sender, weight = looped(receiver, sender, weight, num_nodes)
-        return cls._from_valid(receiver, sender, weight, (num_nodes, num_nodes))
+        shape = num_nodes, num_nodes
+        return cls._from_valid(receiver, sender, weight, shape, normalization)
 
     @classmethod
     def from_dense(cls, x: Tensor) -> Self:
@@ -186,8 +197,9 @@ class Adjacency:
             raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
         if weight is None and dtype is not None:
             weight = torch.ones(edge_index.size(1), dtype=dtype, device=edge_index.device)
-        made = cls.from_edge_index(edge_index, num_nodes, weight, self_loops=self_loops)
-        return made.normalized(normalization)
+        return cls.from_edge_index(
+            edge_index, num_nodes, weight, self_loops=self_loops, normalization=normalization
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -233,6 +245,10 @@ class Adjacency:
         r""":math:`\mathbf{D}^{-1}\mathbf{A}` for ``"row"``,
         :math:`\mathbf{D}^{-1/2}\mathbf{A}\mathbf{D}^{-1/2}` for ``"symmetric"``, with
         :math:`\mathbf{D}` the sums of the rows; a row that sums to zero or less becomes zero."""
+        return self._normalized(kind)
+
+    def _normalized(self, kind: Normalization, receiver: Tensor | None = None) -> Self:
+        """So, with the row of each entry where it is at hand."""
         if kind not in ("none", "row", "symmetric"):
             raise Mistake(f"there is no normalization {kind!r}; choose none, row or symmetric")
         if kind == "none":
@@ -240,10 +256,10 @@ class Adjacency:
         if kind == "symmetric":
             self._square("symmetric normalisation")
         degree = self @ self.weight.new_ones(self.shape[1], 1)
-        positive = degree > 0
-        power = -1.0 if kind == "row" else -0.5
-        inverse = torch.where(positive, torch.where(positive, degree, 1).pow(power), 0).flatten()
-        weight = self.weight * inverse.index_select(0, self.receiver)
+        none, power = degree <= 0, -1.0 if kind == "row" else -0.5
+        inverse = degree.masked_fill(none, 1).pow(power).masked_fill(none, 0).flatten()
+        receiver = self.receiver if receiver is None else receiver
+        weight = self.weight * inverse.index_select(0, receiver)
         if kind == "symmetric":
             weight = weight * inverse.index_select(0, self.col)
         return self.with_weight(weight)

@@ -330,12 +330,26 @@ def test_each_sample_has_its_gradient(own_weight, own_graph):
             torch.testing.assert_close(got, right)
 
 
-def test_dual_numbers_go_through():
+@pytest.mark.parametrize("gradients", [True, False])
+def test_dual_numbers_go_through(gradients):
     graph, weight = random_structure(), torch.randn(12)
     x, along = torch.randn(C, F), torch.randn(C, F)
-    with forward_ad.dual_level():
+    with forward_ad.dual_level(), torch.set_grad_enabled(gradients):
         y = graph.times(weight, forward_ad.make_dual(x, along))
         torch.testing.assert_close(forward_ad.unpack_dual(y).tangent, graph.times(weight, along))
+
+
+def test_many_gradients_are_had_at_once():
+    graph, weight = random_structure(), torch.randn(12, requires_grad=True)
+    x = torch.randn(C, F, requires_grad=True)
+    probes = torch.randn(3, R, F)
+    y = graph.times(weight, x)
+    together = torch.autograd.grad(y, (weight, x), probes, is_grads_batched=True, retain_graph=True)
+    for m, probe in enumerate(probes):
+        for ours, wanted in zip(
+            together, torch.autograd.grad(y, (weight, x), probe, retain_graph=True), strict=True
+        ):
+            torch.testing.assert_close(ours[m], wanted)
 
 
 @either_product

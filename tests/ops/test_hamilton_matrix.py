@@ -30,3 +30,13 @@ def test_the_gpu_gives_the_same_matrix_and_gradient(shape, members):
     turned = probe.mT.contiguous().mT
     (again,) = torch.autograd.grad(apply(weight), weight, turned)
     assert torch.equal(again, mine)
+
+
+@pytest.mark.gpu
+def test_the_gpu_gives_the_derivatives_that_are_numerical_ones():
+    weight = torch.randn(4, 2, 3, device="cuda", dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        hamilton_matrix, weight, check_forward_ad=True, check_batched_grad=True
+    )
+    assert torch.autograd.gradgradcheck(hamilton_matrix, weight, check_fwd_over_rev=True)
+    assert not hamilton_matrix(weight.detach()).requires_grad

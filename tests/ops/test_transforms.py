@@ -3,9 +3,16 @@
 import pytest
 import torch
 from torch import Tensor, func
+from torch.autograd import forward_ad
 
 from quatgraph.errors import Mistake
-from quatgraph.ops.transforms import derivatives, forward_derivatives, only_derivative, transforms
+from quatgraph.ops.transforms import (
+    derivatives,
+    differentiated,
+    forward_derivatives,
+    only_derivative,
+    transforms,
+)
 
 X = torch.ones(3)
 
@@ -72,3 +79,16 @@ def test_an_only_derivative_is_had_and_refuses_its_own():
         torch.autograd.grad(cubes(x), x, create_graph=True)
     with pytest.raises(Mistake, match="gradients of gradients"):
         func.grad(lambda x: func.grad(cubes)(x).sum())(X)
+
+
+def test_autograd_is_told_only_of_what_it_may_be_asked_for():
+    learned = X.clone().requires_grad_()
+    assert not differentiated(X, X)
+    assert differentiated(X, learned)
+    with torch.no_grad():
+        assert not differentiated(X, learned)
+        with forward_ad.dual_level():
+            assert differentiated(X)
+    found = []
+    torch.vmap(lambda x: found.append(differentiated(x)) or x)(X)
+    assert found == [True]

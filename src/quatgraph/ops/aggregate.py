@@ -30,7 +30,7 @@ from quatgraph.errors import Mistake
 from quatgraph.ops.aggregate_compiled import aggregate_compiled
 from quatgraph.ops.members import members_first, product_of_members
 from quatgraph.ops.row_sums import entry_products, rounded_sums
-from quatgraph.ops.transforms import forward_derivatives
+from quatgraph.ops.transforms import differentiated, forward_derivatives, transforms
 
 
 def aggregate(
@@ -172,8 +172,22 @@ class _EntryProducts(torch.autograd.Function):
         return torch.stack(each), 0
 
 
+class _EagerProduct(_Product):
+    """The same in the form that ``torch.func`` does not take: torch looks at no signature."""
+
+    setup_context = torch.autograd.Function.setup_context
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        y = _Product.forward(*inputs)
+        _Product.setup_context(ctx, inputs, y)
+        return y
+
+
 def _product(*inputs: Any) -> Tensor:
-    y: Tensor = _Product.apply(*inputs)
+    if not differentiated(inputs[3], inputs[4]):
+        return _Product.forward(*inputs)
+    y: Tensor = (_Product if transforms() else _EagerProduct).apply(*inputs)
     return y
 
 

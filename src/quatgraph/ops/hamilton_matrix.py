@@ -11,6 +11,7 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.transforms import differentiated, transforms
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -20,33 +21,79 @@ def hamilton_matrix(weight: Tensor) -> Tensor:
         - weight: ``(4, m, n)``
         - output: ``(4m, 4n)``
     """
-    if weight.numel() and use_triton(weight):
-        return _matrix(weight)
-    return plain_matrix(weight)
+    return _matrix(weight) if weight.numel() and use_triton(weight) else plain_matrix(weight)
 
 
-@torch.library.custom_op("quatgraph::hamilton_matrix", mutates_args=())
 def _matrix(weight: Tensor) -> Tensor:
+    if torch.compiler.is_compiling() or transforms():
+        return _matrix_op(weight)
+    made: Tensor = _Matrix.apply(weight) if differentiated(weight) else _spread(weight)
+    return made
+
+
+def _gradient(grad: Tensor) -> Tensor:
+    if torch.compiler.is_compiling() or transforms():
+        return _gradient_op(grad)
+    made: Tensor = _Gradient.apply(grad) if differentiated(grad) else _gather(grad)
+    return made
+
+
+def _spread(weight: Tensor) -> Tensor:
     from quatgraph.ops.kernels.hamilton_matrix import spread
 
     whole = spread(weight.reshape(-1, *weight.shape[-3:]))
     return whole.view(*weight.shape[:-3], *whole.shape[1:])
 
 
-@torch.library.custom_op("quatgraph::hamilton_matrix_gradient", mutates_args=())
-def _gradient(grad: Tensor) -> Tensor:
+def _gather(grad: Tensor) -> Tensor:
     from quatgraph.ops.kernels.hamilton_matrix import gather
 
     whole = gather(grad.reshape(-1, *grad.shape[-2:]))
     return whole.view(*grad.shape[:-2], *whole.shape[1:])
 
 
-@_matrix.register_fake
+class _Matrix(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor) -> Tensor:
+        return _spread(weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return _gradient(grad)
+
+    @staticmethod
+    def jvp(ctx: Any, along: Tensor) -> Tensor:
+        return _matrix(along)
+
+
+class _Gradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor) -> Tensor:
+        return _gather(grad)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return _matrix(grad)
+
+    @staticmethod
+    def jvp(ctx: Any, along: Tensor) -> Tensor:
+        return _gradient(along)
+
+
+# The same as operations of torch's library, for torch.compile and vmap only: the library takes
+# longer to find an operation than a GPU to do it.
+_matrix_op = torch.library.custom_op("quatgraph::hamilton_matrix", _spread, mutates_args=())
+_gradient_op = torch.library.custom_op(
+    "quatgraph::hamilton_matrix_gradient", _gather, mutates_args=()
+)
+
+
+@_matrix_op.register_fake
 def _(weight: Tensor) -> Tensor:
     return weight.new_empty(*weight.shape[:-3], 4 * weight.size(-2), 4 * weight.size(-1))
 
 
-@_gradient.register_fake
+@_gradient_op.register_fake
 def _(grad: Tensor) -> Tensor:
     return grad.new_empty(*grad.shape[:-2], 4, grad.size(-2) // 4, grad.size(-1) // 4)
 
@@ -56,14 +103,20 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
 
 
 def _backward(ctx: Any, grad: Tensor) -> Tensor:
-    return _gradient(grad)
+    return _gradient_op(grad)
 
 
-_matrix.register_autograd(_backward, setup_context=_setup_context)
-_gradient.register_autograd(lambda ctx, grad: _matrix(grad), setup_context=_setup_context)
+_matrix_op.register_autograd(_backward, setup_context=_setup_context)
+_gradient_op.register_autograd(lambda ctx, grad: _matrix_op(grad), setup_context=_setup_context)
 
 
-@_matrix.register_vmap
+@_matrix_op.register_vmap
 def _(info: Any, in_dims: tuple[int | None], weight: Tensor) -> tuple[Tensor, int]:
     assert in_dims[0] is not None
-    return _matrix(weight.movedim(in_dims[0], 0)), 0
+    return _matrix_op(weight.movedim(in_dims[0], 0)), 0
+
+
+@_gradient_op.register_vmap
+def _(info: Any, in_dims: tuple[int | None], grad: Tensor) -> tuple[Tensor, int]:
+    assert in_dims[0] is not None
+    return _gradient_op(grad.movedim(in_dims[0], 0)), 0

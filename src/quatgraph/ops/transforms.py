@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C._functorch import TransformType, get_interpreter_stack
+from torch.autograd import forward_ad
 
 from quatgraph.errors import Mistake
 
@@ -24,6 +25,14 @@ def derivatives() -> int:
 def forward_derivatives() -> int:
     """How many of them ask for what goes forward along a direction."""
     return transforms().count(TransformType.Jvp)
+
+
+def differentiated(*tensors: Tensor) -> bool:
+    """Whether a derivative of what is made of these may be asked for, or it is traced for later; if
+    not, autograd need not be told of it."""
+    backward = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    forward = forward_ad._current_level >= 0
+    return backward or forward or bool(transforms()) or torch._C._is_tracing()
 
 
 # torch.compile takes them as they are where it traces, which is within the same transforms.

@@ -214,7 +214,7 @@ _PIECE = 128
 _MANY_ROWS = 1 << 15
 """As many rows, of all members, fill a GPU: there only rows far beyond the mean are cut."""
 
-_MANY_ENTRIES = 1 << 13
+_MANY_ENTRIES = 1 << 14
 """A matrix with fewer entries has no row worth cutting."""
 
 _FAN = 32
