@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.ops.transforms import derivatives
+from quatgraph.ops.transforms import derivatives, many_at_once
 
 Backend = Literal["auto", "torch", "triton"]
 KERNEL_TYPES = torch.float32, torch.float64
@@ -36,9 +36,11 @@ def chosen_backend() -> str:
 
 def use_triton(*tensors: Tensor) -> bool:
     """Whether the kernels take these tensors: all of them on a CUDA device, Triton installed. Where
-    ``torch.func`` asks for a derivative, torch's own forms know it."""
+    ``torch.func`` asks for a derivative, or ``torch.autograd.grad`` for many at once, torch's own
+    forms know it."""
     wanted = chosen_backend()
-    able = all(t.is_cuda for t in tensors) and triton_installed() and not derivatives()
+    able = all(t.is_cuda and not many_at_once(t) for t in tensors)
+    able = able and triton_installed() and not derivatives()
     if wanted == "triton" and not able:
         raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
     return able and wanted != "torch"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import differentiated, transforms
+from quatgraph.ops.transforms import differentiated, many_at_once, transforms
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -25,17 +25,22 @@ def hamilton_matrix(weight: Tensor) -> Tensor:
 
 
 def _matrix(weight: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or transforms():
+    if _seen_by_torch(weight):
         return _matrix_op(weight)
     made: Tensor = _Matrix.apply(weight) if differentiated(weight) else _spread(weight)
     return made
 
 
 def _gradient(grad: Tensor) -> Tensor:
-    if torch.compiler.is_compiling() or transforms():
+    if _seen_by_torch(grad):
         return _gradient_op(grad)
     made: Tensor = _Gradient.apply(grad) if differentiated(grad) else _gather(grad)
     return made
+
+
+def _seen_by_torch(value: Tensor) -> bool:
+    """Whether torch does more with an operation than to call it."""
+    return torch.compiler.is_compiling() or bool(transforms()) or many_at_once(value)
 
 
 def _spread(weight: Tensor) -> Tensor:
@@ -80,8 +85,8 @@ class _Gradient(torch.autograd.Function):
         return _gradient(along)
 
 
-# The same as operations of torch's library, for torch.compile and vmap only: the library takes
-# longer to find an operation than a GPU to do it.
+# The same as operations of torch's library, where torch has to know them: the library takes longer
+# to find one than a GPU to do it.
 _matrix_op = torch.library.custom_op("quatgraph::hamilton_matrix", _spread, mutates_args=())
 _gradient_op = torch.library.custom_op(
     "quatgraph::hamilton_matrix_gradient", _gather, mutates_args=()

@@ -24,7 +24,7 @@ def sum_rows(
     """The sum over rows whose e-th entry has the value ``weight[e]``, or ``weight[perm[e]]``; in
     the weights' type unless told otherwise."""
     out_dtype = out_dtype or weight.dtype
-    if use_triton(x):
+    if use_triton(x, weight):
         from quatgraph.ops.kernels.aggregate import sum_rows as kernel
 
         return kernel(rowptr, col, perm, weight, x, out_dtype=out_dtype)
@@ -85,7 +85,7 @@ def wide(x: Tensor) -> Tensor:
 
 def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
     """The inner product of ``y``'s row and ``x``'s row for each entry."""
-    if use_triton(x):
+    if use_triton(y, x):
         from quatgraph.ops.kernels.aggregate import entry_products as kernel
 
         return kernel(rowptr, col, y, x)

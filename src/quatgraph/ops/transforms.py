@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C._functorch import TransformType, get_interpreter_stack
+from torch._C._functorch import TransformType, get_interpreter_stack, is_legacy_batchedtensor
 from torch.autograd import forward_ad
 
 from quatgraph.errors import Mistake
@@ -25,6 +25,11 @@ def derivatives() -> int:
 def forward_derivatives() -> int:
     """How many of them ask for what goes forward along a direction."""
     return transforms().count(TransformType.Jvp)
+
+
+def many_at_once(value: Tensor) -> bool:
+    """Whether it stands for many, as gradients do where ``is_grads_batched`` asks for them so."""
+    return bool(is_legacy_batchedtensor(value))
 
 
 def differentiated(*tensors: Tensor) -> bool:
