@@ -387,3 +387,15 @@ def test_weights_have_torchs_default_type(loops):
         assert Adjacency.of(EDGES, N, self_loops=loops).weight.dtype == torch.float64
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_edges_of_another_shape_are_told():
+    with pytest.raises(Mistake, match=r"shape \(2, E\), got \(3, 4\)"):
+        Adjacency.from_edge_index(torch.zeros(3, 4, dtype=torch.long), 5)
+
+
+def test_nan_is_not_normalised_away():
+    edges, weight = torch.tensor([[0, 1, 0], [0, 0, 1]]), torch.tensor([1.0, torch.nan, 1.0])
+    rows = Adjacency.from_edge_index(edges, 2, weight, normalization="row").to_dense()
+    assert rows[0].isnan().all()
+    assert torch.equal(rows[1], torch.tensor([1.0, 0.0]))

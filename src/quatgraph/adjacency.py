@@ -124,9 +124,11 @@ class Adjacency:
             normalization: As :meth:`normalized`, with the loops.
             duplicates: As :meth:`from_entries`.
         """
-        sender, receiver = edge_index[0], edge_index[1]
+        if edge_index.dim() != 2 or edge_index.size(0) != 2:
+            raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
         if edge_index.dtype not in WHOLE:
             raise Mistake("edge_index must hold whole numbers: use edge_index.long()")
+        sender, receiver = edge_index.int().unbind()
         if weight is not None:
             if not isinstance(weight, Tensor):
                 raise Mistake(f"weights must be a tensor, got a {type(weight).__name__}")
@@ -138,7 +140,6 @@ class Adjacency:
             weight = weight.view_as(sender)
             weight = weight if weight.is_floating_point() else weight.float()
         check_range(edge_index, num_nodes)
-        sender, receiver = edge_index.int().unbind()
         if duplicates == "merge":
             receiver, sender, weight = merged(receiver, sender, weight, num_nodes)
         if self_loops:
@@ -193,10 +194,8 @@ class Adjacency:
             edge_index, weight = coo.indices().flip(0), coo.values()
         elif type(edges) is not Tensor and hasattr(edges, "as_tensor"):
             edge_index = edges.as_tensor()
-        if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
         if weight is None and dtype is not None:
-            weight = torch.ones(edge_index.size(1), dtype=dtype, device=edge_index.device)
+            weight = torch.ones(edge_index.numel() // 2, dtype=dtype, device=edge_index.device)
         return cls.from_edge_index(
             edge_index, num_nodes, weight, self_loops=self_loops, normalization=normalization
         )
@@ -248,7 +247,7 @@ class Adjacency:
         return self._normalized(kind)
 
     def _normalized(self, kind: Normalization, receiver: Tensor | None = None) -> Self:
-        """So, with the row of each entry where it is at hand."""
+        """As :meth:`normalized`, with the row of each entry where it is at hand."""
         if kind not in ("none", "row", "symmetric"):
             raise Mistake(f"there is no normalization {kind!r}; choose none, row or symmetric")
         if kind == "none":
@@ -256,8 +255,9 @@ class Adjacency:
         if kind == "symmetric":
             self._square("symmetric normalisation")
         degree = self @ self.weight.new_ones(self.shape[1], 1)
-        none, power = degree <= 0, -1.0 if kind == "row" else -0.5
-        inverse = degree.masked_fill(none, 1).pow(power).masked_fill(none, 0).flatten()
+        power = -1.0 if kind == "row" else -0.5
+        empty = degree <= 0  # not where it is NaN, which is to be seen
+        inverse = degree.masked_fill(empty, 1).pow(power).masked_fill(empty, 0).flatten()
         receiver = self.receiver if receiver is None else receiver
         weight = self.weight * inverse.index_select(0, receiver)
         if kind == "symmetric":

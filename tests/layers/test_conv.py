@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
 from torch.autograd.functional import jacobian
 from torch.func import hessian
 from torch.utils.checkpoint import checkpoint
@@ -18,6 +19,9 @@ N, IN, OUT = 6, 3, 2  # nodes and quaternions
 # Directed, with a loop at node 1; node 5 is alone.
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 1], [1, 0, 2, 1, 2, 3, 1]])
 WEIGHT = torch.tensor([1.0, 2.0, 0.5, 3.0, 1.5, 2.5, 4.0])
+on_each_device = pytest.mark.parametrize(
+    "device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+)
 
 
 def four_real_convolutions(conv: nn.Module, real: nn.Module, weight: Tensor) -> None:
@@ -147,13 +151,15 @@ def test_a_cached_graph_is_kept_until_reset():
     assert not torch.equal(fresh(x, EDGES), fresh(x, EDGES.flip(0)))
 
 
+@on_each_device
 @pytest.mark.parametrize("prepared", [False, True])
 @pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
-def test_compiles_whole_and_keeps_values_and_gradients(layer, prepared):
-    conv, x = layer(4 * IN, 4 * OUT), torch.randn(N, 4 * IN, requires_grad=True)
-    graph = Adjacency.of(EDGES, N) if prepared else EDGES
+def test_compiles_whole_and_keeps_values_and_gradients(layer, prepared, device):
+    conv, edges = layer(4 * IN, 4 * OUT).to(device), EDGES.to(device)
+    x = torch.randn(N, 4 * IN, device=device, requires_grad=True)
+    graph = Adjacency.of(edges, N) if prepared else edges
     compiled = torch.compile(conv, fullgraph=True, backend="aot_eager")
-    inputs, probe = (x, *conv.parameters()), torch.randn(N, 4 * OUT)
+    inputs, probe = (x, *conv.parameters()), torch.randn(N, 4 * OUT, device=device)
     ours, plain = compiled(x, graph), conv(x, graph)
     torch.testing.assert_close(ours, plain)
     wanted = torch.autograd.grad(plain, inputs, probe)
@@ -270,11 +276,24 @@ def test_torch_func_takes_its_derivatives(prepare):
     torch.testing.assert_close(ahead, conv(along, graph))
 
 
+@on_each_device
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning", "ignore::DeprecationWarning")
-def test_what_is_traced_takes_other_graphs():
-    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(N, 4 * IN)
-    traced = torch.jit.trace(conv, (x, EDGES))
-    torch.testing.assert_close(traced(x, EDGES.flip(0)), conv(x, EDGES.flip(0)))
+def test_what_is_traced_can_be_kept_and_takes_other_graphs(device, tmp_path):
+    conv, edges = QGNNConv(4 * IN, 4 * OUT).to(device), EDGES.to(device)
+    x = torch.randn(N, 4 * IN, device=device)
+    torch.jit.trace(conv, (x, edges)).save(tmp_path / "traced.pt")
+    traced = torch.jit.load(tmp_path / "traced.pt")
+    torch.testing.assert_close(traced(x, edges.flip(0)), conv(x, edges.flip(0)))
+
+
+@on_each_device
+def test_fake_tensors_go_through(device):
+    with FakeTensorMode(), torch.device(device):
+        conv, x = QGNNConv(4 * IN, 4 * OUT), torch.empty(N, 4 * IN)
+        y = conv(x, torch.empty(2, 9, dtype=torch.long))
+        y.sum().backward()
+    assert y.shape == (N, 4 * OUT)
+    assert conv.linear.weight.grad.shape == conv.linear.weight.shape
 
 
 def test_is_checkpointed_with_rounded_products_too():

@@ -3,14 +3,18 @@
 import pytest
 import torch
 from torch import Tensor, func
+from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from quatgraph.errors import Mistake
 from quatgraph.ops.transforms import (
     derivatives,
     differentiated,
     forward_derivatives,
+    many_at_once,
     only_derivative,
+    recorded,
     transforms,
 )
 
@@ -46,7 +50,8 @@ def test_counts_what_is_at_work(transform, counts):
 
 def test_compiles_whole():
     def doubled_if_plain(x: Tensor) -> Tensor:
-        return x if derivatives() or forward_derivatives() else 2 * x
+        plain = not (derivatives() or forward_derivatives() or many_at_once(x))
+        return 2 * x if plain and recorded(x) else x
 
     compiled = torch.compile(doubled_if_plain, fullgraph=True, backend="eager")
     assert torch.equal(compiled(X), 2 * X)
@@ -92,3 +97,34 @@ def test_autograd_is_told_only_of_what_it_may_be_asked_for():
     found = []
     torch.vmap(lambda x: found.append(differentiated(x)) or x)(X)
     assert found == [True]
+
+
+def test_what_torch_records_is_told():
+    assert not recorded(X, torch.nn.Parameter(X))
+    with FakeTensorMode() as fake:
+        inside = fake.from_tensor(X)
+        assert recorded(X)
+    assert recorded(X, inside)
+    found = []
+    make_fx(lambda x: found.append(recorded(x)) or 2 * x)(X)
+    assert found == [True]
+
+
+def test_gradients_that_are_many_at_once_are_told():
+    found = []
+
+    class Watched(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, grad):
+            found.append(many_at_once(grad))
+            return 2 * grad
+
+    x = X.clone().requires_grad_()
+    y = Watched.apply(x)
+    torch.autograd.grad(y, x, torch.eye(3), is_grads_batched=True, retain_graph=True)
+    torch.autograd.grad(y, x, X)
+    assert found == [True, False]

@@ -30,7 +30,13 @@ from quatgraph.errors import Mistake
 from quatgraph.ops.aggregate_compiled import aggregate_compiled
 from quatgraph.ops.members import members_first, product_of_members
 from quatgraph.ops.row_sums import entry_products, rounded_sums
-from quatgraph.ops.transforms import differentiated, forward_derivatives, transforms
+from quatgraph.ops.transforms import (
+    differentiated,
+    eager_form,
+    forward_derivatives,
+    recorded,
+    transforms,
+)
 
 
 def aggregate(
@@ -64,7 +70,7 @@ def aggregate(
     """
     if x.dtype != product_dtype:
         weight = weight.to(x.dtype)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or (recorded(weight, x) and not transforms()):
         if forward_derivatives():
             raise Mistake("forward derivatives are not had within torch.compile: leave it out")
         tensors = rowptr, col, weight, x, t_rowptr, t_col, t_perm
@@ -172,16 +178,7 @@ class _EntryProducts(torch.autograd.Function):
         return torch.stack(each), 0
 
 
-class _EagerProduct(_Product):
-    """The same in the form that ``torch.func`` does not take: torch looks at no signature."""
-
-    setup_context = torch.autograd.Function.setup_context
-
-    @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tensor:
-        y = _Product.forward(*inputs)
-        _Product.setup_context(ctx, inputs, y)
-        return y
+_EagerProduct, _EagerEntryProducts = eager_form(_Product), eager_form(_EntryProducts)
 
 
 def _product(*inputs: Any) -> Tensor:
@@ -192,7 +189,9 @@ def _product(*inputs: Any) -> Tensor:
 
 
 def _entry_products(*inputs: Tensor) -> Tensor:
-    products: Tensor = _EntryProducts.apply(*inputs)
+    if not differentiated(inputs[2], inputs[3]):
+        return _EntryProducts.forward(*inputs)
+    products: Tensor = (_EntryProducts if transforms() else _EagerEntryProducts).apply(*inputs)
     return products
 
 

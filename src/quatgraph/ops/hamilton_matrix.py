@@ -11,7 +11,7 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import differentiated, many_at_once, transforms
+from quatgraph.ops.transforms import differentiated, many_at_once, recorded, transforms
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -25,22 +25,22 @@ def hamilton_matrix(weight: Tensor) -> Tensor:
 
 
 def _matrix(weight: Tensor) -> Tensor:
-    if _seen_by_torch(weight):
+    if _by_name(weight):
         return _matrix_op(weight)
     made: Tensor = _Matrix.apply(weight) if differentiated(weight) else _spread(weight)
     return made
 
 
 def _gradient(grad: Tensor) -> Tensor:
-    if _seen_by_torch(grad):
+    if _by_name(grad):
         return _gradient_op(grad)
     made: Tensor = _Gradient.apply(grad) if differentiated(grad) else _gather(grad)
     return made
 
 
-def _seen_by_torch(value: Tensor) -> bool:
-    """Whether torch does more with an operation than to call it."""
-    return torch.compiler.is_compiling() or bool(transforms()) or many_at_once(value)
+def _by_name(value: Tensor) -> bool:
+    """Whether torch has to know the operation: it records it, or applies it to many at once."""
+    return recorded(value) or bool(transforms()) or many_at_once(value)
 
 
 def _spread(weight: Tensor) -> Tensor:

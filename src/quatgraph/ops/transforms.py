@@ -5,11 +5,13 @@ from functools import wraps
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack, is_legacy_batchedtensor
-from torch.autograd import forward_ad
+from torch.autograd import Function, forward_ad
 
 from quatgraph.errors import Mistake
+
+_PLAIN = Tensor, nn.Parameter
 
 
 def transforms() -> list[TransformType]:
@@ -29,15 +31,39 @@ def forward_derivatives() -> int:
 
 def many_at_once(value: Tensor) -> bool:
     """Whether it stands for many, as gradients do where ``is_grads_batched`` asks for them so."""
-    return bool(is_legacy_batchedtensor(value))
+    return not torch.compiler.is_compiling() and bool(is_legacy_batchedtensor(value))
+
+
+def recorded(*tensors: Tensor) -> bool:
+    """Whether torch does more with an operation than to do it, and so has to know it by name: it
+    compiles, exports or traces, or the tensors are of another kind, as fake ones are."""
+    if torch.compiler.is_compiling() or torch._C._is_tracing():
+        return True
+    return torch._C._len_torch_dispatch_stack() > 0 or any(type(t) not in _PLAIN for t in tensors)
 
 
 def differentiated(*tensors: Tensor) -> bool:
-    """Whether a derivative of what is made of these may be asked for, or it is traced for later; if
+    """Whether a derivative of what is made of these may be asked for, or a transform is at work; if
     not, autograd need not be told of it."""
     backward = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    forward = forward_ad._current_level >= 0
-    return backward or forward or bool(transforms()) or torch._C._is_tracing()
+    return backward or forward_ad._current_level >= 0 or bool(transforms())
+
+
+def eager_form(function: type[Function]) -> type[Function]:
+    """The same function in the form that ``torch.func`` does not take. Of one that has a
+    ``setup_context`` torch looks up the signature at every call, which takes longer than many a
+    small sum."""
+
+    class Eager(function):  # type: ignore[misc, valid-type]
+        setup_context = Function.setup_context
+
+        @staticmethod
+        def forward(ctx: Any, *inputs: Any) -> Any:
+            output = function.forward(*inputs)
+            function.setup_context(ctx, inputs, output)
+            return output
+
+    return Eager
 
 
 # torch.compile takes them as they are where it traces, which is within the same transforms.
@@ -47,8 +73,7 @@ for _count in (derivatives, forward_derivatives):
 
 def eager_on_cpu(value: Tensor) -> bool:
     """Whether its numbers are at hand, and the same will not be done with others later."""
-    later = torch.compiler.is_compiling() or torch._C._is_tracing()
-    return value.device.type == "cpu" and not later
+    return value.device.type == "cpu" and not recorded(value)
 
 
 def only_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:

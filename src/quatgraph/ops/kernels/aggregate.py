@@ -215,7 +215,8 @@ _MANY_ROWS = 1 << 15
 """As many rows, of all members, fill a GPU: there only rows far beyond the mean are cut."""
 
 _MANY_ENTRIES = 1 << 14
-"""A matrix with fewer entries has no row worth cutting."""
+"""With fewer entries cutting costs more than it saves: it takes a second kernel, and without it
+training on Cora and Citeseer is one to two percent faster. (A graph that is one row waits.)"""
 
 _FAN = 32
 """Row pointers that a warp looks at together in the search for an entry's row."""
