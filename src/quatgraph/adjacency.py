@@ -169,7 +169,8 @@ class Adjacency:
         Args:
             edges: An ``edge_index`` ``(2, E)`` or PyG's ``EdgeIndex``; a sparse torch matrix
                 ``(N, N)`` whose rows are receivers (PyG's ``adj_t``); or an :class:`Adjacency`,
-                which is prepared already and returned as it is.
+                which is prepared already and returned as it is. A loop that is there keeps its
+                weight in either form; PyG's ``GCNConv`` adds to that of a sparse matrix.
             dtype: The type of weights for edges that have none; torch's default if not told.
         """
         if isinstance(edges, Adjacency):

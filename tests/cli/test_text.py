@@ -97,6 +97,12 @@ def test_a_table_is_answered_as_csv_with_the_weightiest_words(model: str, world:
         assert row["prediction"] == whole["prediction"]
 
 
+def test_words_without_quotes_are_told_to_be_texts(model: str) -> None:
+    told = "quatgraph: 2 texts of a word each; quotes around several words make them one text"
+    assert told in call("predict", model, "great", "film").stderr
+    assert told not in call("predict", model, "a great film", "film").stderr
+
+
 def test_several_texts_or_a_text_a_line_are_answered_as_csv(model: str, tmp_path: Path) -> None:
     several = answered(model, *TEXTS[:3])
     assert [row["text"] for row in rows_of(several)] == TEXTS[:3]

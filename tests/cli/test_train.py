@@ -58,9 +58,10 @@ def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Pat
     lines = trained.stdout.splitlines()
     assert lines[0].startswith("test accuracy ")
     assert lines[1].startswith("chosen on validation data among 8 settings: lr 0.0")
-    assert lines[2] == "features: each column standardised"
-    assert lines[3].startswith("kept the run that is best on validation data: split 0, seed 0")
-    assert lines[4] == "ask it: quatgraph predict model"
+    assert lines[2] == "nodes: 24 in 2 classes, 50.0 % in the largest, 24 edges"
+    assert lines[3] == "features: each column standardised"
+    assert lines[4].startswith("kept the run that is best on validation data: split 0, seed 0")
+    assert lines[5] == "ask it: quatgraph predict model"
 
     evaluated = call("evaluate", "model", "--device", "cpu")
     assert evaluated.exit_code == 0
@@ -127,7 +128,7 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
     chosen = json.loads(Path("m/card.json").read_text())["config"]
     assert float(found[1]) == chosen["train"]["weight_decay"]
     assert float(found[2]) == chosen["model"]["dropout"]
-    assert len(call("train", "node/karate-qgnn", *SHORT).stdout.splitlines()) == 3
+    assert len(call("train", "node/karate-qgnn", *SHORT).stdout.splitlines()) == 4
 
 
 def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,7 +163,10 @@ MISTAKES = [
     (["node/karate-qgnn", "--set", "data.name=karat"], "did you mean 'karate'?"),
     (["node/karate-qgnn", "--protocol", "fair"], "--protocol is honest or paper, got 'fair'"),
     (["node/karate-qgnn", "--seeds", "0"], "seeds must be at least 1"),
-    (["node/karate-qgnn", "--device", "gpu"], "unknown device 'gpu'; did you mean 'cpu'?"),
+    (
+        ["node/karate-qgnn", "--device", "gpu"],
+        "unknown device 'gpu'; choose auto, cpu, cuda or cuda:N",
+    ),
     (["node/karate-qgnn", "--max-minutes", "-1"], "minutes must be zero or more"),
 ]
 

@@ -62,9 +62,10 @@ def test_edges_may_have_no_line_of_names_and_a_weight(folder):
     assert data.edge_weight.tolist() == [3, 3, 2.5, 2.5]
 
 
-def test_a_graph_may_have_no_edges(folder):
+def test_a_graph_may_have_no_edges_if_its_file_says_so(folder):
     (folder / "edges.csv").write_text("")
-    assert read_folder(folder).edge_index.shape == (2, 0)
+    with pytest.raises(Mistake, match=r"edges\.csv is empty; write an edge per line, or only"):
+        read_folder(folder)
     (folder / "edges.csv").write_text("source,target,weight\n")
     assert read_folder(folder).edge_index.shape == (2, 0)
 

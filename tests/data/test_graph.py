@@ -225,3 +225,10 @@ def test_a_list_may_have_features_unknown_classes_and_any_numbers():
 def test_a_list_that_is_no_collection_is_refused(graphs, words):
     with pytest.raises(Mistake, match=words):
         from_list(graphs)
+
+
+def test_labels_that_are_none_matter_for_training_only():
+    graphs = [pair(y=torch.tensor([0.5])), pair(y=1)]
+    with pytest.raises(Mistake, match="y of graph 0 must be one whole number"):
+        from_list(graphs)
+    assert from_list(graphs, labels_needed=False).y.tolist() == [-1, 0]

@@ -241,6 +241,23 @@ def test_a_pair_of_node_sets_is_refused(layer):
         layer(4, 4)((x, x), torch.tensor([[0], [1]]))
 
 
+def test_whole_numbers_and_another_graph_than_the_one_kept_are_told():
+    conv, x = QGNNConv(4 * IN, 4 * OUT, cached=True), torch.randn(N, 4 * IN)
+    conv(x, EDGES)
+    with pytest.raises(Mistake, match="first graph, of 6 nodes, and x has 9: leave out cached"):
+        conv(torch.randn(9, 4 * IN), EDGES)
+    with pytest.raises(Mistake, match=r"got torch\.int64: use x\.float"):
+        conv(x.long(), EDGES)
+
+
+@pytest.mark.filterwarnings("ignore:torch.searchsorted")  # copies what vmap gives it
+def test_members_may_have_edges_of_their_own():
+    conv, x = QGNNConv(4 * IN, 4 * OUT), torch.randn(2, N, 4 * IN)
+    edges = torch.stack((EDGES, EDGES.flip(0)))
+    for m, y in enumerate(torch.vmap(conv)(x, edges)):
+        torch.testing.assert_close(y, conv(x[m], edges[m]))
+
+
 def test_a_width_that_is_no_quaternions_tells_of_tiled_features():
     with pytest.raises(Mistake, match="got 1433: pad it with zeros to 1436, or use tiled=True"):
         QGNNConv(1433, 16)

@@ -123,6 +123,8 @@ def test_some_graphs_are_answered_for_in_the_order_they_were_asked(
 def test_an_unknown_graph_is_a_mistake_with_a_hint(predictor: GraphPredictor) -> None:
     with pytest.raises(Mistake, match="there is no graph 'ring-88'; did you mean 'ring-8'"):
         predictor.predict(ids=["ring-0", "ring-88"])
+    with pytest.raises(Mistake, match="there is no graph 'caffeine'; the first is 'ring-0'"):
+        predictor.predict(ids=["caffeine"])
 
 
 @pytest.mark.parametrize("room", [1, 7, 20])
@@ -262,7 +264,7 @@ def test_data_that_was_moved_is_named_again(tmp_path: Path) -> None:
     path = written(tmp_path / "rings.jsonl", lines())
     out = trained(path, tmp_path / "model")
     moved = path.rename(tmp_path / "elsewhere.jsonl")
-    with pytest.raises(Mistake, match=r"there is no .*rings\.jsonl"):
+    with pytest.raises(Mistake, match=r"no longer at .*rings\.jsonl: name where it is now"):
         load(out).evaluate()
     predictor = load(out)
     assert predictor.evaluate(moved)["test/accuracy"] == predictor.card["metrics"]["test/accuracy"]

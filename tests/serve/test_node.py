@@ -50,7 +50,8 @@ def write_graph(
         writer.writerows(zip(ids, *columns.values(), strict=True))
     if edges is None:
         edges = [(a, ids[(k + 2) % len(ids)]) for k, a in enumerate(ids)]
-    (folder / "edges.csv").write_text("".join(f"{a},{b}\n" for a, b in edges))
+    ends = [("source", "target"), *edges]
+    (folder / "edges.csv").write_text("".join(f"{a},{b}\n" for a, b in ends))
     return folder
 
 
@@ -280,8 +281,20 @@ def test_a_bundle_for_another_task_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_a_device_that_does_not_exist_is_a_mistake(bundle: Path) -> None:
-    with pytest.raises(Mistake, match="unknown device 'gpu'; did you mean 'cpu'"):
+    with pytest.raises(Mistake, match="unknown device 'gpu'; choose auto, cpu, cuda"):
         load(bundle, device="gpu")
+
+
+def test_labels_and_masks_of_a_new_graph_need_not_fit(bundle: Path) -> None:
+    predictor = load(bundle, device="cpu")
+    graph = {
+        "x": torch.randn(4, len(COLUMNS)),
+        "feature_names": list(COLUMNS),
+        "edge_index": torch.tensor([[0, 1], [1, 0]]),
+    }
+    wanted = predictor.predict(Data(**graph)).probabilities
+    for more in ({"y": torch.rand(4)}, {"train_mask": torch.ones(4, dtype=torch.bool)}):
+        assert torch.equal(predictor.predict(Data(**graph, **more)).probabilities, wanted)
 
 
 def test_features_without_names_must_be_as_many_as_in_training(tmp_path: Path) -> None:
@@ -291,5 +304,5 @@ def test_features_without_names_must_be_as_many_as_in_training(tmp_path: Path) -
 
     predictor = train_nodes(graph(3), tmp_path / "m", config=config_of(), device="cpu")
     assert len(predictor.predict(graph(3)).ids) == 20
-    with pytest.raises(Mistake, match="the graph has 4 features, the model needs 3"):
+    with pytest.raises(Mistake, match="the graph has 4 features; give it the 3 that"):
         predictor.predict(graph(4))

@@ -72,7 +72,7 @@ def test_a_bundle_answers_wherever_it_is_and_whatever_became_of_its_data(
     (moved / source.name).unlink()
     predictor = load(moved / "m", device="cpu")
     same(predictor.predict(TEXTS), expected)
-    with pytest.raises(Mistake, match=r"there is no .*reviews\.csv"):
+    with pytest.raises(Mistake, match=r"no longer at .*reviews\.csv: name where it is now"):
         predictor.evaluate()
     again = predictor.evaluate(moved / data.name)
     assert rounded(again) == {name: predictor.card["metrics"][name] for name in again}

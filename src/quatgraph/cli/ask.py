@@ -21,7 +21,8 @@ def evaluate(
         Path | None, typer.Argument(help="Where the training data is now, if it was moved.")
     ] = None,
     by_relation: Annotated[
-        bool, typer.Option("--by-relation", help="link: show each relation of the test triples.")
+        bool,
+        typer.Option("--by-relation", help="link: show each relation of the test triples instead."),
     ] = False,
     device: Device = "auto",
     json_: Json = False,
@@ -196,6 +197,8 @@ def _texts(data: list[str]) -> str | list[str] | None:
         return lines
     if other := next((one for one in data if one == "-" or names_a_file(one)), None):
         raise Mistake(f"{other!r} is no text: name one file or -, or give texts, not both")
+    if not any(len(one.split()) > 1 for one in data):
+        tell(f"{len(data)} texts of a word each; quotes around several words make them one text")
     return data
 
 

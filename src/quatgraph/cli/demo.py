@@ -1,6 +1,9 @@
 """The command demo: a knowledge graph is learned, tested, and asked by name."""
 
+import os
+import sys
 from pathlib import Path
+from shutil import which
 from textwrap import fill, indent
 from typing import TYPE_CHECKING
 
@@ -56,9 +59,15 @@ def demo(device: Device = "cpu") -> None:
     typer.echo(
         "\n(held back) is true but was not shown, (new) is a guess. Ask it more, or train\n"
         "on triples of your own, a line each of head, relation and tail:\n"
-        f"  quatgraph predict {FOLDER} --head Peru --relation borders\n"
-        "  quatgraph train link --data triples.tsv"
+        f"  {_called()} predict {FOLDER} --head Peru --relation borders\n"
+        f"  {_called()} train link --data triples.tsv"
     )
+
+
+def _called() -> str:
+    """The command as a person can repeat it: by its name where that is found, else by its place."""
+    own = Path(sys.argv[0])
+    return "quatgraph" if which("quatgraph") or own.stem != "quatgraph" else os.path.relpath(own)
 
 
 def _trained(triples: "Triples", device: "torch.device") -> tuple["Job", bool]:

@@ -27,7 +27,11 @@ class _Drawn(TyperGroup):
 
 
 plot_app = typer.Typer(cls=_Drawn, no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(plot_app, name="plot", help="Draw curves, tables, ranks or times (needs matplotlib).")
+app.add_typer(
+    plot_app,
+    name="plot",
+    help="Draw the curves of a model (`plot my-model`), tables, ranks or times; needs matplotlib.",
+)
 
 Out = Annotated[
     Path | None, typer.Option(help="A .png, .svg or .pdf file; a PNG in this folder if none.")

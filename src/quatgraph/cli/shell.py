@@ -103,7 +103,7 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
                 tell(str(mistake))
                 raise typer.Exit(2) from None
             except KeyboardInterrupt:
-                tell("interrupted; what had been saved is kept")
+                tell("interrupted; what had been saved, if anything, is kept")
                 raise typer.Exit(130) from None
             except BrokenPipeError:  # the reader, such as `head`, has seen enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -140,12 +140,12 @@ def emit(value: Mapping[str, Any]) -> None:
     """One JSON object on one line; numbers that JSON lacks become null."""
     from quatgraph.training.runtime import json_text
 
-    typer.echo(json_text(value))
+    typer.echo(json_text(value, ascii_only=False))
 
 
 def emit_light(value: Mapping[str, Any]) -> None:
     """As :func:`emit`, for commands that need no torch."""
-    typer.echo(json.dumps(value, sort_keys=True))
+    typer.echo(json.dumps(value, sort_keys=True, ensure_ascii=False))
 
 
 @contextmanager

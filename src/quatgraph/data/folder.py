@@ -184,7 +184,8 @@ def _column_numbers(
     except ValueError:
         row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
         raise Mistake(
-            f"{table.at(row + skipped)} has {cells[row]!r} in column {key!r}; write a number"
+            f"{table.at(row + skipped)} has {cells[row]!r} in column {key!r}; write a number, or "
+            "leave the column out"
         ) from None
     # The largest float32: what is larger becomes infinite in a model.
     bad = ~(np.abs(values) <= np.finfo(np.float32).max)
@@ -252,8 +253,9 @@ def _read_edges(
     """Sender, receiver and weight of each line, as places in ``nodes.csv``."""
     table = read_table(path)
     if not len(table):
-        nothing = np.empty(0, dtype=np.int64)
-        return nothing, nothing, None
+        raise Mistake(
+            f"{path} is empty; write an edge per line, or only a line of names if there is none"
+        )
     width = len(table.columns)
     if width not in (2, 3):
         raise Mistake(

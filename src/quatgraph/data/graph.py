@@ -145,7 +145,9 @@ def from_list(
     sender, receiver = np.concatenate(
         [edge + at for edge, at in zip(edges, start, strict=True)], axis=1
     )
-    y, label_names = encoded([_label(graph, place) for place, graph in enumerate(graphs)])
+    y, label_names = encoded(
+        [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
+    )
     tags, tag_names = None, None
     if graphs[0].get("tag") is not None:
         parts = [_tags(g, at, int(n)) for at, (g, n) in enumerate(zip(graphs, sizes, strict=True))]
@@ -244,13 +246,15 @@ def _edges(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
     return array
 
 
-def _label(graph: "Data", place: int) -> str:
+def _label(graph: "Data", place: int, *, needed: bool) -> str:
     y = graph.get("y")
     if y is None:
         return ""
     if isinstance(y, Tensor) and y.numel() == 1 and not (y.is_floating_point() or y.is_complex()):
         y = int(y)
     if not isinstance(y, int) or y < -1:
+        if not needed:
+            return ""
         raise Mistake(f"y of graph {place} must be one whole number, 0 or more, or -1 for unknown")
     return "" if y == -1 else str(int(y))
 

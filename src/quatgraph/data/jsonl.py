@@ -80,7 +80,7 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     for where, value in json_objects(path, "graph"):
         for key in value:
             if key not in KEYS:
-                hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
+                hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
                 raise Mistake(f"{where} has the unknown key {key!r}{hint}")
         yield where, value
 

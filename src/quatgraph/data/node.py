@@ -86,10 +86,15 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
     """
     x, num_nodes = _checked_features(data)
     edge_index, edge_weight = _checked_edges(data, num_nodes)
-    y, label_names = _checked_labels(data, num_nodes)
-    if labels_needed and not bool((y >= 0).any()):
+    try:
+        y, label_names = _checked_labels(data, num_nodes)
+        masks = _checked_masks(data, num_nodes)
+    except Mistake:
+        if labels_needed:
+            raise
+        y, label_names, masks = torch.full((num_nodes,), -1), [], None
+    if labels_needed and not label_names:
         raise Mistake("no node of the graph has a label; give data.y a class for some nodes")
-    masks = _checked_masks(data, num_nodes)
     if masks is None and label_names:
         masks = as_columns(stratified_split(y, split_seed))
     masks = masks or no_masks(num_nodes)
@@ -196,7 +201,9 @@ def _checked_masks(data: "Data", num_nodes: int) -> Masks | None:
     if len(missing) == len(MASKS):
         return None
     if missing:
-        raise Mistake(f"the graph has masks but no {missing[0]}; give all three or none")
+        raise Mistake(
+            f"the graph has masks but no {missing[0]}; give all three, or none for a split by seed"
+        )
     for key, mask in given.items():
         if not _is(mask) or mask.dtype not in (torch.bool, torch.uint8) or mask.dim() not in (1, 2):
             raise Mistake(

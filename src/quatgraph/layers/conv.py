@@ -90,12 +90,18 @@ class QGNNConv(nn.Module):
             raise Mistake(
                 "a quaternion convolution takes one set of nodes, as a matrix with a row for each"
             )
+        nodes = x.shape[-2] if isinstance(x, Tensor) else x.shape[0]
         if self._prepared is not None and not isinstance(edge_index, Adjacency):
+            if nodes != (kept := self._prepared.shape[0]):
+                raise Mistake(
+                    f"this layer keeps its first graph, of {kept} nodes, and x has {nodes}: "
+                    "leave out cached=True"
+                )
             return self._prepared
         dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
         adjacency = Adjacency.of(
             edge_index,
-            x.shape[-2] if isinstance(x, Tensor) else x.shape[0],
+            nodes,
             edge_weight,
             self_loops=self.add_self_loops,
             normalization="symmetric" if self.normalize else "none",

@@ -66,6 +66,8 @@ class QuaternionLinear(nn.Module):
             wanted = self.in_quats if self.tiled else 4 * self.in_quats
             raise Mistake(f"{self} takes inputs {wanted} wide, got {width}")
         if isinstance(x, Tensor):
+            if not x.is_floating_point():
+                raise Mistake(f"{self} takes real numbers, got {x.dtype}: use x.float()")
             return hamilton_linear(
                 x, self.weight, self.bias, tiled=stands_for_four, product_dtype=product_dtype
             )

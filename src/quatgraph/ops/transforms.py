@@ -73,7 +73,7 @@ for _count in (derivatives, forward_derivatives):
 
 def eager_on_cpu(value: Tensor) -> bool:
     """Whether its numbers are at hand, and the same will not be done with others later."""
-    return value.device.type == "cpu" and not recorded(value)
+    return value.device.type == "cpu" and not recorded(value) and not transforms()
 
 
 def only_derivative(backward: Callable[..., Any]) -> Callable[..., Any]:

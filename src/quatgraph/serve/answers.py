@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -157,8 +158,18 @@ def positions(asked: Sequence[str] | None, ids: list[str], missing: str) -> list
     wanted = [str(name) for name in asked]
     for name in wanted:
         if name not in places:
-            raise Mistake(missing.format(repr(name)) + did_you_mean(name, places))
+            hint = did_you_mean(name, places) or f"; the first is {ids[0]!r}" * bool(ids)
+            raise Mistake(missing.format(repr(name)) + hint)
     return [places[name] for name in wanted]
+
+
+def refuse_moved(path: str) -> None:
+    """Checks that a person's training data is where it was."""
+    if path and not Path(path).exists():
+        raise Mistake(
+            f"the model's training data is no longer at {path}: name where it is now, after the "
+            "model"
+        )
 
 
 def refuse_changed(data: Any, card: Mapping[str, Any], place: str) -> None:

@@ -10,7 +10,7 @@ from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.errors import Mistake
-from quatgraph.serve.answers import Predictions, positions, refuse_changed
+from quatgraph.serve.answers import Predictions, positions, refuse_changed, refuse_moved
 from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunks
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
@@ -114,6 +114,7 @@ class GraphPredictor:
             source_of = self.config.data
             if not source_of.name and not source_of.path:
                 raise Mistake("the model was trained on graphs in memory: give the graphs again")
+            refuse_moved(source_of.path)
             self._graphs = load_graphs(source_of)
         refuse_changed(self._graphs, self.card, "file or folder")
         return self._graphs

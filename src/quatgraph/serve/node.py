@@ -12,7 +12,7 @@ from quatgraph.data import node as source
 from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake, did_you_mean
-from quatgraph.serve.answers import Predictions, positions, refuse_changed
+from quatgraph.serve.answers import Predictions, positions, refuse_changed, refuse_moved
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import MODELS, Problem, load_data, prepare
 from quatgraph.training.bundle import Bundle
@@ -93,6 +93,7 @@ class NodePredictor:
             source_of = self.config.data
             if not source_of.name and not source_of.path:
                 raise Mistake("the model was trained on a graph in memory: give the graph again")
+            refuse_moved(source_of.path)
             self._data = load_data(source_of)
         refuse_changed(self._data, self.card, "folder")
         return self._data
@@ -131,12 +132,15 @@ def _with_columns(data: "Data", wanted: list[str]) -> "Data":
     if data.feature_names == wanted:
         return data
     if wanted == made_up_names(len(wanted)) and data.feature_names == made_up_names(data.x.size(1)):
-        raise Mistake(f"the graph has {data.x.size(1)} features, the model needs {len(wanted)}")
+        raise Mistake(
+            f"the graph has {data.x.size(1)} features; give it the {len(wanted)} that the model "
+            "was trained on"
+        )
     places = {name: index for index, name in enumerate(data.feature_names)}
     missing = [name for name in wanted if name not in places]
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        hint = did_you_mean(missing[0], places)
+        hint = did_you_mean(missing[0], places) or "; add it"
         raise Mistake(
             f"the graph lacks the feature {missing[0]!r}{more} of the training data{hint}"
         )

@@ -16,7 +16,7 @@ from quatgraph.data.content import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import FixedVectors, TextQGNN, word_vectors
-from quatgraph.serve.answers import TextPredictions, positions, refuse_changed
+from quatgraph.serve.answers import TextPredictions, positions, refuse_changed, refuse_moved
 from quatgraph.tasks.graph.batches import evaluation_chunks
 from quatgraph.tasks.graph.run import measured
 from quatgraph.tasks.text.config import TextConfig
@@ -303,6 +303,7 @@ class TextPredictor:
             place = self.config.data
             if not place.name and not place.path:
                 raise Mistake("the model was trained on texts in memory: give the texts again")
+            refuse_moved(place.path)
             self._corpus = self._checked(load_documents(place))
         return self._corpus
 

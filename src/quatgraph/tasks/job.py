@@ -101,7 +101,8 @@ def train_in_folder(
     done = read_records(records_at) if records_at.exists() else []
     if not resume and holds_training(folder):
         raise Mistake(
-            f"{folder} holds a training already: choose another folder, or resume it by --resume"
+            f"{folder} holds a training already: choose another folder, or resume it, by --resume "
+            "or resume=True"
         )
     if resume and not holds_training(folder):
         tell(f"{folder} holds nothing to resume: training from the beginning")

@@ -235,15 +235,16 @@ def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -
     return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
 
 
-def classes_said(sizes: Sequence[int], count: int) -> str:
+def classes_said(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:
     """What an accuracy has to be compared with.
 
     Args:
         sizes: How many items each class has.
         count: Items in all, those without a label too.
+        unlabelled: What those did.
     """
     known, largest = sum(sizes), max(sizes)
-    unknown = f"; {count - known:,} more without a label took no part" * (count > known)
+    unknown = f"; {count - known:,} more without a label{unlabelled}" * (count > known)
     share = f"{100 * largest / known:.1f} % in the largest"
     return f"{known:,} in {len(sizes)} classes, {share}{unknown}"
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 import quatgraph
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import Mistake
 
 
 def resolve_device(name: str) -> torch.device:
@@ -32,8 +32,7 @@ def resolve_device(name: str) -> torch.device:
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):
-        hint = did_you_mean(name, ("auto", "cpu", "cuda"))
-        raise Mistake(f"unknown device {name!r}{hint or '; choose auto, cpu, cuda or cuda:N'}")
+        raise Mistake(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N")
     if not torch.cuda.is_available():
         raise Mistake(f"device {name!r} needs CUDA, which is not available here; use cpu or auto")
     if ":" not in name:
@@ -216,11 +215,16 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         raise unwritable(path, error) from error
 
 
-def json_text(value: Any, *, indent: int | None = None) -> str:
+def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = True) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
-    separators = (",", ":") if indent is None else None
-    value = _without_nan(value)
-    return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
+    return json.dumps(
+        _without_nan(value),
+        sort_keys=True,
+        indent=indent,
+        separators=(",", ":") if indent is None else None,
+        allow_nan=False,
+        ensure_ascii=ascii_only,
+    )
 
 
 def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:

@@ -110,11 +110,15 @@ def test_the_card_says_how_a_graph_is_read(graph: Data, karate: Data) -> None:
     assert card["labels"] == ["0", "1"]
     assert card["features"] == ["x0", "x1", "x2", "x3"]
     assert card["num_features"] == 4
-    assert card["data"] == {"name": "rings", "digest": graph.digest, "num_nodes": N}
-    assert said(card) == ["features: each row scaled to sum 1"]
+    sizes = {"num_nodes": N, "num_edges": 24, "class_sizes": [12, 12]}
+    assert card["data"] == {"name": "rings", "digest": graph.digest, **sizes}
+    nodes = "nodes: 24 in 2 classes, 50.0 % in the largest, 24 edges"
+    assert said(card) == [nodes, "features: each row scaled to sum 1"]
+    older = card | {"data": {"num_nodes": N}}
+    assert said(older) == ["features: each row scaled to sum 1"]
     plain = bundle_of(NODE, outcome_of([Member(config_of(), 0, 0)], karate), [0], karate).card
     assert (plain["scaling"], plain["num_features"]) == (None, 34)
-    assert said(plain) == []
+    assert said(plain) == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
 
 
 LEARN = {"train.epochs": 60, "train.patience": "none", "model.dropout": 0.2, "seeds": 3}

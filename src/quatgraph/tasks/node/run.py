@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
+from quatgraph.data.edges import count_edges
 from quatgraph.models.node import four_copies
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import Problem, build_model
-from quatgraph.tasks.runs import learners, num_parameters
+from quatgraph.tasks.runs import classes_said, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import accuracy, cross_entropy
@@ -105,7 +106,11 @@ def card(config: NodeConfig, data: "Data", problem: Problem) -> dict[str, Any]:
     """What predicting needs to read another graph as the training graph was read."""
     scaling = problem.scaling
     return {
-        "data": {"num_nodes": int(data.num_nodes)},
+        "data": {
+            "num_nodes": int(data.num_nodes),
+            "num_edges": count_edges(data.edge_index, data.num_nodes, directed=data.directed),
+            "class_sizes": data.y[data.y >= 0].bincount(minlength=len(data.label_names)).tolist(),
+        },
         "labels": data.label_names,
         "features": data.feature_names,
         "num_features": problem.features.shape[1],
@@ -114,6 +119,12 @@ def card(config: NodeConfig, data: "Data", problem: Problem) -> dict[str, Any]:
 
 
 def said(card: Mapping[str, Any]) -> list[str]:
-    """What was done to the features; nothing of a graph without."""
-    scaling = card["scaling"]
-    return [] if scaling is None else [f"features: {SCALED[scaling['kind']]}"]
+    """What the accuracy has to be compared with, and what was done to the features, if any."""
+    data, scaling = card["data"], card["scaling"]
+    found = []
+    if "class_sizes" in data:  # an older bundle has none
+        found.append(
+            f"nodes: {classes_said(data['class_sizes'], data['num_nodes'], unlabelled='')}, "
+            f"{data['num_edges']:,} edges"
+        )
+    return found + ([] if scaling is None else [f"features: {SCALED[scaling['kind']]}"])
