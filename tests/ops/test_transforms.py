@@ -6,6 +6,7 @@ from torch import Tensor, func
 from torch._subclasses import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from quatgraph.errors import Mistake
 from quatgraph.ops.transforms import (
@@ -99,8 +100,15 @@ def test_autograd_is_told_only_of_what_it_may_be_asked_for():
     assert found == [True]
 
 
+class Watching(TorchDispatchMode):
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        return operation(*args, **(kwargs or {}))
+
+
 def test_what_torch_records_is_told():
     assert not recorded(X, torch.nn.Parameter(X))
+    with Watching():
+        assert not recorded(X)
     with FakeTensorMode() as fake:
         inside = fake.from_tensor(X)
         assert recorded(X)

@@ -12,6 +12,7 @@ from torch.autograd import Function, forward_ad
 from quatgraph.errors import Mistake
 
 _PLAIN = Tensor, nn.Parameter
+_RECORDING = torch._C._TorchDispatchModeKey.__members__.values()  # of torch's own modes
 
 
 def transforms() -> list[TransformType]:
@@ -39,7 +40,10 @@ def recorded(*tensors: Tensor) -> bool:
     compiles, exports or traces, or the tensors are of another kind, as fake ones are."""
     if torch.compiler.is_compiling() or torch._C._is_tracing():
         return True
-    return torch._C._len_torch_dispatch_stack() > 0 or any(type(t) not in _PLAIN for t in tensors)
+    return any(type(tensor) not in _PLAIN for tensor in tensors) or (
+        torch._C._len_torch_dispatch_stack() > 0
+        and any(torch._C._get_dispatch_mode(mode) is not None for mode in _RECORDING)
+    )
 
 
 def differentiated(*tensors: Tensor) -> bool:
