@@ -140,12 +140,12 @@ def emit(value: Mapping[str, Any]) -> None:
     """One JSON object on one line; numbers that JSON lacks become null."""
     from quatgraph.training.runtime import json_text
 
-    typer.echo(json_text(value, ascii_only=False))
+    typer.echo(json_text(value))
 
 
 def emit_light(value: Mapping[str, Any]) -> None:
     """As :func:`emit`, for commands that need no torch."""
-    typer.echo(json.dumps(value, sort_keys=True, ensure_ascii=False))
+    typer.echo(json.dumps(value, sort_keys=True))
 
 
 @contextmanager

@@ -215,16 +215,11 @@ def write_atomic(path: Path, content: bytes | str) -> None:
         raise unwritable(path, error) from error
 
 
-def json_text(value: Any, *, indent: int | None = None, ascii_only: bool = True) -> str:
+def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
-    return json.dumps(
-        _without_nan(value),
-        sort_keys=True,
-        indent=indent,
-        separators=(",", ":") if indent is None else None,
-        allow_nan=False,
-        ensure_ascii=ascii_only,
-    )
+    separators = (",", ":") if indent is None else None
+    value = _without_nan(value)
+    return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
 def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
