@@ -24,6 +24,7 @@ from torch import Tensor
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import end_to_end
 from quatgraph.ops.row_sums import sum_rows_torch
+from quatgraph.ops.transforms import eager_form
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +105,7 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _Product.apply(grads[0], ctx.columns, ctx.rows), None, None
+        return aggregate_blocks(grads[0], ctx.columns, ctx.rows), None, None
 
     @staticmethod
     def vmap(
@@ -120,14 +121,5 @@ class _Product(torch.autograd.Function):
         return _Members.apply(x.movedim(in_dims[0], 0), rows, columns), 0
 
 
-class _Members(torch.autograd.Function):
-    """The members' products, in the form that torch calls faster, which vmap does not take."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
-        ctx.rows, ctx.columns = rows, columns
-        return rows.times(x)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _Members.apply(grads[0], ctx.columns, ctx.rows), None, None
+_Members = eager_form(_Product)
+"""The members' products, which vmap need not take."""

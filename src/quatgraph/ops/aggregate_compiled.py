@@ -1,7 +1,8 @@
 """The sums of :mod:`quatgraph.ops.aggregate` as operations of torch's library.
 
 ``torch.compile`` takes them whole, where it cannot look into functions that have rules for
-``torch.func``. These have gradients, without gradients of their own, and a rule for vmap.
+``torch.func``; so do traces and fake tensors. These have gradients, without gradients of their own,
+and a rule for vmap.
 """
 
 from typing import Any

@@ -4,6 +4,7 @@ It is :func:`quatgraph.algebra.hamilton_matrix`; on a GPU one kernel writes its 
 one sums the sixteen blocks of its gradient, where torch would copy each block several times.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,21 +22,19 @@ def hamilton_matrix(weight: Tensor) -> Tensor:
         - weight: ``(4, m, n)``
         - output: ``(4m, 4n)``
     """
-    return _matrix(weight) if weight.numel() and use_triton(weight) else plain_matrix(weight)
+    if weight.numel() and use_triton(weight):
+        return _apply(weight, back=False)
+    return plain_matrix(weight)
 
 
-def _matrix(weight: Tensor) -> Tensor:
-    if _by_name(weight):
-        return _matrix_op(weight)
-    made: Tensor = _Matrix.apply(weight) if differentiated(weight) else _spread(weight)
-    return made
-
-
-def _gradient(grad: Tensor) -> Tensor:
-    if _by_name(grad):
-        return _gradient_op(grad)
-    made: Tensor = _Gradient.apply(grad) if differentiated(grad) else _gather(grad)
-    return made
+def _apply(value: Tensor, *, back: bool) -> Tensor:
+    """The matrix of a weight, or ``back`` from a matrix the sums that are its gradient."""
+    if _by_name(value):
+        return (_gradient_op if back else _matrix_op)(value)
+    if differentiated(value):
+        made: Tensor = _Either.apply(value, back)
+        return made
+    return (_gather if back else _spread)(value)
 
 
 def _by_name(value: Tensor) -> bool:
@@ -57,32 +56,21 @@ def _gather(grad: Tensor) -> Tensor:
     return whole.view(*grad.shape[:-2], *whole.shape[1:])
 
 
-class _Matrix(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor) -> Tensor:
-        return _spread(weight)
+class _Either(torch.autograd.Function):
+    """Both are linear, and each is the other's gradient."""
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return _gradient(grad)
+    def forward(ctx: Any, value: Tensor, back: bool) -> Tensor:
+        ctx.back = back
+        return (_gather if back else _spread)(value)
 
     @staticmethod
-    def jvp(ctx: Any, along: Tensor) -> Tensor:
-        return _matrix(along)
-
-
-class _Gradient(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor) -> Tensor:
-        return _gather(grad)
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _apply(grads[0], back=not ctx.back), None
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        return _matrix(grad)
-
-    @staticmethod
-    def jvp(ctx: Any, along: Tensor) -> Tensor:
-        return _gradient(along)
+    def jvp(ctx: Any, *along: Any) -> Tensor:
+        return _apply(along[0], back=ctx.back)
 
 
 # The same as operations of torch's library, where torch has to know them: the library takes longer
@@ -107,21 +95,18 @@ def _setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
     pass  # the gradient needs nothing
 
 
-def _backward(ctx: Any, grad: Tensor) -> Tensor:
-    return _gradient_op(grad)
+def _gradient_by(other: Any, ctx: Any, grad: Tensor) -> Tensor:
+    made: Tensor = other(grad)
+    return made
 
 
-_matrix_op.register_autograd(_backward, setup_context=_setup_context)
-_gradient_op.register_autograd(lambda ctx, grad: _matrix_op(grad), setup_context=_setup_context)
-
-
-@_matrix_op.register_vmap
-def _(info: Any, in_dims: tuple[int | None], weight: Tensor) -> tuple[Tensor, int]:
+def _of_members(
+    op: Any, info: Any, in_dims: tuple[int | None], value: Tensor
+) -> tuple[Tensor, int]:
     assert in_dims[0] is not None
-    return _matrix_op(weight.movedim(in_dims[0], 0)), 0
+    return op(value.movedim(in_dims[0], 0)), 0
 
 
-@_gradient_op.register_vmap
-def _(info: Any, in_dims: tuple[int | None], grad: Tensor) -> tuple[Tensor, int]:
-    assert in_dims[0] is not None
-    return _gradient_op(grad.movedim(in_dims[0], 0)), 0
+for _op, _other in ((_matrix_op, _gradient_op), (_gradient_op, _matrix_op)):
+    _op.register_autograd(partial(_gradient_by, _other), setup_context=_setup_context)
+    _op.register_vmap(partial(_of_members, _op))
