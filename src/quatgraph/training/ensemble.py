@@ -1,5 +1,7 @@
 """Trains many models of one shape at once, each as if it were alone."""
 
+import copy
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +14,17 @@ from quatgraph.ops.split import split_columns
 _ALIGNED = 4
 """Numbers from whose multiples matrices are read fast. Parameters of other sizes come last, and
 zeros after them, so that the matrices of every member begin at one."""
+
+
+class _Template(threading.local):
+    """A module without weights, a copy for each thread: ``functional_call`` puts weights into it
+    while it runs, so no two threads may share one."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = copy.deepcopy(module)
+
+    def __reduce__(self) -> tuple[type["_Template"], tuple[nn.Module]]:
+        return _Template, (self.module,)
 
 
 class Ensemble(nn.Module):
@@ -42,7 +55,7 @@ class Ensemble(nn.Module):
         self._buffer_names = {name: name.replace(".", "/") for name in buffers}
         for name, value in buffers.items():
             self.register_buffer(self._buffer_names[name], value)
-        self._template = [members[0].to("meta")]  # in a list: not a submodule
+        self._template = _Template(members[0].to("meta"))
         self.num_members = len(members)
 
     def forward(self, *inputs: Any, in_dims: Sequence[Any] | None = None) -> Tensor:
@@ -53,7 +66,7 @@ class Ensemble(nn.Module):
                 says which dimension of an input counts the members; a pytree of dimensions does
                 so for each tensor of an input.
         """
-        template = self._template[0].train(self.training)
+        template = self._template.module.train(self.training)
         dims = tuple(in_dims) if in_dims is not None else (None,) * len(inputs)
 
         def call(state: dict[str, Tensor], *inputs: Any) -> Tensor:
