@@ -13,6 +13,7 @@ from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.layers import BatchNorm, QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear, RealLinear
+from quatgraph.ops.members import add_bias
 
 Features = Tensor | Adjacency | Codes
 """Rows of numbers: dense, sparse or one-hot."""
@@ -26,15 +27,14 @@ class SparseLinear(RealLinear):
     def forward(self, x: Features) -> Tensor:
         if isinstance(x, Tensor):
             return super().forward(x)
-        y = x @ self.weight.mT
-        return y if self.bias is None else y + self.bias
+        return add_bias(x @ self.weight.mT, self.bias)
 
 
 class Linear(SparseLinear, GlorotLinear):
     """The same with Glorot's start."""
 
 
-class LinearOfSums(nn.Linear):
+class LinearOfSums(RealLinear):
     r""":class:`torch.nn.Linear` of sums of rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
 
     Rows that are not dense are mapped before they are summed.
@@ -48,7 +48,7 @@ class LinearOfSums(nn.Linear):
     def forward(self, x: Features, matrix: Matrix) -> Tensor:  # type: ignore[override]
         if isinstance(x, Tensor):
             return super().forward(matrix @ x)
-        return matrix @ (x @ self.weight.mT) + self.bias
+        return add_bias(matrix @ (x @ self.weight.mT), self.bias)
 
 
 class GraphConv(nn.Module):
@@ -65,8 +65,7 @@ class GraphConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
-        y = adjacency @ self.linear(x)
-        return y if self.bias is None else y + self.bias
+        return add_bias(adjacency @ self.linear(x), self.bias)
 
 
 class NeighbourMean(nn.Module):
@@ -101,7 +100,7 @@ class SumPerceptron(nn.Module):
         super().__init__()
         self.first = LinearOfSums(in_channels, out_channels)
         self.norm = BatchNorm(out_channels, "relu")
-        self.second = nn.Linear(out_channels, out_channels)
+        self.second = RealLinear(out_channels, out_channels)
 
     def forward(self, x: Features, adjacency: Matrix, present: Tensor | None = None) -> Tensor:
         return self.second(self.norm(self.first(x, adjacency), present))
@@ -158,4 +157,4 @@ class GraphAttention(nn.Module):
             lambda weight, values: adjacency.with_weight(weight) @ values, randomness="different"
         )(self.dropout(score).mT, y.movedim(1, 0))  # (H, N, F)
         mean = summed.movedim(0, 1) / total.clamp(min=1e-16)[..., None]
-        return mean.flatten(-2) + self.bias
+        return add_bias(mean.flatten(-2), self.bias)

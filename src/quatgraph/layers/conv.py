@@ -8,6 +8,7 @@ from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers.linear import QuaternionLinear
+from quatgraph.ops.members import add_bias
 
 
 class QGNNConv(nn.Module):
@@ -118,8 +119,7 @@ class QGNNConv(nn.Module):
         edge_weight: Tensor | None = None,
     ) -> Tensor:
         matrix = self.prepare(x, edge_index, edge_weight)
-        y = matrix @ self.linear(x, matrix.product_dtype)
-        return y if self.bias is None else y + self.bias.unsqueeze(-2)
+        return add_bias(matrix @ self.linear(x, matrix.product_dtype), self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"
@@ -170,4 +170,4 @@ class SimplifiedQGNNConv(nn.Module):
         y = self.conv(x, adjacency)
         for _ in range(self.num_hops - 1):
             y = adjacency @ y
-        return y if self.bias is None else y + self.bias
+        return add_bias(y, self.bias)

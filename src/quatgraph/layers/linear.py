@@ -10,6 +10,7 @@ from quatgraph.algebra import hamilton_matrix_tiled, quats, right_matrix
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.ops import hamilton_linear, hamilton_matrix, lookup
+from quatgraph.ops.members import add_bias
 
 
 class QuaternionLinear(nn.Module):
@@ -76,7 +77,7 @@ class QuaternionLinear(nn.Module):
         else:
             matrix = (hamilton_matrix_tiled if stands_for_four else hamilton_matrix)(self.weight)
             y = x @ matrix.mT
-        return y if self.bias is None else y + self.bias.unsqueeze(-2)
+        return add_bias(y, self.bias)
 
     def _of_four_codes(self, x: Codes) -> Tensor:
         """The product with one column t of ones and zeros times a quaternion k: the t-th column of
@@ -102,8 +103,7 @@ class RealLinear(nn.Linear):
     def forward(self, x: Tensor) -> Tensor:
         if self.weight.dim() == 2:
             return super().forward(x)
-        y = x @ self.weight.mT
-        return y if self.bias is None else y + self.bias.unsqueeze(-2)
+        return add_bias(x @ self.weight.mT, self.bias)
 
 
 class GlorotLinear(RealLinear):

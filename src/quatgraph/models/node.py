@@ -12,6 +12,7 @@ from quatgraph.errors import Mistake
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
 from quatgraph.ops.activation import ACTIVATIONS, Activation
+from quatgraph.ops.members import add_bias
 
 X = TypeVar("X", bound=Tensor | Adjacency | Codes)
 
@@ -92,7 +93,7 @@ class QGNN(nn.Module):
         logits = adjacency @ self.prediction(x)
         if self.own_prediction is not None:
             logits = logits + self.own_prediction(x)
-        return logits if self.bias is None else logits + self.bias
+        return add_bias(logits, self.bias)
 
 
 def four_copies(x: X) -> X:

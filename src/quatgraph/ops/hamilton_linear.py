@@ -12,6 +12,7 @@ from torch import Tensor
 from quatgraph.algebra import hamilton_matrix_tiled
 from quatgraph.errors import Mistake
 from quatgraph.ops.hamilton_matrix import hamilton_matrix
+from quatgraph.ops.members import add_bias
 from quatgraph.ops.rounded_linear import rounded_linear
 
 
@@ -45,5 +46,4 @@ def hamilton_linear(
         return rounded_linear(x, matrix, product_dtype)
     if weight.dim() == 3:
         return F.linear(x, matrix, bias)
-    y = x @ matrix.mT
-    return y if bias is None else y + bias.unsqueeze(-2)
+    return add_bias(x @ matrix.mT, bias)

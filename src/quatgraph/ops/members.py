@@ -14,6 +14,13 @@ def members_first(value: Tensor, dim: int | None, members: int) -> Tensor:
     return value.expand(members, *value.shape) if dim is None else value.movedim(dim, 0)
 
 
+def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
+    """Adds a bias ``(F,)`` to rows ``(N, F)``, or biases of several members ``(M, F)`` to theirs
+    ``(M, N, F)``."""
+    # The dimension of rows is spelled out: a plain sum would align members with rows.
+    return y if bias is None else y + bias.unsqueeze(-2)
+
+
 def end_to_end(index: Tensor, size: int) -> Tensor:
     """Indices of each member ``(M, N)`` as indices of all members one after the other, each
     ``size`` long, ``(M N,)``; those of a single member ``(N,)`` as they are."""
