@@ -11,13 +11,18 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-gpu lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+# What only a CUDA device can show.
+test-gpu: $(VENV)/.tested
+	$(BIN)/python -c "import sys, torch; torch.cuda.is_available() or sys.exit('no CUDA device')"
+	$(BIN)/python -m pytest -q -m gpu
 
 lint: $(VENV)/.tested
 	$(BIN)/ruff check

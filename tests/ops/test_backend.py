@@ -7,7 +7,7 @@ import torch
 
 from quatgraph.errors import Mistake
 from quatgraph.ops import backend
-from quatgraph.ops.backend import chosen_backend, triton_installed, use_triton
+from quatgraph.ops.backend import TRITON_INSTALLED, chosen_backend, use_triton
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_the_kernels_cannot_be_forced_on_the_cpu():
 @pytest.mark.gpu
 def test_the_kernels_serve_the_gpu_where_triton_is_installed():
     x = torch.zeros(1, device="cuda")
-    assert use_triton(x) == triton_installed()
+    assert use_triton(x) == TRITON_INSTALLED
     assert not use_triton(x, torch.zeros(1))
     with backend("torch"):
         assert not use_triton(x)

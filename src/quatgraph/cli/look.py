@@ -249,12 +249,12 @@ def info(device: Device = "auto", json_: Json = False) -> None:
     quatgraph info
     """
     from quatgraph.data.store import cache_root, data_root
-    from quatgraph.ops.backend import chosen_backend, triton_installed
+    from quatgraph.ops.backend import TRITON_INSTALLED, chosen_backend
     from quatgraph.training.runtime import environment, resolve_device
 
     known = environment(resolve_device(device)) | {
         "backend": chosen_backend(),
-        "triton": "installed" if triton_installed() else "not installed",
+        "triton": "installed" if TRITON_INSTALLED else "not installed",
         "data": str(data_root() or "QUATGRAPH_DATA is not set"),
         "cache": str(cache_root()),
     }

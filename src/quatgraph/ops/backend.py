@@ -3,7 +3,6 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib.util import find_spec
 from typing import Literal
 
@@ -16,13 +15,9 @@ from quatgraph.ops.transforms import derivatives, many_at_once
 Backend = Literal["auto", "torch", "triton"]
 KERNEL_TYPES = torch.float32, torch.float64
 """What kernels take that sum in the type they are given: others would lose too much."""
+TRITON_INSTALLED = find_spec("triton") is not None
 # Not a context variable: a GPU's backward pass runs in a thread of its own, which has none.
 _forced: list[Backend] = ["auto"]
-
-
-@cache
-def triton_installed() -> bool:
-    return find_spec("triton") is not None
 
 
 def chosen_backend() -> str:
@@ -40,7 +35,7 @@ def use_triton(*tensors: Tensor) -> bool:
     forms know it."""
     wanted = chosen_backend()
     able = all(t.is_cuda and not many_at_once(t) for t in tensors)
-    able = able and triton_installed() and not derivatives()
+    able = able and TRITON_INSTALLED and not derivatives()
     if wanted == "triton" and not able:
         raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
     return able and wanted != "torch"
