@@ -11,7 +11,7 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test test-gpu lint clean
+.PHONY: demo test test-gpu lint bench pages clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
@@ -28,6 +28,14 @@ lint: $(VENV)/.tested
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+# `make bench NAME=conv` runs one benchmark; without a name all of them, which takes minutes.
+bench: $(VENV)/.tested
+	$(BIN)/python -m benchmarks $(NAME)
+
+# Writes the tables and figures of README and docs from the committed records.
+pages: $(VENV)/.tested
+	$(BIN)/python -m tools.pages
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

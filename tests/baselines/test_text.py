@@ -7,9 +7,9 @@ import tiny
 import torch
 from torch import Tensor, nn
 
+from benchmarks.measure import captured
 from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.text import BiLSTM, FastText
-from quatgraph.bench.measure import captured
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.models.text import TrainedVectors

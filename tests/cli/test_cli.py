@@ -14,12 +14,11 @@ from commands import assert_told, call
 from typer.testing import CliRunner
 
 import quatgraph
-from quatgraph.bench import conv
 from quatgraph.cli import app
 from quatgraph.presets import names
 from quatgraph.tasks import TASKS
 
-COMMANDS = ["train", "search", "reproduce", "demo", "list", "evaluate", "predict", "bench", "info"]
+COMMANDS = ["train", "search", "reproduce", "demo", "list", "evaluate", "predict", "info"]
 COMMANDS += ["data fetch", "data check", "data stats"]
 
 
@@ -218,32 +217,6 @@ def test_the_files_of_cora_are_as_the_catalog_says() -> None:
     assert result.exit_code == 0
     assert result.stdout.splitlines()[-1].endswith("files, all ok")
     assert json.loads(call("data", "stats", "cora", "--json").stdout)["nodes"] == 2708
-
-
-def test_a_benchmark_prints_its_rows_and_keeps_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conv, "SIZES", {"cpu": [(20, 60, 8)]})
-    result = call("bench", "conv", "--device", "cpu", "--json", "--out", str(tmp_path))
-    rows = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [row["bench"] for row in rows] == ["conv"] * 5
-    kept = [json.loads(line) for line in (tmp_path / "conv.jsonl").read_text().splitlines()]
-    assert [row["ms"] for row in kept] == [row["ms"] for row in rows]
-    assert kept[0]["environment"]["device"] == "cpu"
-    plain = call("bench", "conv", "--device", "cpu").stdout.splitlines()
-    assert len(plain) == 5
-    assert plain[0].startswith("conv  20 nodes, 60 edges, 8 wide")
-
-
-def test_a_benchmark_that_could_not_be_kept_is_not_run(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    kept = ["--out", str(tmp_path / "file")]
-    assert_told(call("bench", "conv", "--device", "cpu", *kept), "cannot write ")
-
-
-def test_an_unknown_benchmark_or_device_is_a_mistake() -> None:
-    assert_told(call("bench", "con"), "no benchmark 'con'", "did you mean 'conv'?")
-    assert_told(call("bench", "conv", "--device", "gpu"), "unknown device 'gpu'")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -1,6 +1,5 @@
 """The command plot: figures of records and bundles, and what is told of what cannot be drawn."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -19,13 +18,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = tmp_path / "results" / "records" / "graph-mutag.jsonl"
     append_records(records, published([[0.5, 0.75]] * 10, epochs_run=2))
     append_records(records, honest([(0.5, 0.25)] * 10))
-    times = tmp_path / "benchmarks" / "records" / "conv.jsonl"
-    times.parent.mkdir(parents=True)
-    about = {"case": "c", "work": "w", "environment": {"device": "gpu"}}
-    rows = [about | {"variant": variant, "ms": ms} for variant, ms in (("a", 1), ("b", 2))]
-    series = {"variant": "a", "series": "s", "grows": "nodes"}
-    rows += [about | series | {"case": f"{n}", "size": n, "ms": n} for n in (10, 20, 40)]
-    times.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "other.jsonl").write_text('{"case": "c", "ms": 1}\n')
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +35,6 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
         (["table", "graph", "--only", "qgnn", "--out", "here.pdf"], "here.pdf"),
         (["curves", "results/records/graph-mutag.jsonl"], "curves-graph-mutag.png"),
         (["results/records/graph-mutag.jsonl", "--out", "here.png"], "here.png"),
-        (["speed", "conv"], "speed-conv.png"),
-        (["growth", "nodes", "--out", "here.svg"], "here.svg"),
     ],
 )
 def test_a_figure_is_written_and_its_place_is_told(arguments: list[str], file: str) -> None:
@@ -71,13 +62,10 @@ MISTAKES = [
     (["table", "graph", "--out", "nowhere/a.png"], "cannot write nowhere/a.png"),
     (["curves", "nowhere.jsonl"], "cannot read the records in nowhere.jsonl"),
     (["curves", "results"], "results is no folder of a training: it has no records.jsonl"),
-    (["curves", "benchmarks/records/conv.jsonl"], "conv.jsonl is not a run record"),
+    (["curves", "other.jsonl"], "other.jsonl is not a run record"),
     (["curves", "results/records/graph-mutag.jsonl", "--only", "honest"], "hold no curves"),
     (["ranks", "results"], "results is not a bundle: it has no card.json"),
     (["ranks", "nowhere"], "there is no bundle nowhere"),
-    (["speed", "node"], "has no records of a benchmark 'node'"),
-    (["speed", "conv", "--records", "nowhere"], "nowhere has no records of a benchmark 'conv'"),
-    (["growth", "widths"], "has no series in which 'widths' grow; there are nodes"),
 ]
 
 
@@ -86,7 +74,7 @@ def test_what_cannot_be_drawn_is_told_in_one_sentence(
     arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
     assert_told(call("plot", *arguments), sentence)
-    assert {path.name for path in tmp_path.iterdir()} == {"results", "benchmarks"}
+    assert {path.name for path in tmp_path.iterdir()} == {"results", "other.jsonl"}
 
 
 def test_a_bundle_of_another_task_has_no_ranks(tmp_path: Path) -> None:
@@ -98,26 +86,3 @@ def test_a_bundle_of_another_task_has_no_ranks(tmp_path: Path) -> None:
 def test_without_matplotlib_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "find_spec", lambda name: None)
     assert_told(call("plot", "table", "graph"), "pip install quatgraph[plot]")
-
-
-def test_pages_get_the_figures_that_they_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "README.md").write_text("<!-- table graph -->\n<!-- /table graph -->\n")
-    (tmp_path / "docs" / "figures").mkdir(parents=True)
-    page = tmp_path / "docs" / "page.md"
-    page.write_text("![bars](figures/table-graph.svg)\n![times](figures/speed-conv.svg)\n")
-    with page.open("a") as file:
-        file.write("![not on record](figures/speed-kernels.svg)\n")
-    only = ("--only", "pscn", "--only", "mutag")
-    with monkeypatch.context() as without:
-        without.setattr(style, "find_spec", lambda name: None)
-        told = call("reproduce", "graph", *only, "--write", "--device", "cpu")
-    assert told.exit_code == 0
-    assert "pip install quatgraph[plot]" in told.stderr
-    assert list((tmp_path / "docs" / "figures").iterdir()) == []
-    result = call("reproduce", "graph", *only, "--write", "--device", "cpu")
-    assert result.exit_code == 0
-    assert result.stderr.startswith("quatgraph: docs/figures/speed-kernels.svg stays as it was: ")
-    written = {path.name for path in (tmp_path / "docs" / "figures").iterdir()}
-    assert written == {"table-graph.svg", "speed-conv.svg"}

@@ -88,17 +88,12 @@ def test_a_name_that_a_table_lacks_is_a_mistake_and_no_table() -> None:
         assert_told(told, "has no 'mutagg'; did you mean 'mutag'?")
 
 
-def test_both_metrics_of_table_3_are_printed_and_written(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("<!-- table link -->\n<!-- /table link -->\n")
+def test_both_metrics_of_table_3_are_printed() -> None:
     only = ("--only", "sacn", "--only", "codex-s")
-    result = call("reproduce", "link", *only, "--write", "--device", "cpu")
+    result = call("reproduce", "link", *only, "--device", "cpu")
     assert result.exit_code == 0
-    heads, dashes, *lines = result.stdout.splitlines()
+    _, _, *lines = result.stdout.splitlines()
     assert lines == ["| codex-s | SACN | .374 / 59.4 | not run |  | not run |  |  |  |"]
-    # README leaves out what was not run.
-    written = f"<!-- table link -->\n{heads}\n{dashes}\n<!-- /table link -->\n"
-    assert readme.read_text() == written
     cells = call("reproduce", "link", *only, "--json", "--device", "cpu").stdout.splitlines()
     assert [(one["metric"], one["paper"]) for one in map(json.loads, cells)] == [
         ("test/mrr", 0.374),
@@ -170,18 +165,6 @@ def test_the_cells_of_a_table_are_objects_for_programs() -> None:
         assert (cell["task"], cell["dataset"], cell["method"]) == ("node", "karate", "qgnn")
         assert 0 <= cell["mean"] <= 1
         assert (cell["runs"], cell["paper"]) == (2, None)
-
-
-@pytest.mark.usefixtures("tiny_table")
-def test_a_table_is_written_into_readme_between_its_markers(tmp_path: Path) -> None:
-    told = call("reproduce", "node", "--write", "--device", "cpu")
-    assert told.exit_code == 2
-    assert "README.md" in told.stderr
-    (tmp_path / "README.md").write_text("Hi\n<!-- table node -->\n<!-- /table node -->\n")
-    result = call("reproduce", "node", "--write", "--device", "cpu")
-    assert result.exit_code == 0
-    written = (tmp_path / "README.md").read_text()
-    assert written == f"Hi\n<!-- table node -->\n{result.stdout}<!-- /table node -->\n"
 
 
 @pytest.mark.usefixtures("tiny_table")

@@ -16,7 +16,7 @@ from matrices import (
 )
 from torch import Tensor
 
-from quatgraph.bench.measure import captured
+from benchmarks.measure import captured
 from quatgraph.ops import backend
 
 pytestmark = pytest.mark.gpu

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from quatgraph.bench.measure import captured
+from benchmarks.measure import captured
 from quatgraph.ops.lstm import lstm_states
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]

@@ -9,11 +9,10 @@ from crossvalidated import TABLE as FOLDS
 from crossvalidated import honest, published
 from made_up import made_up
 
-from quatgraph.errors import Mistake
 from quatgraph.presets import Protocol
-from quatgraph.reproduce.render import cells, render, replaced_between, write_between
+from quatgraph.reproduce.render import cells, render
 from quatgraph.reproduce.table import Table, load_table
-from quatgraph.training.record import RunRecord, read_records
+from quatgraph.training.record import RunRecord
 
 ROOT = Path(__file__).parents[2]
 TABLE = Table(
@@ -135,47 +134,3 @@ def test_table_1_is_rendered_without_records() -> None:
     lines = render(load_table("graph"), []).splitlines()
     assert len(lines) == 2 + 7 * 15
     assert lines[2] == "| collab | PSCN | 72.60 ± 2.15 | not run | not run | not run |  |  |  |"
-
-
-def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:
-    content = "a\n<!-- table x -->\nold\nlines\n<!-- /table x -->\nb <!-- table y -->\n"
-    made = replaced_between(content, "table x", "new")
-    assert made == "a\n<!-- table x -->\nnew\n<!-- /table x -->\nb <!-- table y -->\n"
-    assert replaced_between(made, "table x", "new") == made
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "nothing here",
-        "<!-- table x -->",
-        "<!-- /table x -->",
-        "<!-- table x --><!-- table x --><!-- /table x -->",
-    ],
-)
-def test_a_file_without_both_markers_is_a_mistake(content: str) -> None:
-    with pytest.raises(Mistake, match="needs one line <!-- table x --> and one line"):
-        replaced_between(content, "table x", "new")
-
-
-def test_markers_in_the_wrong_order_are_a_mistake() -> None:
-    with pytest.raises(Mistake, match="needs one line <!-- table x -->"):
-        replaced_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
-
-
-def test_a_file_is_written_between_its_markers(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("é\n<!-- table x -->\n<!-- /table x -->\n", encoding="utf-8")
-    write_between(readme, "table x", "± 1")
-    assert readme.read_text(encoding="utf-8") == "é\n<!-- table x -->\n± 1\n<!-- /table x -->\n"
-
-
-def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"README\.md"):
-        write_between(tmp_path / "README.md", "table x", "new")
-
-
-def test_the_table_in_readme_is_that_of_the_committed_records() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    records = read_records(ROOT / "results" / "records")
-    assert replaced_between(readme, "table node", render(load_table("node"), records)) == readme

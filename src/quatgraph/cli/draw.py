@@ -1,4 +1,4 @@
-"""Commands that draw: plot curves, plot table, plot ranks, plot speed, plot growth."""
+"""Commands that draw: plot curves, plot table, plot ranks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -30,15 +30,13 @@ plot_app = typer.Typer(cls=_Drawn, no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(
     plot_app,
     name="plot",
-    help="Draw the curves of a model (`plot my-model`), tables, ranks or times; needs matplotlib.",
+    help="Draw the curves of a model (`plot my-model`), tables or ranks; needs matplotlib.",
 )
 
 Out = Annotated[
     Path | None, typer.Option(help="A .png, .svg or .pdf file; a PNG in this folder if none.")
 ]
 Only = Annotated[list[str] | None, typer.Option(help="A dataset or a method; may repeat.")]
-Records = Annotated[Path, typer.Option(help="Where benchmark records are kept.")]
-BENCHMARKS = Path("benchmarks") / "records"
 
 
 @command(plot_app)
@@ -99,40 +97,6 @@ def ranks(
     from quatgraph.plot.ranks import rank_bars
 
     _save(rank_bars(bundle, part, device), place)
-
-
-@command(plot_app)
-def speed(
-    bench: Annotated[str, typer.Argument(help="A benchmark on record, as conv.")],
-    records: Records = BENCHMARKS,
-    out: Out = None,
-) -> None:
-    """Draw the times of a benchmark's variants beside ours, by case.
-
-    quatgraph plot speed conv
-    """
-    place = _place(out, f"speed-{Path(bench).name}")
-    from quatgraph.plot.speed import speed_bars
-
-    _save(speed_bars(records, bench), place)
-
-
-@command(plot_app)
-def growth(
-    what: Annotated[
-        list[str] | None, typer.Argument(help="What grows, as nodes; all on record if none.")
-    ] = None,
-    records: Records = BENCHMARKS,
-    out: Out = None,
-) -> None:
-    """Draw how times grow with the size of what is worked on, and the power that fits.
-
-    quatgraph plot growth
-    """
-    place = _place(out, "growth")
-    from quatgraph.plot.speed import growth
-
-    _save(growth(records, what or []), place)
 
 
 def _called(path: Path) -> str:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quatgraph.cli.pages import write_pages
 from quatgraph.cli.shell import Device, Json, MaxMinutes, Set, app, command, emit, progress, tell
 from quatgraph.errors import Mistake, did_you_mean
 
@@ -326,9 +325,6 @@ def reproduce(
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Run nothing; show what is on record.")
     ] = False,
-    write: Annotated[
-        bool, typer.Option("--write", help="Write README.md and docs/ from the records.")
-    ] = False,
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
@@ -376,8 +372,6 @@ def reproduce(
             emit(one)
     else:
         typer.echo(render(spec, records, picked))
-    if write:
-        write_pages(Path(), records, f"table {table}")
     if lacking:
         raise lacking
 

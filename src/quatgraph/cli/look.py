@@ -1,12 +1,11 @@
-"""Commands that look: list, data, bench, info."""
+"""Commands that look: list, data, info."""
 
 from collections.abc import Container
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from quatgraph.bench import BENCHES, rows
 from quatgraph.cli.shell import Device, Json, Set, app, command, emit, emit_light, tell
 from quatgraph.errors import Mistake, did_you_mean
 
@@ -189,57 +188,6 @@ def _task_of(path: Path, settings: Container[str]) -> str:
 def _tell_all(notes: list[str]) -> None:
     for note in notes:
         tell(note)
-
-
-@command(app)
-def bench(
-    what: Annotated[
-        str | None, typer.Argument(help=f"{', '.join(BENCHES)}; kernels on a GPU only.")
-    ] = None,
-    device: Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
-    json_: Json = False,
-) -> None:
-    """Time the operations and trainings on this machine, variants side by side: how near its limits
-    they come, and how they grow.
-
-    quatgraph bench conv
-    """
-    if what is not None and what not in BENCHES:
-        hint = did_you_mean(what, BENCHES) or f"; there are {', '.join(BENCHES)}"
-        raise Mistake(f"there is no benchmark {what!r}{hint}")
-    from quatgraph.training.record import append_lines
-    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
-
-    where = resolve_device(device)
-    about = environment(where)
-    if out is not None:
-        ensure_folder(out)
-    for name in BENCHES if what is None else (what,):
-        for row in rows(name, where):
-            if json_:
-                emit({"bench": name, **row})
-            else:
-                typer.echo("  ".join((name, *_measured(row))))
-            if out is not None:
-                append_lines(out / f"{name}.jsonl", [{"bench": name, **row, "environment": about}])
-
-
-def _measured(row: dict[str, Any]) -> list[str]:
-    """A row of a benchmark in words."""
-    units = {"ms": "ms", "seconds": "s", "peak_mib": "MiB", "gb": "GB", "gflop": "GFLOP"}
-    shown = []
-    for key, value in row.items():
-        if key == "ms_20":
-            shown.append(f"({value:.4g} to {row['ms_80']:.4g})")
-        elif isinstance(value, str):
-            shown.append(value)
-        elif isinstance(value, dict):  # what an epoch goes to
-            shown += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
-        elif key != "ms_80":
-            number = f"{value:.4g}"
-            shown.append(f"{number} {units[key]}" if key in units else f"{key} {number}")
-    return shown
 
 
 @command(app)

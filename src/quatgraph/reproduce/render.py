@@ -2,15 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from quatgraph.errors import Mistake
 from quatgraph.reproduce.rules import Choices, choices, ruled_cell
 from quatgraph.reproduce.table import PRINTED, PROTOCOLS, Cell, Rule, Table, cell
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
-from quatgraph.training.runtime import write_atomic
 
 OWN = "qgnn"
 """The paper's own method: how many configurations the others should have had."""
@@ -142,23 +139,6 @@ def _counted(table: Table, found: Choices, dataset: str, method: str) -> str:
     if len(set(counts.values())) == 1:
         return str(cells[0].configs)
     return ", ".join(f"`{protocol}` {count}" for protocol, count in counts.items())
-
-
-def write_between(path: Path, name: str, text: str) -> None:
-    """Replaces what stands between ``<!-- name -->`` and ``<!-- /name -->`` in a file."""
-    try:
-        content = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise Mistake(f"cannot write into {path}: {error.strerror}") from error
-    write_atomic(path, replaced_between(content, name, text))
-
-
-def replaced_between(content: str, name: str, text: str) -> str:
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    head, _, rest = content.partition(begin)
-    if content.count(begin) != 1 or content.count(end) != 1 or end not in rest:
-        raise Mistake(f"the file needs one line {begin} and one line {end} to write between")
-    return f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 def printed(fraction: float, metric: str, sign: str = "") -> str:

@@ -1,0 +1,67 @@
+"""``python -m benchmarks [NAME]``: times operations and trainings on this machine."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks import BENCHES, rows
+from quatgraph.cli.shell import Device, Json, command, emit, keep_memory
+from quatgraph.errors import Mistake, did_you_mean
+
+app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+UNITS = {"ms": "ms", "seconds": "s", "peak_mib": "MiB", "gb": "GB", "gflop": "GFLOP"}
+
+
+@command(app)
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(help=f"{', '.join(BENCHES)}; kernels on a GPU only.")
+    ] = None,
+    device: Device = "auto",
+    out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
+    json_: Json = False,
+) -> None:
+    """Time operations and trainings, the variants of each side by side; all unless one is named.
+
+    python -m benchmarks conv --out benchmarks/records
+    """
+    if name is not None and name not in BENCHES:
+        hint = did_you_mean(name, BENCHES) or f"; choose one of {', '.join(BENCHES)}"
+        raise Mistake(f"there is no benchmark {name!r}{hint}")
+    from quatgraph.training.record import append_lines
+    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
+
+    keep_memory()
+    where = resolve_device(device)
+    about = environment(where)
+    if out is not None:
+        ensure_folder(out)
+    for one in BENCHES if name is None else (name,):
+        for row in rows(one, where):
+            if json_:
+                emit({"bench": one, **row})
+            else:
+                typer.echo("  ".join((one, *_described(row))))
+            if out is not None:
+                append_lines(out / f"{one}.jsonl", [{"bench": one, **row, "environment": about}])
+
+
+def _described(row: dict[str, Any]) -> list[str]:
+    """The fields of a row as text."""
+    shown = []
+    for key, value in row.items():
+        if key == "ms_20":
+            shown.append(f"({value:.4g} to {row['ms_80']:.4g})")
+        elif isinstance(value, str):
+            shown.append(value)
+        elif isinstance(value, dict):  # the parts of an epoch
+            shown += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
+        elif key != "ms_80":
+            number = f"{value:.4g}"
+            shown.append(f"{number} {UNITS[key]}" if key in UNITS else f"{key} {number}")
+    return shown
+
+
+if __name__ == "__main__":
+    app(prog_name="python -m benchmarks")

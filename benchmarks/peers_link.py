@@ -1,0 +1,131 @@
+"""DistMult beside PyKEEN's: an epoch of training, and filtered ranks of the same vectors."""
+
+import time
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import torch
+
+from benchmarks.measure import measure
+from quatgraph import config as configs
+from quatgraph.data.link import Triples
+from quatgraph.presets import preset
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.link.evaluation import ranks_of, told
+from quatgraph.tasks.runs import run
+
+PRESET = "link/codex-s-distmult"
+SAME = (
+    *("data.reciprocal=false", "model.dropout=0", "model.norm=false"),
+    *("train.loss=bce", "train.smoothing=0", "train.floor=none", "train.clip=none"),
+    *("train.lr=0.01", "train.batch_size=1024", "train.select=last"),
+)
+"""What makes the two alike: tails only, the mean binary cross-entropy of all entities, Adam."""
+EPOCHS = 3
+CPU = torch.device("cpu")
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    values = configs.override(preset(PRESET), [*SAME, f"train.epochs={EPOCHS}"])
+    config = configs.build(LinkConfig, values)
+    triples = LINK.load(config)
+    width, batch = 4 * config.model.dim_quats, config.train.batch_size
+    case = f"DistMult, {config.data.name}, {width} wide"
+    yield from _beside(
+        {"case": case, "work": f"training, an epoch, batches of {batch:,}"},
+        _epoch(config, triples),
+        _their_epoch(config, triples),
+    )
+    yield from _beside(
+        {"case": case, "work": "filtered ranks of valid, both sides"}, *_ranked(config, triples)
+    )
+
+
+def _beside(
+    row: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
+    for variant, timed in (("quatgraph", ours), ("PyKEEN", theirs)):
+        yield row | {"variant": variant, **timed, "ratio": round(timed["ms"] / ours["ms"], 2)}
+
+
+def _epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
+    (outcome,) = run(LINK, LINK.members(config, triples), triples, device=CPU)
+    return {"ms": round(1e3 * outcome.fit.seconds / config.train.epochs, 3)}
+
+
+def _their_epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
+    """The median of the epochs after the first."""
+    times: list[float] = []
+    base = import_module("pykeen.training.callbacks").TrainingCallback
+    ends = {"post_epoch": lambda *_, **others: times.append(time.perf_counter())}
+    factory = _factory(triples)
+    model = _their_model(config, factory)
+    loop = import_module("pykeen.training").LCWATrainingLoop(
+        model=model,
+        triples_factory=factory,
+        optimizer=torch.optim.Adam(model.parameters(), lr=config.train.lr),
+    )
+    loop.train(
+        triples_factory=factory,
+        num_epochs=config.train.epochs,
+        batch_size=config.train.batch_size,
+        use_tqdm=False,
+        pin_memory=False,
+        callbacks=type("Clock", (base,), ends)(),
+    )
+    return {"ms": round(1e3 * median(after - before for before, after in pairwise(times)), 3)}
+
+
+def _ranked(config: LinkConfig, triples: Triples) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Of the same vectors, so that both find the same mean reciprocal rank; each in pieces of the
+    size it chooses itself."""
+    problem = LINK.prepare(triples, config, CPU)
+    model = LINK.build(config, problem).eval()
+    ours = measure(lambda: ranks_of(model, problem, "valid"), CPU, repeats=5)
+    ours["mrr"] = round(told(ranks_of(model, problem, "valid"), "valid")["valid/mrr"], 5)
+
+    peer = _their_model(config, _factory(triples)).eval()
+    known = model.state_dict()
+    with torch.no_grad():
+        next(peer.entity_representations.parameters()).copy_(known["entities"])
+        next(peer.relation_representations.parameters()).copy_(known["decoder.relations"])
+    evaluator = import_module("pykeen.evaluation").RankBasedEvaluator
+    found: list[Any] = []
+
+    def evaluate() -> None:
+        found[:] = [
+            evaluator().evaluate(
+                peer,
+                mapped_triples=triples.valid,
+                additional_filter_triples=[triples.train, triples.test],
+                use_tqdm=False,
+            )
+        ]
+
+    timed = measure(evaluate, CPU, repeats=5)
+    timed["mrr"] = round(found[0].get_metric("both.realistic.inverse_harmonic_mean_rank"), 5)
+    return ours, timed
+
+
+def _factory(triples: Triples) -> Any:
+    return import_module("pykeen.triples").CoreTriplesFactory(
+        mapped_triples=triples.train,
+        num_entities=len(triples.entities),
+        num_relations=len(triples.relations),
+    )
+
+
+def _their_model(config: LinkConfig, factory: Any) -> Any:
+    """Without what ours does not do: no unit vectors, no penalty."""
+    return import_module("pykeen.models").DistMult(
+        triples_factory=factory,
+        embedding_dim=4 * config.model.dim_quats,
+        entity_constrainer=None,
+        regularizer=None,
+        loss=import_module("pykeen.losses").BCEWithLogitsLoss(),
+        random_seed=0,
+    )

@@ -1,0 +1,166 @@
+"""Benchmark records as tables: the newest row of each variant."""
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchmarks.growth import exponent
+from benchmarks.limits import REACHED
+from quatgraph.training.runtime import machine
+
+MEASURES = {
+    "ms": ("time", "ms"),
+    "seconds": ("training", "s"),
+    "valid_accuracy": ("validation accuracy", ""),
+}
+
+
+def read_rows(folder: Path, bench: str) -> list[dict[str, Any]]:
+    """The newest row of each case, work, variant and device, by device; none without records."""
+    newest: dict[tuple[str, ...], dict[str, Any]] = {}
+    path = folder / f"{bench}.jsonl"
+    for line in path.read_text().splitlines() if path.is_file() else ():
+        row = json.loads(line)
+        newest[row["case"], row["work"], row["variant"], machine_of(row)] = row
+    found = list(newest.values())
+    machines = list(dict.fromkeys(map(machine_of, found)))
+    return sorted(found, key=lambda row: machines.index(machine_of(row)))
+
+
+def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
+    """A Markdown table of one benchmark.
+
+    Args:
+        with_start: Whether trainings are shown also with what precedes their first step.
+    """
+    found = read_rows(folder, bench)
+    rows = [row for row in found if row["case"] != REACHED]
+    if not rows:
+        return _missing(bench)
+    measure = next(key for key in MEASURES if key in rows[0])
+    title, unit = MEASURES[measure]
+    memory, share, ratio = (
+        any(key in row for row in rows) for key in ("peak_mib", "share", "ratio")
+    )
+    head = ["device", "case", "work", "variant", title]
+    head += ["with start"] * with_start + ["peak memory"] * memory
+    head += ["of the limit"] * share + ["times as long"] * ratio
+    lines = []
+    for row in rows:
+        shown = [machine_of(row), row["case"], row["work"], row["variant"]]
+        shown.append(with_unit(row[measure], unit))
+        if with_start:
+            shown.append(f"{row['seconds_with_start']:.4g} s")
+        if memory:
+            shown.append(f"{row['peak_mib']:,.0f} MiB" if "peak_mib" in row else "")
+        if share:
+            shown.append(_percent(row) if "share" in row else "")
+        if ratio:
+            shown.append(f"{row['ratio']:.3g}")
+        lines.append(shown)
+    return _reaching(found) + _table(head, lines)
+
+
+def render_beside(folder: Path, bench: str) -> str:
+    """A Markdown table with a column for each variant: its time, its share of the limit, and the
+    memory it takes beyond the gradients."""
+    found = read_rows(folder, bench)
+    rows = [row for row in found if row["case"] != REACHED]
+    if not rows:
+        return _missing(bench)
+    variants = list(dict.fromkeys(row["variant"] for row in rows))
+    cells: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in rows:
+        parts = [with_unit(row["ms"], "ms"), _percent(row)]
+        parts += [f"{row['beyond_mib']:,.0f} MiB"] if "beyond_mib" in row else []
+        line = cells.setdefault((machine_of(row), row["case"], row["work"]), {})
+        line[row["variant"]] = ", ".join(parts)
+    lines = [[*key, *(line.get(name, "") for name in variants)] for key, line in cells.items()]
+    return _reaching(found) + _table(["device", "case", "work", *variants], lines)
+
+
+def render_growth(folder: Path) -> str:
+    """A Markdown table of how time grows in each series."""
+    rows = read_rows(folder, "growth")
+    if not rows:
+        return _missing("growth")
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        key = machine_of(row), row["series"], row["work"], row["grows"]
+        groups.setdefault(key, []).append(row)
+    lines = []
+    for group in groups.values():
+        series = sorted(group, key=lambda row: row["size"])
+        first, last = series[0], series[-1]
+        slope = exponent(series)
+        times = (with_unit(row["ms"], "ms") for row in (first, last))
+        lines.append(
+            [
+                *(machine_of(first), first["work"], first["grows"]),
+                f"{first['size']:,} to {last['size']:,}",
+                " to ".join(times),
+                "too short to tell" if slope is None else f"n^{slope:.2f}",
+            ]
+        )
+    return _table(["device", "work", "grows with", "n", "time", "as"], lines)
+
+
+def render_steps(folder: Path) -> str:
+    """A Markdown table of what an epoch's time goes to: a line for each training."""
+    rows = read_rows(folder, "steps")
+    if not rows:
+        return _missing("steps")
+    lines = []
+    for row in rows:
+        parts = row["goes_to"]
+        spent, operations = (sum(part[place] for part in parts.values()) for place in (0, 1))
+        shown = [f"{kind} {100 * ms / spent:.0f} %" for kind, (ms, _) in parts.items()]
+        shown = [part for part in shown if not part.endswith(" 0 %")]
+        times = with_unit(row["ms"], "ms"), with_unit(spent, "ms"), f"{operations:,}"
+        lines.append([machine_of(row), row["case"], *times, ", ".join(shown)])
+    head = ["device", "training", "an epoch", "work of the device", "operations", "which goes to"]
+    return _table(head, lines)
+
+
+def _missing(bench: str) -> str:
+    return f"Not run yet: `quatgraph bench {bench} --out benchmarks/records`"
+
+
+def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    shown = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join((f"| {' | '.join(head)} |", "|---" * len(head) + "|", *shown))
+
+
+def _reaching(rows: Sequence[dict[str, Any]]) -> str:
+    """What each machine reached in the same run, a line each; nothing where none was measured."""
+    limits = [row for row in rows if row["case"] == REACHED]
+    lines = [
+        f"- {name} reaches {', '.join(map(_rate, group))}"
+        for name, group in groupby(limits, key=machine_of)
+    ]
+    return "\n".join((*lines, "", "")) if lines else ""
+
+
+def _rate(row: dict[str, Any]) -> str:
+    if "gb" in row:
+        return f"{1e3 * row['gb'] / row['ms']:,.0f} GB/s in a {row['work']}"
+    rate = row["gflop"] / row["ms"]
+    shown = f"{rate:.3g} TFLOP/s" if rate >= 1 else f"{1e3 * rate:.3g} GFLOP/s"
+    return f"{shown} in a {row['work']} of {row['variant']}"
+
+
+def _percent(row: dict[str, Any]) -> str:
+    return f"{100 * row['share']:.0f} % of {row['limit']}"
+
+
+def with_unit(value: float, unit: str) -> str:
+    """With four digits; long times in seconds."""
+    if unit == "ms" and value >= 10_000:
+        value, unit = value / 1000, "s"
+    return f"{value:.4g} {unit}".strip()
+
+
+def machine_of(row: dict[str, Any]) -> str:
+    return machine(row["environment"])

@@ -1,0 +1,95 @@
+"""Text classification: an epoch of training, and the graphs of whole corpora."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.measure import held, measure, peak, shortened, training_seconds
+from quatgraph.data.text import load, word_graphs
+from quatgraph.presets import preset
+from quatgraph.tasks.text import TEXT
+from quatgraph.tasks.text.problem import once_collected
+
+METHODS = {"textqgnn": "TextQGNN", "texting": "TextING"}
+CORPORA = ("mr", "r8", "r52", "ohsumed")
+TRAINED = {
+    "cpu": [
+        ("ohsumed", "textqgnn", "float32"),
+        ("mr", "textqgnn", "float32"),
+        ("mr", "texting", "float32"),
+    ],
+    "cuda": [*product(("mr",), METHODS, ("float32",)), *product(CORPORA, METHODS, ("tf32",))],
+}
+"""Datasets and methods, trained with their presets, in which precision."""
+SEEDS = {"cpu": 1, "cuda": 10}
+EPOCHS = {"cpu": 1, "cuda": 10}
+GRAPHS = {"cpu": CORPORA, "cuda": ()}
+"""Corpora whose graphs are built, which a CPU does."""
+
+
+def rows(device: torch.device) -> Iterator[dict[str, Any]]:
+    for place, (dataset, method, precision) in enumerate(TRAINED[device.type]):
+        # A process may keep what it has freed, so only the first tells how much it needs.
+        resident = place == 0 and device.type == "cpu"
+        yield _epoch(dataset, method, precision, device, resident=resident)
+    if GRAPHS[device.type]:
+        yield _graphs(GRAPHS[device.type], device)
+
+
+def _epoch(
+    dataset: str, method: str, precision: str, device: torch.device, *, resident: bool
+) -> dict[str, Any]:
+    """The mean time of an epoch of all runs together, without validation.
+
+    Args:
+        resident: Whether the peak is that of the whole process; else that of the GPU's memory.
+    """
+    epochs, seeds = EPOCHS[device.type], SEEDS[device.type]
+    setting = f"train.precision={precision}"
+    config = shortened(f"text/{dataset}-{method}", epochs, setting, seeds=seeds)
+    corpus = TEXT.load(config)
+    once_collected.cache_clear()  # the graphs of the corpus before, which these would displace
+    before, counts = held(device), resident and _counts_resident()
+    seconds = training_seconds(TEXT, TEXT.members(config, corpus), corpus, device)
+    return {
+        "case": f"{dataset}, {'1 run' if seeds == 1 else f'{seeds} runs'}",
+        "work": "training, an epoch",
+        "variant": f"{METHODS[method]}, {precision}",
+        "ms": round(1e3 * seconds / epochs, 3),
+        **(_resident() if counts else peak(device, before)),
+    }
+
+
+def _graphs(names: tuple[str, ...], device: torch.device) -> dict[str, Any]:
+    """All graphs of corpora that have been read."""
+    corpora = [load(name) for name in names]
+    window = preset(f"text/{names[0]}-textqgnn")["data"]["window"]
+    row = {
+        "case": ", ".join(names),
+        "work": f"word graphs, window {window}",
+        "variant": f"{sum(map(len, corpora)):,} documents",
+    }
+    return row | measure(
+        lambda: [word_graphs(documents, window) for documents in corpora], device, repeats=5
+    )
+
+
+_PROCESS = Path("/proc/self")
+
+
+def _counts_resident() -> bool:
+    """Whether the system counts, from here on, the most memory that the process has; Linux does."""
+    with suppress(OSError):
+        return bool((_PROCESS / "clear_refs").write_text("5"))
+    return False
+
+
+def _resident() -> dict[str, float]:
+    """The most memory since then."""
+    lines = (_PROCESS / "status").read_text().splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return {"peak_mib": round(int(kib) / 2**10, 1)}

@@ -1,0 +1,110 @@
+"""README and docs say what the committed records say, and their figures show it."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+from quatgraph.errors import Mistake
+from quatgraph.plot.style import Drawing, digest, digest_in, rendered
+from quatgraph.reproduce.run import read_results
+from tools.pages import figures, pages, replaced_between, shown_figures, write_pages
+
+ROOT = Path(__file__).parents[2]
+RECORDS = read_results(ROOT / "results")
+PAGES = pages(ROOT, RECORDS)
+FIGURES = figures(ROOT, RECORDS)
+SHOWN = sorted(shown_figures(ROOT))
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
+NAMES = re.compile(r"""(?:id|href|clip-path)="[^"]*\"""")
+
+
+@cache
+def drawing(file: str) -> Drawing:
+    return FIGURES[file]()
+
+
+@pytest.mark.parametrize(("page", "marker"), PAGES)
+def test_a_page_shows_what_the_records_give(page: str, marker: str) -> None:
+    content = (ROOT / page).read_text()
+    assert replaced_between(content, marker, PAGES[page, marker]()) == content
+
+
+def test_no_page_has_a_marker_that_nothing_writes() -> None:
+    for page in ("README.md", "docs/fidelity.md", "docs/speed.md", "docs/math.md"):
+        lines = (ROOT / page).read_text().splitlines()
+        found = {line[5:-4] for line in lines if line.startswith("<!-- ") and line[5] != "/"}
+        assert found == {marker for home, marker in PAGES if home == page}
+
+
+def test_every_figure_that_is_shown_is_there_and_no_other() -> None:
+    assert set(SHOWN) <= FIGURES.keys()
+    there = {f"docs/figures/{path.name}" for path in (ROOT / "docs" / "figures").iterdir()}
+    assert there == set(SHOWN)
+    assert SHOWN
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_a_figure_is_of_the_numbers_on_record_and_small(file: str) -> None:
+    content = (ROOT / file).read_text()
+    assert digest_in(content) == digest(drawing(file))
+    assert len(content) < 200_000
+
+
+@pytest.mark.parametrize("file", SHOWN)
+def test_a_figure_is_drawn_as_now(file: str) -> None:
+    """Up to rounding, in which machines differ, and the names of parts that follow from it."""
+    content = (ROOT / file).read_text()
+    if f"Matplotlib v{matplotlib.__version__}," not in content:
+        pytest.skip("drawn by another version of matplotlib")
+    again = rendered(drawing(file), ".svg").decode()
+    kept, made = (NAMES.sub("", text) for text in (content, again))
+    assert NUMBER.sub("#", kept) == NUMBER.sub("#", made)
+    numbers = [list(map(float, NUMBER.findall(text))) for text in (kept, made)]
+    assert numbers[0] == pytest.approx(numbers[1], abs=0.02)
+
+
+def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:
+    content = "a\n<!-- table x -->\nold\nlines\n<!-- /table x -->\nb <!-- table y -->\n"
+    made = replaced_between(content, "table x", "new")
+    assert made == "a\n<!-- table x -->\nnew\n<!-- /table x -->\nb <!-- table y -->\n"
+    assert replaced_between(made, "table x", "new") == made
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "nothing here",
+        "<!-- table x -->",
+        "<!-- /table x -->",
+        "<!-- table x --><!-- table x --><!-- /table x -->",
+    ],
+)
+def test_a_file_without_both_markers_is_a_mistake(content: str) -> None:
+    with pytest.raises(Mistake, match="needs one line <!-- table x --> and one line"):
+        replaced_between(content, "table x", "new")
+
+
+def test_markers_in_the_wrong_order_are_a_mistake() -> None:
+    with pytest.raises(Mistake, match="needs one line <!-- table x -->"):
+        replaced_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
+
+
+def test_pages_are_written_whole(tmp_path: Path) -> None:
+    """What is written over pages with nothing between their markers are the pages as they are."""
+    for name in ("results", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "docs" / "figures").mkdir(parents=True)
+    for page in {page for page, _ in PAGES}:
+        content = (ROOT / page).read_text()
+        for home, marker in PAGES:
+            content = replaced_between(content, marker, "old") if home == page else content
+        (tmp_path / page).write_text(content)
+    write_pages(tmp_path)
+    for page in {page for page, _ in PAGES}:
+        assert (tmp_path / page).read_text() == (ROOT / page).read_text()
+    assert {f"docs/figures/{path.name}" for path in (tmp_path / "docs/figures").iterdir()} == set(
+        SHOWN
+    )

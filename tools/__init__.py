@@ -1,0 +1,1 @@
+"""Tools of the maintainers: pages rendered from records, and studies of results."""

@@ -1,0 +1,110 @@
+"""``python -m tools.pages``: writes the tables and figures of README and ``docs`` from records."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.figures import growth, speed_bars
+from benchmarks.render import render_bench, render_beside, render_growth, render_steps
+from quatgraph.errors import Mistake
+from quatgraph.plot.style import Drawing, save
+from quatgraph.plot.tables import table_bars
+from quatgraph.reproduce import table_names
+from quatgraph.reproduce.render import render
+from quatgraph.reproduce.run import read_results
+from quatgraph.reproduce.table import load_table
+from quatgraph.training.record import RunRecord
+from quatgraph.training.runtime import write_atomic
+from tools.ablation import render_ablation, render_pairs
+from tools.finalists import render_by_seed, render_finalists
+from tools.selection import render_nested, render_paired, render_search, render_worth
+
+ROOT = Path(__file__).parents[1]
+
+
+def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Callable[[], str]]:
+    """Renders what stands between two markers of a page, by page and marker."""
+    node, graph, link, text = (load_table(name) for name in ("node", "graph", "link", "text"))
+    bench = root / "benchmarks" / "records"
+    return {
+        ("README.md", "table node"): lambda: render(node, records),
+        ("README.md", "table graph"): lambda: render(graph, records, ran=True),
+        ("README.md", "table link"): lambda: render(link, records, ran=True),
+        ("README.md", "table text"): lambda: render(text, records, ran=True),
+        ("README.md", "bench released"): lambda: render_bench(bench, "released"),
+        ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
+        ("README.md", "bench node"): lambda: render_bench(bench, "node"),
+        ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
+        ("README.md", "bench link"): lambda: render_bench(bench, "link"),
+        ("README.md", "bench peers"): lambda: render_bench(bench, "peers"),
+        ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
+        ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
+        ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
+        ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
+        ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
+        ("docs/fidelity.md", "presets graph"): lambda: render_paired(graph, records, alone=True),
+        ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
+        ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
+        ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
+        ("docs/fidelity.md", "whole table text"): lambda: render(text, records),
+        ("docs/fidelity.md", "pairs text"): lambda: render_by_seed(text, records),
+        ("docs/fidelity.md", "finalists text"): lambda: render_finalists(text, records),
+        ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
+        ("docs/speed.md", "bench hamilton"): lambda: render_beside(bench, "hamilton"),
+        ("docs/speed.md", "bench loss"): lambda: render_beside(bench, "loss"),
+        ("docs/speed.md", "bench fused"): lambda: render_beside(bench, "fused"),
+        ("docs/speed.md", "bench growth"): lambda: render_growth(bench),
+        ("docs/speed.md", "bench peers"): lambda: render_bench(bench, "peers"),
+        ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
+        ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
+        ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
+        ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
+    }
+
+
+def figures(root: Path, records: Sequence[RunRecord]) -> dict[str, Callable[[], Drawing]]:
+    """Draws each figure that a page may show, by file."""
+    bench = root / "benchmarks" / "records"
+    tables = {
+        f"docs/figures/table-{name}.svg": partial(table_bars, load_table(name), records)
+        for name in table_names()
+    }
+    speeds = {
+        f"docs/figures/speed-{name}.svg": partial(speed_bars, bench, name)
+        for name in ("aggregate", "conv", "kernels")
+    }
+    return {**tables, **speeds, "docs/figures/growth.svg": partial(growth, bench)}
+
+
+def shown_figures(root: Path) -> set[str]:
+    """The files of ``docs/figures`` that README or a page of ``docs`` shows."""
+    found: set[str] = set()
+    for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
+        names = re.findall(r"!\[[^]]*\]\((?:docs/)?figures/([^)]+)\)", page.read_text())
+        found |= {f"docs/figures/{name}" for name in names}
+    return found
+
+
+def write_pages(root: Path) -> None:
+    """Writes every page, and draws every figure that one shows."""
+    records = read_results(root / "results")
+    for (page, marker), content in pages(root, records).items():
+        path = root / page
+        write_atomic(path, replaced_between(path.read_text(), marker, content()))
+    drawings = figures(root, records)
+    for file in sorted(shown_figures(root)):
+        save(drawings[file](), root / file)
+
+
+def replaced_between(content: str, name: str, text: str) -> str:
+    """The content with ``text`` between ``<!-- name -->`` and ``<!-- /name -->``."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    head, _, rest = content.partition(begin)
+    if content.count(begin) != 1 or content.count(end) != 1 or end not in rest:
+        raise Mistake(f"the file needs one line {begin} and one line {end} to write between")
+    return f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
+
+
+if __name__ == "__main__":
+    write_pages(ROOT)
