@@ -12,7 +12,7 @@ from quatgraph.ops import backend, hamilton_matrix, table_and_rows
 from quatgraph.ops.backend import Backend
 from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
-from quatgraph.ops.dropout import dropped
+from quatgraph.ops.dropout import keyed_dropout
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.ops.split import split_columns
 from quatgraph.training.optim import MemberAdam
@@ -65,18 +65,22 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
     x = torch.randn(members, nodes, width, device=device, requires_grad=True)
     quats = width // 4
     weight = torch.randn(members, 4, quats, quats, device=device, requires_grad=True)
-    random = torch.rand(members, nodes, width, device=device)
+    draws = torch.arange(2 * members, device=device).view(members, 2)
     rate = torch.full((members,), 0.5, device=device)
     norm, vectors = _norm(width, device, members)
     given: dict[str, tuple[Run, tuple[Tensor, ...]]] = {
         "matrix of quaternions": (hamilton_matrix, (weight,)),
-        "dropout": (dropped, (x, random, rate)),
         "masked norm": (norm, (x, torch.ones(members, nodes, device=device), *vectors)),
     }
     works = {work: _both(torch.vmap(run), inputs) for work, (run, inputs) in given.items()}
     logits = torch.randn(members, GRAPHS, 2, device=device, requires_grad=True)
     labels = torch.zeros(members, GRAPHS, dtype=torch.int64, device=device)
     return works | {
+        "dropout": _both(
+            lambda x: keyed_dropout(x, draws, rate, 0),
+            (x,),
+            lambda x: x * ((torch.rand_like(x) >= rate[:, None, None]) / (1 - rate[:, None, None])),
+        ),
         "loss of classes": _both(
             lambda logits: smoothed_cross_entropy(logits, labels, 0.1), (logits,)
         ),

@@ -156,6 +156,16 @@ class _Mask(torch.autograd.Function):
         return _Mask.apply(like, row), 0
 
 
+def row_ids(matrix: Adjacency | Blocks) -> Tensor | None:
+    """Which row of the whole matrix each row is, ``(R,)``; None of a matrix that is whole."""
+    return matrix.row if isinstance(matrix, Blocks) else None
+
+
+def column_ids(matrix: Adjacency | Blocks) -> Tensor | None:
+    """As :func:`row_ids`, of the columns, ``(C,)``."""
+    return matrix.t_row if isinstance(matrix, Blocks) else None
+
+
 def present(pool: Adjacency | Blocks, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
     """Which rows and which columns of a matrix are no padding, ``(R,)`` and ``(C,)``; None where
     nothing is padding.

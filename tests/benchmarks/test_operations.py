@@ -95,6 +95,7 @@ def _pooling() -> fused._Work:
 def test_kernels_are_timed_beside_forms_that_compute_the_same() -> None:
     works = kernels.entity_works(30, 7, 8, CPU)
     for group in (kernels.ensemble_works(2, 6, 8, CPU), works):
+        group.pop("dropout", None)  # whose masks torch draws in another way
         *others, (step, same) = group.values()  # Adam, whose two forms are a choice of its own
         assert step is same
         assert all(torch.isfinite(learned).all() for learned in step())

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import components
@@ -80,10 +80,58 @@ def test_whole_quaternions_need_a_quaternion_width():
 def test_members_of_an_ensemble_have_rates_of_their_own(masks):
     rates = [0.0, 0.2, 0.7]
     builds = [lambda rate=rate: QuaternionDropout(rate, masks=masks) for rate in rates]
-    for y, rate in zip(Ensemble(builds, [0, 0, 0])(torch.ones(200, 200)), rates, strict=True):
+    for y, rate in zip(Ensemble(builds, [0, 1, 2])(torch.ones(200, 200)), rates, strict=True):
         assert dropped_share(y) == pytest.approx(rate, abs=0.02)
         torch.testing.assert_close(y.max().item(), 1 / (1 - rate))
 
 
 def test_the_rate_is_no_part_of_a_models_saved_state():
     assert not QuaternionDropout(0.5).state_dict()
+
+
+class _Twice(nn.Module):
+    """Two dropouts, one of them used twice."""
+
+    def __init__(self, rate: float = 0.5) -> None:
+        super().__init__()
+        self.first, self.second = QuaternionDropout(rate), QuaternionDropout(rate)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack((self.first(x), self.second(x), self.second(x)))
+
+
+def test_masks_within_an_ensemble_depend_on_seed_step_and_call_alone():
+    x, seeds = torch.ones(20, 8), [3, 1, 4]
+    together, alone = Ensemble([_Twice] * 3, seeds), Ensemble([_Twice], [1])
+    seen = []
+    for _ in range(3):
+        y = together(x)
+        assert torch.equal(y[1:2], alone(x))
+        seen += [*y[0], *y[1], *y[2]]
+    for place, mask in enumerate(seen):  # three members, steps and calls: all differ
+        assert not any(torch.equal(mask, other) for other in seen[:place])
+
+
+def test_a_step_of_several_calls_has_one_set_of_masks():
+    ensemble, x = Ensemble([QuaternionDropout] * 2, [0, 1]), torch.ones(20, 8)
+    first = ensemble(x, last=False)
+    assert torch.equal(ensemble(x), first)
+    assert not torch.equal(ensemble(x), first)
+
+
+def test_rows_are_known_by_what_they_are():
+    class Rows(nn.Module):
+        takes_members = True
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout = QuaternionDropout(0.5)
+
+        def forward(self, x: Tensor, rows: Tensor) -> Tensor:
+            return self.dropout(x, rows)
+
+    rows = torch.tensor([[2, 0, 5], [5, 1, 1]])
+    y = Ensemble([Rows] * 2, [0, 1])(torch.ones(2, 3, 40), rows)
+    places = torch.arange(6).expand(2, 6)
+    whole = Ensemble([Rows] * 2, [0, 1])(torch.ones(2, 6, 40), places)
+    assert torch.equal(y, whole.gather(1, rows[:, :, None].expand(2, 3, 40)))

@@ -137,7 +137,9 @@ def test_biases_are_those_of_the_products(kind):
 
 @both
 def test_a_vocabulary_is_not_part_of_the_model(kind):
-    assert set(dict(kind(300, 2).named_buffers())) == {"input_dropout.rate", "readout.dropout.rate"}
+    buffers = dict(kind(300, 2).named_buffers())
+    dropouts = ("input_dropout", "readout.dropout")
+    assert set(buffers) == {f"{name}.{kind}" for name in dropouts for kind in ("rate", "draws")}
 
 
 def test_word_vectors_come_from_one_table_for_all_members():

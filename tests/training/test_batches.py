@@ -21,4 +21,4 @@ def test_so_many_of_one_shape_are_done_together_and_the_rest_singly(shapes, most
 
 def test_all_data_is_one_step():
     data = WholeData()
-    assert list(together(data.draw(), data.at_once)) == [(0, 1)]
+    assert list(together(data.draw(0), data.at_once)) == [(0, 1)]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.baselines.layers import Matrix
+from quatgraph.blocks import column_ids, row_ids
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
@@ -117,9 +118,10 @@ class BiLSTM(nn.Module):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Tensor, adjacency: Matrix | None, pool: Matrix) -> Tensor:
+        places = column_ids(pool)
         if not x.size(-2):  # no document has a word; a row to look at, which counts for nothing
-            x = nn.functional.pad(x, (0, 0, 0, 1))
-        x, begins = self.input_dropout(x), starts(pool).long().expand(*x.shape[:-2], -1)
+            x, places = nn.functional.pad(x, (0, 0, 0, 1)), None
+        x, begins = self.input_dropout(x, places), starts(pool).long().expand(*x.shape[:-2], -1)
         begin, size = begins[..., :-1, None], begins.diff(dim=-1).clamp(max=self.length)[..., None]
         place, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)
         orders = place.minimum(last), (last - place).clamp(min=0)
@@ -127,7 +129,8 @@ class BiLSTM(nn.Module):
         both = torch.stack(rows, dim=-3).mT  # (..., 2, length, G)
         read = lookup(x, both.flatten(-3)).unflatten(-2, both.shape[-3:])
         states = self._states(read, last[..., None, :, :])
-        return self.prediction(self.dropout(torch.cat(states.unbind(-3), dim=-1) * (size > 0)))
+        read_to_end = torch.cat(states.unbind(-3), dim=-1) * (size > 0)
+        return self.prediction(self.dropout(read_to_end, row_ids(pool)))
 
     def _states(self, read: Tensor, last: Tensor) -> Tensor:
         """What both LSTMs end with, ``(..., 2, length, G, F) -> (..., 2, G, hidden)``."""

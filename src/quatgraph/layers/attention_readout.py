@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
+from quatgraph.blocks import Blocks, row_ids
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import QuaternionLinear, RealLinear
 from quatgraph.ops import attention_pool
@@ -61,7 +61,7 @@ class AttentionReadout(nn.Module):
 
     def forward(self, h: Tensor, pool: Adjacency | Blocks) -> Tensor:
         pooled = attention_pool(self.linear(h), self.attention(h), starts(pool), self.activation)
-        return self.prediction(self.dropout(pooled))
+        return self.prediction(self.dropout(pooled, row_ids(pool)))
 
 
 def starts(pool: Adjacency | Blocks) -> Tensor:

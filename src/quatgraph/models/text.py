@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
+from quatgraph.blocks import Blocks, row_ids
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import AttentionReadout, GatedGNNConv, GatedQGNNConv, QuaternionDropout
@@ -76,7 +76,7 @@ class TextQGNN(nn.Module):
 
     def encode(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
         """The vectors of all nodes after the last step, ``(N, 4 hidden_quats)``."""
-        return self.conv(self.projection(self.input_dropout(x)), adjacency)
+        return self.conv(self.projection(self.input_dropout(x, row_ids(adjacency))), adjacency)
 
     def attention(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
         """How much each word counts for its document's class, between 0 and 1, ``(N,)``."""

@@ -103,7 +103,6 @@ def run(
             title = f"{data.name} {name}, {runs}{place}"
             plan = task.plan(
                 part,
-                seed=int(key[:8], 16),
                 checkpoint=checkpoint(key) if checkpoint else None,
                 resume=resume,
                 key=f"{key} on {data.digest}",
@@ -182,7 +181,7 @@ def learners(
 ) -> tuple[Ensemble, MemberAdam]:
     """The models of runs of one shape as one, and what trains each by its own settings."""
     builds = [partial(build, member.config, problem) for member in members]
-    ensemble = Ensemble(builds, [member.seed for member in members]).to(device)
+    ensemble = Ensemble(builds, [member.key for member in members]).to(device)
     optimizer = MemberAdam(
         ensemble.parameters(),
         lr=[member.config.train.lr for member in members],

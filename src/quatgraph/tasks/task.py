@@ -38,6 +38,12 @@ class Member:
     split: int
     seed: int
 
+    @property
+    def key(self) -> int:
+        """What the run's random draws are keyed by: its seed, and its split in the upper 32 bits.
+        Torch's generator reads the lower 32, so all splits of a seed start from equal weights."""
+        return self.seed + (self.split << 32)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:

@@ -12,9 +12,10 @@ class Batches(Protocol):
     """How many batches of one shape can be loaded together, so that a GPU replays their steps as
     one, with no gap between them."""
 
-    def draw(self) -> Sequence[Hashable]:
-        """Draws an epoch's batches and gives the shape of each; steps of one shape are replayed as
-        one. Called between epochs, so it may wait for the device."""
+    def draw(self, epoch: int) -> Sequence[Hashable]:
+        """Draws the batches of an epoch, counted from 0, and gives the shape of each; steps of one
+        shape are replayed as one. Called between epochs, so it may wait for the device. What a
+        member draws depends on its own seed and the epoch alone."""
 
     def load(self, step: int, count: int) -> None:
         """Makes so many of the drawn batches the current ones, which ``loss`` takes, one at each
@@ -26,7 +27,7 @@ class WholeData:
 
     at_once = 1
 
-    def draw(self) -> Sequence[Hashable]:
+    def draw(self, epoch: int) -> Sequence[Hashable]:
         return ("all",)
 
     def load(self, step: int, count: int) -> None:

@@ -1,6 +1,7 @@
 """Trains many models of one shape at once, each as if it were alone."""
 
 import copy
+import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,10 +19,24 @@ zeros after them, so that the matrices of every member begin at one."""
 
 class _Template(threading.local):
     """A module without weights, a copy for each thread: ``functional_call`` puts weights into it
-    while it runs, so no two threads may share one."""
+    while it runs, so no two threads may share one.
+
+    A submodule with an attribute ``calls`` makes random draws, keyed by its buffer ``draws`` and by
+    the next of its ``calls``, which number the draws of a forward pass.
+    """
 
     def __init__(self, module: nn.Module) -> None:
         self.module = copy.deepcopy(module)
+        self.drawing = {
+            f"{name}.draws" if name else "draws": part
+            for name, part in self.module.named_modules()
+            if hasattr(part, "calls")
+        }
+
+    def restart_calls(self) -> None:
+        calls = itertools.count()
+        for part in self.drawing.values():
+            part.calls = calls
 
     def __reduce__(self) -> tuple[type["_Template"], tuple[nn.Module]]:
         return _Template, (self.module,)
@@ -31,14 +46,18 @@ class Ensemble(nn.Module):
     """``M`` models of one shape held as one set of stacked parameters ``(M, ...)``.
 
     Members may differ in their seed and, through their buffers, in their dropout rate; the
-    optimiser gives each its own learning rate and weight decay. They run as one call by vmap; a
+    optimiser gives each its own learning rate and weight decay. A member's weights and its dropout
+    masks depend on its own seed, never on the other members. They run as one call by vmap; a
     model that says ``takes_members = True`` takes parameters and inputs with a leading dimension of
     members as they are, which spares a CPU the cost of vmap.
 
     Args:
         builds: Makes the members, one call each; they must have the same shapes.
-        seeds: One seed per member, from which its parameters are drawn.
+        seeds: One seed per member, from which its parameters and dropout masks are drawn.
     """
+
+    draws: Tensor
+    """Seed and step of each member, ``(M, 2)``: what its dropout masks are keyed by."""
 
     def __init__(self, builds: Sequence[Callable[[], nn.Module]], seeds: Sequence[int]) -> None:
         super().__init__()
@@ -52,30 +71,41 @@ class Ensemble(nn.Module):
         parts = [rows[name] for name in order] + [torch.zeros(len(members), rest)]
         self._sizes = [part.size(1) for part in parts]
         self.flat = nn.Parameter(torch.cat(parts, dim=1))
-        self._buffer_names = {name: name.replace(".", "/") for name in buffers}
-        for name, value in buffers.items():
-            self.register_buffer(self._buffer_names[name], value)
         self._template = _Template(members[0].to("meta"))
+        names = [name for name in buffers if name not in self._template.drawing]
+        self._buffer_names = {name: name.replace(".", "/") for name in names}
+        for name in names:
+            self.register_buffer(self._buffer_names[name], buffers[name])
+        self.register_buffer("draws", torch.tensor([[seed, 0] for seed in seeds]))
         self.num_members = len(members)
 
-    def forward(self, *inputs: Any, in_dims: Sequence[Any] | None = None) -> Tensor:
+    def forward(
+        self, *inputs: Any, in_dims: Sequence[Any] | None = None, last: bool = True
+    ) -> Tensor:
         """Runs every member, giving ``(M, ...)``.
 
         Args:
             inputs: Tensors or pytrees of tensors, the same for all members unless ``in_dims``
                 says which dimension of an input counts the members; a pytree of dimensions does
                 so for each tensor of an input.
+            last: Whether the training step ends with this call; the next call has new masks.
         """
         template = self._template.module.train(self.training)
+        self._template.restart_calls()
         dims = tuple(in_dims) if in_dims is not None else (None,) * len(inputs)
 
         def call(state: dict[str, Tensor], *inputs: Any) -> Tensor:
             return functional_call(template, state, inputs)
 
         state = self.stacked()
+        if self.training:
+            draws = self.draws.clone()  # as they are now: the gradient needs them later
+            state |= dict.fromkeys(self._template.drawing, draws)
+            if last:
+                self.draws[:, 1] += 1
         if getattr(template, "takes_members", False):
             return functional_call(template, state, inputs)
-        return torch.vmap(call, in_dims=(0, *dims), randomness="different")(state, *inputs)
+        return torch.vmap(call, in_dims=(0, *dims))(state, *inputs)
 
     def held(self) -> dict[str, Tensor]:
         """The tensors that hold everything, each ``(M, ...)``: all that training changes."""

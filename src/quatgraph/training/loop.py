@@ -29,7 +29,6 @@ from quatgraph.training.runtime import (
     Deadline,
     Stopwatch,
     interrupt_flag,
-    seeded,
 )
 
 Metrics = dict[str, Tensor]
@@ -61,8 +60,6 @@ class Plan:
     patience: int | None = None
     """Evaluations without a better ``monitor`` after which a member's choice is final."""
     evaluate_every: int = 1
-    seed: int = 0
-    """Seed of what is random in training: dropout masks and the like."""
     checkpoint: Path | None = None
     resume: bool = False
     save_every: float = 60.0
@@ -123,7 +120,7 @@ def fit(
     """
     device = optimizer.lr.device
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with on_device, seeded(plan.seed, device):
+    with on_device:
         run = _Run(ensemble, optimizer, loss, evaluate, plan, batches or WholeData())
         run.restore_or_start(device)
         every = _LOOK_EVERY[device.type] if batches is None else 1
@@ -178,7 +175,8 @@ class _Run:
         evaluations = -(-plan.epochs // plan.evaluate_every)
         self.curves = torch.zeros(evaluations, len(self.names), members, device=device)
         self.evaluation = torch.zeros(1, dtype=torch.int64, device=device)
-        self.best = torch.full((members,), -torch.inf, device=device)
+        # Exactly: a score may tell epochs apart by less than the curves hold.
+        self.best = torch.full((members,), -torch.inf, device=device, dtype=torch.float64)
         self.best_evaluation = torch.zeros(members, dtype=torch.int64, device=device)
         self.stale = torch.zeros(members, dtype=torch.int64, device=device)
         self.best_weights = {
@@ -196,9 +194,6 @@ class _Run:
         self._refuse_another(*found, device)
         tensors, state = found
         _copy_into(self.tensors(), tensors)
-        torch.set_rng_state(tensors["rng/cpu"])
-        if device.type == "cuda":
-            torch.cuda.set_rng_state(tensors["rng/cuda"], device)
         self.epoch = int(state["epoch"])
         self.clock.total = float(state["seconds"])
 
@@ -209,7 +204,7 @@ class _Run:
         if state["device"] != device.type:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
-                f"with --device {state['device']}, since {device.type} draws other random numbers"
+                f"with --device {state['device']}, since {device.type} rounds differently"
             )
         measured = state["names"], tensors["curves"].shape
         own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
@@ -222,7 +217,7 @@ class _Run:
     def train_epochs(self, count: int) -> None:
         for _ in range(count):
             with self.clock:
-                shapes = self.batches.draw()
+                shapes = self.batches.draw(self.epoch)
             for step, some in together(shapes, self.batches.at_once if self.replays else 1):
                 self.batches.load(step, some)
                 name = "train", shapes[step], some
@@ -254,9 +249,6 @@ class _Run:
 
     def save(self, device: torch.device) -> None:
         assert self.plan.checkpoint is not None
-        tensors = {**self.tensors(), "rng/cpu": torch.get_rng_state()}
-        if device.type == "cuda":
-            tensors["rng/cuda"] = torch.cuda.get_rng_state(device)
         state = {
             "key": self.plan.key,
             "device": device.type,
@@ -265,7 +257,7 @@ class _Run:
             "names": self.names,
             "seconds": self.clock.read(),
         }
-        save_checkpoint(self.plan.checkpoint, tensors, state)
+        save_checkpoint(self.plan.checkpoint, self.tensors(), state)
 
     def finish(self) -> Fit:
         seconds = self.clock.read()
@@ -298,6 +290,7 @@ class _Run:
             "best": self.best,
             "best_evaluation": self.best_evaluation,
             "stale": self.stale,
+            "draws": self.ensemble.draws,
             **{f"best/{name}": value for name, value in self.best_weights.items()},
             **{f"model/{name}": value for name, value in self.ensemble.held().items()},
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
@@ -321,7 +314,7 @@ class _Run:
         row = torch.stack([metrics[name].to(self.curves.dtype) for name in self.names])
         self.curves.index_copy_(0, self.evaluation, row[None])
         if self.selects:
-            value = row[self.names.index(self.plan.monitor)]
+            value = metrics[self.plan.monitor].to(self.best.dtype)
             better = (value > self.best) | self.keeps_last
             if self.plan.patience is not None:
                 better &= self.stale < self.plan.patience
@@ -345,7 +338,6 @@ class _Run:
     def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
         """The work as a CUDA graph; the warm-up leaves no trace."""
         before = {name: value.detach().clone() for name, value in self.tensors().items()}
-        rng = torch.cuda.get_rng_state()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
@@ -361,7 +353,6 @@ class _Run:
             work()
         self.optimizer.zero_grad()
         _copy_into(self.tensors(), before)
-        torch.cuda.set_rng_state(rng)
         return graph
 
 

@@ -28,6 +28,7 @@ from quatgraph.tasks.graph.problem import collected
 
 CPU = torch.device("cpu")
 PARTS = [torch.arange(0, 40, 2), torch.tensor([7, 199, 3, 50, 81]), torch.arange(100, 200)]
+SEEDS = [4, 0, 9]
 
 
 @pytest.fixture(scope="module")
@@ -46,14 +47,17 @@ def test_every_choice_of_graphs_is_equally_likely(count: int, size: int) -> None
     # each, all combinations of them must give every set of graphs equally often.
     middles = [[(i + 0.5) / (count - k) for i in range(count - k)] for k in range(size)]
     random = torch.tensor(list(itertools.product(*middles)))[:, None, :]
-    drawn = Counter(tuple(row) for row in _distinct(random, torch.tensor([count]))[:, 0].tolist())
+    drawn = Counter(
+        tuple(row)
+        for row in _distinct(random, torch.tensor([count]), torch.tensor([size]))[:, 0].tolist()
+    )
     assert set(drawn) == set(itertools.combinations(range(count), size))
     assert len(set(drawn.values())) == 1
 
 
 def test_draws_are_distinct_and_below_each_members_own_count() -> None:
     counts = torch.tensor([4, 9, 300])
-    drawn = _distinct(torch.rand(3000, 3, 4), counts)
+    drawn = _distinct(torch.rand(3000, 3, 4), counts, torch.full((3,), 4))
     assert bool((drawn.diff(dim=2) > 0).all())  # ascending, so no two are equal
     assert bool((drawn >= 0).all())
     assert bool((drawn < counts[:, None]).all())
@@ -65,7 +69,7 @@ def test_draws_are_distinct_and_below_each_members_own_count() -> None:
 
 def test_the_largest_random_number_draws_a_graph_that_there_is() -> None:
     almost = torch.full((1, 2, 3), 1 - 2**-24)
-    assert _distinct(almost, torch.tensor([3, 2**20]))[0].tolist() == [
+    assert _distinct(almost, torch.tensor([3, 2**20]), torch.tensor([3, 3]))[0].tolist() == [
         [0, 1, 2],
         [2**20 - 3, 2**20 - 2, 2**20 - 1],
     ]
@@ -75,10 +79,10 @@ def test_the_largest_random_number_draws_a_graph_that_there_is() -> None:
 def test_a_member_draws_from_its_own_part_and_the_room_suffices(
     whole: Collection, expanded: bool
 ) -> None:
-    batches = TrainingBatches(whole, PARTS, 4, steps=25, expanded=expanded)
+    batches = TrainingBatches(whole, PARTS, 4, steps=25, seeds=SEEDS, expanded=expanded)
     rounds = []
-    for _ in range(3):
-        capacities = batches.draw()
+    for epoch in range(3):
+        capacities = batches.draw(epoch)
         assert len(capacities) == 25
         for step, capacity in enumerate(capacities):
             batches.load(step)
@@ -94,26 +98,43 @@ def test_a_member_draws_from_its_own_part_and_the_room_suffices(
     assert not torch.equal(rounds[0], rounds[1])
 
 
-def test_a_batch_is_no_larger_than_the_smallest_part(whole: Collection) -> None:
-    batches = TrainingBatches(whole, PARTS, 16, steps=2)
-    batches.draw()
-    assert batches.batch_size == 5
-    assert sorted(batches.drawn[0, 1].tolist()) == sorted(PARTS[1].tolist())
+def test_a_members_batch_is_no_larger_than_its_part_whatever_the_others_have(
+    whole: Collection,
+) -> None:
+    batches = TrainingBatches(whole, PARTS, 16, steps=2, seeds=SEEDS)
+    batches.draw(0)
+    assert batches.drawn[0, 1].tolist()[5:] == [-1] * (batches.drawn.size(2) - 5)
+    assert sorted(batches.drawn[0, 1, :5].tolist()) == sorted(PARTS[1].tolist())
+    torch.testing.assert_close(batches.shares.sum(dim=1), torch.ones(3))
+    assert torch.equal(batches.shares > 0, batches.drawn[0] >= 0)
+
+
+@pytest.mark.parametrize("size", [4, 16])
+def test_a_member_draws_the_same_graphs_alone_and_in_company(whole: Collection, size: int) -> None:
+    together = TrainingBatches(whole, PARTS, size, steps=25, seeds=SEEDS)
+    for place, (part, seed) in enumerate(zip(PARTS, SEEDS, strict=True)):
+        alone = TrainingBatches(whole, [part], size, steps=25, seeds=[seed])
+        for epoch in range(3):
+            together.draw(epoch)
+            alone.draw(epoch)
+            own = together.drawn[:, place]
+            assert torch.equal(own[:, : alone.largest], alone.drawn[:, 0])
+            assert bool((own[:, alone.largest :] == -1).all())
 
 
 def test_batches_of_a_step_are_of_about_equal_size_and_still_those_that_were_drawn(
     whole: Collection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batches = TrainingBatches(whole, PARTS, 4, steps=30)
+    batches = TrainingBatches(whole, PARTS, 4, steps=30, seeds=SEEDS)
     before: list[Tensor] = []
     matched = batches._matched
 
-    def watched(graphs: Tensor) -> Tensor:
+    def watched(graphs: Tensor, epoch: int) -> Tensor:
         before.append(graphs.clone())
-        return matched(graphs)
+        return matched(graphs, epoch)
 
     monkeypatch.setattr(batches, "_matched", watched)
-    batches.draw()
+    batches.draw(0)
     sizes = whole.num_nodes[batches.drawn].sum(dim=2)
     ranked = sizes.sum(dim=1).argsort()
     for member in range(3):

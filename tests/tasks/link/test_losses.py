@@ -41,8 +41,8 @@ def test_a_loss_is_that_of_the_whole_matrix_of_labels(
     loss: str, floor: str, smoothing: float, room: int
 ) -> None:
     problem = problem_of(cities())
-    batches = QueryBatches(problem.training, 16, MEMBERS)
-    batches.draw()
+    batches = QueryBatches(problem.training, 16, range(MEMBERS))
+    batches.draw(0)
     batches.load(1)
     head, relation, positives = batches.batch()
     query = torch.randn(MEMBERS, 16, WIDTH, requires_grad=True)

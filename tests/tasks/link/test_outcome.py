@@ -39,7 +39,7 @@ def test_the_first_epoch_that_is_best_on_validation_data_is_kept(
 ) -> None:
     values = {"train.monitor": monitor, "train.epochs": 12, "model.name": "embeddings"}
     members, problem = varied(**values), problem_of(triples)
-    fitted = train(members, problem, plan_of(members, seed=3))
+    fitted = train(members, problem, plan_of(members))
     curve = fitted.curves[f"valid/{monitor}"]
     assert torch.equal(fitted.curves["valid/merit"], curve)
     for index, member in enumerate(members):
@@ -61,7 +61,7 @@ def test_what_is_kept_is_the_model_of_a_training_that_ended_there(triples: Tripl
         plain = {"model.name": "embeddings", "model.dropout": 0.2, "train.lr": 0.05}
         config = config_of(**plain, **values)
         members = [Member(config, 0, 0)]
-        return train(members, problem_of(triples), plan_of(members, seed=3))
+        return train(members, problem_of(triples), plan_of(members))
 
     best = trained(**{"train.epochs": 15})
     epoch = int(best.best_epoch)

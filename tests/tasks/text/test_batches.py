@@ -21,7 +21,7 @@ def of(
     corpus: Corpus, config: Any, whole: Collection, nodes: int, size: int = 8
 ) -> DocumentBatches:
     parts = [parts_of(corpus.documents, config.data, seed)["train"] for seed in (0, 1)]
-    return DocumentBatches(whole, parts, size, nodes)
+    return DocumentBatches(whole, parts, size, nodes, seeds=[0, 1])
 
 
 @pytest.mark.parametrize("nodes", [1, 30, 10_000])
@@ -31,8 +31,8 @@ def test_every_document_comes_once_an_epoch_in_each_members_own_order(
     config = configured()
     batches = of(corpus, config, whole, nodes)
     orders = []
-    for _ in range(2):
-        shapes = batches.draw()
+    for epoch in range(2):
+        shapes = batches.draw(epoch)
         assert len(shapes) == 4  # of 26 documents, the last of two
         seen: list[list[int]] = [[], []]
         for step in range(len(shapes)):
@@ -52,7 +52,7 @@ def test_pieces_are_about_equally_large_and_hold_what_they_may(
     corpus: Corpus, configured: Any, whole: Collection
 ) -> None:
     batches, largest = of(corpus, configured(), whole, 40), int(whole.num_nodes.max())
-    for step, (pieces, documents, nodes) in enumerate(batches.draw()):
+    for step, (pieces, documents, nodes) in enumerate(batches.draw(0)):
         batches.load(step)
         assert batches.current.shape == (pieces, 2, documents)
         assert nodes <= 20 + largest

@@ -1,4 +1,4 @@
-"""Dropout by given random numbers, each member of an ensemble at its own rate."""
+"""Dropout by hashed bits, each member of an ensemble with its own seed, step and rate."""
 
 import torch
 import triton
@@ -9,28 +9,74 @@ _BLOCK = 1024
 
 
 @triton.jit
-def _dropped_kernel(x, random, rate, out, size, REPEATS: tl.constexpr, BLOCK: tl.constexpr):
+def _mix(x):
+    x = x ^ (x >> 16)
+    x = x * 0x7FEB352D
+    x = x ^ (x >> 15)
+    x = x * 0x846CA68B
+    return x ^ (x >> 16)
+
+
+@triton.jit
+def _dropped_kernel(
+    x,
+    draws,
+    rate,
+    rows,
+    out,
+    size,
+    columns,
+    call,
+    KEYED: tl.constexpr,
+    TILES: tl.constexpr,
+    REPEATS: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     share = tl.load(rate + member)
-    kept = tl.load(random + member * size + at, mask=inside, other=0.0) >= share
+    seed = tl.load(draws + 2 * member)
+    step = tl.load(draws + 2 * member + 1).to(tl.uint32)
+    key = _mix(_mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32))
+    key = _mix(_mix(key ^ step) ^ call.to(tl.uint32))
+    row = at // columns
+    column = ((at - row * columns) % (columns // TILES)).to(tl.uint32)
+    if KEYED:
+        row = tl.load(rows + member * (size // columns) + row, mask=inside, other=0)
+    bits = _mix(_mix(key ^ row.to(tl.uint32)) ^ _mix(column + 0x9E3779B9))
+    lowest = (share.to(tl.float64) * 4294967296.0).to(tl.int64)
     value = tl.load(x + (member * size + at) // REPEATS, mask=inside, other=0.0)
-    tl.store(out + member * size + at, tl.where(kept, value / (1 - share), 0.0), mask=inside)
+    kept = tl.where(bits.to(tl.int64) >= lowest, value * (1 / (1 - share)).to(value.dtype), 0.0)
+    tl.store(out + member * size + at, kept, mask=inside)
 
 
-def dropped(x: Tensor, random: Tensor, rate: Tensor) -> Tensor:
-    """``x`` and ``random`` of one shape ``(M, ...)``, ``rate`` ``(M,)``. Numbers that ``x`` repeats
-    along its last dimension may be in memory once."""
+def dropped(
+    x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
+) -> Tensor:
+    """``x`` ``(M, R, ...)``, ``draws`` ``(M, 2)``, ``rate`` ``(M,)``, ``rows`` ``(M, R)`` if any.
+    Numbers that ``x`` repeats along its last dimension may be in memory once."""
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
-    if out.numel() == 0:
-        return out
     members, size = x.size(0), x[0].numel()
+    columns = size // x.size(1)
     repeats = x.size(-1) if x.dim() > 1 and x.stride(-1) == 0 else 1
     x = x[..., 0] if repeats > 1 else x
-    x, random, rate = x.contiguous(), random.contiguous(), rate.contiguous()
+    x, draws, rate = x.contiguous(), draws.contiguous(), rate.contiguous()
+    keyed = rows is not None
+    rows = rows.contiguous() if rows is not None else draws
     with torch.cuda.device(x.device):
         _dropped_kernel[(triton.cdiv(size, _BLOCK), members)](
-            x, random, rate, out, size, REPEATS=repeats, BLOCK=_BLOCK
+            x,
+            draws,
+            rate,
+            rows,
+            out,
+            size,
+            columns,
+            call,
+            KEYED=keyed,
+            TILES=tiles,
+            REPEATS=repeats,
+            BLOCK=_BLOCK,
         )
     return out

@@ -11,6 +11,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.ops.batch_rows import batch_rows
+from quatgraph.ops.random import BATCHES, BITS, STEPS, epoch_draws, random_bits, random_order
 from quatgraph.training.ensemble import Ensemble
 
 _SMALLEST = 32  # room below which there is no use in telling shapes apart
@@ -71,10 +72,14 @@ class Batch:
     labels: Tensor
     """Class of each graph, -1 where unknown, ``(M, B)``."""
 
-    def through(self, ensemble: Ensemble, features: Codes | Tensor) -> Tensor:
-        """The logits of every member for its graphs, ``(M, B, C)``."""
+    def through(self, ensemble: Ensemble, features: Codes | Tensor, *, last: bool = True) -> Tensor:
+        """The logits of every member for its graphs, ``(M, B, C)``.
+
+        Args:
+            last: See :meth:`Ensemble.forward`.
+        """
         own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks are given undivided
-        return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None))
+        return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
 
 
 def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batch:
@@ -111,8 +116,9 @@ class TrainingBatches:
     Args:
         collection: All graphs.
         parts: Places of each member's training graphs.
-        batch_size: Graphs of a step; fewer where some member has not as many to draw from.
+        batch_size: Graphs of a step; fewer of a member that has not as many to draw from.
         steps: Steps of an epoch.
+        seeds: Of each member.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
@@ -124,40 +130,52 @@ class TrainingBatches:
         parts: Sequence[Tensor],
         batch_size: int,
         steps: int,
+        seeds: Sequence[int],
         *,
         expanded: bool = False,
     ) -> None:
         self.collection, self.steps = collection, steps
         device = collection.labels.device
+        self.seeds = torch.tensor(seeds, device=device)
         self.counts = torch.tensor([len(part) for part in parts], device=device)
         self.places = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(device)
-        self.batch_size = min(batch_size, *(len(part) for part in parts))
-        self.nodes = _Room(collection.num_nodes, parts, self.batch_size)
-        self.entries = _Room(collection.num_entries, parts, self.batch_size) if expanded else None
-        self.drawn = self.places.new_zeros(1, len(parts), self.batch_size)
+        self.batch_sizes = self.counts.clamp(max=batch_size)
+        self.largest = min(batch_size, max(len(part) for part in parts))
+        self.nodes = _Room(collection.num_nodes, parts, batch_size)
+        self.entries = _Room(collection.num_entries, parts, batch_size) if expanded else None
+        self.drawn = self.places.new_zeros(1, len(parts), self.largest)
         self.current = self.drawn[0].clone()
         self.capacities = [Capacity(0)]
         self.capacity = self.capacities[0]
 
-    def draw(self) -> list[Capacity]:
+    @property
+    def shares(self) -> Tensor:
+        """What each graph of a batch counts for in its member's mean, ``(M, B)``; nothing where a
+        member's batch is smaller."""
+        place = torch.arange(self.largest, device=self.counts.device)
+        return (place < self.batch_sizes[:, None]) / self.batch_sizes[:, None]
+
+    def draw(self, epoch: int) -> list[Capacity]:
         """See :class:`quatgraph.training.batches.Batches`; a batch's shape is its capacity."""
-        members, device = len(self.counts), self.counts.device
-        random = torch.rand(self.steps, members, self.batch_size, device=device)
-        flat = _distinct(random, self.counts).movedim(1, 0).reshape(members, -1)
-        graphs = self.places.gather(1, flat).view(members, self.steps, self.batch_size)
-        self.drawn = self._matched(graphs.movedim(0, 1))
+        bits = random_bits(epoch_draws(self.seeds, epoch), BATCHES, self.steps, self.largest)
+        random = (bits.double() / 2**BITS).movedim(1, 0)
+        chosen = _distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
+        graphs = self.places.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
+        self.drawn = self._matched(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
         nodes = self.nodes.needed(self.drawn)
         entries = [None] * len(nodes) if self.entries is None else self.entries.needed(self.drawn)
         self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
         return self.capacities
 
-    def _matched(self, graphs: Tensor) -> Tensor:
+    def _matched(self, graphs: Tensor, epoch: int) -> Tensor:
         """The drawn batches ``(T, M, B)``, those of one step of about equal size, so that little is
-        padding: each member's are sorted by size, then the steps are shuffled, the same way for
-        all. To a member alone this is but a shuffle of batches drawn independently."""
+        padding: each member's are sorted by size, then the steps are shuffled, in an order that
+        depends on the epoch alone. To a member alone this is but a shuffle of batches drawn
+        independently."""
         sizes = self.nodes.of(graphs)
         order = sizes.argsort(dim=0, stable=True)
-        order = order.index_select(0, torch.randperm(len(order), device=order.device))
+        shuffle = random_order(epoch_draws(self.seeds.new_zeros(1), epoch), STEPS, len(order))
+        order = order.index_select(0, shuffle[0])
         return graphs.gather(0, order[:, :, None].expand_as(graphs))
 
     def load(self, step: int, count: int = 1) -> None:
@@ -180,11 +198,14 @@ class _Room:
     def __init__(self, sizes: Tensor, parts: Sequence[Tensor], batch_size: int) -> None:
         self.sizes = sizes
         known = sizes.cpu()
-        self.largest = max(int(known[part].topk(batch_size).values.sum()) for part in parts)
+        self.largest = max(
+            int(known[part].topk(min(batch_size, len(part))).values.sum()) for part in parts
+        )
 
     def of(self, graphs: Tensor) -> Tensor:
         """The size of each member's batch, ``(T, M, B) -> (T, M)``."""
-        return self.sizes.index_select(0, graphs.flatten()).view(graphs.shape).sum(dim=2)
+        sizes = self.sizes.index_select(0, graphs.clamp(min=0).flatten()).view(graphs.shape)
+        return torch.where(graphs >= 0, sizes, 0).sum(dim=2)
 
     def needed(self, graphs: Tensor) -> list[int]:
         """The room for each of the batches: that of its largest member."""
@@ -199,7 +220,7 @@ class _Room:
         return -(-room // 8) * 8
 
 
-def _distinct(random: Tensor, counts: Tensor) -> Tensor:
+def _distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:
     """Different whole numbers below each member's count, every choice equally likely.
 
     The k-th number is drawn among those that are left, counted without the numbers before it.
@@ -207,16 +228,19 @@ def _distinct(random: Tensor, counts: Tensor) -> Tensor:
     Shape:
         - random: numbers in [0, 1), ``(T, M, B)``
         - counts: ``(M,)``
-        - output: ``(T, M, B)``
+        - wanted: how many of the B numbers each member takes, ``(M,)``
+        - output: ascending, and -1 beyond those that are wanted, ``(T, M, B)``
     """
+    none = torch.iinfo(torch.int64).max
     chosen = random.new_empty(*random.shape[:2], 0, dtype=torch.int64)
     for k in range(random.size(2)):
-        left = counts - k
+        left = (counts - k).clamp(min=1)
         number = torch.minimum((random[:, :, k] * left).long(), left - 1)
         for other in chosen.unbind(dim=2):  # ascending
             number = number + (number >= other)
+        number = torch.where(k < wanted, number, none)
         chosen = torch.cat((chosen, number[:, :, None]), dim=2).sort(dim=2).values
-    return chosen
+    return torch.where(chosen < none, chosen, -1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,14 +45,17 @@ def train(
     device = collection.labels.device
     ensemble, optimizer = learners(members, build_model, problem, device)
     parts = [parts_of(problem, m.config, m.split) for m in members]
-    whole_fold = max(len(part["train"]) + len(part["valid"]) for part in parts)
+    # Of the largest fold there is, so that an epoch does not depend on which folds train together.
+    whole_fold = max(len(train) for train, _ in problem.folds)
     batches = TrainingBatches(
         collection,
         [part["train"] for part in parts],
         config.train.batch_size,
         steps=math.ceil(whole_fold / config.train.batch_size),
+        seeds=[member.key for member in members],
         expanded=expands(config),
     )
+    shares = batches.shares
     chunks = chunks_of(collection, config, parts)
     four = any(trains_on_four_copies(member.config) for member in members)
 
@@ -60,7 +63,8 @@ def train(
         batch = batches.batch()
         features = four_copies(batch.features) if four else batch.features
         logits = batch.through(ensemble, features)
-        return smoothed_cross_entropy(logits, batch.labels, config.train.smoothing).mean(dim=-1)
+        each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), config.train.smoothing)
+        return (each * shares).sum(dim=-1)
 
     def evaluate() -> Metrics:
         metrics = measured(ensemble, collection, chunks)
@@ -132,8 +136,9 @@ def measured(
 
 def merit_of(accuracy: Tensor, loss: Tensor) -> Tensor:
     """What epochs are chosen by: the accuracy, and among equal ones, of which a few dozen graphs
-    give many, the lower loss."""
-    return accuracy - 1e-4 * loss / (1 + loss)
+    give many, the lower loss; in float64, which tells close losses apart."""
+    loss = loss.double()
+    return accuracy.double() - 1e-4 * loss / (1 + loss)
 
 
 def plan_of(members: Sequence[Member], **others: Any) -> Plan:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quatgraph.data.link import Queries
 from quatgraph.ops.positives import Positives
+from quatgraph.ops.random import BATCHES, epoch_draws, random_order
 
 
 class QueryBatches:
@@ -18,24 +19,25 @@ class QueryBatches:
     Args:
         queries: All there are to learn from, Q.
         batch_size: Queries of a step.
-        members: Members of the ensemble, M.
+        seeds: Of each member of the ensemble, M.
     """
 
     at_once = 8
 
-    def __init__(self, queries: Queries, batch_size: int, members: int) -> None:
+    def __init__(self, queries: Queries, batch_size: int, seeds: Sequence[int]) -> None:
         self.queries = queries
         count, device = len(queries), queries.pairs.device
         sizes = [min(batch_size, count - first) for first in range(0, count, batch_size)]
         self.sizes = sizes
         self.starts = range(0, count, batch_size)
-        self.order = torch.zeros(members, count, dtype=torch.int64, device=device)
+        self.seeds = torch.tensor(seeds, device=device)
+        self.order = torch.zeros(len(seeds), count, dtype=torch.int64, device=device)
         # Steps read the numbers of their queries from one place for each size.
         self.rows = {n: torch.zeros_like(self.order[:, : n * self.at_once]) for n in sizes}
         self.size, self.count, self.taken = sizes[0], 1, 0
 
-    def draw(self) -> Sequence[Hashable]:
-        self.order = torch.rand(self.order.shape, device=self.order.device).argsort(dim=1)
+    def draw(self, epoch: int) -> Sequence[Hashable]:
+        self.order = random_order(epoch_draws(self.seeds, epoch), BATCHES, self.order.size(1))
         return self.sizes
 
     def load(self, step: int, count: int = 1) -> None:

@@ -89,7 +89,7 @@ def _train(
 ) -> Fit:
     config, device = members[0].config, problem.device
     ensemble, optimizer = learners(members, build_model, problem, device)
-    batches = QueryBatches(problem.training, config.train.batch_size, len(members))
+    batches = QueryBatches(problem.training, config.train.batch_size, [m.key for m in members])
     losses = Losses(members, problem, room)
     adjacency = problem.adjacency.with_product_dtype(PRODUCTS[config.train.precision])
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from quatgraph.ops.random import BATCHES, epoch_draws, random_order
 from quatgraph.tasks.graph.batches import Batch, Capacity, Collection, assemble
 
 Shape = tuple[int, int, int]
@@ -22,14 +23,21 @@ class DocumentBatches:
         parts: Places of each member's training documents, equally many of all members.
         batch_size: Documents of a step.
         nodes_at_once: About how many nodes a piece may have, over all members.
+        seeds: Of each member.
     """
 
     at_once = 1
 
     def __init__(
-        self, collection: Collection, parts: Sequence[Tensor], batch_size: int, nodes_at_once: int
+        self,
+        collection: Collection,
+        parts: Sequence[Tensor],
+        batch_size: int,
+        nodes_at_once: int,
+        seeds: Sequence[int],
     ) -> None:
         self.collection, self.sizes = collection, collection.num_nodes
+        self.seeds = torch.tensor(seeds, device=collection.labels.device)
         self.places = torch.stack(list(parts)).to(collection.labels.device)
         count = self.places.size(1)
         nodes = int(self._nodes(self.places).sum()) / count  # of a document, over all members
@@ -44,9 +52,10 @@ class DocumentBatches:
         self.shapes: list[Shape] = []
         self.current, self.capacity = self.drawn[0], Capacity(0)
 
-    def draw(self) -> list[Shape]:
+    def draw(self, epoch: int) -> list[Shape]:
         """See :class:`quatgraph.training.batches.Batches`."""
-        places = shuffled(self.places)
+        draws = epoch_draws(self.seeds, epoch)
+        places = self.places.gather(1, random_order(draws, BATCHES, self.places.size(1)))
         self.drawn = [self._dealt(places[:, part], k) for part, k in self.steps]
         needed = torch.stack([self._nodes(drawn).sum(dim=2).max() for drawn in self.drawn]).tolist()
         if places.is_cuda:
@@ -59,6 +68,10 @@ class DocumentBatches:
         drawn = self.drawn[step]
         self.current = self.rows[drawn.shape].copy_(drawn)
         self.capacity = Capacity(self.shapes[step][2])
+
+    def pieces_left(self) -> range:
+        """How many pieces follow each piece of the current batch."""
+        return range(len(self.current) - 1, -1, -1)
 
     def pieces(self) -> Iterator[Batch]:
         """The current batch, piece by piece."""
@@ -77,11 +90,6 @@ class DocumentBatches:
         missing = -places.size(1) % pieces
         held = torch.nn.functional.pad(places.gather(1, order), (0, missing), value=-1)
         return held.unflatten(1, (-1, pieces)).permute(2, 0, 1).contiguous()
-
-
-def shuffled(places: Tensor) -> Tensor:
-    """Each row in an order of its own, ``(M, K)``."""
-    return places.gather(1, torch.rand(places.shape, device=places.device).argsort(dim=1))
 
 
 def rounded(nodes: int) -> int:

@@ -59,12 +59,13 @@ def train(
         [part["train"] for part in parts],
         config.train.batch_size,
         nodes_at_once(problem, config, device),
+        [member.key for member in members],
     )
 
     def losses() -> Iterator[Tensor]:
         documents = (batches.current >= 0).sum(dim=(0, 2))
-        for batch in batches.pieces():
-            logits = batch.through(ensemble, batch.features)
+        for left, batch in zip(batches.pieces_left(), batches.pieces(), strict=True):
+            logits = batch.through(ensemble, batch.features, last=not left)
             each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
             yield (each * batch.pool.row_mask(logits)).sum(dim=1) / documents
 

@@ -1,0 +1,85 @@
+r"""Random bits as a function of what they are for, so that nothing depends on the order of draws.
+
+A number is keyed by a member's seed, a step, a call within the step, a row and a column. So neither
+the other members of an ensemble nor padding rows change what a member draws, and a resumed run
+needs no state of a generator. With :math:`m` a bijective hash of 32 bits,
+
+.. math::
+    k = m(m(m(m(s_0) \oplus s_1) \oplus t) \oplus c), \qquad
+    b_{rj} = m\big(m(k \oplus r) \oplus m(j + \varphi)\big)
+
+for a seed :math:`(s_0, s_1)`, a step t, a call c, a row r and a column j. CPU and GPU draw the
+same.
+"""
+
+import torch
+from torch import Tensor
+
+BITS = 32
+MASK = (1 << BITS) - 1
+FACTORS = 0x7FEB352D, 0x846CA68B
+"""Of a hash with little bias; its shifts are 16, 15 and 16."""
+GOLDEN = 0x9E3779B9
+BATCHES, STEPS = 1 << 30, (1 << 30) + 1
+"""Calls that draw an epoch's batches and the order of its steps; dropout counts from 0."""
+
+
+def mix(x: Tensor) -> Tensor:
+    """The hash m of whole numbers from 0 to 2**32 - 1, held as int64."""
+    x = x ^ (x >> 16)
+    x = (x * FACTORS[0]) & MASK
+    x = x ^ (x >> 15)
+    x = (x * FACTORS[1]) & MASK  # what overflows are bits that the mask drops
+    return x ^ (x >> 16)
+
+
+def draw_key(draws: Tensor, call: int) -> Tensor:
+    """The key k of a seed and a step, ``(..., 2) -> (...)``, for one call within the step."""
+    seed, step = draws.unbind(-1)
+    key = mix(mix(seed & MASK) ^ ((seed >> BITS) & MASK))
+    return mix(mix(key ^ (step & MASK)) ^ call)
+
+
+def random_bits(draws: Tensor, call: int, rows: Tensor | int, columns: int) -> Tensor:
+    """Whole numbers from 0 to 2**32 - 1, each equally likely, as int64.
+
+    Args:
+        draws: Seed and step, of several members ``(M, 2)``.
+        call: Which draw of the step it is.
+        rows: What the rows are keyed by, ``(R,)`` or of several members ``(M, R)``; their places
+            where it is the number of rows.
+        columns: Number of columns C.
+
+    Shape:
+        - output: ``(R, C)``; of several members ``(M, R, C)``
+
+    Example:
+        >>> draws = torch.tensor([[3, 0], [7, 0]])
+        >>> both, alone = random_bits(draws, 0, 5, 2), random_bits(draws[1:], 0, 9, 2)
+        >>> torch.equal(both[1], alone[0, :5])
+        True
+    """
+    return mix(row_keys(draws, call, rows)[..., None] ^ column_keys(columns, draws.device))
+
+
+def row_keys(draws: Tensor, call: int, rows: Tensor | int) -> Tensor:
+    """The hash of each row with its key, ``(..., R)``; see :func:`random_bits`."""
+    if isinstance(rows, int):
+        rows = torch.arange(rows, device=draws.device)
+    return mix(draw_key(draws, call)[..., None] ^ (rows & MASK))
+
+
+def column_keys(columns: int, device: torch.device) -> Tensor:
+    """The hash of each column, ``(C,)``."""
+    return mix((torch.arange(columns, device=device) + GOLDEN) & MASK)
+
+
+def epoch_draws(seeds: Tensor, epoch: int) -> Tensor:
+    """Seed and epoch, ``(M,) -> (M, 2)``, for what is drawn once an epoch."""
+    return torch.stack((seeds, torch.full_like(seeds, epoch)), dim=-1)
+
+
+def random_order(draws: Tensor, call: int, count: int) -> Tensor:
+    """A permutation of ``count`` numbers for each member, ``(M, count)``."""
+    # Ties, one pair in four billion, keep the order of their places.
+    return random_bits(draws, call, count, 1)[..., 0].argsort(dim=-1, stable=True)
