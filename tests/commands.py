@@ -17,12 +17,12 @@ def call(*arguments: str) -> Any:
 
 def assert_told(result: Any, *words: str) -> None:
     """One sentence on standard error, exit code 2, and nothing else."""
-    assert result.exit_code == 2
+    assert result.exit_code == 2, result.stdout + result.stderr
     assert result.stdout == ""
     assert result.stderr.startswith("quatgraph: ")
     assert result.stderr.count("\n") == 1
     for word in words:
-        assert word in result.stderr
+        assert word in result.stderr, result.stderr
 
 
 def change_card(folder: Path, **changes: object) -> None:

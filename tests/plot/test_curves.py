@@ -1,6 +1,7 @@
-"""Learning curves: every run, their mean, and the epochs they belong to."""
+"""Learning curves: the mean over runs, its spread, and the epochs they belong to."""
 
 import dataclasses
+import statistics
 from pathlib import Path
 
 import pytest
@@ -19,21 +20,22 @@ def written(tmp_path: Path, records: list[RunRecord], name: str = "records.jsonl
     return tmp_path / name
 
 
-def test_runs_are_thin_lines_and_their_mean_is_a_thick_one(tmp_path: Path) -> None:
+def test_runs_are_drawn_as_their_mean_and_standard_deviation(tmp_path: Path) -> None:
     made = curves(written(tmp_path, published(FOLDS)))
     (panel,) = made.panels
     assert panel.group == "qgnn on mutag, paper"
     assert panel.curves == {"test": [Curve([1, 2, 3], fold) for fold in FOLDS]}
     with style():
         (axes,) = made.draw().axes
-    *thin, around, thick = axes.get_lines()
-    assert list(around.get_ydata()) == list(thick.get_ydata())
-    assert [list(line.get_ydata()) for line in thin] == [[50, 75, 25], [50, 25, 75]]
-    assert list(thick.get_xdata()) == [1, 2, 3]
-    assert list(thick.get_ydata()) == [50, 50, 50]
-    assert all(line.get_linewidth() < thick.get_linewidth() for line in thin)
+    (mean,) = axes.get_lines()
+    assert list(mean.get_xdata()) == [1, 2, 3]
+    assert list(mean.get_ydata()) == [50, 50, 50]
+    (band,) = axes.collections
+    heights = sorted(y for x, y in band.get_paths()[0].vertices if x == 2)
+    deviation = 100 * statistics.stdev((0.75, 0.25))
+    assert heights == pytest.approx([50 - deviation, 50 + deviation])
     assert axes.get_ylabel() == "test accuracy (%)"
-    assert axes.get_title(loc="left").endswith(", 2 runs and their mean")
+    assert axes.get_title(loc="left").endswith(", mean and standard deviation of 2 runs")
 
 
 def test_the_mean_is_over_epochs_that_all_runs_have(tmp_path: Path) -> None:
@@ -75,8 +77,8 @@ def test_metrics_are_panels_and_parts_are_lines(tmp_path: Path) -> None:
     assert [panel.metric for panel in made.panels] == ["accuracy", "loss"]
     with style():
         left, right = made.draw().axes
-    assert left.get_legend_handles_labels()[1] == ["train", "valid"]
-    assert list(right.get_lines()[-1].get_ydata()) == [2.0, 1.0]
+    assert left.get_legend_handles_labels()[1] == ["train", "valid", "selected epoch 1"]
+    assert list(right.get_lines()[0].get_ydata()) == [2.0, 1.0]
     assert right.get_ylabel() == "valid loss"
     assert [panel.metric for panel in curves(path, metrics=["merit"]).panels] == ["merit"]
     with pytest.raises(Mistake, match=r"no curve of 'lost'; did you mean 'loss'\?"):

@@ -1,17 +1,14 @@
 """Commands that ask a trained model: evaluate, predict."""
 
-import csv
-import io
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, app, command, emit, tell
+from quatgraph.cli.shell import Device, Json, app, command, emit, say, tell
+from quatgraph.cli.tables import STDOUT, WORDS, align, encode, format_of, is_stream, printable_rows
 from quatgraph.errors import Mistake
-
-WORDS = 10
-"""Words of a text that a person is shown with their attention."""
 
 
 @command(app)
@@ -44,7 +41,7 @@ def evaluate(
     if not again:
         tell(f"{bundle} was trained without validation and test data: there is nothing to compute")
     for name, value in again.items():
-        known = recorded.get(name)  # an older bundle was measured by fewer
+        known = recorded.get(name)  # an older bundle was measured by fewer; null is not a number
         if json_:
             emit({"metric": name, "recorded": known, "computed": value})
         else:
@@ -57,7 +54,9 @@ def evaluate(
         )
     # Another device rounds differently, which may turn a node or two; in a small class even one
     # changes the macro-F1 by much.
-    judged = [name for name in again if name in recorded and not name.endswith("/macro-f1")]
+    judged = [
+        name for name in again if recorded.get(name) is not None and not name.endswith("/macro-f1")
+    ]
     if any(abs(recorded[name] - again[name]) > 0.005 * max(1, again[name]) for name in judged):
         raise typer.Exit(1)
 
@@ -74,7 +73,7 @@ def _show_relations(predictor: Any, json_: bool) -> None:
             emit(row)
     else:
         shown = ({key: f"{row[key]:.4f}" for key in ("mrr", "hits@10")} for row in rows)
-        typer.echo(_table([row | more for row, more in zip(rows, shown, strict=True)]), nl=False)
+        typer.echo(align([row | more for row, more in zip(rows, shown, strict=True)]), nl=False)
 
 
 @command(app)
@@ -107,26 +106,35 @@ def predict(
     new: Annotated[
         bool, typer.Option("--new", help="link: leave out answers that the data has.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write here instead of the screen.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write here instead of the screen: a .csv, .tsv, .jsonl, .json or .parquet file; "
+            "CSV without a suffix, and to - or a device as /dev/stdout."
+        ),
+    ] = None,
     device: Device = "auto",
     json_: Json = False,
 ) -> None:
     """Classify nodes, graphs or texts, or complete triples: CSV, JSON lines, or for one question a
-    table.
+    table; a file has the format of its suffix.
 
     For a text, support tells by how much the log-odds of its class fall without a word, and
     attention how much of the word the model takes in, from 0 to 1.
 
     quatgraph predict my-model --node alice
 
+    quatgraph predict my-model new-data --out predictions.parquet
+
     quatgraph predict my-model --head Australia --relation capital
 
     quatgraph predict my-model "a charming little film"
     """
+    format_ = format_of(out, json_)
     from quatgraph.serve import load
-    from quatgraph.training.runtime import check_writable, json_text, write_atomic
+    from quatgraph.training.runtime import check_writable, write_atomic
 
-    if out is not None:
+    if out is not None and not is_stream(out):
         check_writable(out)
     predictor = load(bundle, device=device)
     options: tuple[tuple[str, str, str, Any], ...] = (
@@ -153,19 +161,31 @@ def predict(
     for note in answer.notes:
         tell(note)
     rows = list(answer.rows())
-    if json_:
-        text = "".join(f"{json_text(row)}\n" for row in rows)
-    elif rows and out is None and task == "link" and about is None:
-        text = f"{_table(_answers(rows))}\n{_meaning(rows[0]['asked'], predictor)}"
-    elif one and out is None:
-        text = _classified(rows[0])
+    if out is not None and not is_stream(out):
+        write_atomic(out, encode(rows, format_))
+        say(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
+    elif out is not None and str(out) not in STDOUT:
+        _write_stream(out, encode(rows, format_))
+    elif rows and out is None and not json_ and task == "link" and about is None:
+        meaning = _meaning(rows[0]["asked"], predictor)
+        typer.echo(f"{align(_answers(rows))}\n{meaning}", nl=False)
+    elif one and out is None and not json_:
+        typer.echo(_classified(rows[0]), nl=False)
     else:
-        text = _csv(rows)
-    if out is None:
-        typer.echo(text, nl=False)
-    else:
-        write_atomic(out, text)
-        typer.echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
+        if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
+            rows = printable_rows(rows)
+        typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
+
+
+def _write_stream(path: Path, content: str | bytes) -> None:
+    """Writes to a device or pipe, which no file may replace."""
+    from quatgraph.training.runtime import unwritable
+
+    try:
+        with path.open("ab") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 def _check_task(wanted: str, option: str, task: str, bundle: Path) -> None:
@@ -228,37 +248,9 @@ def _classified(row: dict[str, Any]) -> str:
     """The classes of a text, the likeliest first, and the words that count most."""
     chances = {key[2:-1]: value for key, value in row.items() if key.startswith("p(")}
     listed = sorted(chances.items(), key=lambda item: -item[1])
-    text = _table([{"class": name, "probability": f"{chance:.4f}"} for name, chance in listed])
+    text = align([{"class": name, "probability": f"{chance:.4f}"} for name, chance in listed])
     attention, words = row.get("attention", {}), []
     for word, lost in list(row["support"].items())[:WORDS]:
         shown = {"attention": f"{attention[word]:.4f}"} if word in attention else {}
         words.append({"word": word, "support": f"{lost:+.4f}", **shown})
-    return f"{text}\n{_table(words)}" if words else text
-
-
-def _table(rows: list[dict[str, Any]]) -> str:
-    """Aligned columns, those of numbers to the right."""
-    if not rows:
-        return ""
-    cells = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    signs = [">" if isinstance(value, int | float) else "" for value in rows[0].values()]
-    line = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
-    return "".join(f"{line.format(*row).rstrip()}\n" for row in cells)
-
-
-def _csv(rows: list[dict[str, Any]]) -> str:
-    if not rows:
-        return ""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _cell(value) for key, value in row.items()} for row in rows)
-    return text.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    """Words with their numbers in one cell, the first of them; anything else as it is."""
-    if not isinstance(value, dict):
-        return value
-    return "; ".join(f"{word} {weight:.4f}" for word, weight in list(value.items())[:WORDS])
+    return f"{text}\n{align(words)}" if words else text

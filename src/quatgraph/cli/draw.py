@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperGroup
 
 from quatgraph.cli.learn import Results
-from quatgraph.cli.shell import Device, app, command
+from quatgraph.cli.shell import Device, app, command, say
 from quatgraph.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def curves(
     ] = None,
     out: Out = None,
 ) -> None:
-    """Draw how metrics changed by epoch: every run a thin line, and their mean.
+    """Draw how metrics changed by epoch: of a model the mean and spread of the runs with the kept
+    settings, the selected epoch, and in grey the other candidates.
 
     quatgraph plot my-model --metric loss
     """
@@ -119,4 +120,4 @@ def _save(drawing: "Drawing", place: Path) -> None:
     from quatgraph.plot.style import save
 
     save(drawing, place)
-    typer.echo(f"drawn in {place}")
+    say(f"drawn in {place}")

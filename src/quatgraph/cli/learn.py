@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, MaxMinutes, Set, app, command, emit, progress, tell
+from quatgraph.cli.shell import (
+    Device,
+    Json,
+    MaxMinutes,
+    Set,
+    app,
+    command,
+    emit,
+    progress,
+    say,
+    tell,
+)
 from quatgraph.errors import Mistake, did_you_mean
 
 if TYPE_CHECKING:
@@ -186,7 +197,7 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
 
     # On each split the setting that is best on its own validation data, as a test must be: the
     # bundle's setting is chosen by the mean over splits, which has seen other splits' test data.
-    runs = choose_by_validation(job.records, merit)
+    runs = choose_by_validation(job.healthy, merit)
     found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
     mean, std = found[task.told[0]]
     if json_:
@@ -214,11 +225,11 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
         typer.echo(f"test {_worth({name: (m,) for name, (m, _) in found.items()})}")
     if job.settled:
         chosen = [f"{_spoken(key)} {value}" for key, value in job.settled.items()]
-        typer.echo(f"chosen on validation data among {job.configs} settings: {', '.join(chosen)}")
+        say(f"chosen on validation data among {job.configs} settings: {', '.join(chosen)}")
     for sentence in job.said:
-        typer.echo(sentence)
+        say(sentence)
     typer.echo(f"kept {_kept(task, job)}")
-    typer.echo(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
+    say(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
 
 
 def _worth(found: Mapping[str, Sequence[float]]) -> str:
@@ -311,7 +322,7 @@ def search(
     except Paused:
         typer.echo(f"time is up after {finished} runs; repeat the command to go on", err=True)
         return
-    typer.echo(f"{finished} runs added to {results / 'records'}")
+    say(f"{finished} runs added to {results / 'records'}")
 
 
 @command(app)
@@ -377,4 +388,4 @@ def reproduce(
 
 
 def _say(json_: bool, value: dict[str, Any], sentence: str) -> None:
-    emit(value) if json_ else typer.echo(sentence)
+    emit(value) if json_ else say(sentence)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, Set, app, command, emit, emit_light, tell
+from quatgraph.cli.shell import Device, Json, Set, app, command, emit, emit_light, say, tell
 from quatgraph.errors import Mistake, did_you_mean
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -98,7 +98,7 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
     states = store.check(name)
     for path, state in states:
-        typer.echo(f"{state:13} {path}")
+        say(f"{state:13} {path}")
     if any(state != "ok" for _, state in states):
         raise typer.Exit(1)
     typer.echo(f"{name}: {len(states)} files, all ok" if states else f"{name} is built in")
@@ -121,7 +121,8 @@ def stats(
         emit({"name": called, **numbers})
     else:
         width = max(9, *map(len, numbers))
-        typer.echo("\n".join(f"{key:{width}} {value:,}" for key, value in numbers.items()))
+        for key, value in numbers.items():
+            say(f"{key:{width}} {value:,}")
 
 
 def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
@@ -209,4 +210,5 @@ def info(device: Device = "auto", json_: Json = False) -> None:
     if json_:
         emit(known)
     else:
-        typer.echo("\n".join(f"{key:15} {value}" for key, value in known.items()))
+        for key, value in known.items():
+            say(f"{key:15} {value}")

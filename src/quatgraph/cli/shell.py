@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from quatgraph import __version__
-from quatgraph.errors import Mistake
+from quatgraph.errors import Mistake, printable
 
 P = ParamSpec("P")
 
@@ -158,7 +158,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.completed}/{task.total} epochs"),
         TimeRemainingColumn(),
@@ -169,7 +169,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
     def show(title: str, done: int, total: int) -> None:
         if title not in tasks or done < bar.tasks[tasks[title]].completed:
-            tasks[title] = bar.add_task(title, total=total)
+            tasks[title] = bar.add_task(printable(title), total=total)
         bar.update(tasks[title], completed=done, visible=done < total)
 
     with bar:
@@ -178,4 +178,9 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 def tell(sentence: str) -> None:
     """One sentence on standard error."""
-    typer.echo(f"quatgraph: {sentence}", err=True)
+    typer.echo(f"quatgraph: {printable(sentence)}", err=True)
+
+
+def say(sentence: str) -> None:
+    """One line for people on standard output."""
+    typer.echo(printable(sentence))

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import Mistake, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, plain_numbers, sheet
 from quatgraph.reproduce.render import printed
 from quatgraph.serve import LinkPredictor
-from quatgraph.tasks.link.evaluation import SIDES, ranks_of, told
-from quatgraph.tasks.link.problem import prepare
+from quatgraph.tasks.link.evaluation import SIDES, told
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.runtime import resolve_device
 
@@ -58,7 +57,7 @@ class RankBars:
             axes.annotate(said, (place, height * top), (4, 0), textcoords="offset points", va="top")
         axes.set_xlabel("filtered rank of the right answer (logarithmic)")
         axes.set_ylabel(f"questions of {self.part} (%)")
-        axes.set_title(self.title, fontweight="bold")
+        axes.set_title(printable(self.title), fontweight="bold")
         said = f"{self.questions:,} questions for"
         axes.legend(loc="center right", title=said, alignment="left")
         return figure
@@ -75,7 +74,7 @@ def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBar
     model = LinkPredictor(load_bundle(bundle, task="link"), resolve_device(device))
     if not len(getattr(model.triples, part)):
         raise Mistake(f"{bundle} holds no triples of {part}, so there is nothing to rank")
-    ranks = ranks_of(model.model, prepare(model.triples, model.config, model.device), part)
+    ranks = model.ranks(part)
     metrics = told(ranks, part)
     bounds = bin_bounds(model.triples.num_entities)
     shares = {}

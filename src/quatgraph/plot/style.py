@@ -7,6 +7,7 @@ import dataclasses
 import io
 import math
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -120,7 +121,9 @@ def rendered(drawing: Drawing, ending: str) -> bytes:
     content, about = io.BytesIO(), dict[str, Any](_UNDATED[ending])
     if ending == ".svg":
         about["Identifier"] = digest(drawing)
-    with style():
+    with style(), warnings.catch_warnings():
+        # A name in letters that the font lacks is no reason for warnings in a person's terminal.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
         drawing.draw().savefig(content, format=ending[1:], metadata=about)
     return content.getvalue()
 

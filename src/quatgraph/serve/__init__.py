@@ -64,6 +64,12 @@ def load(bundle: Path | str, *, device: str = "auto") -> Predictor:
     task = opened.card.get("task")
     if task not in PREDICTORS:
         raise Mistake(f"{bundle} is for the task {task!r}, which this version cannot predict")
+    for name, tensor in opened.tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise Mistake(
+                f"the weights {name} in {bundle} are not finite numbers, so its training diverged: "
+                "train again with a lower train.lr"
+            )
     return PREDICTORS[task](opened, resolve_device(device))
 
 

@@ -1,15 +1,17 @@
 """What the predictors of all tasks answer, and what they refuse."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.tasks.overflow import ADVICE
 
 
 class Answer(Protocol):
@@ -33,6 +35,9 @@ class Predictions:
     """``(N, C)``, in the order of ``ids`` and ``classes``."""
     notes: list[str] = field(default_factory=list)
     """What the person should know of these answers, a sentence each."""
+
+    def __post_init__(self) -> None:
+        refuse_not_finite(self.probabilities, self.ids.__getitem__)
 
     @property
     def labels(self) -> list[str]:
@@ -65,6 +70,12 @@ class TextPredictions(Predictions):
     the word is left out; below 0 for a word that speaks against it. None unless asked for."""
     named: str = "id"
     """What ``ids`` are: ``id``, or ``text`` where the texts themselves are their names."""
+
+    def __post_init__(self) -> None:
+        Predictions.__post_init__(self)
+        for found in (self.support or [], self.attention or []):
+            worst = [sum(words.values()) for words in found]
+            refuse_not_finite(torch.tensor(worst), self.ids.__getitem__)
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each: as those of :class:`Predictions`, perhaps with ``text`` instead of
@@ -105,6 +116,17 @@ class Links:
     known: list[str]
     notes: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        numbers = torch.cat((self.scores[:, None], self.ranks.nan_to_num(nan=0.0)), dim=1)
+        names = self._names()
+        refuse_not_finite(
+            numbers,
+            lambda row: tuple(
+                names[key][1][int(self.triples[row, place])]
+                for place, key in enumerate(("head", "relation", "tail"))
+            ),
+        )
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each: what was ``asked`` (``head``, ``tail``, or ``both`` for a triple that
         was given), the names, with ids where those are others, ``score``, ``rank`` (of a triple
@@ -140,6 +162,51 @@ class Links:
         if kinds != graph.relations:
             columns["relation_id"] = 1, graph.relations
         return columns
+
+
+def refuse_not_finite(
+    numbers: Tensor,
+    name: Callable[[int], object],
+    explain: Callable[[int], str] = lambda row: "",
+) -> None:
+    """Checks that all numbers of all predictions are finite.
+
+    Args:
+        numbers: ``(N, ...)``.
+        name: ``(row)``: what it is the prediction for.
+        explain: ``(row)``: names the input that overflowed; empty where it is the model itself.
+    """
+    if bool(numbers.isfinite().all()):
+        return
+    bad = ~numbers.isfinite().reshape(len(numbers), -1).all(dim=1)
+    row = int(bad.nonzero()[0])
+    cause = explain(row)
+    why = f"{cause}, {ADVICE}" if cause else "the model overflows: train it with a lower train.lr"
+    raise Mistake(f"the prediction for {name(row)!r} is not a finite number: {why}")
+
+
+def class_probabilities(logits: Tensor) -> Tensor:
+    """The softmax over the last dimension; NaN in all of a row of which any logit is not finite,
+    for an infinite one would give probabilities that look like others."""
+    finite = logits.isfinite().all(dim=-1, keepdim=True)
+    return torch.where(finite, logits.softmax(dim=-1), torch.nan)
+
+
+def without_empty_parts(metrics: Mapping[str, float]) -> dict[str, float]:
+    """The metrics of the parts that have data, whose accuracy is a number; refuses one of those
+    that is not."""
+    found = {
+        name: value
+        for name, value in metrics.items()
+        if not math.isnan(metrics.get(f"{name.partition('/')[0]}/accuracy", 0.0))
+    }
+    for name, value in found.items():
+        if not math.isfinite(value):
+            raise Mistake(
+                f"{name} is not a finite number, so the model overflows on its training data: "
+                "train it with a lower train.lr"
+            )
+    return found
 
 
 def _shown(rank: float) -> float:

@@ -10,7 +10,15 @@ from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.errors import Mistake
-from quatgraph.serve.answers import Predictions, positions, refuse_changed, refuse_moved
+from quatgraph.serve.answers import (
+    Predictions,
+    class_probabilities,
+    positions,
+    refuse_changed,
+    refuse_moved,
+    refuse_not_finite,
+    without_empty_parts,
+)
 from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunks
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
@@ -64,6 +72,11 @@ class GraphPredictor:
         self._refuse_huge(asked)
         whole = collected(asked, self.config.model, self.features, self.device)
         probabilities = self._probabilities(whole)
+        refuse_not_finite(
+            probabilities,
+            asked.graph_ids.__getitem__,
+            lambda row: self.features.explain_overflow(asked.select([row])),
+        )
         return Predictions(asked.graph_ids, self.card["labels"], probabilities, self._notes(asked))
 
     def evaluate(self, graphs: "AnyGraphs | None" = None) -> dict[str, float]:
@@ -84,9 +97,7 @@ class GraphPredictor:
         chunks = chunks_of(problem.collection, self.config, parts)
         with torch.no_grad():
             metrics = measured(self.models, problem.collection, chunks)
-        return {
-            name: float(each.mean()) for name, each in metrics.items() if not each.isnan().any()
-        }
+        return without_empty_parts({name: float(each.mean()) for name, each in metrics.items()})
 
     @torch.no_grad()
     def _probabilities(self, whole: Collection) -> Tensor:
@@ -100,7 +111,7 @@ class GraphPredictor:
         ):
             batch = assemble(whole, chunk.graphs, chunk.capacity)
             logits = batch.through(self.models, batch.features)
-            found[chunk.graphs[0].cpu()] = logits.softmax(dim=-1).mean(dim=0).cpu()
+            found[chunk.graphs[0].cpu()] = class_probabilities(logits).mean(dim=0).cpu()
         return found
 
     def _built(self, bundle: Bundle, member: int) -> nn.Module:

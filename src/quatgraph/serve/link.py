@@ -15,7 +15,8 @@ from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
 from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake
-from quatgraph.serve.answers import Links
+from quatgraph.ops import Ranks
+from quatgraph.serve.answers import Links, refuse_not_finite
 from quatgraph.serve.questions import OPEN, AnyQuestions, example, numbered
 from quatgraph.tasks.link import evaluation
 from quatgraph.tasks.link.classification import classified
@@ -118,7 +119,7 @@ class LinkPredictor:
             raise Mistake("a bundle of triples holds its data: evaluate it without naming any")
         found = classified(self.model, self._problem)
         for part in self._problem.parts:
-            found |= evaluation.told(evaluation.ranks_of(self.model, self._problem, part), part)
+            found |= evaluation.told(self.ranks(part), part)
         there = found.keys() & self.card["metrics"].keys()
         return {
             name: found[name] for name in found if name in there and not math.isnan(found[name])
@@ -130,15 +131,39 @@ class LinkPredictor:
         Args:
             part: ``valid`` or ``test``.
         """
-        if part not in self._problem.parts:
-            raise Mistake(f"there are questions of valid and of test, not of {part!r}")
         graph = self.triples
         told_apart = len(set(graph.relation_labels)) == graph.num_relations
         return evaluation.by_relation(
-            evaluation.ranks_of(self.model, self._problem, part),
+            self.ranks(part),
             self._problem.parts[part],
             graph.relation_labels if told_apart else graph.relations,
         )
+
+    def ranks(self, part: str = "test") -> Ranks:
+        """The ranks of the right answers of a part, of tails and then of heads.
+
+        Args:
+            part: ``valid`` or ``test``.
+        """
+        if part not in self._problem.parts:
+            raise Mistake(f"there are questions of valid and of test, not of {part!r}")
+        questions = self._problem.parts[part]
+        with torch.no_grad():
+            self._vectors(questions.head, questions.relation)
+        return evaluation.ranks_of(self.model, self._problem, part)
+
+    def _vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries ``(Q, D)`` and candidates ``(E, D)``, of which all products are finite: with a
+        NaN among them, ranks would look like any others."""
+        query, candidates = self.model(self._adjacency, head, relation)
+        bounds = query.abs() @ candidates.abs().amax(dim=0)
+
+        def name(row: int) -> tuple[str, str]:
+            graph, number = self.triples, int(relation[row]) % self.triples.num_relations
+            return graph.entity_labels[int(head[row])], graph.relation_labels[number]
+
+        refuse_not_finite(bounds, name)
+        return query, candidates
 
     @torch.no_grad()
     def _judged(self, asked: Tensor, places: Tensor) -> Iterator[_Found]:
@@ -147,7 +172,7 @@ class LinkPredictor:
             return
         triples = asked[places]
         questions = Questions.of(_enough(triples), self._known, self.device)
-        query, candidates = self.model(self._adjacency, questions.head, questions.relation)
+        query, candidates = self._vectors(questions.head, questions.relation)
         ranks = evaluation.ranked(query, candidates, questions).realistic
         scores = (query * candidates.index_select(0, questions.truth)).sum(dim=-1)
         scores, ranks = (side.view(2, -1)[:, : len(triples)].cpu() for side in (scores, ranks))
@@ -167,7 +192,7 @@ class LinkPredictor:
         heads = head == OPEN
         inverse = heads * self.triples.num_relations
         pairs = torch.stack((torch.where(heads, tail, head), relation + inverse), dim=1)
-        query, candidates = self.model(self._adjacency, *pairs.to(self.device).unbind(1))
+        query, candidates = self._vectors(*pairs.to(self.device).unbind(1))
         pieces = -(-len(pairs) * self.triples.num_entities // SCORES_AT_ONCE)
         for rows in torch.arange(len(pairs)).tensor_split(pieces):
             scores = query[rows.to(self.device)] @ candidates.mT

@@ -12,9 +12,17 @@ from quatgraph.data import node as source
 from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake, did_you_mean
-from quatgraph.serve.answers import Predictions, positions, refuse_changed, refuse_moved
+from quatgraph.serve.answers import (
+    Predictions,
+    class_probabilities,
+    positions,
+    refuse_changed,
+    refuse_moved,
+    refuse_not_finite,
+    without_empty_parts,
+)
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import MODELS, Problem, load_data, prepare
+from quatgraph.tasks.node.problem import MODELS, Problem, explain_overflow, load_data, prepare
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.metrics import accuracy, cross_entropy
 
@@ -57,14 +65,19 @@ class NodePredictor:
             nodes: Ids to answer for; all nodes unless given.
         """
         data = self._training_data() if graph is None else self._new_data(graph)
-        logits = self._logits(prepare(data, self.config, self.device, scaling=self.scaling))
+        problem = prepare(data, self.config, self.device, scaling=self.scaling)
+        logits = self._logits(problem)
         chosen = positions(nodes, data.node_ids, "there is no node {} in the graph")
-        probabilities = logits.softmax(dim=1).cpu()[chosen]
+        probabilities = class_probabilities(logits).cpu()[chosen]
         ids = [data.node_ids[index] for index in chosen]
+        refuse_not_finite(
+            probabilities, ids.__getitem__, lambda row: explain_overflow(data, problem)
+        )
         return Predictions(ids, self.card["labels"], probabilities)
 
     def evaluate(self, graph: "Data | Path | str | None" = None) -> dict[str, float]:
-        """The bundle's metrics, computed again from its weights and the training data.
+        """The bundle's metrics, computed again from its weights and the training data; those of a
+        part without nodes are left out.
 
         Args:
             graph: Where the training data is now, if it was moved or was in memory.
@@ -76,13 +89,16 @@ class NodePredictor:
         data = self._training_data()
         problem = prepare(data, self.config, self.device, scaling=self.scaling)
         logits = self._logits(problem)
+        refuse_not_finite(
+            logits, data.node_ids.__getitem__, lambda row: explain_overflow(data, problem)
+        )
         parts = {name: mask[self.card["split"]].float() for name, mask in problem.parts.items()}
         metrics = {
             f"{name}/accuracy": float(accuracy(logits, problem.labels, mask))
             for name, mask in parts.items()
         }
-        loss = cross_entropy(logits, problem.labels, parts["valid"])
-        return metrics | {"valid/loss": float(loss)}
+        metrics["valid/loss"] = float(cross_entropy(logits, problem.labels, parts["valid"]))
+        return without_empty_parts(metrics)
 
     @torch.no_grad()
     def _logits(self, problem: Problem) -> Tensor:

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,14 +17,23 @@ from quatgraph.data.content import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import FixedVectors, TextQGNN, word_vectors
-from quatgraph.serve.answers import TextPredictions, positions, refuse_changed, refuse_moved
+from quatgraph.serve.answers import (
+    TextPredictions,
+    positions,
+    refuse_changed,
+    refuse_moved,
+    refuse_not_finite,
+    without_empty_parts,
+)
 from quatgraph.tasks.graph.batches import evaluation_chunks
 from quatgraph.tasks.graph.run import measured
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     MODELS,
     Corpus,
     collected,
+    describe_number,
     load_documents,
     parts_of,
     prepare,
@@ -126,6 +136,9 @@ class TextPredictor:
             vocabulary, table = known.words, known.matrix
         asked = asked.in_vocabulary(vocabulary)
         chances, weights = self._answers(asked, table)
+        refuse_not_finite(
+            chances, asked.ids.__getitem__, lambda row: _explain_overflow(asked, row, table)
+        )
         told = [*asked.notes] if notes else []
         if bool((asked.start.diff() == 0).any()):
             told.append("a text without a known word is answered for like an empty one")
@@ -160,7 +173,7 @@ class TextPredictor:
             chunks = evaluation_chunks(problem.collection, of_one, room)
             with torch.no_grad(), at_most_threads(self._useful_threads(corpus.documents)):
                 found |= measured(models, problem.collection, chunks, with_f1=True)
-        return {name: float(value) for name, value in found.items() if not value.isnan().any()}
+        return without_empty_parts({name: float(value) for name, value in found.items()})
 
     def _copied(self) -> nn.Module:
         """A model of its own, which takes words."""
@@ -289,6 +302,7 @@ class TextPredictor:
         if not isinstance(vectors, WordVectors):
             new = set(documents.vocabulary).difference(known.words)
             vectors = source.load_vectors(vectors, new)
+        refuse_beyond(vectors.matrix, partial(describe_number, vectors.words, vectors.matrix))
         return known.extended(WordVectors(vectors.words, vectors.matrix.to(self.device)))
 
     def _checked(self, documents: Documents) -> Corpus:
@@ -309,8 +323,21 @@ class TextPredictor:
 
 
 def _chances(logits: Tensor) -> Tensor:
-    """The logarithms of probabilities; in float64, as those near 1 differ late."""
-    return logits.double().log_softmax(dim=1).cpu()
+    """The logarithms of probabilities; in float64, as those near 1 differ late. NaN where a logit
+    is not finite."""
+    finite = logits.isfinite().all(dim=1, keepdim=True)
+    return torch.where(finite, logits.double().log_softmax(dim=1), torch.nan).cpu()
+
+
+def _explain_overflow(documents: Documents, row: int, table: Tensor | None) -> str:
+    """Names the largest number among the vectors of a text's words, if it is suspicious."""
+    if table is None:
+        return ""
+    words = documents.tokens[documents.start[row] : documents.start[row + 1]].unique()
+    words = words[words < len(documents.vocabulary)]
+    place = find_beyond(vectors := table[words.to(table.device)], SUSPICIOUS)
+    names = [documents.vocabulary[word] for word in words.tolist()]
+    return describe_number(names, vectors, *place) if place else ""
 
 
 def _odds(chances: Tensor, chosen: int) -> Tensor:

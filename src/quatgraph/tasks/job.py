@@ -1,6 +1,6 @@
 """A training that lives in a folder: it can be stopped, resumed, and leaves a bundle."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +11,8 @@ import torch
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.presets import protocols
-from quatgraph.tasks.runs import DIVERGED, bundle_of, merit, run
+from quatgraph.tasks.overflow import ADVICE
+from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_of, merit, run
 from quatgraph.tasks.task import Config, Member, Task
 from quatgraph.training.bundle import load_bundle, save_bundle
 from quatgraph.training.checkpoint import has_checkpoint, load_state, remove_checkpoint
@@ -42,6 +43,11 @@ class Job:
     """Those of the bundle."""
     said: list[str]
     """What the task has to say of the bundle, in sentences."""
+
+    @property
+    def healthy(self) -> list[RunRecord]:
+        """The runs that did not diverge."""
+        return healthy(self.records)
 
 
 def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -> list[Any]:
@@ -116,6 +122,7 @@ def train_in_folder(
         _forget_finished(folder, done)
     missing = [member for member in members if _key(member) not in finished]
     best = max((group.merit for group in _groups(done)), default=DIVERGED)
+    diverged: dict[str, str] = {}
     with removed_if_empty(folder):
         for outcome in run(
             task,
@@ -129,30 +136,35 @@ def train_in_folder(
             progress=progress,
             tell=tell,
         ):
-            group = max(_groups(outcome.records), key=lambda group: group.merit)
+            diverged |= _diverged(outcome, tried)
+            group = best_group(outcome.records)
             if group.merit > best:
                 best = group.merit
-                kept = group.runs if task.answers_together else [group.best]
+                kept = group.healthy if task.answers_together else [group.best]
                 places = [outcome.records.index(record) for record in kept]
                 save_bundle(folder, bundle_of(task, outcome, places, data))
             append_records(records_at, outcome.records)
             remove_checkpoint(folder)
             done = done + outcome.records
-    if best == DIVERGED:
-        raise Mistake("every run diverged: lower train.lr, and choose another folder")
+        if best == DIVERGED:
+            records_at.unlink(missing_ok=True)  # so that the next training can have the folder
+            why = task.explain_overflow(data, task.prepare(data, candidates[0], device))
+            raise Mistake(_every_run_diverged(diverged, why))
+    if diverged:
+        tell(_some_runs_diverged(diverged, len(done)))
     try:
         card = load_bundle(folder, task=task.name).card
     except Mistake as mistake:  # every run is on record, so nothing would write it again
         raise Mistake(
             f"{folder} has runs on record but no whole bundle: train again in another folder"
         ) from mistake
-    winner = max(_groups(done), key=lambda group: group.merit)
+    winner = best_group(done)
     chosen = winner.best
     return Job(
         folder=folder,
         records=done,
         chosen=chosen,
-        kept=len(winner.runs) if task.answers_together else 1,
+        kept=len(winner.healthy) if task.answers_together else 1,
         configs=len(candidates),
         settled={key: configs.flatten(chosen.config)[key] for key in tried},
         metrics=card["metrics"],
@@ -168,7 +180,7 @@ def _forget_finished(folder: Path, done: Sequence[RunRecord]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """Runs of one configuration that were trained together."""
 
     runs: list[RunRecord]
@@ -180,15 +192,61 @@ class _Group:
         return fmean(accuracies), fmean(losses)
 
     @property
+    def healthy(self) -> list[RunRecord]:
+        return healthy(self.runs)
+
+    @property
     def best(self) -> RunRecord:
         return max(self.runs, key=lambda r: merit(r.metrics))
 
 
-def _groups(records: Sequence[RunRecord]) -> list[_Group]:
+def best_group(records: Sequence[RunRecord]) -> Group:
+    """The runs among which the bundle is chosen."""
+    return max(_groups(records), key=lambda group: group.merit)
+
+
+def _groups(records: Sequence[RunRecord]) -> list[Group]:
     runs: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         runs.setdefault((record.ensemble, record.config_digest), []).append(record)
-    return [_Group(group) for group in runs.values()]
+    return [Group(group) for group in runs.values()]
+
+
+def healthy(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Those that did not diverge."""
+    return [record for record in records if merit(record.metrics) != DIVERGED]
+
+
+def _diverged(outcome: Outcome, tried: Sequence[str]) -> dict[str, str]:
+    """What diverged, by the name of each run that did: its settings, split and seed."""
+    found = {}
+    for member, why in zip(outcome.members, outcome.divergence, strict=True):
+        if why:
+            flat = configs.flatten(member.config.identity())
+            chosen = [f"{key}={_number(flat[key])}" for key in dict.fromkeys(("train.lr", *tried))]
+            found[f"{', '.join(chosen)}, split {member.split}, seed {member.seed}"] = why
+    return found
+
+
+def _number(value: Any) -> Any:
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+def _every_run_diverged(diverged: Mapping[str, str], cause: str) -> str:
+    """The sentence, with what is wrong with the data, or else with one of the runs."""
+    if cause:
+        return f"every run diverged, because {cause}, {ADVICE}; nothing was saved"
+    named = "".join(f"; {why} ({name})" for name, why in list(diverged.items())[:1])
+    return f"every run diverged: lower train.lr{named}; nothing was saved"
+
+
+def _some_runs_diverged(diverged: Mapping[str, str], runs: int) -> str:
+    name, why = next(iter(diverged.items()))
+    more = f", and {len(diverged) - 1} more" if len(diverged) > 1 else ""
+    return (
+        f"{len(diverged)} of {runs} runs diverged and {'is' if len(diverged) == 1 else 'are'} left "
+        f"out: {name} ({why}){more}"
+    )
 
 
 def _key(member: Member) -> tuple[str, int, int]:

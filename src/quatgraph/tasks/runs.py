@@ -18,6 +18,7 @@ from torch import nn
 from quatgraph import config as configs
 from quatgraph.tasks.task import Member, Task
 from quatgraph.training.bundle import Bundle
+from quatgraph.training.divergence import find_divergence
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
@@ -34,8 +35,11 @@ def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
     without classes, the ``valid/merit`` that they measure.
 
     Runs without validation data, whose accuracy or merit is NaN or missing, are all alike. A run
-    that diverged has no finite loss, and the least merit.
+    that diverged has the least merit: :func:`run` marks it by its ``valid/merit``, and in older
+    records its loss is not finite.
     """
+    if metrics.get(MERIT) == DIVERGED[0]:
+        return DIVERGED
     if "valid/accuracy" not in metrics and MERIT in metrics:
         value = metrics[MERIT]
         return 0.0 if math.isnan(value) else value, 0.0
@@ -54,6 +58,9 @@ class Outcome:
     records: list[RunRecord]
     problem: Any
     """The data as the task's models take it."""
+    divergence: list[str]
+    """Of each run what diverged, empty for a healthy one; see
+    :func:`quatgraph.training.divergence.find_divergence`."""
 
 
 def together(task: Task, members: Sequence[Member]) -> list[list[Member]]:
@@ -121,7 +128,13 @@ def run(
                 "ensemble": key,
             }
             curves = (lambda _: fitted.curves) if keep_curves else task.curves  # noqa: B023
-            yield Outcome(list(part), fitted, _records(part, fitted, shared, curves), problem)
+            divergence = find_divergence(fitted)
+            records = _records(part, fitted, shared, curves)
+            records = [
+                replace(r, metrics=r.metrics | {MERIT: DIVERGED[0]}) if why else r
+                for r, why in zip(records, divergence, strict=True)
+            ]
+            yield Outcome(list(part), fitted, records, problem, divergence)
 
 
 def _foretell(

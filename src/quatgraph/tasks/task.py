@@ -87,5 +87,8 @@ class Task:
     kept: Callable[[Any], Mapping[str, Tensor]] = lambda data: {}
     """``(data)``: what a bundle holds of the data, beside the weights, so as to answer by itself;
     in the bundle's tensors the names begin with ``data.``."""
+    explain_overflow: Callable[[Any, Any], str] = lambda data, problem: ""
+    """``(data, problem)``: names the input that is so large that a network overflows, as ``node 'a'
+    has 1e+30 in the feature 'age'``; empty where there is none."""
     told: tuple[str, ...] = ("accuracy",)
     """The metrics of the test part that a person is told."""

@@ -22,7 +22,7 @@ from quatgraph.training.runtime import (
 
 T = TypeVar("T")
 _FILE, _STATE = "checkpoint.safetensors", "state"
-_FORMAT = "2"
+_FORMAT = "3"
 """Changes whenever what a training keeps, or the order it keeps it in, does."""
 
 

@@ -87,6 +87,8 @@ class Fit:
     """The epochs those evaluations followed."""
     weights: dict[str, Tensor]
     """The selected parameters and buffers, each ``(M, ...)``."""
+    loss: Tensor
+    """Of the training step before the selected evaluation, ``(M,)``."""
     seconds: float
     """Wall time of the training steps, without evaluation and without warm-up."""
     epochs_run: int
@@ -178,6 +180,8 @@ class _Run:
         # Exactly: a score may tell epochs apart by less than the curves hold.
         self.best = torch.full((members,), -torch.inf, device=device, dtype=torch.float64)
         self.best_evaluation = torch.zeros(members, dtype=torch.int64, device=device)
+        self.step_loss = torch.zeros(members, device=device)  # of the last step
+        self.best_loss = torch.full((members,), torch.nan, device=device)
         self.stale = torch.zeros(members, dtype=torch.int64, device=device)
         self.best_weights = {
             name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
@@ -277,6 +281,7 @@ class _Run:
             curves={name: curves[:, i] for i, name in enumerate(self.names)},
             curve_epochs=epochs,
             weights=self.ensemble.stacked(held),
+            loss=(self.best_loss if self.selects else self.step_loss).cpu(),
             seconds=seconds,
             epochs_run=self.epoch,
             device=self.optimizer.lr.device,
@@ -289,6 +294,8 @@ class _Run:
             "evaluation": self.evaluation,
             "best": self.best,
             "best_evaluation": self.best_evaluation,
+            "step_loss": self.step_loss,
+            "best_loss": self.best_loss,
             "stale": self.stale,
             "draws": self.ensemble.draws,
             **{f"best/{name}": value for name, value in self.best_weights.items()},
@@ -300,8 +307,10 @@ class _Run:
         self.ensemble.train()
         for _ in range(steps):
             self.optimizer.zero_grad()
-            torch.autograd.backward(self.loss(), self.each)
+            loss = self.loss()
+            torch.autograd.backward(loss, self.each)
             self.optimizer.step()
+            self.step_loss.copy_(loss.detach())
 
     def _measure(self) -> Metrics:
         self.ensemble.eval()
@@ -320,6 +329,7 @@ class _Run:
                 better &= self.stale < self.plan.patience
             self.best.copy_(torch.where(better, value, self.best))
             self.best_evaluation.copy_(torch.where(better, self.evaluation, self.best_evaluation))
+            self.best_loss.copy_(torch.where(better, self.step_loss, self.best_loss))
             self.stale.copy_(torch.where(better, 0, self.stale + 1))
             for name, weight in self.ensemble.held().items():
                 kept = self.best_weights[name]

@@ -31,5 +31,6 @@ GRAPH = Task(
     ignores=ignored,
     answers_together=True,
     said=said,
+    explain_overflow=lambda graphs, problem: problem.features.explain_overflow(graphs),
     curves=curves_of,
 )

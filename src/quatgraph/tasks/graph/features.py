@@ -1,6 +1,7 @@
 """What a node starts from, so that new graphs are read as the training graphs were."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, Self
 
 import torch
@@ -10,6 +11,7 @@ from quatgraph.codes import Codes
 from quatgraph.data.collection import Graphs
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 
 Kind = Literal["tags", "degrees"]
 
@@ -62,7 +64,16 @@ class NodeFeatures:
             return Codes(code, known.float(), len(self.names))
         one_hot = torch.zeros(graphs.num_nodes, len(self.names))
         one_hot.scatter_(1, code.long()[:, None], known.float()[:, None])
-        return torch.cat((one_hot, self.scaling.apply(graphs.attributes)), dim=1)
+        attributes = self.scaling.apply(graphs.attributes)
+        refuse_beyond(attributes, partial(_attribute, graphs))
+        return torch.cat((one_hot, attributes), dim=1)
+
+    def explain_overflow(self, graphs: Graphs) -> str:
+        """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+        if graphs.attributes is None or self.scaling is None:
+            return ""
+        place = find_beyond(self.scaling.apply(graphs.attributes), SUSPICIOUS)
+        return _attribute(graphs, *place) if place else ""
 
     def unknown(self, graphs: Graphs) -> list[str]:
         """Tags, or degrees, of the graphs' nodes that training never saw, in their order."""
@@ -96,3 +107,13 @@ class NodeFeatures:
         mapped = torch.tensor([places.get(name, -1) for name in graphs.tag_names])
         code = mapped[graphs.tags]
         return code.clamp(min=0).int(), code >= 0
+
+
+def _attribute(graphs: Graphs, row: int, column: int) -> str:
+    assert graphs.attributes is not None
+    graph = int(torch.searchsorted(graphs.node_start, row, right=True)) - 1
+    node, value = row - int(graphs.node_start[graph]), float(graphs.attributes[row, column])
+    return (
+        f"graph {graphs.graph_ids[graph]!r} has {value:g} in column {column + 1} of the features "
+        f"of its node {node}"
+    )

@@ -17,7 +17,7 @@ from quatgraph.tasks.link.classification import classified
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranked, ranks_of, told
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.runs import DIVERGED, MERIT, learners, num_parameters
+from quatgraph.tasks.runs import MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.ranking import ranking_metrics
@@ -186,8 +186,7 @@ def _useful_threads(members: Sequence[Member], problem: Problem) -> int:
 
 
 def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit:
-    """The same with the metrics of the test part, by the selected weights; one that diverged has
-    the least merit, though its ranks are numbers like others."""
+    """The same with the metrics of the test part, by the selected weights."""
     model = build_model(config, problem).to(problem.device).eval()
     found: list[dict[str, float]] = []
     for member in range(len(fitted.best_epoch)):
@@ -195,10 +194,7 @@ def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit
         ranks = ranks_of(model, problem, "test", _numbers(room))
         found.append(told(ranks, "test") | classified(model, problem))
     tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
-    weights = (value.reshape(len(value), -1) for value in fitted.weights.values())
-    finite = torch.stack([value.isfinite().all(dim=1) for value in weights])
-    merit = torch.where(finite.all(dim=0).cpu(), fitted.metrics[MERIT], DIVERGED[0])
-    return dataclasses.replace(fitted, metrics=fitted.metrics | tests | {MERIT: merit})
+    return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
 
 def ignored(config: LinkConfig) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """Node classification: one graph, some labelled nodes, any number of splits and seeds at once."""
 
 from quatgraph.tasks.node.config import VARYING, NodeConfig
-from quatgraph.tasks.node.problem import MODELS, build_model, load_data, prepare
+from quatgraph.tasks.node.problem import MODELS, build_model, explain_overflow, load_data, prepare
 from quatgraph.tasks.node.run import card, members_at_once, members_of, plan_of, said, train
 from quatgraph.tasks.task import Task
 
@@ -19,4 +19,5 @@ NODE = Task(
     members_at_once=members_at_once,
     card=card,
     said=said,
+    explain_overflow=explain_overflow,
 )

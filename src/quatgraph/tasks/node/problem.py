@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -13,8 +14,10 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.node import GAT, GCN, MLP
 from quatgraph.data import node as source
 from quatgraph.data.scaling import Scaling
+from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -129,12 +132,19 @@ def prepare(
     else:
         scaling = scaling or Scaling.fit(data.x, config.data.scaling)
         features = scaling.apply(data.x)
+        # A row with an infinite sum is scaled to zeros, so there the numbers as they came count.
+        refuse_beyond(data.x if scaling.kind == "row" else features, partial(_feature, data))
         few = features.count_nonzero() < SPARSE_BELOW * features.numel()
         if layout == "sparse" or (layout == "auto" and few):
             features = Adjacency.from_dense(features)
     adjacency = Adjacency.from_edge_index(
         data.edge_index, num_nodes, data.get("edge_weight"), self_loops=True
-    ).normalized("none" if config.model.name == "gat" else config.model.normalization)
+    )
+    if data.get("edge_weight") is not None:
+        _refuse_infinite_sums(data, adjacency)
+    adjacency = adjacency.normalized(
+        "none" if config.model.name == "gat" else config.model.normalization
+    )
     masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
     return Problem(
         features=features.to(device),
@@ -144,6 +154,44 @@ def prepare(
         num_classes=len(data.label_names),
         scaling=scaling,
     )
+
+
+def _refuse_infinite_sums(data: "Data", adjacency: Adjacency) -> None:
+    """Checks the sums by which weights of edges are normalised: an infinite one would silence a
+    node."""
+    sums = (adjacency @ adjacency.weight.new_ones(adjacency.shape[1], 1)).flatten()
+    if bool((infinite := ~sums.isfinite()).any()):
+        node = data.node_ids[int(infinite.nonzero()[0])]
+        raise Mistake(
+            f"the edge weights of node {node!r} sum to infinity in float32: divide all weights of "
+            "the graph by the same large number"
+        )
+
+
+def explain_overflow(data: "Data", problem: Problem) -> str:
+    """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+    if isinstance(problem.features, Tensor):
+        if place := find_beyond(problem.features, SUSPICIOUS):
+            return _feature(data, *place)
+    elif entry := _beyond(problem.features):
+        return _feature(data, *entry[:2])
+    if entry := _beyond(problem.adjacency):
+        node, _, weight = entry
+        return f"an edge of node {data.node_ids[node]!r} has the weight {weight:g}"
+    return ""
+
+
+def _beyond(matrix: Adjacency) -> tuple[int, int, float] | None:
+    """Row, column and value of the largest entry, if it is suspicious."""
+    if not (place := find_beyond(matrix.weight, SUSPICIOUS)):
+        return None
+    (entry,) = place
+    return int(matrix.receiver[entry]), int(matrix.col[entry]), float(matrix.weight[entry])
+
+
+def _feature(data: "Data", row: int, column: int) -> str:
+    value, name = float(data.x[row, column]), data.feature_names[column]
+    return f"node {data.node_ids[row]!r} has {value:g} in the feature {name!r}"
 
 
 def build_model(config: NodeConfig, problem: Problem) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from quatgraph.tasks.task import Task
 from quatgraph.tasks.text.config import VARYING, TextConfig
-from quatgraph.tasks.text.problem import MODELS, build_model, load_corpus, prepare
+from quatgraph.tasks.text.problem import MODELS, build_model, explain_overflow, load_corpus, prepare
 from quatgraph.tasks.text.run import (
     card,
     ignored,
@@ -30,5 +30,6 @@ TEXT = Task(
     ignores=ignored,
     said=said,
     kept=kept,
+    explain_overflow=explain_overflow,
     told=("accuracy", "macro-f1"),
 )

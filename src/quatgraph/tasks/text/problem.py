@@ -1,9 +1,9 @@
 """Texts, their graphs and the words' vectors as the models take them."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import torch
@@ -19,6 +19,7 @@ from quatgraph.data.text import Documents
 from quatgraph.errors import Mistake
 from quatgraph.models.text import FixedVectors, TextING, TextQGNN, TrainedVectors
 from quatgraph.tasks.graph.batches import Collection
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import DataConfig, ModelConfig, TextConfig
 
 Build = Callable[[ModelConfig, int, int], nn.Module]
@@ -115,6 +116,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     vectors, found = source.vectors_for(
         vocabulary, known, dimensions=data.dimensions, seed=data.draw_seed
     )
+    refuse_beyond(vectors, partial(describe_number, vocabulary, vectors))
     with torch.device("meta"):  # now, while nothing is written yet: does it take such vectors?
         MODELS[config.model.name](config.model, vectors.size(1), documents.num_classes)
     return Corpus(documents, vectors, found, config.model.learned_vectors)
@@ -197,6 +199,18 @@ def parts_of(documents: Documents, config: DataConfig, seed: int) -> dict[str, T
     if not len(valid):
         train, valid = inner_validation(documents.y, train, seed, config.validation)
     return {"train": train, "valid": valid, "test": documents.test}
+
+
+def explain_overflow(corpus: Corpus, problem: Problem) -> str:
+    """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+    place = find_beyond(corpus.vectors, SUSPICIOUS)
+    return describe_number(corpus.documents.vocabulary, corpus.vectors, *place) if place else ""
+
+
+def describe_number(words: Sequence[str], vectors: Tensor, row: int, column: int) -> str:
+    """Names a number of a word's vector."""
+    value = float(vectors[row, column])
+    return f"the vector of the word {words[row]!r} has {value:g} in column {column + 1}"
 
 
 def build_model(config: TextConfig, problem: Problem) -> nn.Module:

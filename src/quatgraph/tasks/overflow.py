@@ -1,0 +1,40 @@
+"""Inputs that overflow float32 within a network: found, so that a task can name them."""
+
+from collections.abc import Callable
+
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+
+LARGEST = 1e18
+"""The largest input: beyond it squares, and sums of products, are infinite."""
+SUSPICIOUS = 1e4
+"""Scaled inputs stay far below it: a larger one explains why a network overflowed."""
+ADVICE = "too large for float32 arithmetic: correct it or scale it down"
+
+
+def find_beyond(values: Tensor, limit: float) -> tuple[int, ...] | None:
+    """Where a tensor has its largest magnitude, if that is beyond a limit; NaN is beyond any.
+
+    Example:
+        >>> import torch
+        >>> find_beyond(torch.tensor([[1.0, -9.0], [2.0, 8.0]]), limit=5.0)
+        (0, 1)
+        >>> find_beyond(torch.tensor([[1.0, -9.0], [2.0, 8.0]]), limit=10.0)
+    """
+    if not values.numel():
+        return None
+    low, high = (float(end) for end in values.aminmax())
+    if -low <= limit and high <= limit:
+        return None
+    rest, place = int(values.abs().nan_to_num(nan=float("inf")).argmax()), []
+    for size in reversed(values.shape):
+        rest, index = divmod(rest, size)
+        place.append(index)
+    return tuple(reversed(place))
+
+
+def refuse_beyond(values: Tensor, describe: Callable[..., str]) -> None:
+    """Checks that inputs are at most :data:`LARGEST`; ``describe`` names the one at a place."""
+    if place := find_beyond(values, LARGEST):
+        raise Mistake(f"{describe(*place)}, {ADVICE}")

@@ -1,0 +1,46 @@
+"""Which members of an ensemble diverged, and by what one sees it."""
+
+import math
+import sys
+
+import torch
+
+from quatgraph.training.loop import Fit
+
+LARGEST_WEIGHT = 1e5
+"""Networks begin with weights around 1, and no useful training brings them this far."""
+LARGEST_LOSS = {"train": 1e4, "valid": 1e8, "test": sys.float_info.max}
+"""A loss is a mean of cross-entropies, a few units before training. Of data that no step has seen a
+single item may have a large one, for batch norm takes the statistics of others; that of test data
+decides nothing, but must be a finite number."""
+PARTS = {"train": "training", "valid": "validation", "test": "test"}
+
+
+def find_divergence(fit: Fit) -> list[str]:
+    """For each member what diverged at its selected epoch, as ``the training loss is nan``; empty
+    for a healthy one."""
+    members = len(fit.loss)
+    largest = torch.zeros(members)
+    for name, value in fit.weights.items():
+        if value.numel():
+            each = value.detach().reshape(members, -1).abs().amax(dim=1).float().cpu()
+            if "running_" in name:  # statistics of the data, of any size
+                each = each.where(~each.isfinite(), 0.0)
+            largest = torch.maximum(largest, each)  # NaN is the largest
+    return [
+        _describe(weight, loss, {name: float(value[m]) for name, value in fit.metrics.items()})
+        for m, (weight, loss) in enumerate(zip(largest.tolist(), fit.loss.tolist(), strict=True))
+    ]
+
+
+def _describe(weight: float, step_loss: float, metrics: dict[str, float]) -> str:
+    if not math.isfinite(weight):
+        return "the weights are not finite numbers"
+    losses = [("train", step_loss)]
+    for part in PARTS:
+        empty = math.isnan(metrics.get(f"{part}/accuracy", 0.0))  # has no loss either
+        losses += [] if empty else [(part, metrics.get(f"{part}/loss", 0.0))]
+    for part, loss in losses:
+        if not loss <= LARGEST_LOSS[part]:
+            return f"the {PARTS[part]} loss is {loss:.2g}"
+    return f"the weights reached {weight:.2g}" if weight > LARGEST_WEIGHT else ""
