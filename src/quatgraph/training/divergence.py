@@ -1,7 +1,6 @@
 """Which members of an ensemble diverged, and by what one sees it."""
 
 import math
-import sys
 
 import torch
 
@@ -9,11 +8,11 @@ from quatgraph.training.loop import Fit
 
 LARGEST_WEIGHT = 1e5
 """Networks begin with weights around 1, and no useful training brings them this far."""
-LARGEST_LOSS = {"train": 1e4, "valid": 1e8, "test": sys.float_info.max}
+LARGEST_LOSS = {"train": 1e4, "valid": 1e8}
 """A loss is a mean of cross-entropies, a few units before training. Of data that no step has seen a
-single item may have a large one, for batch norm takes the statistics of others; that of test data
-decides nothing, but must be a finite number."""
-PARTS = {"train": "training", "valid": "validation", "test": "test"}
+single item may have a large one, for batch norm takes the statistics of others. Test data decides
+nothing."""
+PARTS = {"train": "training", "valid": "validation"}
 
 
 def find_divergence(fit: Fit) -> list[str]:
