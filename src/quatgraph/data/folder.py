@@ -280,7 +280,7 @@ def _read_edges(
         node = table.row(row + skipped)[0 if ends[0][row] < 0 else 1]
         raise Mistake(
             f"{table.at(row + skipped)} has an edge to the unknown node {node!r}; "
-            f"add it to nodes.csv or remove the edge{did_you_mean(node, list(index)[:10_000])}"
+            f"add it to nodes.csv or remove the edge{did_you_mean(node, index)}"
         )
     if width == 2:
         return ends[0], ends[1], None

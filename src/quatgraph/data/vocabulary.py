@@ -102,12 +102,10 @@ class Vocabulary:
         return found
 
     def _hint(self, name: str) -> str:
-        # Of about the same length only: comparing with a hundred thousand names takes seconds.
-        known = dict.fromkeys((*self.labels, *self.ids))
-        alike = [other for other in known if abs(len(other) - len(name)) <= 2]
-        if hint := did_you_mean(name, alike):
+        if hint := did_you_mean(name, [*self.labels, *self.ids]):
             return hint
-        return f"; {PLURAL[self.kind]} are, for instance, {some(list(known)[:3])}" if known else ""
+        few = list(dict.fromkeys((*self.labels[:_FEW], *self.ids[:_FEW])))[:3]
+        return f"; {PLURAL[self.kind]} are, for instance, {some(few)}" if few else ""
 
 
 def read_labels(
