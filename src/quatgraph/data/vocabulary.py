@@ -9,12 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from quatgraph.data.distinct import Ids
+from quatgraph.data.numbers import is_number
 from quatgraph.data.words import Column, words
 from quatgraph.errors import Mistake, did_you_mean
 
 PLURAL = {"entity": "entities", "relation": "relations"}
 _COLUMN_WORDS = frozenset({"id", "entity", "relation", "name", "label", "qid", "key", "code"})
 _FEW = 5
+_NO_LABEL = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
+"""What files write where a label is missing, in small letters."""
 
 
 class Numbering:
@@ -26,6 +29,9 @@ class Numbering:
 
     def __len__(self) -> int:
         return len(self._number)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._number
 
     def numbers(self, column: Column) -> Ids:
         """The number of each cell's name."""
@@ -157,14 +163,17 @@ def some(names: Iterable[str]) -> str:
     return f"{shown} and {len(names) - _FEW:,} more" if len(names) > _FEW else shown
 
 
-def encoded(cells: Sequence[str]) -> tuple[Ids, list[str]]:
+def encoded(cells: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
     """Names as places in their sorted list; ``-1`` for an empty one.
 
+    Args:
+        missing: Names that count as empty.
+
     Example:
-        >>> encoded(["10", "9", "", "10"])
-        (array([ 1,  0, -1,  1]), ['9', '10'])
+        >>> encoded(["10", "9", "", "10", "NA"], missing=["NA"])
+        (array([ 1,  0, -1,  1, -1]), ['9', '10'])
     """
-    names = _in_order(set(cells) - {""})
+    names = _in_order(set(cells).difference(missing, [""]))
     place = {name: number for number, name in enumerate(names)}
     return np.array([place.get(cell, -1) for cell in cells], dtype=np.int64), names
 
@@ -175,12 +184,52 @@ def encoded_numbers(values: Ids) -> tuple[Ids, list[str]]:
     return codes.astype(np.int64), [str(name) for name in names.tolist()]
 
 
+def missing_labels(setting: str | int) -> list[str]:
+    """The labels that the setting ``data.missing`` lists, separated by commas.
+
+    Example:
+        >>> missing_labels("NA,?"), missing_labels(-1), missing_labels("")
+        (['NA', '?'], ['-1'], [])
+    """
+    return [label for word in str(setting).split(",") if (label := word.strip())]
+
+
+def suspect_labels(
+    codes: Ids, names: Sequence[str], missing: Sequence[str], what: tuple[str, str]
+) -> list[str]:
+    """A note on classes whose names usually stand for a missing label, if there are any.
+
+    Args:
+        codes: Class of each item, ``-1`` for none.
+        names: Name of each class.
+        missing: Labels that count as missing already.
+        what: What an item is called, one and several of them.
+
+    Example:
+        >>> suspect_labels(np.array([0, 1, 1]), ["-", "x"], [], ("node", "nodes"))
+        ["1 node has the label '-', which is read as a class; --set data.missing=- makes it \
+unlabelled"]
+    """
+    found = {
+        name: int((codes == place).sum())
+        for place, name in enumerate(names)
+        if name.casefold() in _NO_LABEL
+    }
+    if not found:
+        return []
+    items = (what[0] + " has", what[1] + " have")
+    shown = [f"{size:,} {items[size != 1]} the label {name!r}" for name, size in found.items()]
+    reads = "which is read as a class" if len(found) == 1 else "which are read as classes"
+    whom = "it" if sum(found.values()) == 1 else "them"
+    setting = f"--set data.missing={','.join((*missing, *found))}"
+    return [f"{' and '.join(shown)}, {reads}; {setting} makes {whom} unlabelled"]
+
+
 def _in_order(names: set[str]) -> list[str]:
     """Names sorted, by value where all of them are numbers."""
-    try:
-        values = {name: float(name) for name in names}
-    except ValueError:
+    if not all(map(is_number, names)):
         return sorted(names)
+    values = {name: float(name) for name in names}
     if not all(map(math.isfinite, values.values())):
         return sorted(names)
     return sorted(names, key=lambda name: (values[name], name))
