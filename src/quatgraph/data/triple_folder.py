@@ -126,11 +126,7 @@ def _name(path: Path) -> str:
 
 def _cleaned(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
     """Parts without repeated triples and unwanted unseen names, and what is to be told."""
-    notes = [
-        f"the first line of {part.where} was taken for the names of its columns"
-        for part in parts.by_name.values()
-        if part.header
-    ]
+    notes = [part.header for part in parts.by_name.values() if part.header]
     by_name = dict(parts.by_name)
     for key, part in parts.by_name.items():
         keys = parts.keys(key)
