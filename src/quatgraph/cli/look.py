@@ -1,6 +1,6 @@
 """Commands that look: list, data, bench, info."""
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,24 +145,22 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     if task not in TASKS:
         raise Mistake(f"{name!r} is a dataset of {task}, in which there is nothing to count")
     data = configs.build(TASKS[task].config, values).data
-    match task:
-        case "text":
-            try:
-                documents = load_documents(data)
-            except Mistake:  # what cannot be trained on is counted all the same
-                documents = load_documents(data, labels_needed=False)
-            _tell_all(documents.notes)
-            return documents.name, text.statistics(documents)
-        case "link":
-            triples = load_triples(data)
-            _tell_all(triples.notes)
-            return triples.name, link.statistics(triples)
-        case "graph":
-            graphs = load_graphs(data, labels_needed=False)
-            return graphs.name, graph.statistics(graphs)
-        case _:
-            one = load_data(data, labels_needed=False)
-            return one.name, node.statistics(one)
+    readers: dict[str, tuple[Callable[..., Any], Callable[[Any], dict[str, int]]]] = {
+        "node": (load_data, node.statistics),
+        "graph": (load_graphs, graph.statistics),
+        "link": (load_triples, link.statistics),
+        "text": (load_documents, text.statistics),
+    }
+    load, statistics = readers[task]
+    try:
+        found = load(data)
+    except Mistake:  # what cannot be trained on is counted all the same
+        if task == "link":
+            raise
+        found = load(data, labels_needed=False)
+    for note in found.notes:
+        tell(note)
+    return found.name, statistics(found)
 
 
 def _task_of(path: Path, settings: Container[str]) -> str:
@@ -184,11 +182,6 @@ def _task_of(path: Path, settings: Container[str]) -> str:
         f"{path} is no data of any task, which is a folder with nodes.csv, with NAME_A.txt, with "
         "train.tsv, or with a sub-folder of .txt files per label"
     )
-
-
-def _tell_all(notes: list[str]) -> None:
-    for note in notes:
-        tell(note)
 
 
 @command(app)

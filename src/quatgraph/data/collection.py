@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ class Graphs:
         label_names: Name of each class, sorted as the tags are.
         graph_ids: Name of each graph.
         tagged: Whether the nodes came with tags; without, all have the tag ``"0"``.
+        notes: What a person should know of what was read: sentences.
 
     Shape:
         - node_start, edge_start: ``(G + 1,)`` int64
@@ -63,6 +64,7 @@ class Graphs:
     label_names: list[str]
     graph_ids: list[str]
     tagged: bool = True
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return self.y.numel()
