@@ -1,6 +1,6 @@
 """Commands that look: list, data, bench, info."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -129,6 +129,7 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     """Name and statistics of a dataset, or of a person's own files, read as ``train`` does."""
     from quatgraph import config as configs
     from quatgraph.data import graph, link, node, store, text
+    from quatgraph.data.formats import task_of
     from quatgraph.tasks import TASKS
     from quatgraph.tasks.graph.problem import load_graphs
     from quatgraph.tasks.link.problem import load_triples
@@ -141,7 +142,11 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
         raise Mistake(f"there is no file or folder {name}")
     place = {"path": str(path)} if own else {"name": name}
     values = configs.override({"data": place}, set_)
-    task = _task_of(path, configs.flatten(values)) if own else store.entry(name).task
+    if own:  # texts alone have columns to set
+        columns = {"data.text", "data.label"} & configs.flatten(values).keys()
+        task = "text" if columns else task_of(path)
+    else:
+        task = store.entry(name).task
     if task not in TASKS:
         raise Mistake(f"{name!r} is a dataset of {task}, in which there is nothing to count")
     data = configs.build(TASKS[task].config, values).data
@@ -161,27 +166,6 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     for note in found.notes:
         tell(note)
     return found.name, statistics(found)
-
-
-def _task_of(path: Path, settings: Container[str]) -> str:
-    """The task whose data a person's file or folder looks like; texts alone have columns to set."""
-    from quatgraph.data import link, text
-
-    columns = "data.text" in settings or "data.label" in settings
-    if columns or (path.is_file() and text.holds_texts(path)):
-        return "text"
-    if link.holds_triples(path):
-        return "link"
-    if (path / "nodes.csv").exists():
-        return "node"
-    if path.is_file() or any(path.glob("*_A.txt")):
-        return "graph"
-    if text.holds_texts(path):
-        return "text"
-    raise Mistake(
-        f"{path} is no data of any task, which is a folder with nodes.csv, with NAME_A.txt, with "
-        "train.tsv, or with a sub-folder of .txt files per label"
-    )
 
 
 @command(app)

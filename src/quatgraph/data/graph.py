@@ -17,6 +17,7 @@ from quatgraph.data.collection import Graphs, assemble, check_labels
 from quatgraph.data.content import read_content
 from quatgraph.data.dgcnn import read_dgcnn
 from quatgraph.data.folds import fixed_folds, inner_validation, stratified_folds
+from quatgraph.data.foreign import refuse_foreign
 from quatgraph.data.jsonl import read_jsonl
 from quatgraph.data.tu import read_tu
 from quatgraph.data.vocabulary import encoded, encoded_numbers, suspect_labels
@@ -87,9 +88,10 @@ def _read(path: Path, missing: Sequence[str], labels_needed: bool) -> Graphs:
         return read_tu(path, missing=missing, labels_needed=labels_needed)
     if not path.exists():
         raise Mistake(f"there is no {path}; name a .jsonl file or a folder with NAME_A.txt")
-    if path.suffix == ".jsonl":
+    refuse_foreign(path)
+    if path.suffix.lower() == ".jsonl":
         return read_jsonl(path, missing=missing, labels_needed=labels_needed)
-    if path.suffix != ".txt":
+    if path.suffix.lower() != ".txt":
         raise Mistake(
             f"{path} is neither a .jsonl file nor a folder with NAME_A.txt, nor a .txt file in "
             "DGCNN's format; name one of these"

@@ -210,15 +210,21 @@ def _refuse_ambiguous(parts: Parts) -> None:
     """Refuses a first line of names that come in no other line: a header, or a triple?"""
     first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
     for key, (head, relation, tail) in first.items():
-        if len(parts.by_name[key]) <= _FEW:
+        names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
+        if len(parts.by_name[key]) <= _FEW and not _half_named(names):
             continue
         others = [part.triples[other in first :] for other, part in parts.by_name.items()]
         if any((rest[:, 1] == relation).any() for rest in others):
             continue
         if any(((rest[:, ::2] == head) | (rest[:, ::2] == tail)).any() for rest in others):
             continue
-        names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
         raise _ambiguous(parts.by_name[key].at(0), names, "come nowhere else")
+
+
+def _half_named(names: Sequence[str]) -> bool:
+    """Whether two of the names are those of columns, and not just letters."""
+    found = places_by_role([name if len(name) > 1 else "" for name in names], COLUMNS)
+    return sum(map(bool, found.values())) > 1
 
 
 def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
