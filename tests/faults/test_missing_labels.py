@@ -112,7 +112,8 @@ def test_only_the_exact_value_is_missing_and_several_are_one_note(tmp_path: Path
     path = nodes(tmp_path / "data", "NA")
     table = (path / "nodes.csv").read_text().replace("\n3,NA,", "\n3,?,")
     (path / "nodes.csv").write_text(table)
-    (note,) = node.read_folder(path, missing=["na"]).notes
+    absent, note = node.read_folder(path, missing=["na"]).notes
+    assert absent == "no node has the label 'na' of data.missing"
     assert note == (
         "1 node has the label '?' and 5 nodes have the label 'NA', which are read as classes; "
         "--set data.missing=na,?,NA makes them unlabelled"
@@ -172,8 +173,11 @@ def test_training_counting_and_evaluating_leave_the_marked_ones_out(
         done = call(*command, str(path), *options)
         assert done.exit_code == 0
         assert done.stderr.count(note) == 1
-    missing = ["--set", "data.missing=NA,?"]
+    missing = ["--set", "data.missing=NA"]
+    both = call("data", "stats", str(path), "--set", "data.missing=NA,?")
+    assert "has the label '?' of data.missing\n" in both.stderr
     counted = call("data", "stats", str(path), *missing)
+    assert both.stdout == counted.stdout
     assert (counted.exit_code, "data.missing" in counted.stderr) == (0, False)
     assert "classes   2\n" in counted.stdout or "classes    2\n" in counted.stdout
     trained = call("train", task, "--data", str(path), "--out", str(out), *small, *missing)

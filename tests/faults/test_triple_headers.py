@@ -88,12 +88,13 @@ def test_a_first_line_that_may_be_both_is_refused_until_it_is_said(tmp_path: Pat
         read(path)
     assert str(told.value) == (
         f"{path} line 1 may be a triple or column names, for 'wer', 'wie', 'wen' come nowhere else;"
-        " say which by header=False or header=True (for a command: --set data.header=false), or "
-        "call the columns head, relation and tail"
+        " say which by --set data.header=false or data.header=true (in Python by header=False or "
+        "header=True), or call the columns head, relation and tail"
     )
     assert facts_of(read(path, header=True)) == set(FACTS)
     assert read(path, header=True).notes[0] == (
-        f"the first line of {path} is read as column names: 'wer', 'wie', 'wen'"
+        f"the first line of {path} is read as column names, and the columns by place: 'wer' as "
+        "head, 'wie' as relation, 'wen' as tail"
     )
     assert facts_of(read(path, header=False)) == {*FACTS, ("wer", "wie", "wen")}
 

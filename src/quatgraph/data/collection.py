@@ -184,6 +184,7 @@ def assemble(
     tag_names: list[str] | None = None,
     attributes: NDArray[np.float32] | None = None,
     graph_ids: list[str] | None = None,
+    notes: list[str] | None = None,
 ) -> Graphs:
     """Puts graphs together: both directions of every edge once, no self-loops.
 
@@ -198,6 +199,7 @@ def assemble(
         tag_names: Name of each tag.
         attributes: Real features of each node.
         graph_ids: Name of each graph; numbered from 0 where it is left out.
+        notes: What a person should know.
     """
     num_nodes = int(sizes.sum())
     if num_nodes > MAX_NODES:
@@ -220,6 +222,7 @@ def assemble(
         label_names=label_names,
         graph_ids=[str(place) for place in range(len(sizes))] if graph_ids is None else graph_ids,
         tagged=tagged,
+        notes=notes or [],
     )
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from quatgraph.data.collection import Graphs, Ids, assemble
 from quatgraph.data.numbers import Rows, whole_numbers
-from quatgraph.data.vocabulary import encoded, encoded_numbers
+from quatgraph.data.vocabulary import encoded, encoded_numbers, label_notes
 from quatgraph.errors import Mistake
 
 
@@ -43,7 +43,8 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
     neighbours = values[is_neighbour]
     _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    y, label_names = encoded(list(map(str, values[first[headers] + 1].tolist())), missing)
+    labels = list(map(str, values[first[headers] + 1].tolist()))
+    y, label_names = encoded(labels, missing)
     tags, tag_names = encoded_numbers(values[first[nodes]])
     return assemble(
         name=name,
@@ -54,6 +55,7 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
         label_names=label_names,
         tags=tags,
         tag_names=tag_names,
+        notes=label_notes(labels, missing, ("graph", "graphs")),
     )
 
 

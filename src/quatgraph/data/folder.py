@@ -28,7 +28,7 @@ from quatgraph.data.numbers import column_numbers
 from quatgraph.data.sparse import dense
 from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
 from quatgraph.data.table import Table, read_table
-from quatgraph.data.vocabulary import encoded, suspect_labels
+from quatgraph.data.vocabulary import encoded, label_notes
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def read_files(
         x = _read_npz(features, len(node_ids))
     elif feature_names:
         x = _numbers(table, [(key, columns[key]) for key in feature_names])
-    codes, label_names = encoded(columns.get("label", [""] * len(node_ids)), missing)
+    labels = columns.get("label", [""] * len(node_ids))
+    codes, label_names = encoded(labels, missing)
     y = torch.from_numpy(codes)
     if labels_needed and not label_names:
         raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
@@ -118,7 +119,7 @@ def read_files(
         sender, receiver, len(node_ids), directed=directed, weight=weight
     )
     if labels_needed:
-        notes = notes + suspect_labels(codes, label_names, missing, ("node", "nodes"))
+        notes = notes + label_notes(labels, missing, ("node", "nodes"))
     return assemble(
         name=name,
         x=x,

@@ -20,7 +20,7 @@ from quatgraph.data.folds import fixed_folds, inner_validation, stratified_folds
 from quatgraph.data.foreign import refuse_foreign
 from quatgraph.data.jsonl import read_jsonl
 from quatgraph.data.tu import read_tu
-from quatgraph.data.vocabulary import encoded, encoded_numbers, suspect_labels
+from quatgraph.data.vocabulary import encoded, encoded_numbers
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
@@ -71,14 +71,6 @@ def read(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True)
             only. Predicting needs none.
     """
     path = Path(path)
-    graphs = _read(path, missing, labels_needed)
-    if labels_needed:
-        found = suspect_labels(graphs.y.numpy(), graphs.label_names, missing, ("graph", "graphs"))
-        graphs.notes.extend(found)
-    return graphs
-
-
-def _read(path: Path, missing: Sequence[str], labels_needed: bool) -> Graphs:
     if path.is_dir():
         if (path / "nodes.csv").exists() and not any(path.glob("*_A.txt")):
             raise Mistake(

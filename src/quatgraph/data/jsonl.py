@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from quatgraph.data.collection import MAX_NODES, Graphs, Ids, assemble, check_labels
 from quatgraph.data.content import is_unicode, plain_word, read_content
-from quatgraph.data.vocabulary import encoded
+from quatgraph.data.vocabulary import encoded, label_notes
 from quatgraph.errors import Mistake, did_you_mean
 
 KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
@@ -55,7 +55,8 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     sizes = np.array([graph.num_nodes for graph in graphs])
     start = np.cumsum(sizes) - sizes
     ends = np.concatenate([graph.edges + at for graph, at in zip(graphs, start, strict=True)])
-    y, label_names = encoded([graph.label for graph in graphs], missing)
+    labels = [graph.label for graph in graphs]
+    y, label_names = encoded(labels, missing)
     tags, tag_names, attributes = None, None, None
     if graphs[0].node_labels is not None:
         tags, tag_names = encoded([tag for graph in graphs for tag in graph.node_labels or ()])
@@ -73,6 +74,7 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
         tag_names=tag_names,
         attributes=attributes,
         graph_ids=[graph.name for graph in graphs],
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
     )
     if labels_needed:
         check_labels(whole, str(path))

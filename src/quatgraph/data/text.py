@@ -28,7 +28,7 @@ from quatgraph.data.text_files import (
     read_texts,
     word_of,
 )
-from quatgraph.data.vocabulary import suspect_labels
+from quatgraph.data.vocabulary import label_notes
 from quatgraph.data.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.word_vectors import WordVectors, load_vectors, vectors_for
 from quatgraph.errors import Mistake
@@ -200,8 +200,8 @@ def _cleaned(
         if texts.parts is None:
             documents.notes.extend(check_drawn(documents, where))
         documents.notes.extend(unsound(documents, cleaned))
-        codes, what = documents.y.numpy(), ("document", "documents")
-        documents.notes.extend(suspect_labels(codes, documents.label_names, missing, what))
+        what = ("document", "documents")
+        documents.notes.extend(label_notes(texts.labels, missing, what))
     return documents
 
 

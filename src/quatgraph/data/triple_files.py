@@ -197,8 +197,11 @@ def without_header(table: Words, header: bool | None = None) -> tuple[Words, str
     if header is False or not (header or named):
         return table, ""
     if not named:
-        shown = ", ".join(map(repr, cells))
-        return table.without_first(), f"the first line of {where} is read as column names: {shown}"
+        used = ", ".join(f"{cell!r} as {role}" for cell, role in zip(cells, COLUMNS, strict=False))
+        note = (
+            f"the first line of {where} is read as column names, and the columns by place: {used}"
+        )
+        return table.without_first(), note
     refuse_repeated(cells, found, where)
     places = [place for (place,) in found.values()]
     used = ", ".join(f"{cells[place]!r} as {role}" for role, (place,) in found.items())
@@ -230,8 +233,8 @@ def _half_named(names: Sequence[str]) -> bool:
 def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
     return Mistake(
         f"{line} may be a triple or column names, for {', '.join(map(repr, names))} {why}; say "
-        "which by header=False or header=True (for a command: --set data.header=false), or call "
-        "the columns head, relation and tail"
+        "which by --set data.header=false or data.header=true (in Python by header=False or "
+        "header=True), or call the columns head, relation and tail"
     )
 
 

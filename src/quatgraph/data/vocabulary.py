@@ -1,7 +1,7 @@
 """Names as numbers, and back: labels, the ids of a knowledge graph, what people call them."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -194,35 +194,32 @@ def missing_labels(setting: str | int) -> list[str]:
     return [label for word in str(setting).split(",") if (label := word.strip())]
 
 
-def suspect_labels(
-    codes: Ids, names: Sequence[str], missing: Sequence[str], what: tuple[str, str]
-) -> list[str]:
-    """A note on classes whose names usually stand for a missing label, if there are any.
+def label_notes(cells: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
+    """What a person should know of labels: those that usually stand for a missing one but are
+    classes, and those that are to count as missing but are not there.
 
     Args:
-        codes: Class of each item, ``-1`` for none.
-        names: Name of each class.
-        missing: Labels that count as missing already.
+        cells: Label of each item.
+        missing: Labels that count as missing.
         what: What an item is called, one and several of them.
 
     Example:
-        >>> suspect_labels(np.array([0, 1, 1]), ["-", "x"], [], ("node", "nodes"))
-        ["1 node has the label '-', which is read as a class; --set data.missing=- makes it \
-unlabelled"]
+        >>> label_notes(["-", "x"], ["NA"], ("node", "nodes"))
+        ["no node has the label 'NA' of data.missing", "1 node has the label '-', which is read \
+as a class; --set data.missing=NA,- makes it unlabelled"]
     """
-    found = {
-        name: int((codes == place).sum())
-        for place, name in enumerate(names)
-        if name.casefold() in _NO_LABEL
-    }
-    if not found:
-        return []
-    items = (what[0] + " has", what[1] + " have")
-    shown = [f"{size:,} {items[size != 1]} the label {name!r}" for name, size in found.items()]
-    reads = "which is read as a class" if len(found) == 1 else "which are read as classes"
-    whom = "it" if sum(found.values()) == 1 else "them"
-    setting = f"--set data.missing={','.join((*missing, *found))}"
-    return [f"{' and '.join(shown)}, {reads}; {setting} makes {whom} unlabelled"]
+    sizes = Counter(cells)
+    absent = (name for name in missing if name not in sizes)
+    notes = [f"no {what[0]} has the label {name!r} of data.missing" for name in absent]
+    suspect = sorted(name for name in sizes if name.casefold() in _NO_LABEL and name not in missing)
+    if suspect:
+        have = (f"{what[0]} has", f"{what[1]} have")
+        shown = (f"{sizes[name]:,} {have[sizes[name] != 1]} the label {name!r}" for name in suspect)
+        reads = "which is read as a class" if len(suspect) == 1 else "which are read as classes"
+        whom = "it" if sum(sizes[name] for name in suspect) == 1 else "them"
+        setting = f"--set data.missing={','.join((*missing, *suspect))}"
+        notes.append(f"{' and '.join(shown)}, {reads}; {setting} makes {whom} unlabelled")
+    return notes
 
 
 def _in_order(names: set[str]) -> list[str]:
