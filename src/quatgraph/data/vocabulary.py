@@ -108,7 +108,8 @@ class Vocabulary:
         return found
 
     def _hint(self, name: str) -> str:
-        if hint := did_you_mean(name, [*self.labels, *self.ids]):
+        known = self.ids if self.labels == self.ids else [*self.labels, *self.ids]
+        if hint := did_you_mean(name, known):
             return hint
         few = list(dict.fromkeys((*self.labels[:_FEW], *self.ids[:_FEW])))[:3]
         return f"; {PLURAL[self.kind]} are, for instance, {some(few)}" if few else ""
