@@ -14,6 +14,7 @@ import quatgraph
 ROOT = Path(quatgraph.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
+    {"suggestions"},
     {"errors"},
     {"algebra", "config"},
     {"ops", "presets"},

@@ -19,7 +19,7 @@ from quatgraph.errors import Mistake, did_you_mean
 Config = TypeVar("Config")
 
 _DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=,#]+")
+_PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=#]+")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -67,7 +67,8 @@ def build(
 def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """A copy of ``values`` with every ``"a.b=c"`` applied, later ones last.
 
-    The value is read as TOML; a plain word that is not TOML stands for itself.
+    The value is read as TOML; a plain word that is not TOML stands for itself, as do several with
+    commas between them.
 
     Example:
         >>> override({"train": {"lr": 0.1, "epochs": 5}}, ["train.lr=0.2", "dataset=cora"])
@@ -123,6 +124,8 @@ def identity(config: Any) -> dict[str, Any]:
     values = to_dict(config)
     del values["seeds"]
     values["data"]["path"] = ""
+    if values["data"].get("missing") == "":
+        del values["data"]["missing"]  # as in records that are older than the setting
     return values
 
 
@@ -273,7 +276,9 @@ def _parsed(text: str, assignment: str) -> Any:
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else None
     except tomllib.TOMLDecodeError:
         value = None
-    if value is not None and not isinstance(value, datetime.date | datetime.time):
+    # No setting is a date, infinite or NaN, but a file or a label may be called so.
+    infinite = isinstance(value, float) and not math.isfinite(value)
+    if value is not None and not infinite and not isinstance(value, datetime.date | datetime.time):
         return value
     if _PLAIN_WORD.fullmatch(text):
         return text

@@ -1,8 +1,15 @@
-"""A person's mistake, told in one sentence."""
+"""A person's mistake, told in one sentence, with the name that was probably meant."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from unicodedata import category
+
+_FEW = 500
+"""Names that are compared one by one; of more, only the nearest are."""
+_LONGEST = 200
+"""Letters of a word for which a suggestion is looked for."""
+_ALIKE = 0.6
+"""The ratio of :mod:`difflib` from which on two names are alike, its own default."""
 
 
 class Mistake(Exception):  # noqa: N818
@@ -15,14 +22,34 @@ class Mistake(Exception):  # noqa: N818
 def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
     """``"; did you mean 'x'?"`` for the closest known name, or nothing; ``under`` stands before it.
 
+    Letter case counts only between names that are otherwise equally close. Among a million names
+    the suggestion takes about a fifth of a second.
+
     Example:
         >>> did_you_mean("epoch", ["epochs", "lr"])
         "; did you mean 'epochs'?"
         >>> did_you_mean("zzz", ["epochs", "lr"])
         ''
     """
-    close = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {under + close[0]!r}?" if close else ""
+    if len(word) > _LONGEST:
+        return ""
+    names = list(known)
+    if len(names) > _FEW:
+        from quatgraph.suggestions import nearest
+
+        names = nearest(word, names)
+    folded, exact = SequenceMatcher(b=word.casefold()), SequenceMatcher(b=word)
+    best, closest = (_ALIKE, 0.0), ""
+    for name in names:
+        folded.set_seq1(name.casefold())
+        # The cheap bounds first: the ratio itself is quadratic in the worst case.
+        if folded.real_quick_ratio() < best[0] or folded.quick_ratio() < best[0]:
+            continue
+        if (ratio := folded.ratio()) >= best[0]:
+            exact.set_seq1(name)
+            if (found := (ratio, exact.ratio())) > best:
+                best, closest = found, name
+    return f"; did you mean {under + closest!r}?" if closest else ""
 
 
 def printable(text: str) -> str:

@@ -169,11 +169,11 @@ def test_a_mistake_in_nodes_is_told_with_its_place(nodes, words, folder):
         ("source,target\na,b\nb,zz\n", r"edges\.csv line 3 has an edge to the unknown node 'zz'"),
         ("zz,a\n", r"line 1 has an edge to the unknown node 'zz'"),
         ("x,y,1\na,b,1\n", "line 1 has an edge to the unknown node 'x'"),
-        ("a b\n", "has 1 columns"),
+        ("a b\n", "has 1 column and no first line"),
         ("a,b,1,2\n", "has 4 columns"),
         ("a,b,1\nb,c,-1\n", r"line 2 has the negative weight -1"),
         ("a,b,1\nb,c,nan\n", r"line 2 has 'nan' in column 'weight'"),
-        ("s,t,w\na,b,1\nb,c,\n", r"line 3 has '' in column 'w'"),
+        ("u,v,weight\na,b,1\nb,c,\n", r"line 3 has '' in column 'weight'"),
         ("a,b\nb\n", "line 2 has 1 cells"),
     ],
 )

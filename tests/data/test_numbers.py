@@ -52,8 +52,8 @@ def test_what_is_no_whole_number_is_named_with_its_line(text, words):
         whole_numbers(text, "f")
 
 
-def test_real_numbers_are_those_of_python():
-    text = b"1.5, -2e3\n.25 1_0\n\n7"
+def test_real_numbers_may_have_a_point_and_an_exponent():
+    text = b"1.5, -2e3\n.25 10.\n\n7"
     rows = real_numbers(text, "f")
     assert rows.values.tolist() == [1.5, -2000.0, 0.25, 10.0, 7.0]
     assert rows.counts.tolist() == [2, 2, 1]

@@ -49,7 +49,8 @@ def test_parts_may_have_other_formats_names_and_packings(tmp_path):
     again = read(other)
     assert again.digest == plain.digest
     assert again.notes == [
-        f"the first line of {other / 'dev.txt.gz'} was taken for the names of its columns"
+        f"the columns of {other / 'dev.txt.gz'} are read by name: 'subject' as head, "
+        "'predicate' as relation, 'object' as tail"
     ]
 
 

@@ -1,8 +1,8 @@
 """Commands that look: list, data, info."""
 
-from collections.abc import Container
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -129,6 +129,7 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     """Name and statistics of a dataset, or of a person's own files, read as ``train`` does."""
     from quatgraph import config as configs
     from quatgraph.data import graph, link, node, store, text
+    from quatgraph.data.formats import task_of
     from quatgraph.tasks import TASKS
     from quatgraph.tasks.graph.problem import load_graphs
     from quatgraph.tasks.link.problem import load_triples
@@ -141,54 +142,30 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
         raise Mistake(f"there is no file or folder {name}")
     place = {"path": str(path)} if own else {"name": name}
     values = configs.override({"data": place}, set_)
-    task = _task_of(path, configs.flatten(values)) if own else store.entry(name).task
+    if own:  # texts alone have columns to set
+        columns = {"data.text", "data.label"} & configs.flatten(values).keys()
+        task = "text" if columns else task_of(path)
+    else:
+        task = store.entry(name).task
     if task not in TASKS:
         raise Mistake(f"{name!r} is a dataset of {task}, in which there is nothing to count")
     data = configs.build(TASKS[task].config, values).data
-    match task:
-        case "text":
-            try:
-                documents = load_documents(data)
-            except Mistake:  # what cannot be trained on is counted all the same
-                documents = load_documents(data, labels_needed=False)
-            _tell_all(documents.notes)
-            return documents.name, text.statistics(documents)
-        case "link":
-            triples = load_triples(data)
-            _tell_all(triples.notes)
-            return triples.name, link.statistics(triples)
-        case "graph":
-            graphs = load_graphs(data, labels_needed=False)
-            return graphs.name, graph.statistics(graphs)
-        case _:
-            one = load_data(data, labels_needed=False)
-            return one.name, node.statistics(one)
-
-
-def _task_of(path: Path, settings: Container[str]) -> str:
-    """The task whose data a person's file or folder looks like; texts alone have columns to set."""
-    from quatgraph.data import link, text
-
-    columns = "data.text" in settings or "data.label" in settings
-    if columns or (path.is_file() and text.holds_texts(path)):
-        return "text"
-    if link.holds_triples(path):
-        return "link"
-    if (path / "nodes.csv").exists():
-        return "node"
-    if path.is_file() or any(path.glob("*_A.txt")):
-        return "graph"
-    if text.holds_texts(path):
-        return "text"
-    raise Mistake(
-        f"{path} is no data of any task, which is a folder with nodes.csv, with NAME_A.txt, with "
-        "train.tsv, or with a sub-folder of .txt files per label"
-    )
-
-
-def _tell_all(notes: list[str]) -> None:
-    for note in notes:
+    readers: dict[str, tuple[Callable[..., Any], Callable[[Any], dict[str, int]]]] = {
+        "node": (load_data, node.statistics),
+        "graph": (load_graphs, graph.statistics),
+        "link": (load_triples, link.statistics),
+        "text": (load_documents, text.statistics),
+    }
+    load, statistics = readers[task]
+    try:
+        found = load(data)
+    except Mistake:  # what cannot be trained on is counted all the same
+        if task == "link":
+            raise
+        found = load(data, labels_needed=False)
+    for note in found.notes:
         tell(note)
+    return found.name, statistics(found)
 
 
 @command(app)

@@ -25,6 +25,7 @@ def assemble(
     directed: bool,
     node_ids: list[str] | None = None,
     feature_names: list[str] | None = None,
+    notes: list[str] | None = None,
 ) -> "Data":
     """The graph as a PyG ``Data``.
 
@@ -42,6 +43,7 @@ def assemble(
         directed: Whether an edge may lack its opposite.
         node_ids: Name of each node.
         feature_names: Name of each feature.
+        notes: What a person should know of what was read: sentences.
 
     Shape:
         - x: ``(N, F)``
@@ -74,6 +76,7 @@ def assemble(
         feature_names=feature_names,
         name=name,
         directed=directed,
+        notes=notes or [],
     )
     if edge_weight is not None:
         data.edge_weight = edge_weight

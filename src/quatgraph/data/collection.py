@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ class Graphs:
         label_names: Name of each class, sorted as the tags are.
         graph_ids: Name of each graph.
         tagged: Whether the nodes came with tags; without, all have the tag ``"0"``.
+        notes: What a person should know of what was read: sentences.
 
     Shape:
         - node_start, edge_start: ``(G + 1,)`` int64
@@ -63,6 +64,7 @@ class Graphs:
     label_names: list[str]
     graph_ids: list[str]
     tagged: bool = True
+    notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
         return self.y.numel()
@@ -182,6 +184,7 @@ def assemble(
     tag_names: list[str] | None = None,
     attributes: NDArray[np.float32] | None = None,
     graph_ids: list[str] | None = None,
+    notes: list[str] | None = None,
 ) -> Graphs:
     """Puts graphs together: both directions of every edge once, no self-loops.
 
@@ -196,6 +199,7 @@ def assemble(
         tag_names: Name of each tag.
         attributes: Real features of each node.
         graph_ids: Name of each graph; numbered from 0 where it is left out.
+        notes: What a person should know.
     """
     num_nodes = int(sizes.sum())
     if num_nodes > MAX_NODES:
@@ -218,6 +222,7 @@ def assemble(
         label_names=label_names,
         graph_ids=[str(place) for place in range(len(sizes))] if graph_ids is None else graph_ids,
         tagged=tagged,
+        notes=notes or [],
     )
 
 

@@ -4,6 +4,7 @@ The first line is the number of graphs. Each graph is a line ``nodes label`` and
 its nodes, a line ``tag m neighbour_1 ... neighbour_m`` with neighbours numbered from 0.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -11,11 +12,11 @@ from numpy.typing import NDArray
 
 from quatgraph.data.collection import Graphs, Ids, assemble
 from quatgraph.data.numbers import Rows, whole_numbers
-from quatgraph.data.vocabulary import encoded_numbers
+from quatgraph.data.vocabulary import encoded, encoded_numbers, label_notes
 from quatgraph.errors import Mistake
 
 
-def read_dgcnn(content: bytes, *, name: str, where: str) -> Graphs:
+def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] = ()) -> Graphs:
     """Reads the graphs of one file.
 
     Edges get both directions, repeated ones are merged and self-loops dropped (of the catalog's
@@ -25,6 +26,7 @@ def read_dgcnn(content: bytes, *, name: str, where: str) -> Graphs:
         content: The bytes of the file.
         name: Name of the collection.
         where: The file, for messages.
+        missing: Labels of graphs that count as missing.
     """
     rows = whole_numbers(content, where)
     values, first = cast(Ids, rows.values), rows.first
@@ -41,7 +43,8 @@ def read_dgcnn(content: bytes, *, name: str, where: str) -> Graphs:
     neighbours = values[is_neighbour]
     _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
-    y, label_names = encoded_numbers(values[first[headers] + 1])
+    labels = list(map(str, values[first[headers] + 1].tolist()))
+    y, label_names = encoded(labels, missing)
     tags, tag_names = encoded_numbers(values[first[nodes]])
     return assemble(
         name=name,
@@ -52,6 +55,7 @@ def read_dgcnn(content: bytes, *, name: str, where: str) -> Graphs:
         label_names=label_names,
         tags=tags,
         tag_names=tag_names,
+        notes=label_notes(labels, missing, ("graph", "graphs")),
     )
 
 

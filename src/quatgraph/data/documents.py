@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -166,6 +166,7 @@ def assemble(
     parts: Sequence[int] | None,
     ids: list[str],
     split_seed: int = 0,
+    missing: Collection[str] = (),
     notes: Sequence[str] = (),
 ) -> Documents:
     """Puts texts together; a document without a label is in no part.
@@ -178,6 +179,7 @@ def assemble(
             by class where it is left out.
         ids: Name of each document.
         split_seed: Seed of the draw.
+        missing: Labels that count as unknown, like an empty one.
         notes: What a person should know.
     """
     documents = [text.split() for text in texts]
@@ -185,7 +187,7 @@ def assemble(
     numbering = Numbering()
     numbers = numbering.numbers(Column(words, np.arange(len(words))))
     vocabulary, place = numbering.in_order()
-    codes, label_names = encoded(labels)
+    codes, label_names = encoded(labels, missing)
     y = torch.from_numpy(codes)
     if parts is None:
         masks = stratified_split(y, split_seed, FRACTIONS)

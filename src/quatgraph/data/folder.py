@@ -5,14 +5,13 @@ perhaps ``split`` (train, valid, test or empty), and any number of columns of nu
 ``features.npz`` may give the features instead: an array ``x`` ``(N, F)``, or the arrays ``data``,
 ``indices``, ``indptr`` and ``shape`` of a sparse matrix, its rows in the order of ``nodes.csv``.
 
-``edges.csv`` has two columns of ids, sender and receiver, and perhaps a third of weights. A first
-line that names no node is taken for column names. How edges are merged: see
+``edges.csv`` has two columns of ids, ``source`` and ``target``, and perhaps a third, ``weight``.
+For other names, or none, see :mod:`quatgraph.data.edge_files`; for how edges are merged, see
 :func:`quatgraph.data.edges.merge_edges`.
 """
 
 import io
 from collections.abc import Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +22,14 @@ from torch import Tensor
 
 from quatgraph.data.assembly import as_columns, assemble, no_masks
 from quatgraph.data.content import NO_ARRAYS
+from quatgraph.data.edge_files import read_edges
 from quatgraph.data.edges import merge_edges
+from quatgraph.data.numbers import column_numbers
 from quatgraph.data.sparse import dense
 from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
 from quatgraph.data.table import Table, read_table
-from quatgraph.data.vocabulary import encoded
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.data.vocabulary import encoded, label_notes
+from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -37,14 +38,20 @@ NOT_FEATURES = ("id", "label", "split")
 
 
 def read_folder(
-    path: Path, *, directed: bool = False, split_seed: int = 0, labels_needed: bool = True
+    path: Path,
+    *,
+    directed: bool = False,
+    split_seed: int = 0,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
 ) -> "Data":
-    """Reads a graph of one's own from a folder.
+    """Reads a graph of one's own from a folder; ``notes`` report what was inferred.
 
     Args:
         path: The folder.
         directed: Whether an edge goes from its first node to its second only.
         split_seed: Seed of the split that is drawn where ``nodes.csv`` has no ``split`` column.
+        missing: Labels that count as missing, like an empty one.
         labels_needed: Whether to refuse a graph that cannot be trained on: no labels, or a class
             without a training node. Predicting needs none.
     """
@@ -63,6 +70,7 @@ def read_folder(
         name=path.resolve().name,
         directed=directed,
         split_seed=split_seed,
+        missing=missing,
         labels_needed=labels_needed,
     )
 
@@ -75,6 +83,7 @@ def read_files(
     name: str,
     directed: bool = False,
     split_seed: int = 0,
+    missing: Sequence[str] = (),
     labels_needed: bool = True,
 ) -> "Data":
     """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
@@ -92,7 +101,8 @@ def read_files(
         x = _read_npz(features, len(node_ids))
     elif feature_names:
         x = _numbers(table, [(key, columns[key]) for key in feature_names])
-    codes, label_names = encoded(columns.get("label", [""] * len(node_ids)))
+    labels = columns.get("label", [""] * len(node_ids))
+    codes, label_names = encoded(labels, missing)
     y = torch.from_numpy(codes)
     if labels_needed and not label_names:
         raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
@@ -104,10 +114,12 @@ def read_files(
         masks = no_masks(len(node_ids))
     if labels_needed:
         check_split(y, masks, label_names, where=f"the split of {nodes}")
-    sender, receiver, weight = _read_edges(edges, index)
+    sender, receiver, weight, notes = read_edges(edges, index)
     edge_index, edge_weight = merge_edges(
         sender, receiver, len(node_ids), directed=directed, weight=weight
     )
+    if labels_needed:
+        notes = notes + label_notes(labels, missing, ("node", "nodes"))
     return assemble(
         name=name,
         x=x,
@@ -119,6 +131,7 @@ def read_files(
         directed=directed,
         node_ids=node_ids,
         feature_names=feature_names or None,
+        notes=notes,
     )
 
 
@@ -172,37 +185,8 @@ def _numbers(table: Table, columns: Sequence[tuple[str, list[str]]]) -> Tensor:
     """Feature columns as ``(N, F)``; every cell must be a finite number."""
     x = np.empty((len(columns[0][1]), len(columns)), dtype=np.float32)
     for place, (key, cells) in enumerate(columns):
-        x[:, place] = _column_numbers(table, key, cells, skipped=1)
+        x[:, place] = column_numbers(cells, key, lambda row: table.at(row + 1))
     return torch.from_numpy(x)
-
-
-def _column_numbers(
-    table: Table, key: str, cells: list[str], *, skipped: int
-) -> NDArray[np.float64]:
-    try:
-        values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
-    except ValueError:
-        row = next(row for row, cell in enumerate(cells) if not _is_number(cell))
-        raise Mistake(
-            f"{table.at(row + skipped)} has {cells[row]!r} in column {key!r}; write a number, or "
-            "leave the column out"
-        ) from None
-    # The largest float32: what is larger becomes infinite in a model.
-    bad = ~(np.abs(values) <= np.finfo(np.float32).max)
-    if bad.any():
-        row = int(bad.argmax())
-        raise Mistake(
-            f"{table.at(row + skipped)} has {cells[row]!r} in column {key!r}; write a finite number"
-        )
-    return values
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_npz(path: Path, num_nodes: int) -> Tensor:
@@ -245,52 +229,3 @@ def _read_npz(path: Path, num_nodes: int) -> Tensor:
             "(counted from 0); replace it"
         )
     return torch.from_numpy(x)
-
-
-def _read_edges(
-    path: Path, index: dict[str, int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64] | None]:
-    """Sender, receiver and weight of each line, as places in ``nodes.csv``."""
-    table = read_table(path)
-    if not len(table):
-        raise Mistake(
-            f"{path} is empty; write an edge per line, or only a line of names if there is none"
-        )
-    width = len(table.columns)
-    if width not in (2, 3):
-        raise Mistake(
-            f"{path} has {width} columns; give two ids and perhaps a weight, "
-            "separated by commas, tabs or semicolons"
-        )
-    first = table.row(0)
-    # A line with a number as weight is an edge to unknown nodes, not a line of names.
-    skipped = int(
-        first[0] not in index
-        and first[1] not in index
-        and not (width == 3 and _is_number(first[2]))
-    )
-    ends = []
-    for column in table.columns[:2]:
-        cells = column[skipped:]
-        ids = np.fromiter(map(index.get, cells, repeat(-1)), dtype=np.int64, count=len(cells))
-        ends.append(ids)
-    unknown = (ends[0] < 0) | (ends[1] < 0)
-    if unknown.any():
-        row = int(unknown.argmax())
-        node = table.row(row + skipped)[0 if ends[0][row] < 0 else 1]
-        raise Mistake(
-            f"{table.at(row + skipped)} has an edge to the unknown node {node!r}; "
-            f"add it to nodes.csv or remove the edge{did_you_mean(node, list(index)[:10_000])}"
-        )
-    if width == 2:
-        return ends[0], ends[1], None
-    weight = _column_numbers(
-        table, first[2] if skipped else "weight", table.columns[2][skipped:], skipped=skipped
-    )
-    if (weight < 0).any():
-        row = int((weight < 0).argmax())
-        raise Mistake(
-            f"{table.at(row + skipped)} has the negative weight {weight[row]:g}; "
-            "weights must be zero or more"
-        )
-    return ends[0], ends[1], weight

@@ -17,6 +17,7 @@ from quatgraph.data.collection import Graphs, assemble, check_labels
 from quatgraph.data.content import read_content
 from quatgraph.data.dgcnn import read_dgcnn
 from quatgraph.data.folds import fixed_folds, inner_validation, stratified_folds
+from quatgraph.data.foreign import refuse_foreign
 from quatgraph.data.jsonl import read_jsonl
 from quatgraph.data.tu import read_tu
 from quatgraph.data.vocabulary import encoded, encoded_numbers
@@ -58,13 +59,14 @@ def load(name: str) -> Graphs:
     return graphs
 
 
-def read(path: Path, *, labels_needed: bool = True) -> Graphs:
-    """Reads graphs of one's own.
+def read(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
+    """Reads graphs of one's own; ``notes`` report what was inferred.
 
     Args:
         path: A folder in the TU collection's raw format (see :mod:`quatgraph.data.tu`), a
             ``.jsonl`` file with a graph per line (see :mod:`quatgraph.data.jsonl`), or a ``.txt``
             file in DGCNN's format (see :mod:`quatgraph.data.dgcnn`).
+        missing: Labels of graphs that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on: no labels, or one class
             only. Predicting needs none.
     """
@@ -75,27 +77,31 @@ def read(path: Path, *, labels_needed: bool = True) -> Graphs:
                 f"{path} holds nodes.csv, the single graph of the task node; the task graph takes "
                 "many graphs: a .jsonl file or a folder with NAME_A.txt"
             )
-        return read_tu(path, labels_needed=labels_needed)
+        return read_tu(path, missing=missing, labels_needed=labels_needed)
     if not path.exists():
         raise Mistake(f"there is no {path}; name a .jsonl file or a folder with NAME_A.txt")
-    if path.suffix == ".jsonl":
-        return read_jsonl(path, labels_needed=labels_needed)
-    if path.suffix != ".txt":
+    refuse_foreign(path)
+    if path.suffix.lower() == ".jsonl":
+        return read_jsonl(path, missing=missing, labels_needed=labels_needed)
+    if path.suffix.lower() != ".txt":
         raise Mistake(
             f"{path} is neither a .jsonl file nor a folder with NAME_A.txt, nor a .txt file in "
             "DGCNN's format; name one of these"
         )
-    graphs = read_dgcnn(read_content(path), name=path.stem, where=str(path))
+    graphs = read_dgcnn(read_content(path), name=path.stem, where=str(path), missing=missing)
     if labels_needed:
         check_labels(graphs, str(path))
     return graphs
 
 
-def from_any(graphs: AnyGraphs, *, labels_needed: bool = True) -> Graphs:
+def from_any(
+    graphs: AnyGraphs, *, missing: Sequence[str] = (), labels_needed: bool = True
+) -> Graphs:
     """Takes graphs of one's own in any form: a path, see :func:`read`, PyG graphs, see
     :func:`from_list`, or a collection.
 
     Args:
+        missing: Labels in files that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
     if isinstance(graphs, Graphs):
@@ -104,7 +110,7 @@ def from_any(graphs: AnyGraphs, *, labels_needed: bool = True) -> Graphs:
             check_labels(graphs, graphs.name)
         return graphs
     if isinstance(graphs, Path | str):
-        return read(Path(graphs), labels_needed=labels_needed)
+        return read(Path(graphs), missing=missing, labels_needed=labels_needed)
     from torch_geometric.data import Data
 
     listed = [graphs] if isinstance(graphs, Data) else graphs

@@ -11,8 +11,10 @@
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 
 from quatgraph.data.collection import MAX_NODES, Graphs, Ids, assemble, check_labels
 from quatgraph.data.content import is_unicode, plain_word, read_content
-from quatgraph.data.vocabulary import encoded
+from quatgraph.data.vocabulary import encoded, label_notes
 from quatgraph.errors import Mistake, did_you_mean
 
 KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
@@ -38,11 +40,12 @@ class _Graph:
     name: str
 
 
-def read_jsonl(path: Path, *, labels_needed: bool = True) -> Graphs:
+def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
     """Reads a file; edges get both directions, repeated ones and self-loops go.
 
     Args:
         path: The file.
+        missing: Labels of graphs that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
     graphs = [_parsed(value, where, place) for place, (where, value) in enumerate(_objects(path))]
@@ -52,7 +55,8 @@ def read_jsonl(path: Path, *, labels_needed: bool = True) -> Graphs:
     sizes = np.array([graph.num_nodes for graph in graphs])
     start = np.cumsum(sizes) - sizes
     ends = np.concatenate([graph.edges + at for graph, at in zip(graphs, start, strict=True)])
-    y, label_names = encoded([graph.label for graph in graphs])
+    labels = [graph.label for graph in graphs]
+    y, label_names = encoded(labels, missing)
     tags, tag_names, attributes = None, None, None
     if graphs[0].node_labels is not None:
         tags, tag_names = encoded([tag for graph in graphs for tag in graph.node_labels or ()])
@@ -70,6 +74,7 @@ def read_jsonl(path: Path, *, labels_needed: bool = True) -> Graphs:
         tag_names=tag_names,
         attributes=attributes,
         graph_ids=[graph.name for graph in graphs],
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
     )
     if labels_needed:
         check_labels(whole, str(path))
@@ -96,7 +101,7 @@ def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         where = f"{path} line {number}"
         try:
-            value = json.loads(line.decode("utf-8"))
+            value = json.loads(line.decode("utf-8"), object_pairs_hook=partial(_object, where))
         except UnicodeDecodeError as error:
             raise Mistake(f"{where} is not UTF-8 text; save the file as UTF-8") from error
         except json.JSONDecodeError as error:
@@ -111,6 +116,16 @@ def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(value, dict):
             raise Mistake(f"{where} is not a JSON object; write {{...}} for each {what}")
         yield where, value
+
+
+def _object(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, each key of which comes once."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise Mistake(f"{where} has the key {twice!r} twice; keep one of the two")
+    return made
 
 
 def _parsed(value: dict[str, Any], where: str, place: int) -> _Graph:
@@ -166,17 +181,17 @@ def _parsed(value: dict[str, Any], where: str, place: int) -> _Graph:
 def _edges(value: object, where: str) -> Ids:
     if value is None:
         raise Mistake(f"{where} has no 'edges'; write [] for a graph without any")
-    array = _array(value)
     if isinstance(value, list) and not value:
         return np.empty((0, 2), dtype=np.int64)
-    if array is None or array.dtype.kind != "i" or array.ndim != 2 or array.shape[1] != 2:
+    array = _matrix(value, {int})
+    if array is None or array.dtype.kind != "i" or array.shape[1] != 2:
         raise Mistake(f"{where}: 'edges' must be pairs of whole numbers, as [[0, 1], [1, 2]]")
     return array.astype(np.int64)
 
 
 def _features(value: object, where: str) -> NDArray[np.float64]:
-    array = _array(value)
-    if array is None or array.dtype.kind not in "iuf" or array.ndim != 2 or not array.shape[1]:
+    array = _matrix(value, {int, float})
+    if array is None or array.dtype.kind not in "iuf" or not array.shape[1]:
         raise Mistake(
             f"{where}: 'node_features' must be a list of numbers for each node, all of one length"
         )
@@ -188,11 +203,19 @@ def _features(value: object, where: str) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
-def _array(value: object) -> NDArray[Any] | None:
+def _matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
+    """A list of lists of numbers as an array; None for anything else.
+
+    Args:
+        kinds: What the numbers may be: numpy alone would read true as 1 among other numbers.
+    """
     try:
-        return np.array(value)
-    except (ValueError, OverflowError):  # rows of unequal length, numbers without end
+        if not set(map(type, chain.from_iterable(value))) <= kinds:
+            return None
+        array = np.array(value)
+    except (TypeError, ValueError, OverflowError):  # no lists, of unequal length, too large
         return None
+    return array if array.ndim == 2 else None
 
 
 def _word(value: object, where: str, what: str) -> str:

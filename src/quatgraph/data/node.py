@@ -8,6 +8,7 @@ Whatever the source, the result is a PyG ``Data`` with the same attributes:
   weights; ``directed``
 * ``train_mask``, ``val_mask``, ``test_mask`` ``(N, S)`` for ``S`` splits, labelled nodes only
 * ``node_ids``, ``name`` and ``digest``, a sha256 of the content
+* ``notes``, what a person should know of what was read: sentences
 """
 
 from pathlib import Path
@@ -116,7 +117,9 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
 
 def _read_sample(name: str) -> "Data":
     samples = Path(__file__).with_name("samples")
-    return read_files(samples / f"{name}_nodes.csv", samples / f"{name}_edges.csv", name=name)
+    data = read_files(samples / f"{name}_nodes.csv", samples / f"{name}_edges.csv", name=name)
+    data.notes = []  # on files that are not the person's
+    return data
 
 
 def _checked_features(data: "Data") -> tuple[Tensor | None, int]:

@@ -4,8 +4,9 @@ Built for tens of millions of numbers in lines of unequal length: no Python runs
 mistake has to be named.
 """
 
+import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,10 @@ from quatgraph.errors import Mistake
 
 _CHUNK = 1 << 22  # bytes at a time: arrays of this size stay cheap, whatever the file's size
 _NEWLINE, _SPACE, _MINUS = b"\n -"
+# Without going back over digits: a word may have very many.
+_REAL = rb"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
+_REAL_BYTES, _REAL_TEXT = re.compile(_REAL), re.compile(_REAL.decode(), re.ASCII)
+_WHOLE = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,47 @@ class Rows:
         return self.values.reshape(len(self), width)
 
 
+def is_number(word: str | bytes) -> bool:
+    """Whether a word is a number as files have them: digits of ASCII, perhaps with a sign, a point
+    and an exponent. Python reads more: ``1_0`` as 10, ``infinity``, digits of other scripts.
+
+    Example:
+        >>> is_number("-1.5e3"), is_number("1_0"), is_number("nan")
+        (True, False, False)
+    """
+    if isinstance(word, bytes):
+        return _REAL_BYTES.fullmatch(word) is not None
+    return _REAL_TEXT.fullmatch(word) is not None
+
+
+def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDArray[np.float64]:
+    """The cells of a column as numbers; what is no finite number is a :class:`Mistake`.
+
+    What is larger than the largest float32 is refused too: it becomes infinite in a model.
+
+    Args:
+        key: What the column is called, for messages.
+        at: Where a cell, counted from 0, stands, for messages.
+    """
+    try:
+        values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+        text = "".join(cells)
+        plain = "_" not in text and text.isascii()
+    except ValueError:
+        plain = False
+    if not plain:
+        row = next(row for row, cell in enumerate(cells) if not is_number(cell))
+        raise Mistake(
+            f"{at(row)} has {cells[row]!r} in column {key!r}; write a number in plain digits, or "
+            "leave the column out"
+        )
+    bad = ~(np.abs(values) <= np.finfo(np.float32).max)
+    if bad.any():
+        row = int(bad.argmax())
+        raise Mistake(f"{at(row)} has {cells[row]!r} in column {key!r}; write a finite number")
+    return values
+
+
 def whole_numbers(content: bytes, where: str) -> Rows:
     """Whole numbers separated by spaces, tabs or commas.
 
@@ -88,7 +134,13 @@ def whole_numbers(content: bytes, where: str) -> Rows:
         if text.strip():
             values.append(np.fromstring(text, dtype=np.int64, sep=" "))
         counts.append(_counts(codes))
-    return _rows(where, _joined(values, np.int64), _joined(counts, np.int64))
+    rows = _rows(where, _joined(values, np.int64), _joined(counts, np.int64))
+    # Where numpy puts what does not fit.
+    beyond = (rows.values == _WHOLE.max) | (rows.values == _WHOLE.min)
+    if beyond.any():
+        row = _row_of(rows, int(beyond.argmax()))
+        raise Mistake(f"{rows.at(row)} has a number that is too large; at most {_WHOLE.max - 1:,}")
+    return rows
 
 
 def real_numbers(content: bytes, where: str) -> Rows:
@@ -113,7 +165,7 @@ def real_numbers(content: bytes, where: str) -> Rows:
     rows = _rows(where, _joined(values, np.float64), _joined(counts, np.int64))
     bad = ~(np.abs(rows.values) <= np.finfo(np.float32).max)
     if bad.any():
-        row = int(np.searchsorted(np.cumsum(rows.counts), bad.argmax(), side="right"))
+        row = _row_of(rows, int(bad.argmax()))
         raise Mistake(f"{rows.at(row)} has a value that is no finite number; replace it")
     return rows
 
@@ -148,15 +200,19 @@ def _rows(where: str, values: NDArray, counts: NDArray[np.int64]) -> Rows:
     return Rows(where, values, counts[filled], filled + 1)
 
 
+def _row_of(rows: Rows, place: int) -> int:
+    """The row that a value, by its place, stands in."""
+    return int(np.searchsorted(np.cumsum(rows.counts), place, side="right"))
+
+
 def _one_by_one(content: bytes, start: int, text: bytes, where: str) -> NDArray[np.float64]:
     """The slow way, which finds what is no number."""
     values = []
     for line in text.split(b"\n"):
         for word in line.split():
-            try:
-                values.append(float(word))
-            except ValueError:
-                raise _no_number(content, start + line.find(word), where) from None
+            if not is_number(word):
+                raise _no_number(content, start + line.find(word), where)
+            values.append(float(word))
         start += len(line) + 1
     return np.array(values)
 

@@ -28,6 +28,7 @@ from quatgraph.data.text_files import (
     read_texts,
     word_of,
 )
+from quatgraph.data.vocabulary import label_notes
 from quatgraph.data.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.word_vectors import WordVectors, load_vectors, vectors_for
 from quatgraph.errors import Mistake
@@ -82,6 +83,7 @@ def read(
     split_seed: int = 0,
     stop_words: bool = False,
     min_count: int = 1,
+    missing: Sequence[str] = (),
     labels_needed: bool = True,
 ) -> Documents:
     """Reads texts of one's own and cleans them, letters of any script kept.
@@ -95,6 +97,7 @@ def read(
         split_seed: Seed of the split that is drawn where the files give none.
         stop_words: Whether to leave out English stop words.
         min_count: How often a word must come in all documents together to be kept.
+        missing: Labels that count as missing, like an empty one.
         labels_needed: Whether to refuse texts that cannot be trained on: no labels, one label
             only, a label without a training document, or, where parts are drawn, with a single
             document. Predicting needs none.
@@ -107,6 +110,7 @@ def read(
         split_seed=split_seed,
         stop_words=stop_words,
         min_count=min_count,
+        missing=missing,
         labels_needed=labels_needed,
     )
 
@@ -119,6 +123,7 @@ def from_list(
     split_seed: int = 0,
     stop_words: bool = False,
     min_count: int = 1,
+    missing: Sequence[str] = (),
 ) -> Documents:
     """Takes texts of one's own from a list; like :func:`read`.
 
@@ -151,6 +156,7 @@ def from_list(
         split_seed=split_seed,
         stop_words=stop_words,
         min_count=min_count,
+        missing=missing,
         labels_needed=labels is not None,
     )
 
@@ -163,6 +169,7 @@ def _cleaned(
     split_seed: int,
     stop_words: bool,
     min_count: int,
+    missing: Sequence[str],
     labels_needed: bool,
 ) -> Documents:
     cleaned = clean_corpus(
@@ -185,6 +192,7 @@ def _cleaned(
         parts=texts.parts,
         ids=texts.ids,
         split_seed=split_seed,
+        missing=missing,
         notes=notes,
     )
     if labels_needed:
@@ -192,6 +200,8 @@ def _cleaned(
         if texts.parts is None:
             documents.notes.extend(check_drawn(documents, where))
         documents.notes.extend(unsound(documents, cleaned))
+        what = ("document", "documents")
+        documents.notes.extend(label_notes(texts.labels, missing, what))
     return documents
 
 

@@ -14,7 +14,7 @@ import csv
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +23,7 @@ from typing import Any
 
 from quatgraph.data import splits
 from quatgraph.data.content import decoded, is_unicode, plain_word, read_text
+from quatgraph.data.foreign import first_line, refuse_foreign
 from quatgraph.data.jsonl import json_objects
 from quatgraph.data.table import DELIMITERS, read_table
 from quatgraph.data.vocabulary import some
@@ -33,7 +34,6 @@ SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".txt")
 """How the names of files end that texts are read from."""
 _LONGEST = 2**31 - 1
-_FIRST_LINE = 1 << 16
 _TEXT_KEY = re.compile(r'"text"\s*:', re.IGNORECASE)
 _EDGES_KEY = re.compile(r'"edges"\s*:')
 _Columns = Mapping[str, list[Any]]
@@ -77,6 +77,7 @@ def read_texts(path: Path, *, text: str = "", label: str = "", labels_needed: bo
         return _read_folder(path, labels_needed)
     if not path.exists():
         raise Mistake(f"there is no {path}; name a .csv, .tsv or .jsonl file, or a folder of texts")
+    refuse_foreign(path)
     columns: _Columns
     match path.suffix.lower():
         case ".csv" | ".tsv":
@@ -123,12 +124,15 @@ def holds_texts(path: Path) -> bool:
         return any(any(path.glob(f"{below}/*.txt")) for below in ("*", "*/*"))
     if not path.is_file() or path.suffix.lower() not in (".csv", ".tsv", ".jsonl"):
         return False
-    with path.open("rb") as stream:
-        start = stream.readline(_FIRST_LINE).decode("utf-8-sig", errors="replace").strip()
+    start = first_line(path)
     if path.suffix.lower() == ".jsonl":
         return _TEXT_KEY.search(start) is not None and _EDGES_KEY.search(start) is None
-    names = start.split(max(DELIMITERS, key=start.count))
-    return len(names) == 2 or any(unquoted(name).casefold() == "text" for name in names)
+    return names_texts([unquoted(cell) for cell in start.split(max(DELIMITERS, key=start.count))])
+
+
+def names_texts(cells: Sequence[str]) -> bool:
+    """Whether a table with these cells in its first line looks like texts."""
+    return len(cells) == 2 or any(cell.casefold() == "text" for cell in cells)
 
 
 def _chosen(

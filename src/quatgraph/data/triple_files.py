@@ -1,8 +1,9 @@
 """Files of triples as numbers: one file per part, one list of entities and of relations for all.
 
 A file has three columns, head, relation and tail, see :mod:`quatgraph.data.words`. A first line
-that names the columns, as ``subject predicate object``, is left out, and says in which order they
-stand.
+that names all three by words of :data:`COLUMNS`, as ``subject predicate object``, says where they
+stand, and other columns are not used. A first line of other names that come nowhere else may be a
+triple or a header, so it is refused unless ``header`` says which.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,17 +11,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from quatgraph.data.columns import places_by_role, refuse_repeated, unused_columns
 from quatgraph.data.distinct import Ids
 from quatgraph.data.vocabulary import Numbering
-from quatgraph.data.words import Column, words
+from quatgraph.data.words import Column, Words, words
 from quatgraph.errors import Mistake
 
-COLUMNS = {
-    "head": {"head", "h", "subject", "subj", "s", "source", "src", "from"},
-    "relation": {"relation", "rel", "r", "predicate", "pred", "p", "property", "relationship"},
-    "tail": {"tail", "t", "object", "obj", "o", "target", "dst", "to"},
+_WORDS = {
+    "head": "head h subject subj s source src from entity1 entity_1 node1 node_1",
+    "relation": "relation rel r predicate pred p property relationship type edge relation_type "
+    "rel_type relationship_type edge_type edge_label",
+    "tail": "tail t object obj o target dst to entity2 entity_2 node2 node_2",
 }
-_ENDINGS = ("_id", " id", "_entity", " entity", "_name", " name")
+COLUMNS = {role: frozenset(words.split()) for role, words in _WORDS.items()}
+"""What people call the columns, in small letters."""
+_FEW = 5
+"""Triples of a file below which names that come once are nothing unusual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +37,7 @@ class Part:
         where: The file, for messages.
         triples: Head, relation and tail of each.
         lines: Which line of the file, counted from 1, each is.
-        header: Whether the file's first line was taken for the names of its columns.
+        header: What the file's first line was read as, a sentence; empty where it is a triple.
 
     Shape:
         - triples: ``(N, 3)``
@@ -41,7 +47,7 @@ class Part:
     where: str
     triples: Ids
     lines: Ids
-    header: bool = False
+    header: str = ""
 
     def __len__(self) -> int:
         return len(self.triples)
@@ -104,7 +110,10 @@ def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None
         key: _read(content, where, header, ends, kinds)
         for key, (where, content) in contents.items()
     }
-    return _ordered(parts, ends, kinds)
+    found = _ordered(parts, ends, kinds)
+    if header is None:
+        _refuse_ambiguous(found)
+    return found
 
 
 def name_part(rows: Iterable[Sequence[str]]) -> Parts:
@@ -150,29 +159,83 @@ def check_size(num_entities: int, num_relations: int) -> None:
 def _read(
     content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
 ) -> Part:
-    table = words(content, where, tuple(COLUMNS))
-    named = column_order(table.first())
-    header = named is not None if header is None else header
-    order = named if named and header else [0, 1, 2]
+    table, note = without_header(words(content, where, tuple(COLUMNS)), header)
     triples: list[Ids] = []
     lines: list[Ids] = []
-    for piece in (table.without_first() if header else table).pieces():
-        triples.append(_numbers([piece.columns[place] for place in order], ends, kinds))
+    for piece in table.pieces():
+        triples.append(_numbers(piece.columns, ends, kinds))
         lines.append(piece.lines)
     if not lines:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
-    return Part(where, np.concatenate(triples), np.concatenate(lines), header=header)
+    if header is None and table.places:
+        head, relation, tail = names = [table.names[place] for place in table.places]
+        if head in ends and relation in kinds and tail in ends:
+            raise _ambiguous(f"the first line of {where}", names, "come in other lines too")
+    return Part(where, np.concatenate(triples), np.concatenate(lines), header=note)
 
 
-def column_order(first: list[str]) -> list[int] | None:
-    """Where head, relation and tail stand, for a line that names columns; ``None`` for others."""
-    words = [cell.strip().casefold() for cell in first]
-    for ending in _ENDINGS:
-        words = [word.removesuffix(ending) for word in words]
-    places = [
-        [place for place, word in enumerate(words) if word in known] for known in COLUMNS.values()
-    ]
-    return [place[0] for place in places] if all(len(place) == 1 for place in places) else None
+def without_header(table: Words, header: bool | None = None) -> tuple[Words, str]:
+    """A table of triples, with the columns head, relation and tail, and what its first line was
+    read as, a sentence; empty where it is a triple.
+
+    Args:
+        header: Whether the first line names the columns; found out where it is left out.
+    """
+    cells, where = table.first(), table.where
+    found = places_by_role(cells, COLUMNS)
+    lacking = [role for role, places in found.items() if not places]
+    if header and len(cells) == len(COLUMNS) and len(lacking) == 1:
+        # Two columns have their names, so the third is what is left.
+        taken = {place for places in found.values() for place in places}
+        found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
+    named = all(found.values())
+    if not named and len(cells) > len(COLUMNS):
+        raise Mistake(
+            f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
+            "others, or name three of them head, relation and tail in the first line"
+        )
+    if header is False or not (header or named):
+        return table, ""
+    if not named:
+        used = ", ".join(f"{cell!r} as {role}" for cell, role in zip(cells, COLUMNS, strict=False))
+        note = (
+            f"the first line of {where} is read as column names, and the columns by place: {used}"
+        )
+        return table.without_first(), note
+    refuse_repeated(cells, found, where)
+    places = [place for (place,) in found.values()]
+    used = ", ".join(f"{cells[place]!r} as {role}" for role, (place,) in found.items())
+    note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
+    return table.without_first().with_columns(cells, places), note
+
+
+def _refuse_ambiguous(parts: Parts) -> None:
+    """Refuses a first line of names that come in no other line: a header, or a triple?"""
+    first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
+    for key, (head, relation, tail) in first.items():
+        names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
+        if len(parts.by_name[key]) <= _FEW and not _half_named(names):
+            continue
+        others = [part.triples[other in first :] for other, part in parts.by_name.items()]
+        if any((rest[:, 1] == relation).any() for rest in others):
+            continue
+        if any(((rest[:, ::2] == head) | (rest[:, ::2] == tail)).any() for rest in others):
+            continue
+        raise _ambiguous(parts.by_name[key].at(0), names, "come nowhere else")
+
+
+def _half_named(names: Sequence[str]) -> bool:
+    """Whether two of the names are those of columns, and not just letters."""
+    found = places_by_role([name if len(name) > 1 else "" for name in names], COLUMNS)
+    return sum(map(bool, found.values())) > 1
+
+
+def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
+    return Mistake(
+        f"{line} may be a triple or column names, for {', '.join(map(repr, names))} {why}; say "
+        "which by --set data.header=false or data.header=true (in Python by header=False or "
+        "header=True), or call the columns head, relation and tail"
+    )
 
 
 def _refuse_blank(part: Part, ends: Ids, kinds: Ids) -> None:

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from quatgraph.data.foreign import refuse_foreign, unpacked_suffix
 from quatgraph.data.splits import PARTS
 from quatgraph.data.triple_files import Part, Parts, name_part, read_parts
 from quatgraph.data.triple_split import draw_parts
@@ -85,14 +86,19 @@ def holds_triples(path: Path) -> bool:
     """
     path = Path(path)
     if path.is_dir():
-        return any(place.is_file() for place in _places(path, STEMS["train"]))
-    tables = tuple(f".{kind}{packing}" for kind in ("tsv", "csv") for packing in PACKINGS)
-    return path.is_file() and path.name.endswith(tables)
+        return training_file(path) is not None
+    return path.is_file() and unpacked_suffix(path) in (".tsv", ".csv")
+
+
+def training_file(folder: Path) -> Path | None:
+    """The file of training triples in a folder, if there is one."""
+    return next((place for place in _places(folder, STEMS["train"]) if place.is_file()), None)
 
 
 def _files(path: Path) -> dict[str, Path]:
     """The file of each part that has one."""
     if path.is_file():
+        refuse_foreign(path)
         return {"train": path}
     if not path.is_dir():
         raise Mistake(f"there is no {path}; name a folder with train.tsv, or a file of triples")
@@ -126,11 +132,7 @@ def _name(path: Path) -> str:
 
 def _cleaned(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
     """Parts without repeated triples and unwanted unseen names, and what is to be told."""
-    notes = [
-        f"the first line of {part.where} was taken for the names of its columns"
-        for part in parts.by_name.values()
-        if part.header
-    ]
+    notes = [part.header for part in parts.by_name.values() if part.header]
     by_name = dict(parts.by_name)
     for key, part in parts.by_name.items():
         keys = parts.keys(key)

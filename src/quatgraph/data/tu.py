@@ -9,6 +9,7 @@
 Labels and attributes of edges, and attributes of graphs, are not read.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import cast
 
@@ -19,23 +20,23 @@ from quatgraph.data.collection import Graphs, Ids, assemble, check_labels
 from quatgraph.data.content import read_content
 from quatgraph.data.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.table import Table, read_table
-from quatgraph.data.vocabulary import encoded
+from quatgraph.data.vocabulary import encoded, label_notes
 from quatgraph.errors import Mistake
 
 
-def read_tu(folder: Path, *, labels_needed: bool = True) -> Graphs:
+def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
     """Reads a folder; edges get both directions, repeated ones and self-loops go.
 
     Args:
         folder: The folder; ``NAME`` is what stands before ``_A.txt`` in it.
+        missing: Labels of graphs that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
     name = _name(folder)
     graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
     sender, receiver = _read_edges(folder / f"{name}_A.txt", graph_of)
-    y, label_names = _read_labels(
-        folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed
-    )
+    labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
+    y, label_names = encoded(labels, missing)
     tags, tag_names = None, None
     if (path := folder / f"{name}_node_labels.txt").exists():
         tags, tag_names = _read_tags(path, len(graph_of))
@@ -52,6 +53,7 @@ def read_tu(folder: Path, *, labels_needed: bool = True) -> Graphs:
         tags=tags,
         tag_names=tag_names,
         attributes=attributes,
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
     )
     if labels_needed:
         check_labels(graphs, str(folder))
@@ -112,14 +114,14 @@ def _read_edges(path: Path, graph_of: Ids) -> tuple[Ids, Ids]:
     return sender, receiver
 
 
-def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> tuple[Ids, list[str]]:
+def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> list[str]:
     if not needed and not path.exists():
-        return np.full(num_graphs, -1), []
+        return [""] * num_graphs
     table = read_table(path)
     if len(table.columns) > 1:
         raise Mistake(f"{table.at(0)} has {len(table.columns)} cells; give each graph one label")
     _check_count(table, num_graphs, "graphs")
-    return encoded(table.columns[0] if table.columns else [])
+    return table.columns[0] if table.columns else []
 
 
 def _read_tags(path: Path, num_nodes: int) -> tuple[Ids, list[str]]:

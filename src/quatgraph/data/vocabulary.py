@@ -1,7 +1,7 @@
 """Names as numbers, and back: labels, the ids of a knowledge graph, what people call them."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,12 +9,15 @@ from functools import cached_property
 import numpy as np
 
 from quatgraph.data.distinct import Ids
+from quatgraph.data.numbers import is_number
 from quatgraph.data.words import Column, words
 from quatgraph.errors import Mistake, did_you_mean
 
 PLURAL = {"entity": "entities", "relation": "relations"}
 _COLUMN_WORDS = frozenset({"id", "entity", "relation", "name", "label", "qid", "key", "code"})
 _FEW = 5
+_NO_LABEL = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
+"""What files write where a label is missing, in small letters."""
 
 
 class Numbering:
@@ -26,6 +29,9 @@ class Numbering:
 
     def __len__(self) -> int:
         return len(self._number)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._number
 
     def numbers(self, column: Column) -> Ids:
         """The number of each cell's name."""
@@ -102,12 +108,11 @@ class Vocabulary:
         return found
 
     def _hint(self, name: str) -> str:
-        # Of about the same length only: comparing with a hundred thousand names takes seconds.
-        known = dict.fromkeys((*self.labels, *self.ids))
-        alike = [other for other in known if abs(len(other) - len(name)) <= 2]
-        if hint := did_you_mean(name, alike):
+        known = self.ids if self.labels == self.ids else [*self.labels, *self.ids]
+        if hint := did_you_mean(name, known):
             return hint
-        return f"; {PLURAL[self.kind]} are, for instance, {some(list(known)[:3])}" if known else ""
+        few = list(dict.fromkeys((*self.labels[:_FEW], *self.ids[:_FEW])))[:3]
+        return f"; {PLURAL[self.kind]} are, for instance, {some(few)}" if few else ""
 
 
 def read_labels(
@@ -159,14 +164,17 @@ def some(names: Iterable[str]) -> str:
     return f"{shown} and {len(names) - _FEW:,} more" if len(names) > _FEW else shown
 
 
-def encoded(cells: Sequence[str]) -> tuple[Ids, list[str]]:
+def encoded(cells: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
     """Names as places in their sorted list; ``-1`` for an empty one.
 
+    Args:
+        missing: Names that count as empty.
+
     Example:
-        >>> encoded(["10", "9", "", "10"])
-        (array([ 1,  0, -1,  1]), ['9', '10'])
+        >>> encoded(["10", "9", "", "10", "NA"], missing=["NA"])
+        (array([ 1,  0, -1,  1, -1]), ['9', '10'])
     """
-    names = _in_order(set(cells) - {""})
+    names = _in_order(set(cells).difference(missing, [""]))
     place = {name: number for number, name in enumerate(names)}
     return np.array([place.get(cell, -1) for cell in cells], dtype=np.int64), names
 
@@ -177,12 +185,49 @@ def encoded_numbers(values: Ids) -> tuple[Ids, list[str]]:
     return codes.astype(np.int64), [str(name) for name in names.tolist()]
 
 
+def missing_labels(setting: str | int) -> list[str]:
+    """The labels that the setting ``data.missing`` lists, separated by commas.
+
+    Example:
+        >>> missing_labels("NA,?"), missing_labels(-1), missing_labels("")
+        (['NA', '?'], ['-1'], [])
+    """
+    return [label for word in str(setting).split(",") if (label := word.strip())]
+
+
+def label_notes(cells: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
+    """What a person should know of labels: those that usually stand for a missing one but are
+    classes, and those that are to count as missing but are not there.
+
+    Args:
+        cells: Label of each item.
+        missing: Labels that count as missing.
+        what: What an item is called, one and several of them.
+
+    Example:
+        >>> label_notes(["-", "x"], ["NA"], ("node", "nodes"))
+        ["no node has the label 'NA' of data.missing", "1 node has the label '-', which is read \
+as a class; --set data.missing=NA,- makes it unlabelled"]
+    """
+    sizes = Counter(cells)
+    absent = (name for name in missing if name not in sizes)
+    notes = [f"no {what[0]} has the label {name!r} of data.missing" for name in absent]
+    suspect = sorted(name for name in sizes if name.casefold() in _NO_LABEL and name not in missing)
+    if suspect:
+        have = (f"{what[0]} has", f"{what[1]} have")
+        shown = (f"{sizes[name]:,} {have[sizes[name] != 1]} the label {name!r}" for name in suspect)
+        reads = "which is read as a class" if len(suspect) == 1 else "which are read as classes"
+        whom = "it" if sum(sizes[name] for name in suspect) == 1 else "them"
+        setting = f"--set data.missing={','.join((*missing, *suspect))}"
+        notes.append(f"{' and '.join(shown)}, {reads}; {setting} makes {whom} unlabelled")
+    return notes
+
+
 def _in_order(names: set[str]) -> list[str]:
     """Names sorted, by value where all of them are numbers."""
-    try:
-        values = {name: float(name) for name in names}
-    except ValueError:
+    if not all(map(is_number, names)):
         return sorted(names)
+    values = {name: float(name) for name in names}
     if not all(map(math.isfinite, values.values())):
         return sorted(names)
     return sorted(names, key=lambda name: (values[name], name))

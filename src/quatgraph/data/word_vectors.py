@@ -9,7 +9,6 @@
 import gzip
 import io
 import lzma
-import re
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -24,13 +23,13 @@ from torch import Tensor
 
 from quatgraph.data import store
 from quatgraph.data.content import NO_ARRAYS
+from quatgraph.data.numbers import is_number
 from quatgraph.errors import Mistake, did_you_mean
 
 SPREAD = 0.01
 """Words without a vector get numbers between minus and plus this."""
 _CHUNK = 1 << 20
 _WIDEST = 1 << 16
-_NUMBER = re.compile(rb"[-+]?\d*\.?\d+(e[-+]?\d+)?")
 _BOM = b"\xef\xbb\xbf"
 _Vector = NDArray[np.float32]
 
@@ -229,7 +228,7 @@ def _read_text(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None)
         given, word = line.count(b" "), line[: line.find(b" ")]
         if given > width:  # a word may hold spaces, but it does not end with a number
             word = line.rsplit(b" ", width)[0].rstrip()
-        if given < max(width, 1) or (given > width and _NUMBER.fullmatch(word.split()[-1])):
+        if given < max(width, 1) or (given > width and is_number(word.split()[-1])):
             raise Mistake(
                 f"{where} line {number} has {given} numbers where {width or 'some'} are needed; "
                 "write a word and its numbers, with spaces between them"
@@ -239,11 +238,16 @@ def _read_text(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None)
         values = line.rsplit(b" ", width)[1:]  # only now: most words are not wanted
         try:
             found[word] = np.array([float(value) for value in values], dtype=np.float32)
-        except ValueError as error:
+            plain = b"_" not in line[len(word) :]
+        except ValueError:
+            plain = False
+        if not plain:
+            wrong = next(value for value in values if not is_number(value))
             raise Mistake(
-                f"{where} line {number} has a word of other than {width} numbers ({error}); "
+                f"{where} line {number} has a word of other than {width} numbers "
+                f"({wrong.decode('utf-8', 'replace')[:40]!r} is none in plain digits); "
                 "correct or remove the line"
-            ) from error
+            )
     return _assembled(found, width, where)
 
 

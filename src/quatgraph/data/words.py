@@ -77,6 +77,7 @@ class Words:
         mark: What separates the columns.
         quotes: Whether there are quotes.
         line: Which line of the file the first one is.
+        places: Which columns are read, in this order; all where it is left out.
     """
 
     content: bytes
@@ -85,12 +86,26 @@ class Words:
     mark: str
     quotes: bool
     line: int
+    places: tuple[int, ...] | None = None
 
     def first(self) -> list[str]:
-        """The cells of the first line."""
-        for piece in replace(self, content=self.content[: self._second()]).pieces():
-            return [column.cells()[0] for column in piece.columns]
-        return []
+        """The cells of the first line, however many they are; none of a blank one."""
+        alone = replace(self, content=self.content[: self._second()])
+        if self.mark != "\t" and self.quotes:
+            rows = self._next_rows(alone._reader())
+        else:
+            text = self._decoded(alone.content, self.line).removesuffix("\n")
+            rows = [text.split(self.mark)]
+        cells = [cell.strip() for cell in self._unquoted(rows[0])] if rows else []
+        return cells if any(cells) or len(cells) > 1 else []
+
+    def with_columns(self, names: Sequence[str], places: Sequence[int]) -> "Words":
+        """The same text, with columns of these names, of which some are read.
+
+        Args:
+            places: Which, in the order in which pieces are to have them.
+        """
+        return replace(self, names=tuple(names), places=tuple(places))
 
     def without_first(self) -> "Words":
         """The same text without its first line."""
@@ -115,6 +130,9 @@ class Words:
                 )
             start, line = end, line + chunk.count(b"\n")
 
+    def _places(self) -> Sequence[int]:
+        return range(len(self.names)) if self.places is None else self.places
+
     def _second(self) -> int:
         return self.content.find(b"\n") + 1 or len(self.content)
 
@@ -131,7 +149,8 @@ class Words:
 
     def _piece(self, chunk: bytes, starts: Ids, lengths: Ids, line: int) -> Piece:
         columns = []
-        for begins, sizes in zip(starts.T, lengths.T, strict=True):
+        for place in self._places():
+            begins, sizes = starts[:, place], lengths[:, place]
             found, places = distinct_cells(chunk, begins, sizes)
             ends = begins[found] + sizes[found]
             names = [
@@ -147,13 +166,11 @@ class Words:
             filled = [place for place, row in enumerate(some) if len(row) > 1 or row[0].strip()]
             for place in filled:
                 self._check_width(len(some[place]), line + place)
-            columns = zip(*(some[place] for place in filled), strict=True)
-            places = np.arange(len(filled))
+            columns = list(zip(*(some[place] for place in filled), strict=True))
+            cells = np.arange(len(filled))
             if filled:
-                yield Piece(
-                    [Column(self._unquoted(list(names)), places) for names in columns],
-                    np.array(filled) + line,
-                )
+                chosen = (self._unquoted(list(columns[place])) for place in self._places())
+                yield Piece([Column(names, cells) for names in chosen], np.array(filled) + line)
             line += len(some)
 
     def _quoted_pieces(self) -> Iterator[Piece]:

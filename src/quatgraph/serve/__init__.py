@@ -13,6 +13,7 @@ from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
+from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.serve.answers import Answer, Links, Predictions, TextPredictions
 from quatgraph.serve.graph import GraphPredictor
@@ -134,7 +135,10 @@ def train_triples(
         resume: Whether to go on with a training that ``out`` holds.
     """
     if isinstance(triples, Path | str):
-        triples = read(Path(triples))
+        data = (config or LinkConfig()).data
+        triples = read(
+            Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
+        )
     known = triples if isinstance(triples, Triples) else from_names(triples)
     return LinkPredictor(*_trained(LINK, config, known, out, device, resume))
 
@@ -173,6 +177,7 @@ def train_texts(
                 split_seed=data.draw_seed,
                 stop_words=data.stop_words,
                 min_count=data.min_count,
+                missing=missing_labels(data.missing),
             )
         check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)

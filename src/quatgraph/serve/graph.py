@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
+from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.serve.answers import (
     Predictions,
@@ -77,7 +78,8 @@ class GraphPredictor:
             asked.graph_ids.__getitem__,
             lambda row: self.features.explain_overflow(asked.select([row])),
         )
-        return Predictions(asked.graph_ids, self.card["labels"], probabilities, self._notes(asked))
+        notes = [*(asked.notes if graphs is not None else ()), *self._notes(asked)]
+        return Predictions(asked.graph_ids, self.card["labels"], probabilities, notes)
 
     def evaluate(self, graphs: "AnyGraphs | None" = None) -> dict[str, float]:
         """The bundle's metrics, computed again from its weights and the training data: of each
@@ -89,7 +91,7 @@ class GraphPredictor:
             graphs: Where the training data is now, if it was moved or was in memory.
         """
         if graphs is not None:
-            given = source.from_any(graphs)
+            given = source.from_any(graphs, missing=missing_labels(self.config.data.missing))
             refuse_changed(given, self.card, "file or folder")
             self._graphs = given
         problem = prepare(self._training_graphs(), self.config, self.device)

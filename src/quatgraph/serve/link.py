@@ -101,7 +101,8 @@ class LinkPredictor:
             raise Mistake("ask a single question, or name a file of them, not both")
         if questions is None and single == (None,) * 3:
             raise Mistake(f"ask something, as {example(self.triples)}, or name a file of questions")
-        asked = numbered([single] if questions is None else questions, self.triples)
+        notes: list[str] = []
+        asked = numbered([single] if questions is None else questions, self.triples, notes)
         whole = (asked != OPEN).all(dim=1)
         found = [
             *self._judged(asked, whole.nonzero().flatten()),
@@ -110,7 +111,8 @@ class LinkPredictor:
         joined = _Found(*map(torch.cat, zip(*found, strict=True)))
         order = joined.question.argsort(stable=True)
         links = _Found(*(column[order] for column in joined))
-        return Links(self.triples, *links, self._parts(links.triples), self._notes(asked))
+        notes += self._notes(asked)
+        return Links(self.triples, *links, self._parts(links.triples), notes)
 
     def evaluate(self, data: object = None) -> dict[str, float]:
         """The bundle's metrics, computed again from its weights and triples; those of a part

@@ -11,6 +11,7 @@ from quatgraph import config as configs
 from quatgraph.data import node as source
 from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
+from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.serve.answers import (
     Predictions,
@@ -73,7 +74,8 @@ class NodePredictor:
         refuse_not_finite(
             probabilities, ids.__getitem__, lambda row: explain_overflow(data, problem)
         )
-        return Predictions(ids, self.card["labels"], probabilities)
+        notes = [] if graph is None else data.notes
+        return Predictions(ids, self.card["labels"], probabilities, notes)
 
     def evaluate(self, graph: "Data | Path | str | None" = None) -> dict[str, float]:
         """The bundle's metrics, computed again from its weights and the training data; those of a
@@ -126,6 +128,7 @@ class NodePredictor:
             Path(graph),
             directed=where.directed,
             split_seed=where.split_seed,
+            missing=missing_labels(where.missing),
             labels_needed=labels_needed,
         )
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.link import Triples
-from quatgraph.data.triple_files import COLUMNS, column_order
+from quatgraph.data.triple_files import COLUMNS, without_header
 from quatgraph.data.vocabulary import some
 from quatgraph.data.words import read_packed, words
 from quatgraph.errors import Mistake
@@ -22,15 +22,19 @@ OPEN = -1
 """The number of what is asked for."""
 
 
-def numbered(questions: AnyQuestions, triples: Triples) -> Tensor:
+def numbered(questions: AnyQuestions, triples: Triples, notes: list[str] | None = None) -> Tensor:
     """Head, relation and tail of each question, ``(Q, 3)``; an end that is asked for is ``OPEN``.
 
     Args:
         questions: A file of three columns, see :mod:`quatgraph.data.words`, with or without a line
             that names them; or rows of names. Names are ids or labels.
         triples: What is asked about.
+        notes: Where to add what a person should know of the file: sentences.
     """
-    rows = _read(Path(questions)) if isinstance(questions, Path | str) else _checked(questions)
+    notes = [] if notes is None else notes
+    rows = (
+        _read(Path(questions), notes) if isinstance(questions, Path | str) else _checked(questions)
+    )
     found = [_numbers(row, at, triples) for at, row in rows]
     return torch.tensor(found, dtype=torch.int64).view(-1, 3)
 
@@ -50,13 +54,13 @@ def _name(number: int, ids: list[str], labels: list[str]) -> str:
     return labels[number] if labels.count(labels[number]) == 1 else ids[number]
 
 
-def _read(path: Path) -> Iterator[tuple[str, Row]]:
+def _read(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows of a file, each with the beginning of a message about it."""
-    table = words(read_packed(path), str(path), tuple(COLUMNS))
-    order = column_order(table.first())
+    table, note = without_header(words(read_packed(path), str(path), tuple(COLUMNS)))
+    notes += [note] if note else []
     empty = True
-    for piece in (table.without_first() if order else table).pieces():
-        cells = [piece.columns[place].cells() for place in order or range(3)]
+    for piece in table.pieces():
+        cells = [column.cells() for column in piece.columns]
         for line, *row in zip(piece.lines.tolist(), *cells, strict=True):
             empty = False
             yield f"{path} line {line}: ", row

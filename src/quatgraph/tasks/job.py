@@ -120,6 +120,8 @@ def train_in_folder(
         )
     if resume:
         _forget_finished(folder, done)
+    for note in data.notes:
+        tell(note)
     missing = [member for member in members if _key(member) not in finished]
     best = max((group.merit for group in _groups(done)), default=DIVERGED)
     diverged: dict[str, str] = {}

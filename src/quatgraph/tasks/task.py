@@ -57,7 +57,8 @@ class Task:
     models: Mapping[str, Callable[..., nn.Module]]
     """Its models by name."""
     load: Callable[[Any], Any]
-    """``(config)`` -> data: the dataset a config names; it has a ``name`` and a ``digest``."""
+    """``(config)`` -> data: the dataset a config names; it has a ``name``, a ``digest`` and
+    ``notes``, what a person should know of it: sentences."""
     members: Callable[[Any, Any], list[Member]]
     """``(config, data)``: the runs of a config, its splits and seeds."""
     prepare: Callable[[Any, Any, torch.device], Any]

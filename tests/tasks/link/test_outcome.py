@@ -16,7 +16,7 @@ from quatgraph.tasks.link import run as running
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranks_of, told
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.link.run import members_at_once, plan_of, said, train
+from quatgraph.tasks.link.run import members_at_once, plan_of, train
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit
@@ -157,7 +157,7 @@ def test_a_bundle_holds_names_and_triples(triples: Triples) -> None:
     bundle = bundle_of(LINK, outcome_of([Member(config_of(), 0, 0)], data), [0], data)
     assert bundle.card["entities"] == data.entities
     assert bundle.card["relation_labels"] == data.relation_labels
-    assert said(bundle.card) == ["Two lines were empty."]
+    assert bundle.card["notes"] == ["Two lines were empty."]
     for part in ("train", "valid", "test", "valid_negatives", "test_negatives"):
         assert torch.equal(bundle.tensors[f"data.{part}"], getattr(data, part).int())
     weights = {k: v for k, v in bundle.tensors.items() if not k.startswith("data.")}

@@ -253,14 +253,12 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
     assert said(card) == [
         "texts: 60 in 2 classes, 50.0 % in the largest",
         f"words: {len(card['words'])}, their vectors drawn; --vectors FILE starts from better ones",
-        *corpus.documents.notes,
     ]
-    more = card | {"words_found": 3, "notes": ["so."]}
+    more = card | {"words_found": 3}
     more["data"] = card["data"] | {"num_documents": 62}
     assert said(more) == [
         "texts: 60 in 2 classes, 50.0 % in the largest; 2 more without a label took no part",
         f"words: 3 of {len(card['words'])} have a vector",
-        "so.",
     ]
 
 

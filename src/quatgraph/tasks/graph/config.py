@@ -18,6 +18,8 @@ class DataConfig:
     """A dataset of the catalog or a built-in sample; empty for a person's own files."""
     path: str = ""
     """A folder in TU's raw format, or a file of graphs: ``.jsonl``, or DGCNN's ``.txt``."""
+    missing: str | int = ""
+    """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
     features: Literal["auto", "tags", "degrees"] = "auto"
     """What a node starts from: its tag or its degree, one-hot; auto: tags where nodes differ in
     them. Real attributes, where the data has them, come on top."""

@@ -23,6 +23,7 @@ from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.collection import Graphs
 from quatgraph.data.folds import Fold
+from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import GraphQGNN
 from quatgraph.tasks.graph.batches import Collection
@@ -85,7 +86,8 @@ def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
-    return source.read(Path(config.path), labels_needed=labels_needed)
+    missing = missing_labels(config.missing)
+    return source.read(Path(config.path), missing=missing, labels_needed=labels_needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from quatgraph.tasks.link.run import (
     members_at_once,
     members_of,
     plan_of,
-    said,
     train,
 )
 from quatgraph.tasks.task import Task
@@ -30,6 +29,5 @@ LINK = Task(
     validates=lambda config, triples: len(triples.valid) > 0,
     ignores=ignored,
     kept=kept,
-    said=said,
     told=("mrr", "hits@10"),
 )

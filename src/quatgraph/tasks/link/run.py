@@ -1,7 +1,7 @@
 """Trains runs of knowledge-graph completion of one shape as one ensemble."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -251,8 +251,3 @@ def kept(triples: Triples) -> dict[str, Tensor]:
         "test_negatives": triples.test_negatives,
     }
     return {name: part.int() for name, part in parts.items() if part is not None}
-
-
-def said(card: Mapping[str, Any]) -> list[str]:
-    """What reading the triples brought up."""
-    return list(card["notes"])

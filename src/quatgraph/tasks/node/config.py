@@ -22,6 +22,8 @@ class DataConfig:
     """Whether an edge of ``edges.csv`` speaks in its own direction only."""
     split_seed: int = 0
     """Seed of the split, where the files give none."""
+    missing: str | int = ""
+    """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
     scaling: Literal["auto", "none", "row", "standard"] = "auto"
     """Rows to sum 1, or columns standardised; auto: rows if mostly zeros and none negative."""
 

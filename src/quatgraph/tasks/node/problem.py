@@ -14,6 +14,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.baselines.node import GAT, GCN, MLP
 from quatgraph.data import node as source
 from quatgraph.data.scaling import Scaling
+from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
 from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
@@ -91,6 +92,7 @@ def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
         Path(config.path),
         directed=config.directed,
         split_seed=config.split_seed,
+        missing=missing_labels(config.missing),
         labels_needed=labels_needed,
     )
 

@@ -20,6 +20,8 @@ class DataConfig:
     """Name of the column that holds the texts; found out where it is left out."""
     label: str = ""
     """Name of the column that holds the labels; found out where it is left out."""
+    missing: str | int = ""
+    """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
     stop_words: bool = False
     """Whether English stop words are left out of a person's own texts."""
     min_count: int = 1

@@ -16,6 +16,7 @@ from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.folds import inner_validation
 from quatgraph.data.text import Documents
+from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.text import FixedVectors, TextING, TextQGNN, TrainedVectors
 from quatgraph.tasks.graph.batches import Collection
@@ -86,6 +87,11 @@ class Corpus:
     def name(self) -> str:
         return self.documents.name
 
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know of the documents."""
+        return self.documents.notes
+
     @cached_property
     def digest(self) -> str:
         """A sha256 of everything that can change a number: the documents', and the vectors that
@@ -134,6 +140,7 @@ def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documen
         split_seed=config.draw_seed,
         stop_words=config.stop_words,
         min_count=config.min_count,
+        missing=missing_labels(config.missing),
         labels_needed=labels_needed,
     )
 

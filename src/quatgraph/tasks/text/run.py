@@ -203,7 +203,6 @@ def card(config: TextConfig, corpus: Corpus, problem: Problem) -> dict[str, Any]
         "words": documents.vocabulary,
         "dimensions": corpus.vectors.size(1),
         "words_found": corpus.found,
-        "notes": documents.notes,
     }
 
 
@@ -213,10 +212,10 @@ def kept(corpus: Corpus) -> dict[str, Tensor]:
 
 
 def said(card: Mapping[str, Any]) -> list[str]:
-    """What reading the texts brought up, and what the accuracy has to be compared with."""
+    """What the accuracy has to be compared with, and what the words' vectors are."""
     data = card["data"]
     texts = f"texts: {classes_said(data['class_sizes'], data['num_documents'])}"
-    return [texts, f"words: {_vectors_said(card)}", *card["notes"]]
+    return [texts, f"words: {_vectors_said(card)}"]
 
 
 def _vectors_said(card: Mapping[str, Any]) -> str:

@@ -1,0 +1,157 @@
+"""Which task a file is for: read as that, or refused in one sentence with a remedy."""
+
+import gzip
+import json
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from commands import assert_told, call
+
+BINARY = bytes(range(256)) * 4
+TEXTS = "text,label\na good film,x\na bad film,y\n"
+TRIPLES = "a\tknows\tb\nb\tknows\tc\n"
+GRAPH = '{"edges": [[0, 1]], "label": "x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("facts.nt", "<a> <p> <b> .\n", "write the triples as a .tsv file: head, relation and"),
+        ("facts.NT", '<a> <p> "x, y, z" .\n', "write the triples as a .tsv file"),
+        ("facts.nt.gz", gzip.compress(b"<a> <p> <b> .\n"), "write the triples as a .tsv file"),
+        ("facts.ttl", "@prefix a: <a> .\n", "write the triples as a .tsv file"),
+        ("list.json", json.dumps([{"text": "a", "label": "x"}]), "write a .jsonl file, one object"),
+        ("graph.json", GRAPH, "write a .jsonl file, one object per line"),
+        ("reviews.txt", "__label__x a good film\n", "fastText's format is not supported; write a"),
+        ("reviews.csv", "__label__x a good, old film\n", "fastText's format is not supported"),
+        ("reviews.tsv", "__label__x\ta good film\n", "fastText's format is not supported"),
+        ("sheet.xlsx", BINARY, "save the sheet as .csv"),
+        ("table.parquet", b"PAR1" + BINARY, "write the table as .csv"),
+        ("net.graphml", "<graphml/>", "write a folder with nodes.csv and edges.csv"),
+        ("all.zip", BINARY, "unpack it and name what it holds"),
+        ("empty.csv", "", "empty.csv is empty"),
+        ("empty.jsonl", "", "empty.jsonl is empty"),
+        ("blank.txt", " \n\n", "blank.txt is empty"),
+        ("noise.csv", BINARY, "noise.csv is not UTF-8 text; save it as UTF-8"),
+        ("noise.txt", BINARY, "noise.txt is not UTF-8 text"),
+        ("noise.jsonl", BINARY, "noise.jsonl is not UTF-8 text"),
+        ("noise", BINARY, "noise is not UTF-8 text"),
+        ("wide.csv", TEXTS.encode("utf-16"), "wide.csv is not UTF-8 text"),
+        ("reviews.csv.gz", gzip.compress(TEXTS.encode()), "is packed, which only triples may be"),
+        ("graphs.jsonl.xz", lzma.compress(GRAPH.encode()), "is packed, which only triples may be"),
+        ("broken.tsv.gz", b"\x1f\x8b\x08" + BINARY, "is damaged and cannot be unpacked"),
+        ("plain.tsv.gz", TRIPLES, "is damaged and cannot be unpacked"),
+        ("prose.txt", "A line of prose.\n", "is no file of graphs, whose first line is their numb"),
+        ("pairs.txt", "1 2\n2 3\n", "is no file of graphs, whose first line is their number"),
+        ("noext", "a,b,c\n", "is in no format that is read; graphs are .jsonl files, triples .tsv"),
+        ("model.pt", "a", "is in no format that is read"),
+        ("one.csv", "a\nb\n", "has one column, separated by commas, tabs or semicolons"),
+        ("edges.csv", "a,b\n", "is part of a graph of the task node"),
+        ("mine.csv", "source,target\na,b\n", "is part of a graph of the task node"),
+        ("mine.csv", "id,from,to\n0,a,b\n", "is part of a graph of the task node"),
+        ("keys.jsonl", '{"body": "a film"}\n', "has neither 'edges', as a graph has, nor 'text'"),
+        ("four.csv", "a,b,c,d\n", "line 1 has 4 columns where 3 are needed; leave out the others"),
+    ],
+)
+def test_what_is_not_read_is_refused_with_a_remedy(
+    name: str, content: str | bytes, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    assert_told(call("data", "stats", str(path)), str(path), words)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "count"),
+    [
+        ("facts.txt", TRIPLES, "entities  3"),
+        ("facts.TSV", TRIPLES, "entities  3"),
+        ("facts.tsv.gz", gzip.compress(TRIPLES.encode()), "entities  3"),
+        ("facts.csv.xz", lzma.compress(b"a,knows,b\nb,knows,c\n"), "entities  3"),
+        ("mine.csv", "source,type,target\na,knows,b\nb,knows,c\n", "entities  3"),
+        ("graphs.txt", "1\n2 0\n0 1 1\n0 1 0\n", "graphs    1"),
+        ("graphs.JSONL", GRAPH, "graphs    1"),
+        ("reviews.CSV", TEXTS, "documents  2"),
+        ("reviews.csv", "\n\n" + TEXTS, "documents  2"),
+        ("long.csv", f"text,label\n{'word ' * 20_000},x\n{'word ' * 20_000},y\n", "documents  2"),
+        ("wide.jsonl", json.dumps({"text": "\u00e9" * 70_000, "label": "x"}), "documents  1"),
+    ],
+)
+def test_what_says_what_it_is_is_counted(
+    name: str, content: str | bytes, count: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    result = call("data", "stats", str(path))
+    assert result.exit_code == 0
+    assert count in result.stdout.splitlines()
+
+
+def test_a_key_that_is_named_makes_lines_texts(tmp_path: Path) -> None:
+    path = tmp_path / "keys.jsonl"
+    path.write_text('{"body": "a film", "label": "x"}\n')
+    named = call("data", "stats", str(path), "--set", "data.text=body")
+    assert "documents  1" in named.stdout.splitlines()
+
+
+def images(path: Path) -> None:
+    for place in range(3):
+        (path / f"{place}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + BINARY)
+
+
+def images_by_class(path: Path) -> None:
+    for name in "ab":
+        (path / name).mkdir()
+        images(path / name)
+
+
+def parts_of_texts(path: Path) -> None:
+    for part in ("train", "test"):
+        (path / f"{part}.csv").write_text(TEXTS)
+
+
+@pytest.mark.parametrize(
+    ("fill", "words"),
+    [
+        (lambda path: None, "is no data of any task"),
+        (images, "is no data of any task"),
+        (images_by_class, "is no data of any task"),
+        (parts_of_texts, "has texts in train.csv; put all texts into one table, with a column"),
+    ],
+)
+def test_a_folder_of_something_else_is_refused(
+    fill: Callable[[Path], None], words: str, tmp_path: Path
+) -> None:
+    fill(tmp_path)
+    assert_told(call("data", "stats", str(tmp_path)), str(tmp_path), words)
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "words"),
+    [
+        ("link", "facts.nt", "write the triples as a .tsv file"),
+        ("link", "sheet.xlsx", "save the sheet as .csv"),
+        ("graph", "graphs.json", "write a .jsonl file"),
+        ("text", "texts.json", "write a .jsonl file"),
+        ("text", "ft.txt", "fastText's format is not supported"),
+        ("text", "ft.csv", "fastText's format is not supported"),
+    ],
+)
+def test_training_refuses_it_in_the_same_words(
+    task: str, name: str, words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    path.write_text("__label__x a good film\n" if name.startswith("ft") else "{}\n")
+    out = tmp_path / "model"
+    assert_told(call("train", task, "--data", str(path), "--out", str(out)), words)
+    assert not out.exists()
+
+
+def test_a_spreadsheet_that_is_called_csv_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "sheet.csv"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/workbook.xml", "<workbook/>" * 50)
+    assert_told(call("data", "stats", str(path)), "sheet.csv is not UTF-8 text")
