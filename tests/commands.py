@@ -15,14 +15,19 @@ def call(*arguments: str) -> Any:
     return CliRunner().invoke(app, arguments, prog_name="quatgraph", catch_exceptions=False)
 
 
-def assert_told(result: Any, *words: str) -> None:
-    """One sentence on standard error, exit code 2, and nothing else."""
+def assert_told(result: Any, *words: str, notes: bool = False) -> None:
+    """One sentence on standard error, exit code 2, and nothing else.
+
+    Args:
+        notes: Whether notes on the data may come before the sentence.
+    """
     assert result.exit_code == 2, result.stdout + result.stderr
     assert result.stdout == ""
     assert result.stderr.startswith("quatgraph: ")
-    assert result.stderr.count("\n") == 1
+    assert notes or result.stderr.count("\n") == 1
+    assert all(line.startswith("quatgraph: ") for line in result.stderr.splitlines())
     for word in words:
-        assert word in result.stderr, result.stderr
+        assert word in result.stderr.splitlines()[-1], result.stderr
 
 
 def change_card(folder: Path, **changes: object) -> None:

@@ -73,7 +73,9 @@ def test_a_training_that_diverges_is_told_and_leaves_nothing(
     model = tmp_path / "model"
     words = ["train", task, "--data", str(data_of(tmp_path)[task]), "--out", str(model)]
     told = call(*words, *options_of(task, lr), "--device", "cpu")
-    assert_told(told, "every run diverged: lower train.lr; the ", f"(train.lr={float(lr):g}")
+    assert_told(
+        told, "every run diverged: lower train.lr; the ", f"(train.lr={float(lr):g}", notes=True
+    )
     assert not model.exists()
     again = call(*words, *options_of(task, "0.01"), "--device", "cpu")
     assert again.exit_code == 0, again.stderr
@@ -93,7 +95,9 @@ def test_data_that_overflows_is_named_instead_of_the_learning_rate(
     data = write_graph(tmp_path / "graph", **graph)
     words = ["--set", setting, "--set", "train.epochs=4", "--out", str(tmp_path / "m")]
     told = call("train", "node", "--data", str(data), *words, "--device", "cpu")
-    assert_told(told, f"every run diverged, because {named}", "correct it or scale it down")
+    assert_told(
+        told, f"every run diverged, because {named}", "correct it or scale it down", notes=True
+    )
     assert "train.lr" not in told.stderr
     assert not (tmp_path / "m").exists()
 
@@ -105,7 +109,11 @@ def test_word_vectors_that_overflow_are_named(tmp_path: Path) -> None:
     texts = str(reviews.written(tmp_path / "reviews.csv"))
     words = ["train", "text", "--data", texts, "--vectors", str(vectors), *reviews.options()]
     told = call(*words, "--out", str(tmp_path / "m"), "--device", "cpu")
-    assert_told(told, "every run diverged, because the vector of the word 'film' has 3e+16 in col")
+    assert_told(
+        told,
+        "every run diverged, because the vector of the word 'film' has 3e+16 in col",
+        notes=True,
+    )
 
 
 def test_runs_that_diverge_are_told_and_the_others_are_chosen_from(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def bundle(
             if not learned:
                 values["data.vectors"] = str(vectors)
             out = tmp_path_factory.mktemp(f"{model}-{learned}")
-            config = config_of(**values, **{"train.epochs": 12})
+            config = config_of(**values, **{"train.epochs": 6})
             made[model, learned] = train_in_folder(TEXT, [config], out, device=CPU).folder
         return made[model, learned]
 
