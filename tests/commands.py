@@ -27,7 +27,7 @@ def assert_told(result: Any, *words: str, notes: bool = False) -> None:
     assert notes or result.stderr.count("\n") == 1
     assert all(line.startswith("quatgraph: ") for line in result.stderr.splitlines())
     for word in words:
-        assert word in result.stderr.splitlines()[-1], result.stderr
+        assert word in result.stderr.splitlines(keepends=True)[-1], result.stderr
 
 
 def change_card(folder: Path, **changes: object) -> None:
