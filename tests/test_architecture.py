@@ -14,7 +14,7 @@ import quatgraph
 ROOT = Path(quatgraph.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
-    {"errors"},
+    {"errors", "signals"},
     {"algebra", "config"},
     {"ops", "presets"},
     {"entries"},

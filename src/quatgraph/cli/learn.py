@@ -11,6 +11,7 @@ import typer
 from quatgraph.cli.pages import write_pages
 from quatgraph.cli.shell import Device, Json, MaxMinutes, Set, app, command, emit, progress, tell
 from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
     from quatgraph.tasks.job import Job
@@ -95,10 +96,10 @@ def train(
         left = {"paused": True, "done": paused.done, "epochs": paused.epochs, "out": str(folder)}
         _say(json_, left, f"{paused}: repeat the command with --resume --out {folder}")
         return
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         kept = f"repeat the command with --resume --out {folder}"
         tell(f"interrupted: {kept if holds_training(folder) else 'nothing had been saved yet'}")
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code(interrupt)) from None
     _report(task, job, json_)
 
 

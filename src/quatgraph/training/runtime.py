@@ -7,10 +7,8 @@ import os
 import platform
 import re
 import secrets
-import signal
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -286,24 +284,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-@contextmanager
-def interrupt_flag() -> Iterator[threading.Event]:
-    """Turns Ctrl-C or a polite kill into a flag read between epochs; a second one acts at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-
-    def on_interrupt(signum: int, frame: object) -> None:
-        if flag.is_set():
-            raise KeyboardInterrupt
-        flag.set()
-
-    before = {s: signal.signal(s, on_interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
