@@ -15,7 +15,7 @@ ROOT = Path(quatgraph.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
     {"errors", "signals"},
-    {"algebra", "config"},
+    {"algebra", "config", "files"},
     {"ops", "presets"},
     {"entries"},
     {"adjacency"},

@@ -123,8 +123,9 @@ def predict(
 
     quatgraph predict my-model "a charming little film"
     """
+    from quatgraph.files import check_writable, write_atomic
     from quatgraph.serve import load
-    from quatgraph.training.runtime import check_writable, json_text, write_atomic
+    from quatgraph.training.runtime import json_text
 
     if out is not None:
         check_writable(out)

@@ -208,8 +208,9 @@ def bench(
     if what is not None and what not in BENCHES:
         hint = did_you_mean(what, BENCHES) or f"; there are {', '.join(BENCHES)}"
         raise Mistake(f"there is no benchmark {what!r}{hint}")
+    from quatgraph.files import ensure_folder
     from quatgraph.training.record import append_lines
-    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
+    from quatgraph.training.runtime import environment, resolve_device
 
     where = resolve_device(device)
     about = environment(where)
@@ -256,7 +257,7 @@ def info(device: Device = "auto", json_: Json = False) -> None:
         "backend": chosen_backend(),
         "triton": "installed" if triton_installed() else "not installed",
         "data": str(data_root() or "QUATGRAPH_DATA is not set"),
-        "cache": str(cache_root()),
+        "cache": str(cache_root() or "no home folder; QUATGRAPH_CACHE is not set"),
     }
     if json_:
         emit(known)

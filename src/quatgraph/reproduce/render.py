@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.errors import Mistake
+from quatgraph.files import write_atomic
 from quatgraph.reproduce.rules import Choices, choices, ruled_cell
 from quatgraph.reproduce.table import PRINTED, PROTOCOLS, Cell, Rule, Table, cell
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
-from quatgraph.training.runtime import write_atomic
 
 OWN = "qgnn"
 """The paper's own method: how many configurations the others should have had."""

@@ -74,6 +74,7 @@ def train_nodes(
     config: NodeConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> NodePredictor:
     """Learns to classify the nodes of a PyG ``Data`` and returns the predictor.
 
@@ -83,9 +84,10 @@ def train_nodes(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     graph = from_data(data)
-    return NodePredictor(*_trained(NODE, config, graph, out, device, resume), graph)
+    return NodePredictor(*_trained(NODE, config, graph, out, device, resume, overwrite), graph)
 
 
 def train_graphs(
@@ -95,6 +97,7 @@ def train_graphs(
     config: GraphConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> GraphPredictor:
     """Learns to classify PyG graphs and returns the predictor.
 
@@ -105,9 +108,10 @@ def train_graphs(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     known = from_any(graphs)
-    return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume), known)
+    return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume, overwrite), known)
 
 
 def train_triples(
@@ -117,6 +121,7 @@ def train_triples(
     config: LinkConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> LinkPredictor:
     """Learns to complete the triples of a knowledge graph and returns the predictor.
 
@@ -126,11 +131,12 @@ def train_triples(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     if isinstance(triples, Path | str):
         triples = read(Path(triples))
     known = triples if isinstance(triples, Triples) else from_names(triples)
-    return LinkPredictor(*_trained(LINK, config, known, out, device, resume))
+    return LinkPredictor(*_trained(LINK, config, known, out, device, resume, overwrite))
 
 
 def train_texts(
@@ -141,6 +147,7 @@ def train_texts(
     config: TextConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> TextPredictor:
     """Learns to classify texts and returns the predictor.
 
@@ -151,6 +158,7 @@ def train_texts(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     if (labels is None) != isinstance(texts, Documents | Path | str):
         raise Mistake("labels belong to a list of texts; a path or documents have their own")
@@ -171,7 +179,9 @@ def train_texts(
         check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)
     given = config and chosen
-    return TextPredictor(*_trained(TEXT, given, known, out, device, resume, chosen), known)
+    return TextPredictor(
+        *_trained(TEXT, given, known, out, device, resume, overwrite, chosen), known
+    )
 
 
 def _trained(
@@ -181,12 +191,15 @@ def _trained(
     out: Path | str,
     device: str,
     resume: bool,
+    overwrite: bool,
     start: Config | None = None,
 ) -> tuple[Bundle, torch.device]:
     """A trained bundle, and its device; without a config a few from ``start`` on are tried."""
     tried = default_candidates(task, start or task.config()) if config is None else [config]
     where = resolve_device(device)
-    job = train_in_folder(task, tried, Path(out), device=where, data=data, resume=resume)
+    job = train_in_folder(
+        task, tried, Path(out), device=where, data=data, resume=resume, overwrite=overwrite
+    )
     return load_bundle(job.folder), where
 
 

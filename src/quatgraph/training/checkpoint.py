@@ -13,15 +13,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.training.runtime import (
-    ensure_folder,
-    safetensors_bytes,
-    unwritable,
-    write_atomic,
-)
+from quatgraph.files import ensure_folder, remove_leftovers, unwritable, write_atomic
+from quatgraph.training.runtime import safetensors_bytes
 
 T = TypeVar("T")
-_FILE, _STATE = "checkpoint.safetensors", "state"
+CHECKPOINT, _STATE = "checkpoint.safetensors", "state"
 _FORMAT = "2"
 """Changes whenever what a training keeps, or the order it keeps it in, does."""
 
@@ -36,13 +32,14 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, A
     """
     ensure_folder(folder)
     write_atomic(
-        folder / _FILE, safetensors_bytes(tensors, {"format": _FORMAT, _STATE: json.dumps(state)})
+        folder / CHECKPOINT,
+        safetensors_bytes(tensors, {"format": _FORMAT, _STATE: json.dumps(state)}),
     )
 
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether the folder holds a checkpoint, read or not."""
-    return (folder / _FILE).is_file()
+    return (folder / CHECKPOINT).is_file()
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -63,7 +60,7 @@ def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
     """What is read of the checkpoint's file, given it and its state."""
     if not has_checkpoint(folder):
         return None
-    path = folder / _FILE
+    path = folder / CHECKPOINT
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata()
@@ -81,8 +78,9 @@ def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Removes the folder's checkpoint, if there is one."""
+    """Removes the folder's checkpoint, if there is one, and what a killed process left of one."""
     try:
-        (folder / _FILE).unlink(missing_ok=True)
+        (folder / CHECKPOINT).unlink(missing_ok=True)
     except OSError as error:
-        raise unwritable(folder / _FILE, error) from error
+        raise unwritable(folder / CHECKPOINT, error) from error
+    remove_leftovers(folder / CHECKPOINT)

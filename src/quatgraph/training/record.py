@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.errors import Mistake
+from quatgraph.files import ensure_folder, unwritable, write_all
 from quatgraph.presets import Protocol
-from quatgraph.training.runtime import ensure_folder, json_text, unwritable
+from quatgraph.training.runtime import json_text
 
 SCHEMA = 1
 
@@ -124,7 +125,7 @@ def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
             _end_last_line(file)
             start = file.seek(0, os.SEEK_END)
             try:
-                _write(file, lines.encode())
+                write_all(file, lines.encode())
                 os.fsync(file.fileno())
             except BaseException:
                 file.truncate(start)
@@ -221,13 +222,6 @@ def _end_last_line(file: FileIO) -> None:
     if start == len(content):
         return
     if _is_whole(content[start:]):
-        _write(file, b"\n")
+        write_all(file, b"\n")
     else:
         file.truncate(start)
-
-
-def _write(file: FileIO, data: bytes) -> None:
-    # One call unless the system takes less, as on a disk that fills up.
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
