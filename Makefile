@@ -1,4 +1,4 @@
-# `make demo` and `make test`: each makes .venv, installs what it needs, and does its work.
+# `make demo`, `make test` and `make test-all`: each makes .venv, installs what it needs, and does its work.
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,12 +11,15 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test test-gpu lint bench pages clean
+.PHONY: demo test test-all test-gpu lint bench pages clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
 
 test: lint
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
 # What only a CUDA device can show.

@@ -29,8 +29,9 @@ def bench(
     if name is not None and name not in BENCHES:
         hint = did_you_mean(name, BENCHES) or f"; choose one of {', '.join(BENCHES)}"
         raise Mistake(f"there is no benchmark {name!r}{hint}")
+    from quatgraph.files import ensure_folder
     from quatgraph.training.record import append_lines
-    from quatgraph.training.runtime import ensure_folder, environment, resolve_device
+    from quatgraph.training.runtime import environment, resolve_device
 
     keep_memory()
     where = resolve_device(device)

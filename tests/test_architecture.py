@@ -14,9 +14,9 @@ import quatgraph
 ROOT = Path(quatgraph.__file__).parent
 MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
-    {"suggestions"},
+    {"suggestions", "signals"},
     {"errors"},
-    {"algebra", "config"},
+    {"algebra", "config", "files"},
     {"ops", "presets"},
     {"entries"},
     {"adjacency"},

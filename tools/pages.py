@@ -8,6 +8,7 @@ from pathlib import Path
 from benchmarks.figures import growth, speed_bars
 from benchmarks.render import render_bench, render_beside, render_growth, render_steps
 from quatgraph.errors import Mistake
+from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
 from quatgraph.plot.tables import table_bars
 from quatgraph.reproduce import table_names
@@ -15,7 +16,6 @@ from quatgraph.reproduce.render import render
 from quatgraph.reproduce.run import read_results
 from quatgraph.reproduce.table import load_table
 from quatgraph.training.record import RunRecord
-from quatgraph.training.runtime import write_atomic
 from tools.ablation import render_ablation, render_pairs
 from tools.finalists import render_by_seed, render_finalists
 from tools.selection import render_nested, render_paired, render_search, render_worth

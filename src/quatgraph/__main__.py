@@ -1,6 +1,14 @@
-"""``python -m quatgraph``, for places where nothing is installed."""
+"""The command ``quatgraph``; ``python -m quatgraph`` where nothing is installed."""
 
-from quatgraph.cli import main
+from quatgraph.signals import exit_on_signals
+
+
+def main() -> None:
+    exit_on_signals()  # before anything slow is imported
+    from quatgraph.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

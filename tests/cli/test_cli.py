@@ -258,8 +258,8 @@ def new_pages(times):
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
 keep_memory()
-print(new_pages(1), new_pages(10))
+print(new_pages(10), new_pages(50))
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     first, others = map(int, found.stdout.split())
-    assert others < 3 * first  # not ten times
+    assert others < first / 10  # not five times: what the heap looks like at first is chance

@@ -203,7 +203,7 @@ def test_a_folder_that_holds_a_training_is_not_overwritten(tmp_path: Path) -> No
     first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
     assert call(*first).exit_code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
-    assert_told(call(*first), "m holds a training already", "resume it")
+    assert_told(call(*first), "m already holds records.jsonl, card.json", "--resume", "--overwrite")
     other = call(*first, "--set", "train.lr=0.3", "--resume")
     assert_told(other, "m holds a training with other settings")
     assert call(*first, "--resume").exit_code == 0
@@ -281,17 +281,19 @@ def started(*how: str, until: Path) -> subprocess.Popen:
     return process
 
 
-@pytest.mark.parametrize("polite", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    ("polite", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(
-    tmp_path: Path, polite: signal.Signals
+    tmp_path: Path, polite: signal.Signals, code: int
 ) -> None:
     whole = last_object(call(*LONG, "--out", "whole"))
-    process = started("-m", "quatgraph", until=tmp_path / "m")
+    process = started("-c", SAVE_OFTEN, until=tmp_path / "m" / "checkpoint.safetensors")
     process.send_signal(polite)
     printed, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert printed == ""
-    assert told.startswith("quatgraph: interrupted")
+    assert told.startswith("quatgraph: interrupted: repeat the command with --resume")
     assert told.count("\n") == 1
     assert [path.name for path in (tmp_path / "m").iterdir()] == ["checkpoint.safetensors"]
     resumed = last_object(call(*LONG, "--out", "m", "--resume"))

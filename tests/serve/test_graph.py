@@ -303,7 +303,7 @@ def test_without_a_config_a_few_settings_are_tried(
 
 def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Path) -> None:
     first = train_graphs(graphs, tmp_path / "m", config=config_of(), device="cpu")
-    with pytest.raises(Mistake, match="holds a training already"):
+    with pytest.raises(Mistake, match="already holds records"):
         train_graphs(graphs, tmp_path / "m", config=config_of(), device="cpu")
     more = train_graphs(graphs, tmp_path / "m", config=config_of(seeds=2), resume=True)
     assert len(read_records(tmp_path / "m" / "records.jsonl")) == 6

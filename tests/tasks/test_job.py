@@ -138,7 +138,7 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
     trained([config_of()], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(Mistake, match="holds a training already: choose another folder"):
+    with pytest.raises(Mistake, match=r"already holds records\.jsonl, card\.json, model\.sa"):
         trained([config_of(**{"train.lr": 0.2})], tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -243,7 +243,7 @@ class StopAfterOneEnsemble(Deadline):
 def test_a_paused_training_is_not_begun_anew_by_mistake(tmp_path: Path) -> None:
     with pytest.raises(Paused):
         trained([config_of()], tmp_path, deadline=Deadline(0))
-    with pytest.raises(Mistake, match="holds a training already: choose another folder, or resume"):
+    with pytest.raises(Mistake, match=r"already holds checkpoint\.safetensors: .* --resume"):
         trained([config_of()], tmp_path)
     assert len(trained([config_of()], tmp_path, resume=True).records) == 1
 

@@ -1,13 +1,9 @@
-"""Devices, seeds, deadlines, and files that are whole or not there."""
+"""Devices, seeds, deadlines, and what a record says of the machine."""
 
-import errno
-import os
-import stat
 import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
 
 import pytest
 import torch
@@ -17,13 +13,9 @@ from quatgraph.errors import Mistake
 from quatgraph.training import runtime
 from quatgraph.training.runtime import (
     Deadline,
-    check_writable,
-    ensure_folder,
     environment,
     json_text,
     resolve_device,
-    seeded,
-    write_atomic,
 )
 
 CPU = torch.device("cpu")
@@ -39,10 +31,6 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
-
-
-def fail(*_: object) -> NoReturn:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.mark.usefixtures("without_cuda")
@@ -125,38 +113,6 @@ def test_without_git_the_commit_is_unknown(package: Path, monkeypatch: pytest.Mo
     assert runtime._commit(package) == "unknown"
 
 
-def test_a_block_with_a_seed_repeats_and_leaves_no_trace() -> None:
-    before = torch.get_rng_state()
-    with seeded(7, CPU):
-        first = torch.rand(3)
-    assert torch.equal(torch.get_rng_state(), before)
-    torch.rand(1)
-    with seeded(7, CPU):
-        assert torch.equal(torch.rand(3), first)
-    with seeded(8, CPU):
-        assert not torch.equal(torch.rand(3), first)
-
-
-def test_the_generator_is_restored_after_an_error() -> None:
-    before = torch.get_rng_state()
-    with pytest.raises(ZeroDivisionError), seeded(7, CPU):
-        torch.rand(int(1 / 0))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_a_block_with_a_seed_restores_the_gpu_too() -> None:
-    device = resolve_device("cuda")
-    torch.rand(1, device=device)
-    before = torch.cuda.get_rng_state(device)
-    with seeded(7, device):
-        first = torch.rand(3, device=device)
-    assert torch.equal(torch.cuda.get_rng_state(device), before)
-    with seeded(7, device):
-        assert torch.equal(torch.rand(3, device=device), first)
-
-
 def test_a_deadline_passes_after_its_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(time, "monotonic", lambda: clock.now)
@@ -177,82 +133,6 @@ def test_without_minutes_a_deadline_never_passes() -> None:
 def test_a_deadline_needs_a_sensible_number(minutes: float) -> None:
     with pytest.raises(Mistake, match="zero or more"):
         Deadline(minutes)
-
-
-def test_a_file_is_written_and_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "card.json"
-    write_atomic(path, "é")
-    assert path.read_bytes() == "é".encode()
-    write_atomic(path, b"\x00new")
-    assert path.read_bytes() == b"\x00new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_written_file_has_the_usual_permissions(tmp_path: Path) -> None:
-    (tmp_path / "usual").write_text("")
-    write_atomic(tmp_path / "ours", "")
-    usual, ours = (stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("usual", "ours"))
-    assert ours == usual
-
-
-@pytest.mark.parametrize("function", ["replace", "fsync"])
-def test_a_failed_write_keeps_the_old_file_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
-) -> None:
-    path = tmp_path / "card.json"
-    write_atomic(path, "old")
-    monkeypatch.setattr(os, function, fail)
-    with pytest.raises(Mistake, match=r"cannot write .*card\.json: No space left"):
-        write_atomic(path, "new")
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_an_interrupted_write_leaves_no_temporary_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        write_atomic(tmp_path / "card.json", "new")
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_place_that_cannot_be_written_is_a_mistake_naming_it(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Mistake, match=r"cannot write .*below"):
-        write_atomic(tmp_path / "file" / "below", "x")
-    with pytest.raises(Mistake, match=r"cannot write .*below"):
-        ensure_folder(tmp_path / "file" / "below")
-    with pytest.raises(Mistake, match=r"cannot write .*file"):
-        ensure_folder(tmp_path / "file")
-
-
-def test_a_file_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
-    (tmp_path / "there").write_text("kept")
-    for place in (tmp_path, tmp_path / "there" / "below", tmp_path / "nowhere" / "below"):
-        with pytest.raises(Mistake, match=f"cannot write {place}: "):
-            check_writable(place)
-    check_writable(tmp_path / "there")
-    check_writable(tmp_path / "new")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("there", "kept")]
-
-
-def test_a_read_only_folder_is_a_mistake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(**_: object) -> NoReturn:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(Mistake, match="Permission denied; choose a folder that is writable"):
-        ensure_folder(tmp_path)
-
-
-def test_a_folder_is_made_with_its_parents_and_left_empty(tmp_path: Path) -> None:
-    folder = ensure_folder(tmp_path / "a" / "b")
-    assert ensure_folder(folder) == folder
-    assert not any(folder.iterdir())
 
 
 def test_json_has_null_for_what_is_not_a_number() -> None:

@@ -3,11 +3,20 @@
 Heavy imports stand inside the commands, so that ``--help`` answers at once.
 """
 
+import sys
+
+import typer
+
 from quatgraph.cli import ask, demo, draw, learn, look
-from quatgraph.cli.shell import app
+from quatgraph.cli.shell import app, open_streams, reported
 
 __all__ = ["app", "ask", "demo", "draw", "learn", "look", "main"]
 
 
 def main() -> None:
-    app(prog_name="quatgraph")
+    open_streams()
+    try:
+        with reported():  # of what is no command, as --help
+            app(prog_name="quatgraph")
+    except typer.Exit as end:
+        sys.exit(end.exit_code)

@@ -131,10 +131,10 @@ def predict(
     quatgraph predict my-model "a charming little film"
     """
     format_ = format_of(out, json_)
+    from quatgraph.files import check_writable, write_atomic
     from quatgraph.serve import load
-    from quatgraph.training.runtime import check_writable, write_atomic
 
-    if out is not None and not is_stream(out):
+    if out is not None and str(out) not in STDOUT:
         check_writable(out)
     predictor = load(bundle, device=device)
     options: tuple[tuple[str, str, str, Any], ...] = (
@@ -161,11 +161,10 @@ def predict(
     for note in answer.notes:
         tell(note)
     rows = list(answer.rows())
-    if out is not None and not is_stream(out):
+    if out is not None and str(out) not in STDOUT:
         write_atomic(out, encode(rows, format_))
-        say(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
-    elif out is not None and str(out) not in STDOUT:
-        _write_stream(out, encode(rows, format_))
+        if not is_stream(out):
+            say(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
     elif rows and out is None and not json_ and task == "link" and about is None:
         meaning = _meaning(rows[0]["asked"], predictor)
         typer.echo(f"{align(_answers(rows))}\n{meaning}", nl=False)
@@ -175,17 +174,6 @@ def predict(
         if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
             rows = printable_rows(rows)
         typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
-
-
-def _write_stream(path: Path, content: str | bytes) -> None:
-    """Writes to a device or pipe, which no file may replace."""
-    from quatgraph.training.runtime import unwritable
-
-    try:
-        with path.open("ab") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise unwritable(path, error) from error
 
 
 def _check_task(wanted: str, option: str, task: str, bundle: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from shutil import which
 from textwrap import fill, indent
@@ -76,27 +77,22 @@ def _trained(triples: "Triples", device: "torch.device") -> tuple["Job", bool]:
     from quatgraph.presets import preset
     from quatgraph.tasks.job import RECORDS, train_in_folder
     from quatgraph.tasks.link import LINK
-    from quatgraph.training.checkpoint import remove_checkpoint
     from quatgraph.training.record import read_records
 
     config = configs.build(LINK.config, preset("link/countries-simqgnn", "honest"))
     with progress() as show:
-
-        def train() -> "Job":
-            return train_in_folder(
-                LINK, [config], FOLDER, device=device, data=triples, resume=True, progress=show
-            )
+        train = partial(
+            train_in_folder, LINK, [config], FOLDER, device=device, data=triples, progress=show
+        )
 
         try:
             done = read_records(FOLDER / RECORDS) if (FOLDER / RECORDS).exists() else []
-            return train(), bool(done)
+            return train(resume=True), bool(done)
         except Mistake:
             if not FOLDER.is_dir():
                 raise
             # Of another version, of another device, or damaged.
-            (FOLDER / RECORDS).unlink(missing_ok=True)
-            remove_checkpoint(FOLDER)
-            return train(), False
+            return train(overwrite=True), False
 
 
 def _show_worth(model: "LinkPredictor") -> None:

@@ -107,8 +107,8 @@ def _called(path: Path) -> str:
 
 def _place(out: Path | None, name: str) -> Path:
     """Where the figure goes; a place that cannot be is told before any work."""
+    from quatgraph.files import check_writable
     from quatgraph.plot.style import check_place
-    from quatgraph.training.runtime import check_writable
 
     place = out or Path(f"{name}.png")
     check_place(place)

@@ -21,6 +21,7 @@ from quatgraph.cli.shell import (
     tell,
 )
 from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
     from quatgraph.tasks.job import Job
@@ -68,6 +69,9 @@ def train(
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder for the bundle and records.")] = None,
     resume: Annotated[bool, typer.Option(help="Go on where the last call stopped.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the training that the folder holds.")
+    ] = False,
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
@@ -89,6 +93,8 @@ def train(
         given["vectors"] = _vectors(vectors)
     task, candidates = _candidates(what, data, given, set_ or [], protocol, seeds)
     folder = out or Path("quatgraph-runs") / (_called(data) if data else f"{what}-{protocol}")
+    instead = " in place of --overwrite" * overwrite
+    repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
         with progress() as show:
             job = train_in_folder(
@@ -97,18 +103,18 @@ def train(
                 folder,
                 device=resolve_device(device),
                 resume=resume,
+                overwrite=overwrite,
                 deadline=Deadline(max_minutes),
                 progress=show,
                 tell=tell,
             )
     except Paused as paused:
         left = {"paused": True, "done": paused.done, "epochs": paused.epochs, "out": str(folder)}
-        _say(json_, left, f"{paused}: repeat the command with --resume --out {folder}")
+        _say(json_, left, f"{paused}: {repeat}")
         return
-    except KeyboardInterrupt:
-        kept = f"repeat the command with --resume --out {folder}"
-        tell(f"interrupted: {kept if holds_training(folder) else 'nothing had been saved yet'}")
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as interrupt:
+        tell(f"interrupted: {repeat if holds_training(folder) else 'nothing had been saved yet'}")
+        raise typer.Exit(exit_code(interrupt)) from None
     _report(task, job, json_)
 
 

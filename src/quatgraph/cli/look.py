@@ -182,7 +182,7 @@ def info(device: Device = "auto", json_: Json = False) -> None:
         "backend": chosen_backend(),
         "triton": "installed" if TRITON_INSTALLED else "not installed",
         "data": str(data_root() or "QUATGRAPH_DATA is not set"),
-        "cache": str(cache_root()),
+        "cache": str(cache_root() or "no home folder; QUATGRAPH_CACHE is not set"),
     }
     if json_:
         emit(known)

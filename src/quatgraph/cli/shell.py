@@ -2,12 +2,13 @@
 
 import ctypes
 import functools
+import io
 import json
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, ParamSpec
 
 import typer
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 
 from quatgraph import __version__
 from quatgraph.errors import Mistake, printable
+from quatgraph.signals import cleaned_up, exit_code, interruptible
 
 P = ParamSpec("P")
 
@@ -96,31 +98,87 @@ def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P,
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             warnings.filterwarnings("ignore", category=FutureWarning)
             warnings.filterwarnings("ignore", message="Sparse CS[RC] tensor support")
-            try:
+            with reported(), interruptible():
                 body(*args, **kwargs)
                 sys.stdout.flush()
-            except Mistake as mistake:
-                tell(str(mistake))
-                raise typer.Exit(2) from None
-            except KeyboardInterrupt:
-                tell("interrupted; what had been saved, if anything, is kept")
-                raise typer.Exit(130) from None
-            except BrokenPipeError:  # the reader, such as `head`, has seen enough
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise typer.Exit(0) from None
-            except OSError as error:  # a path too long, no permission, a full disk
-                tell(f"{error.filename or 'a file'}: {error.strerror or error}")
-                raise typer.Exit(2) from None
-            except (MemoryError, RuntimeError) as error:
-                sentence = _out_of_memory(error)
-                if not sentence:
-                    raise
-                tell(sentence)
-                raise typer.Exit(1) from None
 
         return home.command(name)(told)
 
     return add
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Reports what ends a command in one sentence, and exits with the right code."""
+    try:
+        yield
+    except Mistake as mistake:
+        tell(str(mistake))
+        raise typer.Exit(2) from None
+    except KeyboardInterrupt as interrupt:
+        tell("interrupted; what had been saved, if anything, is kept")
+        raise typer.Exit(exit_code(interrupt)) from None
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        _discard_output()
+        raise typer.Exit(0) from None
+    except OSError as error:  # a path too long, no permission, a full disk
+        if error.filename == _OUTPUT:
+            _discard_output()
+        tell(f"{error.filename or 'a file'}: {error.strerror or error}")
+        raise typer.Exit(2) from None
+    except (MemoryError, RuntimeError) as error:
+        sentence = _out_of_memory(error)
+        if not sentence:
+            raise
+        tell(sentence)
+        raise typer.Exit(1) from None
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Output(io.FileIO):
+    """Standard output, which an error names."""
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = _OUTPUT
+            raise
+
+
+class _Errors(io.FileIO):
+    """Standard error: what it does not take, as after its terminal was closed, is lost."""
+
+    def write(self, data: Any) -> int:
+        with suppress(OSError):
+            return super().write(data)
+        return len(data)
+
+
+_OUTPUT = "standard output"
+
+
+def open_streams() -> None:
+    """Opens closed standard streams on nothing, lest a file gets a descriptor that is printed to,
+    and lets standard error never fail."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
+    if sys.stdout is sys.__stdout__:
+        sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+    if sys.stderr is sys.__stderr__:
+        sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)
+
+
+def _text(raw: io.FileIO, like: Any) -> io.TextIOWrapper:
+    """A stream of text in place of one, or of none."""
+    encoding, errors = (like.encoding, like.errors) if like else (None, "backslashreplace")
+    by_line = raw.isatty() or isinstance(raw, _Errors)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=by_line)
 
 
 def _out_of_memory(error: Exception) -> str:
@@ -172,7 +230,7 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
             tasks[title] = bar.add_task(printable(title), total=total)
         bar.update(tasks[title], completed=done, visible=done < total)
 
-    with bar:
+    with cleaned_up(), bar:
         yield show
 
 

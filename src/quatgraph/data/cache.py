@@ -7,7 +7,6 @@ and a cache that cannot be written is no mistake.
 import contextlib
 import hashlib
 import json
-import tempfile
 from pathlib import Path
 
 import safetensors
@@ -15,6 +14,7 @@ import safetensors.torch
 
 from quatgraph.data import store
 from quatgraph.data.collection import Graphs, flat_digest, flat_form, from_flat_form
+from quatgraph.files import replacing, write_all
 
 _VERSION = "1"
 """Of the form of a kept file and of the way from a source to graphs; another one is read anew."""
@@ -28,7 +28,10 @@ def kept_graphs(name: str, source: str) -> Graphs | None:
         source: Digest of the file that the graphs were read from.
     """
     try:
-        with safetensors.safe_open(_place(name, source), framework="pt") as file:
+        place = _place(name, source)
+        if place is None:
+            return None
+        with safetensors.safe_open(place, framework="pt") as file:
             told = file.metadata()
             flat = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         names = json.loads(told["names"])
@@ -48,20 +51,18 @@ def kept_graphs(name: str, source: str) -> Graphs | None:
 def keep_graphs(graphs: Graphs, source: str) -> None:
     """Keeps graphs for the next time; the file appears only when it is whole."""
     place = _place(graphs.name, source)
+    if place is None:
+        return
     names = {key: getattr(graphs, key) for key in ("label_names", "tag_names", "graph_ids")}
     told = {"digest": graphs.digest, "names": json.dumps(names)}
-    part = None
     with contextlib.suppress(OSError, safetensors.SafetensorError):
         place.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".part-", delete=False) as file:
-            part = Path(file.name)
-            file.write(safetensors.torch.save(flat_form(graphs), told))
-        part.replace(place)
-    if part is not None:
-        with contextlib.suppress(OSError):
-            part.unlink(missing_ok=True)
+        with replacing(place) as file:
+            write_all(file, safetensors.torch.save(flat_form(graphs), told))
 
 
-def _place(name: str, source: str) -> Path:
+def _place(name: str, source: str) -> Path | None:
+    """Where the graphs are kept; None without a cache."""
+    root = store.cache_root()
     digest = hashlib.sha256(f"{_VERSION} {source}".encode()).hexdigest()
-    return store.cache_root() / "graph" / f"{name}-{digest[:16]}.safetensors"
+    return root and root / "graph" / f"{name}-{digest[:16]}.safetensors"

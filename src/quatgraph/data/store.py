@@ -10,18 +10,18 @@ import http.client
 import lzma
 import os
 import sys
-import tempfile
 import tomllib
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.files import ensure_folder, replacing, write_all
 
 Status = Literal["ok", "missing", "wrong digest", "unreadable"]
 
@@ -89,19 +89,28 @@ def data_root() -> Path | None:
     value = os.environ.get("QUATGRAPH_DATA")
     if not value:
         return None
-    root = Path(value).expanduser()
-    if not root.is_dir():
+    root = _at_home(value)
+    if root is None or not root.is_dir():
         raise Mistake(f"QUATGRAPH_DATA names {value!r}, which is not a folder; correct or unset it")
     return root
 
 
-def cache_root() -> Path:
-    """The folder that downloads go to; it need not exist yet."""
+def cache_root() -> Path | None:
+    """The folder that downloads go to, which need not exist yet; ``None`` where none is named and
+    there is no home folder."""
     own = os.environ.get("QUATGRAPH_CACHE")
     if own:
-        return Path(own).expanduser()
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path("~/.cache").expanduser()) / "quatgraph"
+        return _at_home(own)
+    shared = _at_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return shared and shared / "quatgraph"
+
+
+def _at_home(path: str) -> Path | None:
+    """The path with ``~`` expanded; None where that is nobody's home."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return None
 
 
 def dataset_files(name: str) -> dict[str, Path]:
@@ -231,36 +240,33 @@ def _unpacked(place: Path) -> bytes:
 
 def _download(dataset: Entry, file: File) -> Path:
     """Puts one file into the cache; it appears there only when whole and verified."""
-    place = cache_root() / dataset.folder / file.path
+    root = cache_root()
     instead = f"put the file at {dataset.folder}/{file.path} in a folder that QUATGRAPH_DATA names"
     if not file.sha256:
         raise Mistake(f"{file.path} has no known digest and is not downloaded; {instead}")
     if not file.url.startswith(("https://", "http://")):
         raise Mistake(f"{file.url} is not an http address and is not downloaded; {instead}")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=place.parent, prefix=".download-")
-    except OSError as error:
+    if root is None:
         raise Mistake(
-            f"cannot write to the cache {place.parent} ({error.strerror or error}); "
-            "let QUATGRAPH_CACHE name another folder"
-        ) from error
-    part = Path(name)
+            "there is no home folder to keep downloads in; let QUATGRAPH_CACHE name a folder"
+        )
+    place = root / dataset.folder / file.path
     try:
-        with os.fdopen(handle, "wb") as target:
-            digest = _receive(file, target.write)
-        if digest != file.sha256:
-            raise Mistake(
-                f"{file.url} gave another file than the published one (sha256 {digest[:12]}..., "
-                f"not {file.sha256[:12]}...) and was not kept; {instead}"
-            )
-        part.replace(place)
+        ensure_folder(place.parent)
+    except Mistake as error:
+        raise Mistake(f"{error}, by QUATGRAPH_CACHE") from error
+    try:
+        with replacing(place) as target:
+            digest = _receive(file, partial(write_all, target))
+            if digest != file.sha256:
+                raise Mistake(
+                    f"{file.url} gave another file than the published one (sha256 "
+                    f"{digest[:12]}..., not {file.sha256[:12]}...) and was not kept; {instead}"
+                )
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
         raise Mistake(f"cannot download {file.url} ({_reason(error)}); {instead}") from error
-    finally:
-        part.unlink(missing_ok=True)
     return place
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.training.runtime import write_atomic
+from quatgraph.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

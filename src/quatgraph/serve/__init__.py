@@ -81,6 +81,7 @@ def train_nodes(
     config: NodeConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> NodePredictor:
     """Learns to classify the nodes of a PyG ``Data`` and returns the predictor.
 
@@ -90,9 +91,10 @@ def train_nodes(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     graph = from_data(data)
-    return NodePredictor(*_trained(NODE, config, graph, out, device, resume), graph)
+    return NodePredictor(*_trained(NODE, config, graph, out, device, resume, overwrite), graph)
 
 
 def train_graphs(
@@ -102,6 +104,7 @@ def train_graphs(
     config: GraphConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> GraphPredictor:
     """Learns to classify PyG graphs and returns the predictor.
 
@@ -112,9 +115,10 @@ def train_graphs(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     known = from_any(graphs)
-    return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume), known)
+    return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume, overwrite), known)
 
 
 def train_triples(
@@ -124,6 +128,7 @@ def train_triples(
     config: LinkConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> LinkPredictor:
     """Learns to complete the triples of a knowledge graph and returns the predictor.
 
@@ -133,6 +138,7 @@ def train_triples(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     if isinstance(triples, Path | str):
         data = (config or LinkConfig()).data
@@ -140,7 +146,7 @@ def train_triples(
             Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
         )
     known = triples if isinstance(triples, Triples) else from_names(triples)
-    return LinkPredictor(*_trained(LINK, config, known, out, device, resume))
+    return LinkPredictor(*_trained(LINK, config, known, out, device, resume, overwrite))
 
 
 def train_texts(
@@ -151,6 +157,7 @@ def train_texts(
     config: TextConfig | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
 ) -> TextPredictor:
     """Learns to classify texts and returns the predictor.
 
@@ -161,6 +168,7 @@ def train_texts(
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
+        overwrite: Whether to replace a training that ``out`` holds.
     """
     if (labels is None) != isinstance(texts, Documents | Path | str):
         raise Mistake("labels belong to a list of texts; a path or documents have their own")
@@ -182,7 +190,9 @@ def train_texts(
         check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)
     given = config and chosen
-    return TextPredictor(*_trained(TEXT, given, known, out, device, resume, chosen), known)
+    return TextPredictor(
+        *_trained(TEXT, given, known, out, device, resume, overwrite, chosen), known
+    )
 
 
 def _trained(
@@ -192,12 +202,15 @@ def _trained(
     out: Path | str,
     device: str,
     resume: bool,
+    overwrite: bool,
     start: Config | None = None,
 ) -> tuple[Bundle, torch.device]:
     """A trained bundle, and its device; without a config a few from ``start`` on are tried."""
     tried = default_candidates(task, start or task.config()) if config is None else [config]
     where = resolve_device(device)
-    job = train_in_folder(task, tried, Path(out), device=where, data=data, resume=resume)
+    job = train_in_folder(
+        task, tried, Path(out), device=where, data=data, resume=resume, overwrite=overwrite
+    )
     return load_bundle(job.folder), where
 
 

@@ -1,5 +1,6 @@
 """A training that lives in a folder: it can be stopped, resumed, and leaves a bundle."""
 
+import os
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,16 +11,19 @@ import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
+from quatgraph.files import locked, remove_leftovers, unwritable
 from quatgraph.presets import protocols
 from quatgraph.tasks.overflow import ADVICE
-from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_of, merit, run
+from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_key_of, bundle_of, merit, run
 from quatgraph.tasks.task import Config, Member, Task
-from quatgraph.training.bundle import load_bundle, save_bundle
-from quatgraph.training.checkpoint import has_checkpoint, load_state, remove_checkpoint
+from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
+from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint, load_state, remove_checkpoint
 from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, ensure_folder, removed_if_empty
+from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
 RECORDS = "records.jsonl"
+FILES = (RECORDS, CHECKPOINT, *BUNDLE)
+"""What a training writes."""
 CURVES = 64
 """Runs of a folder whose curves are kept; more would make large records of little use."""
 
@@ -74,6 +78,7 @@ def train_in_folder(
     device: torch.device,
     data: Any = None,
     resume: bool = False,
+    overwrite: bool = False,
     deadline: Deadline = NO_DEADLINE,
     progress: Callable[[str, int, int], None] = lambda title, done, total: None,
     tell: Callable[[str], None] = lambda sentence: None,
@@ -86,46 +91,55 @@ def train_in_folder(
 
     Args:
         candidates: Configurations of the task that share their data.
+        folder: Locked while it trains, so that no other training writes there.
         data: The task's data, if it is not what the configurations name.
         resume: Whether to go on where an earlier call with the same candidates stopped.
+        overwrite: Whether to replace the :data:`FILES` that are there, once the first epoch is
+            done.
         progress: As that of :func:`quatgraph.tasks.runs.run`; ``tell`` likewise.
 
     Raises:
         Paused: The deadline passed; ``resume`` goes on from there.
     """
-    data = task.load(candidates[0]) if data is None else data
-    tried = _tried(task, candidates)
-    if not task.validates(candidates[0], data):
-        epoch = ["train.select=last"] * (candidates[0].train.select == "best-valid")
-        if unset := [*epoch, *tried]:
+    if resume and overwrite:
+        raise Mistake("--resume continues a training and --overwrite replaces it: choose one")
+    with locked(folder):
+        there = [name for name in FILES if os.path.lexists(folder / name)]
+        if there and not (resume or overwrite):
             raise Mistake(
-                f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
+                f"{folder} already holds {', '.join(there)}: choose another folder, continue the "
+                "training with --resume (resume=True), or replace these files with --overwrite "
+                "(overwrite=True)"
             )
-    members = [member for config in candidates for member in task.members(config, data)]
-    ensure_folder(folder)
-    records_at = folder / RECORDS
-    done = read_records(records_at) if records_at.exists() else []
-    if not resume and holds_training(folder):
-        raise Mistake(
-            f"{folder} holds a training already: choose another folder, or resume it, by --resume "
-            "or resume=True"
-        )
-    if resume and not holds_training(folder):
-        tell(f"{folder} holds nothing to resume: training from the beginning")
-    finished = {(r.config_digest, r.split, r.seed): r for r in done}
-    same_data = all(r.data_digest == data.digest for r in done)
-    if not same_data or not finished.keys() <= {_key(member) for member in members}:
-        raise Mistake(
-            f"{folder} holds a training with other settings or data: choose another folder"
-        )
-    if resume:
-        _forget_finished(folder, done)
-    for note in data.notes:
-        tell(note)
-    missing = [member for member in members if _key(member) not in finished]
-    best = max((group.merit for group in _groups(done)), default=DIVERGED)
-    diverged: dict[str, str] = {}
-    with removed_if_empty(folder):
+        for name in FILES:
+            remove_leftovers(folder / name)
+        data = task.load(candidates[0]) if data is None else data
+        tried = _tried(task, candidates)
+        if not task.validates(candidates[0], data):
+            epoch = ["train.select=last"] * (candidates[0].train.select == "best-valid")
+            if unset := [*epoch, *tried]:
+                raise Mistake(
+                    f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
+                )
+        members = [member for config in candidates for member in task.members(config, data)]
+        if overwrite:
+            _keep_data(candidates[0], [folder / name for name in there])
+        done = _resumed(folder, members, data) if resume else []
+        if resume and not holds_training(folder):
+            tell(f"{folder} holds nothing to resume: training from the beginning")
+        for note in data.notes:
+            tell(note)
+        finished = {(r.config_digest, r.split, r.seed) for r in done}
+        missing = [member for member in members if _key(member) not in finished]
+        best = max((group.merit for group in _groups(done)), default=DIVERGED)
+        diverged: dict[str, str] = {}
+        replaced = there if overwrite else []
+
+        def advance(title: str, epochs: int, total: int) -> None:
+            while replaced:  # only now, so that nothing is lost if the training cannot begin
+                _remove(folder / replaced.pop(0))
+            progress(title, epochs, total)
+
         for outcome in run(
             task,
             missing,
@@ -135,7 +149,7 @@ def train_in_folder(
             checkpoint=lambda _: folder,
             resume=resume,
             deadline=deadline,
-            progress=progress,
+            progress=advance,
             tell=tell,
         ):
             diverged |= _diverged(outcome, tried)
@@ -145,20 +159,31 @@ def train_in_folder(
                 kept = group.healthy if task.answers_together else [group.best]
                 places = [outcome.records.index(record) for record in kept]
                 save_bundle(folder, bundle_of(task, outcome, places, data))
-            append_records(records_at, outcome.records)
+            append_records(folder / RECORDS, outcome.records)
             remove_checkpoint(folder)
             done = done + outcome.records
         if best == DIVERGED:
-            records_at.unlink(missing_ok=True)  # so that the next training can have the folder
+            _remove(folder / RECORDS)  # so that the next training can have the folder
             why = task.explain_overflow(data, task.prepare(data, candidates[0], device))
             raise Mistake(_every_run_diverged(diverged, why))
-    if diverged:
-        tell(_some_runs_diverged(diverged, len(done)))
+        if diverged:
+            tell(_some_runs_diverged(diverged, len(done)))
+        return _job(task, candidates, folder, done, tried)
+
+
+def _job(
+    task: Task,
+    candidates: Sequence[Config],
+    folder: Path,
+    done: list[RunRecord],
+    tried: Sequence[str],
+) -> Job:
     try:
         card = load_bundle(folder, task=task.name).card
     except Mistake as mistake:  # every run is on record, so nothing would write it again
         raise Mistake(
-            f"{folder} has runs on record but no whole bundle: train again in another folder"
+            f"{folder} has runs on record but no whole bundle: train again in another folder or "
+            "with --overwrite"
         ) from mistake
     winner = best_group(done)
     chosen = winner.best
@@ -174,11 +199,38 @@ def train_in_folder(
     )
 
 
-def _forget_finished(folder: Path, done: Sequence[RunRecord]) -> None:
-    """Removes the checkpoint of an ensemble that is on record: one killed just after that."""
+def _resumed(folder: Path, members: Sequence[Member], data: Any) -> list[RunRecord]:
+    """The finished runs among the members; a folder that holds anything else is refused."""
+    done = read_records(folder / RECORDS) if (folder / RECORDS).exists() else []
+    wanted = {_key(member) for member in members}
+    same = all(r.data_digest == data.digest for r in done)
+    same = same and {(r.config_digest, r.split, r.seed) for r in done} <= wanted
+    if any(os.path.lexists(folder / name) for name in BUNDLE):
+        own = {bundle_key_of(digest, data.digest) for digest, _, _ in wanted}
+        same = same and bundle_key(folder) in own
+    if not same:
+        raise Mistake(
+            f"{folder} holds a training with other settings or data, or a damaged model: choose "
+            "another folder, or replace it with --overwrite"
+        )
     state = load_state(folder)
     if state is not None and state["key"].split()[0] in {record.ensemble for record in done}:
-        remove_checkpoint(folder)
+        remove_checkpoint(folder)  # of an ensemble that is on record: one killed just after that
+    return done
+
+
+def _keep_data(config: Config, files: Sequence[Path]) -> None:
+    """Refuses to replace the file that is trained on."""
+    source = getattr(config.data, "path", None)
+    if source and Path(source).resolve() in [path.resolve() for path in files]:
+        raise Mistake(f"{source} is the data and would be replaced: choose another folder")
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise unwritable(path, error) from error
 
 
 @dataclass(frozen=True, slots=True)

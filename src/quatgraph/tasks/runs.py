@@ -237,6 +237,7 @@ def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -
         "metrics": {name: fmean(r.metrics[name] for r in records) for name in record.metrics},
         "parameters": record.parameters,
         "data": {"name": data.name, "digest": data.digest, **own.get("data", {})},
+        "key": bundle_key_of(record.config_digest, record.data_digest),
         "environment": record.environment,
         "finished": record.finished,
     }
@@ -245,6 +246,11 @@ def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -
         return Bundle(card | each, weights | kept)
     first = {key: values[0] for key, values in each.items()}
     return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
+
+
+def bundle_key_of(config_digest: str, data_digest: str) -> str:
+    """Names what a bundle was trained with."""
+    return f"{config_digest} on {data_digest}"
 
 
 def classes_said(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:

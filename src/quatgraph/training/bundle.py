@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.training.runtime import ensure_folder, json_text, safetensors_bytes, write_atomic
+from quatgraph.files import ensure_folder, write_atomic
+from quatgraph.training.runtime import json_text, safetensors_bytes
 
 FORMAT_VERSION = 1
-_CARD, _TENSORS = "card.json", "model.safetensors"
-_OWN = "card_sha256"
+BUNDLE = _CARD, _TENSORS = "card.json", "model.safetensors"
+_OWN, _KEY = "card_sha256", "key"
+_AGAIN = "train again in another folder or with --overwrite"
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,9 @@ class Bundle:
 
     Attributes:
         card: ``task``, and what the task needs to rebuild the model: config, vocabularies,
-            metrics. Saving adds ``format``, ``sha256``, the digest of the tensors' file, and
-            ``card_sha256``, that of all else in the card.
+            metrics; perhaps a ``key``, see :func:`bundle_key`. Saving adds ``format``,
+            ``sha256``, the digest of the tensors' file, and ``card_sha256``, that of all else in
+            the card.
         tensors: The model's state, by name.
     """
 
@@ -42,7 +45,7 @@ def save_bundle(folder: Path, bundle: Bundle) -> None:
     if "task" not in bundle.card:
         raise ValueError("a bundle's card must name its task")
     ensure_folder(folder)
-    data = safetensors_bytes(bundle.tensors)
+    data = safetensors_bytes(bundle.tensors, {_KEY: bundle.card.get(_KEY, "")})
     card = bundle.card | {"format": FORMAT_VERSION, "sha256": hashlib.sha256(data).hexdigest()}
     write_atomic(folder / _TENSORS, data)
     write_atomic(folder / _CARD, json_text(card | {_OWN: _digest(card)}, indent=2) + "\n")
@@ -71,19 +74,26 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
     if hashlib.sha256(data).hexdigest() != card.get("sha256"):
         raise Mistake(
             f"{folder / _TENSORS} is not the file its {_CARD} describes: the bundle was changed "
-            "or only half written, so train again in another folder"
+            f"or only half written, so {_AGAIN}"
         )
-    if card.get(_OWN, own := _digest(card)) != own:  # an older card has none
-        raise Mistake(
-            f"{folder / _CARD} was changed after the training, so train again in another folder"
-        )
+    own = _digest(card)
+    if card.get(_OWN, None if _KEY in card else own) != own:  # an older card has neither
+        raise Mistake(f"{folder / _CARD} was changed after the training, so {_AGAIN}")
     try:
         tensors = safetensors.torch.load(data)
     except SafetensorError as error:
-        raise Mistake(
-            f"{folder / _TENSORS} is corrupt ({error}); train again in another folder"
-        ) from error
+        raise Mistake(f"{folder / _TENSORS} is corrupt ({error}); {_AGAIN}") from error
     return Bundle(card, tensors)
+
+
+def bundle_key(folder: Path) -> str | None:
+    """The key of the bundle in a folder, which names what it was trained with, also of one that was
+    only half written; None where the tensors are not there, are damaged or are not ours."""
+    try:
+        with safe_open(folder / _TENSORS, framework="pt") as file:
+            return (file.metadata() or {}).get(_KEY)
+    except (OSError, SafetensorError):
+        return None
 
 
 def _digest(card: dict[str, Any]) -> str:
@@ -102,9 +112,7 @@ def _card(folder: Path) -> dict[str, Any]:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise Mistake(
-            f"{path} is corrupt (no valid JSON: {error}); train again in another folder"
-        ) from error
+        raise Mistake(f"{path} is corrupt (no valid JSON: {error}); {_AGAIN}") from error
     except OSError as error:
         raise Mistake(f"cannot read {path}: {error.strerror}") from error
     if not isinstance(card, dict):

@@ -1,10 +1,13 @@
 """Exact checkpoints: everything a run needs to go on as if it had never stopped.
 
 Tensors and state live in one file, so that they change together by one rename. Generator states
-are ``uint8`` tensors, hence tensors like any other.
+are ``uint8`` tensors, hence tensors like any other. The file's header holds the digest of all the
+rest of the file, so that no changed bit goes unnoticed.
 """
 
+import hashlib
 import json
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,15 +16,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.training.runtime import (
-    ensure_folder,
-    safetensors_bytes,
-    unwritable,
-    write_atomic,
-)
+from quatgraph.files import ensure_folder, remove_leftovers, unwritable, write_atomic
+from quatgraph.training.runtime import safetensors_bytes
 
 T = TypeVar("T")
-_FILE, _STATE = "checkpoint.safetensors", "state"
+CHECKPOINT, _STATE, _DIGEST = "checkpoint.safetensors", "state", "sha256"
+_BLANK = 64 * "0"
 _FORMAT = "3"
 """Changes whenever what a training keeps, or the order it keeps it in, does."""
 
@@ -35,14 +35,17 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, A
         state: What JSON can hold; floats come back exactly, infinities too, tuples as lists.
     """
     ensure_folder(folder)
-    write_atomic(
-        folder / _FILE, safetensors_bytes(tensors, {"format": _FORMAT, _STATE: json.dumps(state)})
-    )
+    about = {"format": _FORMAT, _STATE: json.dumps(state), _DIGEST: _BLANK}
+    data = safetensors_bytes(tensors, about)
+    start = data.index(f'"{_DIGEST}":"{_BLANK}"'.encode()) + len(_DIGEST) + 4
+    digest = _digest_around(data, start).encode()
+    rest = memoryview(data)[start + len(_BLANK) :]
+    write_atomic(folder / CHECKPOINT, b"".join((data[:start], digest, rest)))
 
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether the folder holds a checkpoint, read or not."""
-    return (folder / _FILE).is_file()
+    return (folder / CHECKPOINT).is_file()
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -63,15 +66,19 @@ def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
     """What is read of the checkpoint's file, given it and its state."""
     if not has_checkpoint(folder):
         return None
-    path = folder / _FILE
+    path = folder / CHECKPOINT
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata()
             state = json.loads(about[_STATE])
-            if about.get("format") == _FORMAT:
+            if about["format"] == _FORMAT:
+                _verify(path, about[_DIGEST])
                 return read(file, state)
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise Mistake(f"the checkpoint {path} is corrupt; remove it to start afresh") from error
+        raise Mistake(
+            f"{path} is damaged, or no checkpoint of quatgraph: choose another folder, or remove "
+            "the file to train from the beginning"
+        ) from error
     except OSError as error:
         raise Mistake(f"cannot read the checkpoint {path}: {error.strerror}") from error
     raise Mistake(
@@ -80,9 +87,30 @@ def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
     )
 
 
+def _verify(path: Path, digest: str) -> None:
+    """Compares the file with the digest in its header.
+
+    Raises:
+        ValueError: They differ.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = data.find(digest.encode())
+        if len(digest) != len(_BLANK) or start < 0 or _digest_around(data, start) != digest:
+            raise ValueError("another digest")
+
+
+def _digest_around(data: bytes | mmap.mmap, start: int) -> str:
+    """The digest of a file but for its own place, which begins at ``start``."""
+    with memoryview(data) as view, view[:start] as head, view[start + len(_BLANK) :] as rest:
+        digest = hashlib.sha256(head)
+        digest.update(rest)
+        return digest.hexdigest()
+
+
 def remove_checkpoint(folder: Path) -> None:
-    """Removes the folder's checkpoint, if there is one."""
+    """Removes the folder's checkpoint, if there is one, and what a killed process left of one."""
     try:
-        (folder / _FILE).unlink(missing_ok=True)
+        (folder / CHECKPOINT).unlink(missing_ok=True)
     except OSError as error:
-        raise unwritable(folder / _FILE, error) from error
+        raise unwritable(folder / CHECKPOINT, error) from error
+    remove_leftovers(folder / CHECKPOINT)

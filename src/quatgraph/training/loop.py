@@ -20,16 +20,12 @@ from torch import Tensor
 
 from quatgraph.errors import Mistake
 from quatgraph.ops.backend import use_triton
+from quatgraph.signals import flagged
 from quatgraph.training.batches import Batches, WholeData, together
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
-from quatgraph.training.runtime import (
-    NO_DEADLINE,
-    Deadline,
-    Stopwatch,
-    interrupt_flag,
-)
+from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch
 
 Metrics = dict[str, Tensor]
 Select = Literal["last", "best-valid"]
@@ -117,8 +113,9 @@ def fit(
     The caller removes the checkpoint, once it has stored what a finished training gave.
 
     Raises:
-        Paused: The plan's deadline passed, and a checkpoint holds the state. Ctrl-C likewise leaves
-            one and raises KeyboardInterrupt.
+        Paused: The plan's deadline passed, and a checkpoint holds the state.
+        KeyboardInterrupt: Ctrl-C, a polite kill or a closed terminal, with the signal's number; a
+            checkpoint holds the state.
     """
     device = optimizer.lr.device
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
@@ -127,21 +124,21 @@ def fit(
         run.restore_or_start(device)
         every = _LOOK_EVERY[device.type] if batches is None else 1
         saved_at = time.monotonic()
-        with interrupt_flag() as interrupted:
+        with flagged() as interrupt:
             while run.epoch < plan.epochs and not run.all_stopped():
                 run.train_epochs(min(every, plan.epochs - run.epoch))
                 progress(run.epoch, plan.epochs)
                 run.tell_estimate()
                 unfinished = run.epoch < plan.epochs
-                stop = interrupted.is_set() or (unfinished and plan.deadline.passed())
+                stop = interrupt.number or (unfinished and plan.deadline.passed())
                 if plan.checkpoint is not None and (
                     stop or time.monotonic() - saved_at > plan.save_every
                 ):
                     run.save(device)
                     saved_at = time.monotonic()
                 if stop:
-                    if interrupted.is_set():
-                        raise KeyboardInterrupt
+                    if interrupt.number:
+                        raise KeyboardInterrupt(interrupt.number)
                     raise Paused(run.epoch, plan.epochs)
         return run.finish()
 

@@ -5,6 +5,7 @@ On disk the runs of one ensemble share a line of JSON, with what they have in co
 
 import dataclasses
 import fcntl
+import hashlib
 import json
 import lzma
 import math
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.errors import Mistake
+from quatgraph.files import ensure_folder, unwritable, write_all
 from quatgraph.presets import Protocol
-from quatgraph.training.runtime import ensure_folder, json_text, unwritable
+from quatgraph.training.runtime import json_text
 
 SCHEMA = 1
+_DIGEST = "sha256"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +102,11 @@ def append_records(path: Path, records: Iterable[RunRecord]) -> None:
     for record in records:
         key = record.ensemble, record.schema
         groups.setdefault(key, []).append(dataclasses.asdict(record))
-    append_lines(
-        path,
-        (
-            {"schema": schema, "count": len(runs), "runs": _factored(runs)}
-            for (_, schema), runs in groups.items()
-        ),
+    lines = (
+        {"schema": schema, "count": len(runs), "runs": _factored(runs)}
+        for (_, schema), runs in groups.items()
     )
+    append_lines(path, (line | {_DIGEST: _digest(line)} for line in lines))
 
 
 def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
@@ -124,7 +125,7 @@ def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
             _end_last_line(file)
             start = file.seek(0, os.SEEK_END)
             try:
-                _write(file, lines.encode())
+                write_all(file, lines.encode())
                 os.fsync(file.fileno())
             except BaseException:
                 file.truncate(start)
@@ -136,7 +137,8 @@ def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
 def read_records(path: Path) -> list[RunRecord]:
     """The records of a file, or of every ``*.jsonl`` and ``*.jsonl.xz`` in a folder, by name.
 
-    A last line that was cut short is passed over; any other line that is no record is a Mistake.
+    A last line that was cut short is passed over; any other line that is no record, or is not as it
+    was written, is a Mistake.
     """
     if path.is_dir():
         files = sorted((*path.glob("*.jsonl"), *path.glob("*.jsonl.xz")))
@@ -148,7 +150,7 @@ def read_records(path: Path) -> list[RunRecord]:
         raise Mistake(f"cannot read the records in {path}: {error.strerror}") from error
     except lzma.LZMAError as error:
         raise Mistake(f"{path} is damaged ({error}); restore the file") from error
-    if not _is_whole(lines[-1]):
+    if _is_torn(lines[-1]):
         lines.pop()
     return [
         record
@@ -180,6 +182,9 @@ def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:
         values = json.loads(line)
         schema = values["schema"]
         if schema == SCHEMA:
+            found = values.pop(_DIGEST, None)  # which older records lack
+            if values.keys() != {"schema", "count", "runs"} or found not in (None, _digest(values)):
+                raise ValueError
             runs = [_expanded(values["runs"], index) for index in range(values["count"])]
             for run in runs:
                 run.pop("selected", None)  # which stored records hold, and nothing reads
@@ -188,7 +193,8 @@ def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:
             return [RunRecord(**run) for run in runs]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise Mistake(
-            f"line {number} of {path} is not a run record; remove that line or restore the file"
+            f"line {number} of {path} is not a run record, or not as it was written: restore the "
+            "file, or remove that line"
         ) from error
     raise Mistake(
         f"line {number} of {path} has schema {schema}, but this version of quatgraph reads "
@@ -204,30 +210,29 @@ def _nan_for_null(value: Any) -> Any:
     return math.nan if value is None else value
 
 
-def _is_whole(line: bytes) -> bool:
-    """Whether the line is complete JSON: a part of an object never is."""
+def _digest(line: dict[str, Any]) -> str:
+    return hashlib.sha256(json_text(line).encode()).hexdigest()
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether it is the beginning of a line, and no more: a part of an object is never JSON."""
+    if not line.startswith(b"{"):
+        return not line
     try:
-        json.loads(line)
+        json.JSONDecoder().raw_decode(line.decode(errors="replace"))
     except ValueError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _end_last_line(file: FileIO) -> None:
-    """Makes the file end with a newline: drops a torn line, ends a whole one."""
+    """Makes the file end with a newline: drops a torn line, ends any other."""
     file.seek(0)
     content = file.readall()
     start = content.rfind(b"\n") + 1
     if start == len(content):
         return
-    if _is_whole(content[start:]):
-        _write(file, b"\n")
-    else:
+    if _is_torn(content[start:]):
         file.truncate(start)
-
-
-def _write(file: FileIO, data: bytes) -> None:
-    # One call unless the system takes less, as on a disk that fills up.
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
+    else:
+        write_all(file, b"\n")

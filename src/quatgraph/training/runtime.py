@@ -1,19 +1,14 @@
-"""The machine underneath: device, seeds, time, versions, and files that are written whole."""
+"""The machine underneath: device, time, versions; values as JSON and safetensors."""
 
-import errno
 import json
 import math
 import os
 import platform
 import re
-import secrets
-import signal
 import subprocess
-import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -73,19 +68,6 @@ def machine(environment: Mapping[str, str]) -> str:
     if environment["device"] != "cpu":
         return environment["device"]
     return f"{environment['cpu']}, {environment['cpus']} cores"
-
-
-@contextmanager
-def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seeds the CPU's generator and the device's within a block, and restores both after it."""
-    on_cuda = device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if on_cuda else []):
-        # Not torch.manual_seed: that seeds every GPU, and only these two are restored.
-        torch.default_generator.manual_seed(seed)
-        if on_cuda:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
-        yield
 
 
 @contextmanager
@@ -165,56 +147,6 @@ class Deadline:
 NO_DEADLINE = Deadline(None)
 
 
-def ensure_folder(path: Path) -> Path:
-    """Makes the folder if need be, and checks that a file can be written in it."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError as error:
-        raise unwritable(path, error) from error
-    return path
-
-
-@contextmanager
-def removed_if_empty(path: Path) -> Iterator[None]:
-    """Removes a folder after the block if nothing came into it."""
-    try:
-        yield
-    finally:
-        with suppress(OSError):  # something is in it
-            path.rmdir()
-
-
-def check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before the work that it is to hold."""
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
-def write_atomic(path: Path, content: bytes | str) -> None:
-    """Writes the file whole or not at all: whoever opens it sees the old content or the new."""
-    data = content.encode() if isinstance(content, str) else content
-    # In the same folder, for a rename is atomic only within one file system.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)  # noqa: PTH105
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise unwritable(path, error) from error
-
-
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
     separators = (",", ":") if indent is None else None
@@ -229,14 +161,6 @@ def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | Non
         name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
     }
     return safetensors.torch.save(copies, metadata)
-
-
-def unwritable(path: Path, error: OSError) -> Mistake:
-    """The Mistake for a file or folder that cannot be written."""
-    reason = error.strerror or type(error).__name__
-    return Mistake(
-        f"cannot write {path}: {reason}; choose a folder that is writable and has space left"
-    )
 
 
 def _without_nan(value: Any) -> Any:
@@ -286,24 +210,3 @@ def _git(folder: Path, *arguments: str) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-@contextmanager
-def interrupt_flag() -> Iterator[threading.Event]:
-    """Turns Ctrl-C or a polite kill into a flag read between epochs; a second one acts at once."""
-    flag = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield flag
-        return
-
-    def on_interrupt(signum: int, frame: object) -> None:
-        if flag.is_set():
-            raise KeyboardInterrupt
-        flag.set()
-
-    before = {s: signal.signal(s, on_interrupt) for s in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield flag
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
