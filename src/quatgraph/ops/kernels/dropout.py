@@ -39,7 +39,7 @@ def _dropped_kernel(
     seed = tl.load(draws + 2 * member)
     step = tl.load(draws + 2 * member + 1).to(tl.uint32)
     key = _mix(_mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32))
-    key = _mix(_mix(key ^ step) ^ call.to(tl.uint32))
+    key = _mix(_mix(key ^ step) ^ call)  # no .to(): Triton passes a 1 as a Python number
     row = at // columns
     column = ((at - row * columns) % (columns // TILES)).to(tl.uint32)
     if KEYED:
