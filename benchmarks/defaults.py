@@ -13,9 +13,10 @@ import torch
 from torch_geometric.data import Data
 
 from quatgraph.data.node import from_data
+from quatgraph.models.node import QGNN
 from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.node.config import ModelConfig, NodeConfig
+from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.runs import run
 
 # Probability of a link inside a class and between classes; distance of the classes' features,
@@ -31,7 +32,7 @@ NODES, CLASSES, FEATURES, GRAPHS = 800, 4, 32, 3
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for kind, skip, layers in product(KINDS, (False, True), (1, 2)):
-        model = ModelConfig(skip=skip, num_layers=layers)
+        model = QGNN.Options(skip=skip, num_layers=layers)
         valid = []
         for seed in range(GRAPHS):
             data = random_graph(*KINDS[kind], seed=seed)

@@ -19,9 +19,10 @@ from benchmarks.made_up import CLASSES, LIKE_CORA, papers
 from benchmarks.measure import measure, measure_captured, training_seconds
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QGNNConv
+from quatgraph.models.node import QGNN
 from quatgraph.ops import one_vs_all_bce
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.node.config import ModelConfig, NodeConfig, TrainConfig
+from quatgraph.tasks.node.config import NodeConfig, TrainConfig
 from quatgraph.tasks.task import Member
 
 CONV = "QGNNConv, forward and backward"
@@ -172,7 +173,7 @@ def _epoch(
 ) -> dict[str, Any]:
     """The mean time of an epoch of all members, without validation."""
     config = NodeConfig(
-        model=ModelConfig(hidden_quats=4, num_layers=1, skip=False),
+        model=QGNN.Options(hidden_quats=4, num_layers=1, skip=False),
         train=TrainConfig(epochs=epochs, select="last"),
     )
     seeds = [Member(config, 0, seed) for seed in range(members)]

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from quatgraph import config as configs
+from quatgraph.models.node import QGNN
 from quatgraph.presets import preset
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
@@ -23,6 +24,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         base = configs.build(NodeConfig, preset(f"node/{dataset}-qgnn"))
         data = load_data(base.data)
         for masks in ("real", "quaternion"):
+            assert isinstance(base.model, QGNN.Options)
             model = dataclasses.replace(base.model, masks=masks)
             config = dataclasses.replace(base, seeds=SEEDS[device.type], model=model)
             for layout in ("sparse", "dense") if device.type == "cuda" else ("sparse",):

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from benchmarks.made_up import LIKE_CORA, papers
+from quatgraph.models.node import GCN
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.node.config import ModelConfig, NodeConfig, TrainConfig
+from quatgraph.tasks.node.config import NodeConfig, TrainConfig
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Member
 
@@ -69,7 +70,7 @@ def _ensemble(device: torch.device) -> Iterator[dict[str, Any]]:
 
 def _ours(data: Data, epochs: int, seeds: list[int], device: torch.device) -> list[float]:
     """Trains a model for each seed and gives the test accuracy of each."""
-    model = ModelConfig(name="gcn", hidden_quats=HIDDEN // 4, num_layers=1, skip=False, bias=True)
+    model = GCN.Options(hidden_quats=HIDDEN // 4, num_layers=1, skip=False, bias=True)
     config = NodeConfig(model=model, train=TrainConfig(epochs=epochs, patience=None))
     members = [Member(config, 0, seed) for seed in seeds]
     outcomes = run(NODE, members, data, device=device)

@@ -7,14 +7,15 @@ from torch_geometric.data import Data
 
 import quatgraph
 from quatgraph.data.graph import load
-from quatgraph.tasks.graph.config import GraphConfig, ModelConfig, TrainConfig
+from quatgraph.models.graph import GraphQGNN
+from quatgraph.tasks.graph.config import GraphConfig, TrainConfig
 
 # The built-in sample; a list of your own PyG Data, each with edge_index and y, does as well.
 graphs = load("cycles")
 
 # Without a config a few settings are tried, which takes longer.
 config = GraphConfig(
-    model=ModelConfig(hidden_quats=4, dropout=0.0, pooled_dropout=0.0),
+    model=GraphQGNN.Options(hidden_quats=4, dropout=0.0, pooled_dropout=0.0),
     train=TrainConfig(epochs=20, batch_size=16, lr=0.01),
 )
 square = Data(edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]), num_nodes=4)

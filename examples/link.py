@@ -4,13 +4,16 @@ import tempfile
 
 import quatgraph
 from quatgraph.data.link import load
-from quatgraph.tasks.link.config import LinkConfig, ModelConfig, TrainConfig
+from quatgraph.models.link import SimQGNN
+from quatgraph.tasks.link.config import LinkConfig, TrainConfig
 
 # The built-in sample; a list of (head, relation, tail) or the path of a table does as well.
 triples = load("countries")
 
 # Without a config a few settings are tried, which takes longer.
-config = LinkConfig(model=ModelConfig(dim_quats=16), train=TrainConfig(epochs=30, batch_size=256))
+config = LinkConfig(
+    model=SimQGNN.Options(dim_quats=16), train=TrainConfig(epochs=30, batch_size=256)
+)
 
 with tempfile.TemporaryDirectory() as folder:
     predictor = quatgraph.train_triples(triples, folder + "/model", config=config, device="cpu")

@@ -4,13 +4,16 @@ import tempfile
 
 import quatgraph
 from quatgraph.data.text import load
-from quatgraph.tasks.text.config import ModelConfig, TextConfig, TrainConfig
+from quatgraph.models.text import TextQGNN
+from quatgraph.tasks.text.config import TextConfig, TrainConfig
 
 # The built-in sample; a list of texts with a list of labels, or the path of a table, does as well.
 texts = load("snippets")
 
 # Without a config a few settings are tried, which takes longer.
-config = TextConfig(model=ModelConfig(steps=1, dropout=0.8), train=TrainConfig(epochs=20, lr=0.01))
+config = TextConfig(
+    model=TextQGNN.Options(steps=1, dropout=0.8), train=TrainConfig(epochs=20, lr=0.01)
+)
 
 with tempfile.TemporaryDirectory() as folder:
     predictor = quatgraph.train_texts(texts, None, folder + "/model", config=config, device="cpu")

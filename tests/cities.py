@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
 
 
 def config_of(**values: Any) -> LinkConfig:
-    return settings.built(LinkConfig, SMALL | values)
+    return settings.built(LinkConfig, values, SMALL)
 
 
 def cities() -> Triples:

@@ -21,7 +21,7 @@ N = 24
 
 
 def config_of(**values: Any) -> NodeConfig:
-    return settings.built(NodeConfig, SMALL | values)
+    return settings.built(NodeConfig, values, SMALL)
 
 
 @pytest.fixture(scope="module")

@@ -28,12 +28,13 @@ SMALL: dict[str, Any] = {
 
 
 def config_of(**values: Any) -> TextConfig:
-    return settings.built(TextConfig, SMALL | values)
+    return settings.built(TextConfig, values, SMALL)
 
 
 def options(**values: Any) -> list[str]:
     """The small settings on the command line."""
-    kept = [f"{key}={value}" for key, value in (SMALL | values).items()]
+    small = settings.readable(TextConfig, SMALL, values)
+    kept = [f"{key}={value}" for key, value in (small | values).items()]
     return [word for setting in kept for word in ("--set", setting)]
 
 

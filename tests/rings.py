@@ -26,7 +26,7 @@ SMALL: dict[str, Any] = {
 
 
 def config_of(**values: Any) -> GraphConfig:
-    return settings.built(GraphConfig, SMALL | values)
+    return settings.built(GraphConfig, values, SMALL)
 
 
 def options(*left_out: str) -> list[str]:

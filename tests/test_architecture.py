@@ -22,7 +22,7 @@ LAYERS = [
     {"adjacency"},
     {"blocks", "codes"},
     {"layers", "data", "training"},
-    {"models", "baselines"},
+    {"models"},
     {"tasks"},
     {"reproduce", "serve"},
     {"plot"},

@@ -11,11 +11,12 @@ from quatgraph import config as configs
 from quatgraph import presets
 from quatgraph.data.store import catalog
 from quatgraph.errors import Mistake
+from quatgraph.models.link.simqgnn import EntityGraphOptions
+from quatgraph.models.node import MODELS
 from quatgraph.presets import names, parts, preset, protocols
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import MODELS
 from quatgraph.tasks.runs import together
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.config import TextConfig
@@ -119,7 +120,10 @@ def test_the_honest_protocol_selects_on_validation_data_for_all_alike(name: str)
 @pytest.mark.parametrize("name", names("node"))
 def test_the_honest_protocol_changes_only_what_protocols_toml_says(name: str) -> None:
     paper, honest = (configs.flatten(built(name, p).identity()) for p in ("paper", "honest"))
-    changed = configs.flatten(protocols("node")["honest"]).keys() | {"protocol"}
+    rules = protocols("node")
+    of_model = rules["honest-models"].get(paper["model.name"], {})
+    changed = configs.flatten(rules["honest"]).keys() | {f"model.{key}" for key in of_model}
+    changed |= {"protocol"}
     assert {key for key in paper if paper[key] != honest[key]} <= changed
 
 
@@ -163,8 +167,9 @@ def test_the_presets_of_table_3_say_the_numbers_of_section_5_3_and_of_the_releas
         assert (train.lr, train.epochs, train.evaluate_every) == (lr, epochs, every)
         assert (train.batch_size, train.clip, train.monitor) == (1024, 0.5, "hits@10")
         assert (train.loss, train.smoothing, train.floor) == ("bce", 0.1, "uniform")
-        assert (model.dim_quats, model.num_layers, model.dropout) == (32, 1, 0.5)
-        assert (model.norm, model.normalization, model.activation) == (True, "row", "tanh")
+        assert (model.dim_quats, model.dropout, model.norm) == (32, 0.5, True)
+        if isinstance(model, EntityGraphOptions):
+            assert (model.num_layers, model.normalization, model.activation) == (1, "row", "tanh")
         assert config.data.reciprocal
     n3 = linked(f"{dataset}-complex-n3")
     assert (4 * n3.model.dim_quats, n3.model.norm, n3.model.dropout) == (2000, False, 0.0)
@@ -227,8 +232,7 @@ def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
 ) -> None:
     task, grid = TASKS["text"], protocols("text")["grid"]
     assert grid["train.lr"] == [1e-4, 5e-4, 1e-3, 5e-3]
-    ignored = task.ignores(of_texts(f"mr-{method}"))
-    lists = configs.without(grid, ignored)
+    lists = configs.read_by(configs.to_dict(of_texts(f"mr-{method}")), grid)
     tried = [
         configs.build(TextConfig, made)
         for made in configs.expand_grid(preset(f"text/mr-{method}"), lists)

@@ -10,7 +10,7 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -42,12 +42,16 @@ def build(
     Args:
         config: A dataclass; its field types may be nested dataclasses, ``int``, ``float``,
             ``bool``, ``str``, ``Literal`` and ``X | None``. TOML has no null, so the text
-            ``"none"`` stands for ``None`` where it could mean nothing else.
+            ``"none"`` stands for ``None`` where it could mean nothing else. A field whose metadata
+            has ``models`` holds the options of the model that its ``name`` says, of the class
+            ``models[name].Options``.
         values: As read from TOML; a field that is not named keeps its default.
         under: Prefix of the keys in messages, as ``"train."``.
-        whole: The config that this one is a part of; itself unless given.
+        whole: The kinds of all sections; for messages.
     """
-    kinds, whole = _kinds(config), whole or config
+    kinds = _kinds(config, values, under)
+    if whole is None:
+        whole = {key: _kinds(kind) for key, kind in kinds.items() if dataclasses.is_dataclass(kind)}
     made = {}
     for key, value in values.items():
         if key not in kinds:
@@ -81,6 +85,18 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
             raise Mistake(f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1")
         _put(values, key.strip(), _parsed(text.strip(), assignment))
     return values
+
+
+def with_model(config: Any, values: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """The values with another model: without the settings that it does not read; as they are where
+    no name, or the same one, is given."""
+    (field,) = (field for field in dataclasses.fields(config) if "models" in field.metadata)
+    before, models = values.get(field.name, {}), field.metadata["models"]
+    if name is None or name == before.get("name") or name not in models:
+        return values
+    known = {own.name for own in dataclasses.fields(models[name].Options)}
+    kept = {key: value for key, value in before.items() if key in known}
+    return values | {field.name: kept | {"name": name}}
 
 
 def check(config: Any, under: str, **kinds: Sequence[str]) -> None:
@@ -189,6 +205,17 @@ def settings_of(grid: Iterable[str]) -> list[str]:
     return [key for axis in grid for key in axis.split()]
 
 
+def read_by(values: dict[str, Any], grid: dict[str, Any]) -> dict[str, Any]:
+    """The grid but for settings that the values of a config lack, as its model does not read them.
+
+    Example:
+        >>> read_by({"train": {"lr": 0.1}}, {"train.lr": [1, 2], "model.heads": [4, 8]})
+        {'train.lr': [1, 2]}
+    """
+    known = flatten(values)
+    return {axis: tried for axis, tried in grid.items() if all(k in known for k in axis.split())}
+
+
 def without(grid: dict[str, Any], *settings: Container[str]) -> dict[str, Any]:
     """The grid but for what changes any of these settings."""
     return {
@@ -198,18 +225,34 @@ def without(grid: dict[str, Any], *settings: Container[str]) -> dict[str, Any]:
     }
 
 
-def _kinds(config: Any) -> dict[str, Any]:
-    hints = get_type_hints(config)
-    return {field.name: hints[field.name] for field in dataclasses.fields(config) if field.init}
+def _kinds(config: Any, values: Mapping[str, Any] | None = None, under: str = "") -> dict[str, Any]:
+    """The type of each field; that of a model's options is the one that the values name."""
+    hints, values = get_type_hints(config), values or {}
+    kinds = {field.name: hints[field.name] for field in dataclasses.fields(config) if field.init}
+    for field in dataclasses.fields(config):
+        if (models := field.metadata.get("models")) and field.name in kinds:
+            section = values.get(field.name, {})
+            default: Any = field.default_factory
+            name = section.get("name", default().name) if isinstance(section, dict) else None
+            if isinstance(section, dict) and name not in models:
+                where = f"{under}{field.name}.name"
+                known = ", ".join(map(repr, models))
+                hint = did_you_mean(str(name), models)
+                raise Mistake(f"{where} must be one of {known}, got {_shown(name)}{hint}")
+            kinds[field.name] = models[name].Options if name else type(default())
+    return kinds
 
 
 def _hint(key: str, kinds: dict[str, Any], under: str, whole: Any) -> str:
     """Where the key may have been meant: in another table, under a close name, or a known one."""
-    for section, kind in _kinds(whole).items():
-        if dataclasses.is_dataclass(kind) and key in _kinds(kind):
+    for section, others in whole.items():
+        if key in others:
             return f"; did you mean '{section}.{key}'?"
+    if close := did_you_mean(key, kinds, under):
+        return close
     known = ", ".join(under + name for name in kinds)
-    return did_you_mean(key, kinds, under) or f"; known keys are {known}"
+    models = get_args(kinds["name"]) if get_origin(kinds.get("name")) is Literal else ()
+    return f"; {f'the model {models[0]!r} reads' if models else 'known keys are'} {known}"
 
 
 def _convert(value: Any, kind: Any, name: str, whole: Any) -> Any:

@@ -11,8 +11,9 @@ from commands import assert_told, call, change_card
 
 from quatgraph import config as configs
 from quatgraph.data.link import load
+from quatgraph.models.link import SimQGNN
 from quatgraph.serve import train_nodes, train_triples
-from quatgraph.tasks.link.config import LinkConfig, ModelConfig, TrainConfig
+from quatgraph.tasks.link.config import LinkConfig, TrainConfig
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.config import TrainConfig as NodeTrainConfig
 
@@ -21,7 +22,7 @@ from quatgraph.tasks.node.config import TrainConfig as NodeTrainConfig
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("countries")
     config = LinkConfig(
-        model=ModelConfig(dim_quats=4), train=TrainConfig(epochs=2, loss="softmax", lr=0.03)
+        model=SimQGNN.Options(dim_quats=4), train=TrainConfig(epochs=2, loss="softmax", lr=0.03)
     )
     train_triples(load("countries"), folder, config=config, device="cpu")
     return str(folder)
@@ -125,7 +126,7 @@ def test_answers_go_to_a_file_as_csv(model: str, tmp_path: Path) -> None:
 
 def test_nothing_new_is_nothing_printed(tmp_path: Path) -> None:
     (tmp_path / "all.tsv").write_text("a\tr\ta\na\tr\tb\nb\tr\ta\nb\tr\tb\n")
-    config = LinkConfig(model=ModelConfig(dim_quats=1), train=TrainConfig(epochs=1))
+    config = LinkConfig(model=SimQGNN.Options(dim_quats=1), train=TrainConfig(epochs=1))
     train_triples(tmp_path / "all.tsv", tmp_path / "m", config=config, device="cpu")
     assert answered(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--new") == ""
 

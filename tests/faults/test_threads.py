@@ -12,10 +12,11 @@ import rings
 import torch
 
 import quatgraph
+from quatgraph.models.link import SimQGNN
 from quatgraph.serve import Predictor
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.job import train_in_folder
-from quatgraph.tasks.link.config import DataConfig, LinkConfig, ModelConfig, TrainConfig
+from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 
 THREADS, CALLS = 8, 40
 CPU = torch.device("cpu")
@@ -46,7 +47,7 @@ def graph(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
 def link(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
     config = LinkConfig(
         data=DataConfig(name="countries"),
-        model=ModelConfig(dim_quats=4),
+        model=SimQGNN.Options(dim_quats=4),
         train=TrainConfig(epochs=5, lr=0.03, batch_size=256, loss="softmax", evaluate_every=5),
     )
     model = train_in_folder(TASKS["link"], [config], folder / "model", device=CPU).folder

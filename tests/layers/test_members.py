@@ -15,8 +15,7 @@ from torch.func import functional_call, stack_module_state
 
 from quatgraph import layers
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines import layers as real
-from quatgraph.layers import decoder, linear
+from quatgraph.layers import decoder, linear, real
 
 N, G, F = 6, 2, 8  # nodes, graphs, width
 ENTITIES, RELATIONS, QUERIES = 5, 3, 4

@@ -106,13 +106,6 @@ def test_only_the_preset_and_what_the_task_searches_count() -> None:
     assert choice(mine + published([[0.9], [0.9]], searched), "gin").folds == [0.9, 0.9]
 
 
-def test_a_record_from_before_a_setting_existed_counts() -> None:
-    records = published([[0.5], [0.5]])
-    for one in records:
-        del one.config["model"]["heads"]
-    assert choice(records, "gin").folds == [0.5, 0.5]
-
-
 @pytest.mark.parametrize(
     "others",
     [{"dataset": "ptc"}, {"method": "gin"}, {"task": "node"}],

@@ -14,12 +14,11 @@ from quatgraph import serve
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.graph import Graphs, from_list, read
 from quatgraph.errors import Mistake
-from quatgraph.models.graph import GraphQGNN
+from quatgraph.models.graph import MODELS, GraphQGNN
 from quatgraph.serve import GraphPredictor, load, train_graphs
 from quatgraph.serve import graph as serving
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.problem import MODELS
 from quatgraph.tasks.job import default_candidates, train_in_folder
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.record import read_records

@@ -15,23 +15,24 @@ from torch import Tensor
 import quatgraph
 from quatgraph import LinkPredictor, Mistake
 from quatgraph.data.link import Triples, load, random_triples, with_inverses
+from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
 from quatgraph.serve import link as module
 from quatgraph.serve import train_triples
 from quatgraph.serve.link import best_answers
-from quatgraph.tasks.link.config import DataConfig, LinkConfig, ModelConfig, TrainConfig
+from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import ranks_of
 from quatgraph.tasks.link.problem import prepare
 from quatgraph.training.bundle import load_bundle, save_bundle
 
 CPU = torch.device("cpu")
 MODELS = {
-    "simqgnn": ModelConfig(dim_quats=4),
-    "transe": ModelConfig(dim_quats=4, name="embeddings", decoder="transe", norm=False),
-    "quate": ModelConfig(dim_quats=4, name="embeddings", decoder="quate"),
+    "simqgnn": SimQGNN.Options(dim_quats=4),
+    "transe": Embeddings.Options(dim_quats=4, decoder="transe", norm=False),
+    "quate": Embeddings.Options(dim_quats=4, decoder="quate"),
 }
 
 
-def trained(triples: Triples, folder: Path, model: ModelConfig, **data: Any) -> LinkPredictor:
+def trained(triples: Triples, folder: Path, model: LinkOptions, **data: Any) -> LinkPredictor:
     train = TrainConfig(epochs=5, lr=0.03, batch_size=256, loss="softmax", evaluate_every=5)
     config = LinkConfig(data=DataConfig(**data), model=model, train=train)
     return train_triples(triples, folder, config=config, device="cpu")
@@ -280,7 +281,9 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> LinkPredictor:
         relation_labels=["likes", "likes"],
     )
     folder = tmp_path_factory.mktemp("labelled")
-    config = LinkConfig(train=TrainConfig(epochs=1, select="last"), model=ModelConfig(dim_quats=1))
+    config = LinkConfig(
+        train=TrainConfig(epochs=1, select="last"), model=SimQGNN.Options(dim_quats=1)
+    )
     return train_triples(graph, folder, config=config, device="cpu")
 
 
@@ -329,7 +332,7 @@ def test_where_all_is_known_there_is_nothing_new(tmp_path: Path) -> None:
 def test_triples_are_trained_from_a_file(tmp_path: Path) -> None:
     lines = [f"p{k}\tknows\tp{(k + step) % 12}" for k in range(12) for step in (1, 2, 3)]
     (tmp_path / "people.tsv").write_text("\n".join(lines))
-    config = LinkConfig(train=TrainConfig(epochs=1), model=ModelConfig(dim_quats=1))
+    config = LinkConfig(train=TrainConfig(epochs=1), model=SimQGNN.Options(dim_quats=1))
     model = train_triples(tmp_path / "people.tsv", tmp_path / "model", config=config, device="cpu")
     assert len(list(model.predict(head="p1", relation="knows").rows())) == 10
     (tmp_path / "people.tsv").unlink()

@@ -60,7 +60,7 @@ def labels() -> list[str]:
 
 
 def config_of(**values: Any) -> NodeConfig:
-    return settings.built(NodeConfig, SMALL | values)
+    return settings.built(NodeConfig, values, SMALL)
 
 
 @pytest.fixture(scope="module")

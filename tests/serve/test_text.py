@@ -13,12 +13,11 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.text import WordVectors, clean, read
 from quatgraph.errors import Mistake
-from quatgraph.models.text import TextING, TextQGNN
+from quatgraph.models.text import MODELS, TextING, TextQGNN
 from quatgraph.serve import TextPredictor, load
 from quatgraph.serve import text as serving
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.text import TEXT
-from quatgraph.tasks.text.problem import MODELS
 from quatgraph.training.bundle import load_bundle
 
 CPU = torch.device("cpu")

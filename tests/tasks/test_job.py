@@ -28,7 +28,7 @@ SMALL |= {"model.num_layers": 1, "model.skip": False}
 
 
 def config_of(**values: Any) -> NodeConfig:
-    return settings.built(NodeConfig, SMALL | values)
+    return settings.built(NodeConfig, values, SMALL)
 
 
 def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:

@@ -45,9 +45,10 @@ def graph(folder: Path, name: str = "qgnn", batch_size: int = 8) -> Case:
         "train.epochs": EPOCHS,
         "train.select": "last",
         "train.batch_size": batch_size,
-        "model.dropout": 0.5,
         "model.pooled_dropout": 0.3,
     }
+    if name != "gin":
+        settings["model.dropout"] = 0.5
     # Parts of different sizes: with a validation part and without one.
     configs = [rings.config_of(**settings, **{"data.validation": v}) for v in (0.2, 0.0)]
     members = [Member(c, split, seed) for c in configs for split, seed in ((0, 0), (2, 0), (1, 3))]

@@ -7,9 +7,8 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.node import GAT, GCN
 from quatgraph.layers import QGNNConv, QuaternionDropout
-from quatgraph.models.node import QGNN
+from quatgraph.models.node import GAT, GCN, QGNN
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
 

@@ -167,8 +167,9 @@ def _candidates(
 
     more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     if data is None:
-        values = preset(what, protocol)  # type: ignore[arg-type]
         task = _task(what.split("/")[0], given)
+        other = configs.flatten(configs.override({}, set_)).get("model.name")
+        values = configs.with_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
         values["data"] = values["data"] | given
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
     task = _task(what, given)

@@ -27,7 +27,9 @@ def preset(name: str, protocol: Protocol = "paper") -> dict[str, Any]:
         raise Mistake(f"there is no preset {name!r}{hint}")
     values = read_toml(_FOLDER / f"{name}.toml") | {"protocol": protocol}
     if protocol == "honest":
-        for section, changes in protocols(name.split("/")[0])["honest"].items():
+        rules = protocols(name.split("/")[0])
+        of_model = rules.get("honest-models", {}).get(values["model"]["name"], {})
+        for section, changes in (rules["honest"] | {"model": of_model}).items():
             values[section] = values.get(section, {}) | changes
     return values
 

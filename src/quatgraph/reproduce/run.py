@@ -10,7 +10,7 @@ import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.presets import parts, preset, protocols
+from quatgraph.presets import Protocol, parts, preset, protocols
 from quatgraph.reproduce.table import Table, honest_finalists, run_under, runs_of
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
@@ -111,13 +111,17 @@ def search(
     if "protocol" in set_:
         raise Mistake(f"a search runs under {' and '.join(rules['searched'])}: do not set protocol")
     fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
-    (plain,) = configs.expand_grid(preset(name, rules["searched"][0]), fixed)
-    ignored = task.ignores(configs.build(task.config, plain))
-    lists = configs.without(rules["grid"], ignored, set_)
+
+    def start(protocol: Protocol) -> dict[str, Any]:
+        return configs.with_model(task.config, preset(name, protocol), set_.get("model.name"))
+
+    (plain,) = configs.expand_grid(start(rules["searched"][0]), fixed)
+    values = configs.to_dict(configs.build(task.config, plain))
+    lists = configs.without(configs.read_by(values, rules["grid"]), set_)
     candidates = [
         configs.build(task.config, made | {"seeds": seeds})
         for protocol in rules["searched"]
-        for made in configs.expand_grid(preset(name, protocol), lists | set_ | fixed)
+        for made in configs.expand_grid(start(protocol), lists | set_ | fixed)
     ]
     done = _done(read_results(results))
     file = f"{task_name}-{dataset}-search"

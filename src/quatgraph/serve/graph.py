@@ -11,6 +11,7 @@ from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
+from quatgraph.models.graph import MODELS
 from quatgraph.serve.answers import (
     Predictions,
     class_probabilities,
@@ -23,7 +24,7 @@ from quatgraph.serve.answers import (
 from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunks
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import MODELS, collected, load_graphs, parts_of, prepare
+from quatgraph.tasks.graph.problem import collected, load_graphs, parts_of, prepare
 from quatgraph.tasks.graph.run import chunks_of, expands, measured, nodes_evaluated_at_once
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
@@ -117,8 +118,8 @@ class GraphPredictor:
         return found
 
     def _built(self, bundle: Bundle, member: int) -> nn.Module:
-        model, classes = self.config.model, len(self.card["labels"])
-        made = MODELS[model.name](model, self.card["num_features"], classes)
+        options, classes = self.config.model, len(self.card["labels"])
+        made = MODELS[options.name].from_options(options, self.card["num_features"], classes)
         made.load_state_dict({name: value[member] for name, value in bundle.tensors.items()})
         return made
 
@@ -146,7 +147,7 @@ class GraphPredictor:
         """Checks that what the layers hold of the largest graph fits into memory."""
         sizes, model = graphs.node_start.diff(), self.config.model
         place = int(sizes.argmax())
-        numbers = int(sizes[place]) * 4 * model.hidden_quats * (model.num_layers + 4)
+        numbers = int(sizes[place]) * model.width * (model.num_layers + 4)
         numbers *= self.models.num_members
         if 4 * numbers > total_memory(self.device):
             raise Mistake(

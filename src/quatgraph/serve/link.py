@@ -15,6 +15,7 @@ from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
 from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake
+from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
 from quatgraph.serve.answers import Links, refuse_not_finite
 from quatgraph.serve.questions import OPEN, AnyQuestions, example, numbered
@@ -22,7 +23,6 @@ from quatgraph.tasks.link import evaluation
 from quatgraph.tasks.link.classification import classified
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import (
-    MODELS,
     Problem,
     Questions,
     entity_adjacency,
@@ -66,7 +66,10 @@ class LinkPredictor:
         self.config = configs.build(LinkConfig, self.card["config"])
         self.triples = bundled_triples(bundle)
         entities, relations = self.triples.num_entities, self.triples.num_relations
-        self.model = MODELS[self.config.model.name](self.config, entities, relations)
+        options, reciprocal = self.config.model, self.config.data.reciprocal
+        self.model = MODELS[options.name].from_options(
+            options, entities, relations, reciprocal=reciprocal
+        )
         self.model.load_state_dict({name: bundle.tensors[name] for name in self.model.state_dict()})
         self.model.to(device).eval()
 
@@ -240,7 +243,7 @@ class LinkPredictor:
 
     @cached_property
     def _adjacency(self) -> Adjacency:
-        return entity_adjacency(self.triples, self.config.model.normalization).to(self.device)
+        return entity_adjacency(self.triples, self.config.model.matrix).to(self.device)
 
     @cached_property
     def _known(self) -> Queries:

@@ -13,6 +13,7 @@ from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.models.node import MODELS
 from quatgraph.serve.answers import (
     Predictions,
     class_probabilities,
@@ -23,7 +24,7 @@ from quatgraph.serve.answers import (
     without_empty_parts,
 )
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import MODELS, Problem, explain_overflow, load_data, prepare
+from quatgraph.tasks.node.problem import Problem, explain_overflow, load_data, prepare
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.metrics import accuracy, cross_entropy
 
@@ -48,9 +49,8 @@ class NodePredictor:
         scaling = self.card["scaling"]
         self.scaling = None if scaling is None else Scaling.from_dict(scaling)
         classes = len(self.card["labels"])
-        self.model = MODELS[self.config.model.name](
-            self.config.model, self.card["num_features"], classes
-        )
+        options = self.config.model
+        self.model = MODELS[options.name].from_options(options, self.card["num_features"], classes)
         self.model.load_state_dict(bundle.tensors)
         self.model.to(device).eval()
         self._data = data

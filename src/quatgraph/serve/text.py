@@ -16,7 +16,8 @@ from quatgraph.data import text as source
 from quatgraph.data.content import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
-from quatgraph.models.text import FixedVectors, TextQGNN, word_vectors
+from quatgraph.models.text import MODELS
+from quatgraph.models.text.vectors import FixedVectors, word_vectors
 from quatgraph.serve.answers import (
     TextPredictions,
     positions,
@@ -30,7 +31,6 @@ from quatgraph.tasks.graph.run import measured
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
-    MODELS,
     Corpus,
     collected,
     describe_number,
@@ -72,9 +72,10 @@ class TextPredictor:
         self.table: Tensor | None = None
         """The words' vectors, ``(V, D)``; fastText has them among its weights."""
         size = len(self.card["words"])
-        if model.name != "fasttext":
+        kind = MODELS[model.name]
+        if not kind.takes_words:
             size = self.card["dimensions"]
-            held = tensors["vectors" if model.learned_vectors else "data.vectors"]
+            held = tensors["vectors" if model.vectors_are_learned else "data.vectors"]
             self.table = held.to(device)
             within = "model."
             tensors = {
@@ -82,7 +83,7 @@ class TextPredictor:
                 for name, value in tensors.items()
                 if name.startswith(within)
             }
-        self.model = MODELS[model.name](model, size, len(self.card["labels"]))
+        self.model = kind.from_options(model, size, len(self.card["labels"]))
         self.model.load_state_dict(tensors)
         self.model.to(device).eval()
         self._corpus = corpus
@@ -147,7 +148,7 @@ class TextPredictor:
             self.card["labels"],
             chances.exp().float(),
             told,
-            attention=weights if isinstance(self.model, TextQGNN) else None,
+            attention=weights if self.model.attends else None,
             support=self._support(asked, table, chances, weights) if explain else None,
             named=named,
         )
@@ -225,15 +226,14 @@ class TextPredictor:
         self, documents: Documents, table: Tensor | None
     ) -> tuple[Tensor, list[dict[str, float]]]:
         """As :meth:`_answers`, of documents that are handled well together."""
-        window = self.config.data.window if self.config.model.reads_graphs else None
+        window = self.config.data.window if self.model.reads_graphs else None
         whole = collected(documents, window, self.device)
         words = whole.features
         assert isinstance(words, Codes)
-        if table is None or not isinstance(self.model, TextQGNN):
-            x = words if table is None else word_vectors(words, table)
-            return _chances(self.model(x, whole.adjacency, whole.pool)), []
-        h = self.model.encode(word_vectors(words, table), whole.adjacency)
-        logits, weights = self.model.readout(h, whole.pool), self.model.readout.attention(h)
+        x = words if table is None else word_vectors(words, table)
+        logits, weights = self.model.classify(x, whole.adjacency, whole.pool)
+        if weights is None:
+            return _chances(logits), []
         columns = (words.code, weights, words.weight)
         nodes = list(zip(*(column.tolist() for column in columns), strict=True))
         return _chances(logits), [
@@ -247,14 +247,13 @@ class TextPredictor:
 
     def _pieces(self, documents: Documents) -> Iterator[Documents]:
         """The documents, as many at once as are handled well together."""
-        model = self.config.model
-        least = model.length if model.name == "bilstm" else 1  # to which documents are padded
         held: list[int] = []
-        filled = 0
-        for place, size in enumerate(documents.start.diff().clamp(min=least).tolist()):
+        filled = 0.0
+        for place, count in enumerate(documents.start.diff().tolist()):
+            size = self.config.model.padded(count)
             if held and filled + size > self._room:
                 yield documents.select(held)
-                held, filled = [], 0
+                held, filled = [], 0.0
             held.append(place)
             filled += size
         if held:
@@ -268,7 +267,7 @@ class TextPredictor:
     @property
     def _width(self) -> int:
         """Numbers of a word in a layer."""
-        return 4 * self.config.model.hidden_quats
+        return self.config.model.width
 
     def _useful_threads(self, documents: Documents) -> int:
         """Threads of a CPU that are kept busy: one for each million numbers of a layer."""
@@ -309,7 +308,7 @@ class TextPredictor:
         """The texts the model was trained on, with the vectors it has; refuses others."""
         refuse_changed(documents, self.card, "file or folder")
         table = torch.empty(0, 0) if self.table is None else self.table.cpu()
-        learned = self.config.model.learned_vectors
+        learned = self.config.model.vectors_are_learned
         return Corpus(documents, table, self.card["words_found"], learned)
 
     def _training_corpus(self) -> Corpus:

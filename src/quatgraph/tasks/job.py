@@ -60,8 +60,8 @@ def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -
     Args:
         fixed: Settings, as ``train.lr``, that stay as they are.
     """
-    values, ignored = configs.to_dict(config), task.ignores(config)
-    grid = configs.without(protocols(task.name)["own"], fixed, ignored)
+    values = configs.to_dict(config)
+    grid = configs.without(configs.read_by(values, protocols(task.name)["own"]), fixed)
     return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
 
 
@@ -311,4 +311,4 @@ def _tried(task: Task, candidates: Sequence[Config]) -> list[str]:
     """The settings in which the candidates differ; those that may vary in an ensemble first."""
     first, *others = (configs.flatten(config.identity()) for config in candidates)
     keys = dict.fromkeys((*task.varying, *first))
-    return [key for key in keys if any(other[key] != first[key] for other in others)]
+    return [key for key in keys if any(other.get(key) != first.get(key) for other in others)]

@@ -270,7 +270,8 @@ def classes_said(sizes: Sequence[int], count: int, unlabelled: str = " took no p
 def _described(task: Task, member: Member) -> dict[str, Any]:
     """What tells a member of an ensemble from the others."""
     flat = configs.flatten(configs.to_dict(member.config))
-    return {key: flat[key] for key in task.varying} | {"seed": member.seed, "split": member.split}
+    varying = {key: flat[key] for key in task.varying if key in flat}
+    return varying | {"seed": member.seed, "split": member.split}
 
 
 def _records(

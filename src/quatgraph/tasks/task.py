@@ -1,6 +1,6 @@
 """What a task says of itself; :mod:`quatgraph.tasks.runs` and ``job`` do the rest for all alike."""
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -76,8 +76,6 @@ class Task:
     card has; see :func:`quatgraph.tasks.runs.bundle_of`."""
     validates: Callable[[Any, Any], bool] = lambda config, data: True
     """``(config, data)``: whether its runs have validation data to choose by."""
-    ignores: Callable[[Any], Container[str]] = lambda config: ()
-    """``(config)``: settings that its model does not read."""
     answers_together: bool = False
     """Whether a bundle holds all runs of the chosen configuration, whose answers are averaged, or
     the best of them only."""

@@ -13,6 +13,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs, load
+from quatgraph.models.graph import GraphQGNN
 from quatgraph.tasks.graph.batches import (
     Capacity,
     Collection,
@@ -22,7 +23,6 @@ from quatgraph.tasks.graph.batches import (
     assemble,
     evaluation_chunks,
 )
-from quatgraph.tasks.graph.config import ModelConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import collected
 
@@ -38,7 +38,7 @@ def graphs() -> Graphs:
 
 @pytest.fixture(scope="module")
 def whole(graphs: Graphs) -> Collection:
-    return collected(graphs, ModelConfig(), NodeFeatures.fit(graphs, "auto"), CPU)
+    return collected(graphs, GraphQGNN.Options(), NodeFeatures.fit(graphs, "auto"), CPU)
 
 
 @pytest.mark.parametrize(("count", "size"), [(5, 1), (5, 2), (6, 3), (4, 4)])

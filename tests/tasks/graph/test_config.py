@@ -27,7 +27,6 @@ def built(**values: Any) -> GraphConfig:
         ("model.name", "mlp", r"model\.name must be one of 'qgnn', 'gcn', 'sage', 'gat'"),
         ("model.hidden_quats", 0, r"model\.hidden_quats must be at least 1, got 0"),
         ("model.num_layers", 0, r"model\.num_layers must be at least 1"),
-        ("model.heads", 0, r"model\.heads must be at least 1"),
         ("model.dropout", 1.0, r"model\.dropout must be in \[0, 1\), got 1\.0"),
         ("model.pooled_dropout", -0.1, r"model\.pooled_dropout must be in"),
         ("model.normalization", "col", r"model\.normalization must be one of"),
@@ -56,7 +55,17 @@ def test_the_best_epoch_on_validation_data_needs_validation_data() -> None:
 def test_attention_heads_must_share_the_width() -> None:
     with pytest.raises(Mistake, match="width of 12 reals cannot be shared among 8 heads"):
         built(**{"model.name": "gat", "model.hidden_quats": 3, "model.heads": 8})
-    assert built(**{"model.hidden_quats": 3, "model.heads": 8}).model.name == "qgnn"
+    with pytest.raises(Mistake, match=r"model\.heads must be at least 1"):
+        built(**{"model.name": "gat", "model.heads": 0})
+
+
+def test_a_setting_that_a_model_does_not_read_is_refused() -> None:
+    with pytest.raises(Mistake, match=r"'model\.heads'; the model 'qgnn' reads model\.name, "):
+        built(**{"model.heads": 8})
+    with pytest.raises(Mistake, match=r"unknown key 'model\.dropout'; did you mean"):
+        built(**{"model.name": "gin", "model.dropout": 0.1})
+    with pytest.raises(Mistake, match=r"unknown key 'model\.pooled_dropuot'; did you mean"):
+        built(**{"model.pooled_dropuot": 0.1})
 
 
 def test_gradients_may_be_left_as_they_are() -> None:

@@ -10,11 +10,11 @@ from rings import collection, config_of, lines, outcome_of, without
 from quatgraph import config as configs
 from quatgraph.data.graph import Graphs, load
 from quatgraph.errors import Mistake
+from quatgraph.models.graph import MODELS
 from quatgraph.presets import preset
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph import run as running
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.problem import MODELS
 from quatgraph.tasks.graph.run import members_of, said
 from quatgraph.tasks.job import default_candidates, train_in_folder
 from quatgraph.tasks.runs import bundle_of

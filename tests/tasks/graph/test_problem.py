@@ -10,11 +10,10 @@ from rings import collection, config_of, lines, with_features, without, written
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs, stratified_folds
 from quatgraph.errors import Mistake
-from quatgraph.tasks.graph.config import DataConfig, ModelConfig
+from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN
+from quatgraph.tasks.graph.config import DataConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import (
-    MODELS,
-    PROPAGATIONS,
     build_model,
     collected,
     folds_of,
@@ -71,7 +70,9 @@ def dense(graphs: Graphs) -> torch.Tensor:
 def test_a_model_gets_the_matrix_it_is_made_for(
     name: str, normalization: str, graphs: Graphs
 ) -> None:
-    config = config_of(**{"model.name": name, "model.normalization": normalization})
+    normalizes = name in ("qgnn", "gcn")
+    chosen = {"model.normalization": normalization} if normalizes else {}
+    config = config_of(**{"model.name": name}, **chosen)
     found = prepare(graphs, config, CPU).collection.adjacency @ torch.eye(graphs.num_nodes)
     plain = dense(graphs)
     loops = plain + torch.eye(graphs.num_nodes)
@@ -81,7 +82,7 @@ def test_a_model_gets_the_matrix_it_is_made_for(
         "row": loops / degree[:, None],
         "symmetric": loops / (degree[:, None] * degree).sqrt(),
     }
-    expected = by_name[normalization if name in ("qgnn", "gcn") else "none"]
+    expected = by_name[normalization if normalizes else "none"]
     if name == "sage":
         expected = plain / plain.sum(dim=1, keepdim=True)
     torch.testing.assert_close(found, expected)
@@ -93,11 +94,11 @@ def test_gfn_gets_degrees_and_features_propagated_beforehand(graphs: Graphs) -> 
     scaled = loops / (loops.sum(dim=1)[:, None] * loops.sum(dim=1)).sqrt()
     step = torch.nn.functional.one_hot(graphs.tags).float()
     expected = [graphs.degrees[:, None].float(), step]
-    for _ in range(PROPAGATIONS):
+    for _ in range(GraphGFN.propagations):
         step = scaled @ step
         expected.append(step)
     torch.testing.assert_close(problem.collection.features, torch.cat(expected, dim=1))
-    assert problem.num_features == 1 + 3 * (1 + PROPAGATIONS)
+    assert problem.num_features == 1 + 3 * (1 + GraphGFN.propagations)
 
 
 def test_attributes_make_the_features_dense(tmp_path: Path, graphs: Graphs) -> None:
@@ -119,10 +120,10 @@ def test_every_model_answers_for_every_graph(name: str, graphs: Graphs) -> None:
 
 def test_the_ensembles_of_a_search_share_the_collection(graphs: Graphs) -> None:
     features = NodeFeatures.fit(graphs, "auto")
-    first = collected(graphs, ModelConfig(), features, CPU)
+    first = collected(graphs, GraphQGNN.Options(), features, CPU)
     again = NodeFeatures.fit(graphs, "auto")
-    assert collected(graphs, ModelConfig(hidden_quats=3), again, CPU) is first
-    assert collected(graphs, ModelConfig(normalization="row"), again, CPU) is not first
+    assert collected(graphs, GraphQGNN.Options(hidden_quats=3), again, CPU) is first
+    assert collected(graphs, GraphQGNN.Options(normalization="row"), again, CPU) is not first
 
 
 def test_folds_are_drawn_by_the_configs_seed(graphs: Graphs) -> None:
@@ -196,8 +197,8 @@ def test_the_parts_of_a_published_dataset_do_not_overlap(folds: str) -> None:
 
 def test_all_models_share_one_width_and_one_way_to_be_built() -> None:
     def weights(name: str, **values: Any) -> int:
-        model = ModelConfig(name=name, hidden_quats=4, **values)  # type: ignore[arg-type]
-        return sum(p.numel() for p in MODELS[name](model, 5, 3).parameters())
+        model = MODELS[name].Options(hidden_quats=4, **values)
+        return sum(p.numel() for p in MODELS[name].from_options(model, 5, 3).parameters())
 
     assert all(weights(name, num_layers=3) > weights(name, num_layers=2) for name in MODELS)
     # Real weights of QGNN's layers: a quarter of those between equal widths.

@@ -16,9 +16,10 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs
 from quatgraph.errors import Mistake
+from quatgraph.models.graph import MODELS
 from quatgraph.tasks.graph import GRAPH, batches
 from quatgraph.tasks.graph import run as running
-from quatgraph.tasks.graph.problem import MODELS, Problem, build_model, parts_of, prepare
+from quatgraph.tasks.graph.problem import Problem, build_model, parts_of, prepare
 from quatgraph.tasks.graph.run import (
     members_at_once,
     members_of,

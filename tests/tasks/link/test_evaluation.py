@@ -10,9 +10,10 @@ from cities import CPU, config_of, problem_of
 from torch import Tensor, nn
 
 from quatgraph.data.link import Triples, random_triples
+from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
 from quatgraph.tasks.link.evaluation import SIDES, by_relation, ranked, ranks_of, told
-from quatgraph.tasks.link.problem import MODELS, Problem, build_model, prepare
+from quatgraph.tasks.link.problem import Problem, build_model, prepare
 from quatgraph.training.ensemble import Ensemble
 
 E, R = 40, 4

@@ -12,8 +12,9 @@ from cities import ENTITIES, cities, config_of, problem_of
 from quatgraph.data.link import Triples, random_triples
 from quatgraph.errors import Mistake
 from quatgraph.layers.decoder import DECODERS
+from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.config import DataConfig
-from quatgraph.tasks.link.problem import MODELS, Problem, build_model, load_triples
+from quatgraph.tasks.link.problem import Problem, build_model, load_triples
 
 R = 3
 

@@ -14,11 +14,12 @@ from torch.nn import functional as F
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
 from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.models.link import MODELS
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.problem import MODELS, Problem, build_model, prepare
+from quatgraph.tasks.link.problem import Problem, build_model, prepare
 from quatgraph.tasks.link.run import members_of, plan_of, train
 from quatgraph.tasks.runs import together
 from quatgraph.tasks.task import Member

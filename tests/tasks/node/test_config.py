@@ -23,7 +23,6 @@ def built(**values: Any) -> NodeConfig:
         ("model.name", "gin", "model.name must be one of 'qgnn', 'gcn', 'gat', 'mlp'"),
         ("model.hidden_quats", 0, r"model\.hidden_quats must be at least 1, got 0"),
         ("model.num_layers", 0, r"model\.num_layers must be at least 1"),
-        ("model.heads", -1, r"model\.heads must be at least 1"),
         ("model.dropout", 1.0, r"model\.dropout must be in \[0, 1\), got 1\.0"),
         ("model.dropout", -0.1, r"model\.dropout must be in"),
         ("model.skip", 1, r"model\.skip must be true or false"),

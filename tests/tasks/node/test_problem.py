@@ -1,6 +1,5 @@
 """A graph as the models take it: features sparse or dense, the adjacency matrix, the parts."""
 
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -12,8 +11,9 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.node import from_data
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
-from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
-from quatgraph.tasks.node.problem import MODELS, build_model, load_data, prepare
+from quatgraph.models.node import MODELS
+from quatgraph.tasks.node.config import DataConfig, NodeConfig
+from quatgraph.tasks.node.problem import build_model, load_data, prepare
 from quatgraph.tasks.node.run import plan_of, train
 from quatgraph.tasks.task import Member
 
@@ -169,6 +169,6 @@ def test_a_width_that_heads_cannot_share_is_a_mistake() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_models_width_counts_four_reals_per_quaternion(graph: Data, name: str) -> None:
-    model = dataclasses.replace(ModelConfig(), name=name, hidden_quats=2)
-    first = next(MODELS[name](model, F, 3).parameters())
+    model = MODELS[name].Options(hidden_quats=2)
+    first = next(MODELS[name].from_options(model, F, 3).parameters())
     assert 8 in (first.numel() // F, first.size(0), first.size(-1))

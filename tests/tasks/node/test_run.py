@@ -5,9 +5,10 @@ import torch
 from karate import CPU, N, config_of, outcome_of
 from torch_geometric.data import Data
 
+from quatgraph.models.node import MODELS
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node import run as running
-from quatgraph.tasks.node.problem import MODELS, build_model, load_data, prepare
+from quatgraph.tasks.node.problem import build_model, load_data, prepare
 from quatgraph.tasks.node.run import members_at_once, members_of, plan_of, said, train
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member

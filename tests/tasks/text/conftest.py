@@ -42,7 +42,7 @@ def configured(tmp_path: Path) -> Callable[..., TextConfig]:
     path.write_text("".join(["text\tlabel\tsplit\n", *rows]))
 
     def made(**values: Any) -> TextConfig:
-        return settings.built(TextConfig, SMALL | {"data.path": str(path)} | values)
+        return settings.built(TextConfig, {"data.path": str(path)} | values, SMALL)
 
     return made
 

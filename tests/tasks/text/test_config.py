@@ -27,7 +27,6 @@ def built(**values: Any) -> TextConfig:
         ("model.name", "bert", "model.name"),
         ("model.steps", 0, "model.steps must be at least 1"),
         ("model.dropout", 1, r"model.dropout must be in \[0, 1\)"),
-        ("model.bigrams", -1, "model.bigrams must not be negative"),
         ("train.lr", 0, "train.lr must be positive"),
         ("train.patience", 0, "train.patience must be positive"),
         ("train.weight_decay", -1, "train.weight_decay must not be negative"),
@@ -63,7 +62,10 @@ def test_members_differ_in_seed_rates_and_weight_decay_alone() -> None:
     assert len(together(TEXT, [Member(config, 0, 0) for config in others])) == 3
 
 
-def test_a_model_says_which_settings_it_does_not_read() -> None:
-    assert "model.dropout" in TEXT.ignores(built(**{"model.name": "fasttext"}))
-    assert "model.steps" in TEXT.ignores(built(**{"model.name": "bilstm"}))
-    assert not TEXT.ignores(built())
+def test_a_setting_that_a_model_does_not_read_is_refused() -> None:
+    with pytest.raises(Mistake, match=r"'model.dropout'; the model 'fasttext' reads model.name"):
+        built(**{"model.name": "fasttext", "model.dropout": 0.1})
+    with pytest.raises(Mistake, match=r"'model.steps'; the model 'bilstm' reads model.name"):
+        built(**{"model.name": "bilstm", "model.steps": 1})
+    with pytest.raises(Mistake, match=r"model\.bigrams must not be negative"):
+        built(**{"model.name": "fasttext", "model.bigrams": -1})

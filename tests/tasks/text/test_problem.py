@@ -8,9 +8,9 @@ import torch
 
 from quatgraph.data.text import NO_WORD, from_list, word_graphs
 from quatgraph.errors import Mistake
+from quatgraph.models.text import MODELS
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
-    MODELS,
     Corpus,
     build_model,
     collected,

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.errors import Mistake
+from quatgraph.models.text import MODELS
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.runs import Outcome, bundle_of, run
 from quatgraph.tasks.task import Member
@@ -22,7 +23,6 @@ from quatgraph.tasks.text import TEXT, batches
 from quatgraph.tasks.text import run as running
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
-    MODELS,
     Corpus,
     Problem,
     build_model,

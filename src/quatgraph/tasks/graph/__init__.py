@@ -1,11 +1,11 @@
 """Graph classification: many graphs, each with a class; any number of folds and seeds at once."""
 
+from quatgraph.models.graph import MODELS
 from quatgraph.tasks.graph.config import VARYING, GraphConfig
-from quatgraph.tasks.graph.problem import MODELS, build_model, load_graphs, prepare
+from quatgraph.tasks.graph.problem import build_model, load_graphs, prepare
 from quatgraph.tasks.graph.run import (
     card,
     curves_of,
-    ignored,
     members_at_once,
     members_of,
     plan_of,
@@ -28,7 +28,6 @@ GRAPH = Task(
     members_at_once=members_at_once,
     card=card,
     validates=lambda config, graphs: config.data.validation > 0,
-    ignores=ignored,
     answers_together=True,
     said=said,
     explain_overflow=lambda graphs, problem: problem.features.explain_overflow(graphs),

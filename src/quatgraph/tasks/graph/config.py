@@ -4,10 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.adjacency import Normalization
-from quatgraph.baselines.node import check_heads
-from quatgraph.layers.dropout import Masks
-from quatgraph.ops.activation import Activation
+from quatgraph.models.graph import MODELS, GraphOptions, GraphQGNN
 from quatgraph.presets import Protocol
 from quatgraph.training.loop import Select
 
@@ -36,42 +33,6 @@ class DataConfig:
         if self.num_folds < 2:
             raise ValueError(f"data.num_folds must be at least 2, got {self.num_folds}")
         configs.check(self, "data", rates=("validation",))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    name: Literal["qgnn", "gcn", "sage", "gat", "gin", "gfn", "structure-free"] = "qgnn"
-    hidden_quats: int = 16
-    """Quaternions per layer; real models get the same width, four times as many reals."""
-    num_layers: int = 3
-    dropout: float = 0.5
-    """Rate on the input of every layer of QGNN, GCN, GraphSAGE and GAT."""
-    pooled_dropout: float = 0.0
-    """Rate on the summed vectors of a graph."""
-    masks: Masks = "real"
-    """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
-    activation: Activation = "relu"
-    """The activation g of QGNN."""
-    norm: bool = True
-    """Whether QGNN normalises each layer over the nodes of a batch."""
-    per_layer: bool = True
-    """Whether the last linear map starts as one map per layer, each with a bias."""
-    heads: int = 4
-    """Attention heads of GAT."""
-    vertex: bool = True
-    """Whether the structure-free model transforms nodes before it sums them."""
-    normalization: Normalization = "none"
-    """Of the adjacency matrix with self-loops, for QGNN and GCN."""
-
-    def __post_init__(self) -> None:
-        configs.check(
-            self,
-            "model",
-            counts=("hidden_quats", "num_layers", "heads"),
-            rates=("dropout", "pooled_dropout"),
-        )
-        if self.name == "gat":
-            check_heads(4 * self.hidden_quats, self.heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +72,7 @@ class GraphConfig:
     seeds: int = 1
     """Seeds per fold."""
     data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: GraphOptions = field(default_factory=GraphQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
@@ -121,10 +82,7 @@ class GraphConfig:
 
     def identity(self) -> dict[str, Any]:
         """See :func:`quatgraph.config.identity`."""
-        values = configs.identity(self)
-        if self.model.name != "qgnn" or not self.model.norm:
-            del values["model"]["norm"]  # as in records that are older than the setting
-        return values
+        return configs.identity(self)
 
 
 VARYING = (

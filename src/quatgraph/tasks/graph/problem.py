@@ -1,84 +1,25 @@
 """Graphs and their folds as the models take them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.graph import (
-    GraphGAT,
-    GraphGCN,
-    GraphGFN,
-    GraphGIN,
-    GraphSAGE,
-    StructureFree,
-)
 from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.collection import Graphs
 from quatgraph.data.folds import Fold
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
-from quatgraph.models.graph import GraphQGNN
+from quatgraph.models.graph import MODELS, GraphOptions
+from quatgraph.models.graph.base import Matrix
 from quatgraph.tasks.graph.batches import Collection
-from quatgraph.tasks.graph.config import DataConfig, GraphConfig, ModelConfig
+from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
-
-Build = Callable[[ModelConfig, int, int], nn.Module]
-"""A model of a config, for so many features and classes."""
-Matrix = Literal["none", "row", "symmetric", "neighbours"]
-"""A + I, as it is or normalised; or the mean over the neighbours alone."""
-
-
-def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GraphQGNN(
-        features,
-        classes,
-        hidden_quats=model.hidden_quats,
-        num_layers=model.num_layers,
-        dropout=model.dropout,
-        masks=model.masks,
-        activation=model.activation,
-        norm=model.norm,
-        pooled_dropout=model.pooled_dropout,
-        per_layer=model.per_layer,
-    )
-
-
-def _real(kind: Callable[..., nn.Module], *own: str) -> Build:
-    """Makes a real model of the same width; ``own`` are settings that not all of them take."""
-
-    def build(model: ModelConfig, features: int, classes: int) -> nn.Module:
-        return kind(
-            features,
-            classes,
-            hidden=4 * model.hidden_quats,
-            num_layers=model.num_layers,
-            pooled_dropout=model.pooled_dropout,
-            **{key: getattr(model, key) for key in own},
-        )
-
-    return build
-
-
-MODELS: dict[str, Build] = {
-    "qgnn": _qgnn,
-    "gcn": _real(GraphGCN, "dropout", "per_layer"),
-    "sage": _real(GraphSAGE, "dropout", "per_layer"),
-    "gat": _real(GraphGAT, "dropout", "per_layer", "heads"),
-    "gin": _real(GraphGIN),
-    "gfn": _real(GraphGFN),
-    "structure-free": _real(StructureFree, "vertex"),
-}
-
-PROPAGATIONS = 3
-"""How often GFN's features are propagated over the graph, beforehand."""
 
 
 def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
@@ -118,17 +59,18 @@ def prepare(graphs: Graphs, config: GraphConfig, device: torch.device) -> Proble
 
 
 def collected(
-    graphs: Graphs, model: ModelConfig, features: NodeFeatures, device: torch.device
+    graphs: Graphs, options: GraphOptions, features: NodeFeatures, device: torch.device
 ) -> Collection:
     """The graphs as a model takes them, on a device."""
-    return _collected(graphs, matrix_of(model), model.name == "gfn", features, device)
+    propagations = MODELS[options.name].propagations
+    return _collected(graphs, options.matrix, propagations, features, device)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it
 def _collected(
     graphs: Graphs,
     matrix: Matrix,
-    propagated: bool,
+    propagations: int,
     features: NodeFeatures,
     device: torch.device,
 ) -> Collection:
@@ -144,8 +86,8 @@ def _collected(
         t_perm=nodes,
     )
     x = features.of(graphs)
-    if propagated:
-        x = _propagated(x, _matrix(graphs, "symmetric"), graphs.degrees)
+    if propagations:
+        x = _propagated(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
     return Collection(
         node_start=graphs.node_start.int().to(device),
         adjacency=_matrix(graphs, matrix).to(device),
@@ -156,23 +98,18 @@ def _collected(
     )
 
 
-def matrix_of(model: ModelConfig) -> Matrix:
-    """The matrix that a model multiplies with."""
-    if model.name == "sage":
-        return "neighbours"
-    return model.normalization if model.name in ("qgnn", "gcn") else "none"
-
-
 def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:
     loops = matrix != "neighbours"
     made = Adjacency.from_edge_index(graphs.edge_index, graphs.num_nodes, self_loops=loops)
     return made.normalized("row" if matrix == "neighbours" else matrix)
 
 
-def _propagated(x: Codes | Tensor, adjacency: Adjacency, degrees: Tensor) -> Tensor:
-    """GFN's features: the degree, the features, and the features propagated a few times."""
+def _propagated(
+    x: Codes | Tensor, adjacency: Adjacency, degrees: Tensor, propagations: int
+) -> Tensor:
+    """The degree, the features, and the features propagated so many times."""
     steps = [x @ torch.eye(x.num_codes) if isinstance(x, Codes) else x]
-    for _ in range(PROPAGATIONS):
+    for _ in range(propagations):
         steps.append(adjacency @ steps[-1])
     return torch.cat((degrees[:, None].float(), *steps), dim=1)
 
@@ -210,4 +147,6 @@ def parts_of(problem: Problem, config: GraphConfig, split: int) -> dict[str, Ten
 
 
 def build_model(config: GraphConfig, problem: Problem) -> nn.Module:
-    return MODELS[config.model.name](config.model, problem.num_features, problem.num_classes)
+    """A new model of a configuration."""
+    model = MODELS[config.model.name]
+    return model.from_options(config.model, problem.num_features, problem.num_classes)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from quatgraph.data.collection import Graphs
 from quatgraph.errors import Mistake
-from quatgraph.models.node import four_copies
+from quatgraph.models.common import four_copies
+from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import (
     Collection,
@@ -57,7 +58,7 @@ def train(
     )
     shares = batches.shares
     chunks = chunks_of(collection, config, parts)
-    four = any(trains_on_four_copies(member.config) for member in members)
+    four = any(member.config.model.trains_on_four_copies for member in members)
 
     def loss() -> Tensor:
         batch = batches.batch()
@@ -153,16 +154,7 @@ def plan_of(members: Sequence[Member], **others: Any) -> Plan:
 
 def expands(config: GraphConfig) -> bool:
     """Whether the model needs a batch's adjacency as a matrix of its own."""
-    return config.model.name == "gat"
-
-
-def ignored(config: GraphConfig) -> tuple[str, ...]:
-    """Settings that the model does not read, among those that are tried on a person's graphs."""
-    return ("model.dropout",) if config.model.name in ("gin", "gfn", "structure-free") else ()
-
-
-def trains_on_four_copies(config: GraphConfig) -> bool:
-    return config.model.name == "qgnn" and config.model.masks == "real" and config.model.dropout > 0
+    return MODELS[config.model.name].needs_entries
 
 
 def members_at_once(problem: Problem, config: GraphConfig, device: torch.device) -> int:
@@ -174,10 +166,12 @@ def members_at_once(problem: Problem, config: GraphConfig, device: torch.device)
     sizes = problem.collection.num_nodes.cpu()
     taken = min(config.train.batch_size, len(sizes))
     nodes = int(sizes.topk(taken).values.sum())
-    numbers = nodes * _numbers_of_a_node(config, problem)
+    entries = 0
     if expands(config):
         entries = int(problem.collection.num_entries.cpu().topk(taken).values.sum())
-        numbers += 12 * config.model.heads * config.model.num_layers * entries
+    copies = 4 if config.model.trains_on_four_copies else 1
+    features = nodes * copies * min(problem.num_features, 4 * config.model.width)
+    numbers = features + config.model.num_activations(nodes, entries)
     weights = 8 * num_parameters(build_model, config, problem)  # gradient, Adam's two, best, views
     fitting = total_memory(device) / 3 / (4 * (numbers + weights))
     if fitting < 1:
@@ -189,7 +183,7 @@ def members_at_once(problem: Problem, config: GraphConfig, device: torch.device)
         )
     if device.type == "cpu":
         typical = taken * problem.graphs.num_nodes / len(sizes)
-        well = CPU_NUMBERS / (typical * 4 * config.model.hidden_quats)
+        well = CPU_NUMBERS / (typical * config.model.width)
         fitting = min(fitting, max(well, len(problem.folds) * config.seeds))
     return int(fitting)
 
@@ -201,21 +195,14 @@ CPU_NUMBERS = 1 << 20
 def _useful_threads(members: int, config: GraphConfig, problem: Problem) -> int:
     """Threads of a CPU that a step keeps busy: one for each million numbers it moves in a layer."""
     adjacency, graphs = problem.collection.adjacency, len(problem.graphs)
-    moved = (adjacency.shape[0] + adjacency.num_edges) / graphs * 4 * config.model.hidden_quats
+    moved = (adjacency.shape[0] + adjacency.num_edges) / graphs * config.model.width
     return int(members * config.train.batch_size * moved / 1e6)
-
-
-def _numbers_of_a_node(config: GraphConfig, problem: Problem) -> int:
-    """Numbers that a step holds for each node, by a generous count."""
-    hidden = 4 * config.model.hidden_quats
-    copies = 4 if trains_on_four_copies(config) else 1
-    return 12 * hidden * config.model.num_layers + copies * min(problem.num_features, 4 * hidden)
 
 
 def nodes_evaluated_at_once(members: int, config: GraphConfig, device: torch.device) -> int:
     """Nodes a member in a chunk of the evaluation: little memory, and on a CPU its cache."""
     numbers = 1 << 28 if device.type == "cuda" else 1 << 21
-    return max(1, numbers // (members * 4 * config.model.hidden_quats))
+    return max(1, numbers // (members * config.model.width))
 
 
 def card(config: GraphConfig, graphs: Graphs, problem: Problem) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Knowledge-graph completion: triples, of which head or tail is asked for; any number of seeds."""
 
+from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.config import VARYING, LinkConfig
-from quatgraph.tasks.link.problem import MODELS, build_model, load_triples, prepare
+from quatgraph.tasks.link.problem import build_model, load_triples, prepare
 from quatgraph.tasks.link.run import (
     card,
-    ignored,
     kept,
     members_at_once,
     members_of,
@@ -27,7 +27,6 @@ LINK = Task(
     members_at_once=members_at_once,
     card=card,
     validates=lambda config, triples: len(triples.valid) > 0,
-    ignores=ignored,
     kept=kept,
     told=("mrr", "hits@10"),
 )

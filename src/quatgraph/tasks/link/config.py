@@ -4,10 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.adjacency import Normalization
 from quatgraph.data.triple_folder import Unseen
-from quatgraph.layers.decoder import Decoder
-from quatgraph.ops.activation import Activation
+from quatgraph.models.link import MODELS, LinkOptions, SimQGNN
 from quatgraph.presets import Protocol
 from quatgraph.training.loop import Select
 
@@ -27,28 +25,6 @@ class DataConfig:
     reciprocal: bool = True
     """Whether inverse relations are relations of their own, which are learned too; if not, only
     tails are asked for in training."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    name: Literal["simqgnn", "simrgcn", "embeddings"] = "simqgnn"
-    decoder: Decoder = "distmult"
-    """How vectors of head, relation and tail become a score."""
-    dim_quats: int = 32
-    """Quaternions of a vector; real models get the same width, four times as many reals."""
-    num_layers: int = 1
-    """Layers on the graph of the entities; embeddings have none."""
-    dropout: float = 0.5
-    """Rate on the query vector."""
-    activation: Activation = "tanh"
-    """The activation g of SimQGNN and SimRGCN."""
-    norm: bool = True
-    """Whether each layer is normalised over the entities and the query over its batch."""
-    normalization: Normalization = "row"
-    """Of the graph of the entities with self-loops."""
-
-    def __post_init__(self) -> None:
-        configs.check(self, "model", counts=("dim_quats", "num_layers"), rates=("dropout",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +76,7 @@ class LinkConfig:
     """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
     seeds: int = 1
     data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: LinkOptions = field(default_factory=SimQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:

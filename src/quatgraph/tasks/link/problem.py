@@ -1,6 +1,5 @@
 """A knowledge graph as the models take it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -10,11 +9,10 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
-from quatgraph.baselines.link import Embeddings
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
 from quatgraph.errors import Mistake
-from quatgraph.models.link import SimQGNN, SimRGCN
+from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.config import DataConfig, LinkConfig
 
 
@@ -89,7 +87,7 @@ def entity_adjacency(triples: Triples, normalization: Normalization) -> Adjacenc
 
 def prepare(triples: Triples, config: LinkConfig, device: torch.device) -> Problem:
     """Builds the graph, the queries and what is known of them, and moves all to the device."""
-    return _prepared(triples, config.model.normalization, config.data.reciprocal, device)
+    return _prepared(triples, config.model.matrix, config.data.reciprocal, device)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it
@@ -134,42 +132,12 @@ def _shares(training: Queries) -> tuple[Tensor, Tensor]:
     return (entity / total).float(), (weighed(relation, training.num_relations) / total).float()
 
 
-def _simqgnn(config: LinkConfig, entities: int, relations: int) -> nn.Module:
-    kind = SimQGNN if config.model.name == "simqgnn" else SimRGCN
-    model = config.model
-    return kind(
-        entities,
-        relations,
-        decoder=model.decoder,
-        dim_quats=model.dim_quats,
-        num_layers=model.num_layers,
-        reciprocal=config.data.reciprocal,
-        dropout=model.dropout,
-        activation=model.activation,
-        norm=model.norm,
-    )
-
-
-def _embeddings(config: LinkConfig, entities: int, relations: int) -> nn.Module:
-    model = config.model
-    return Embeddings(
-        entities,
-        relations,
-        decoder=model.decoder,
-        width=4 * model.dim_quats,
-        reciprocal=config.data.reciprocal,
-        dropout=model.dropout,
-        norm=model.norm,
-    )
-
-
-MODELS: dict[str, Callable[[LinkConfig, int, int], nn.Module]] = {
-    "simqgnn": _simqgnn,
-    "simrgcn": _simqgnn,
-    "embeddings": _embeddings,
-}
-
-
 def build_model(config: LinkConfig, problem: Problem) -> nn.Module:
+    """A new model of a configuration."""
     triples = problem.triples
-    return MODELS[config.model.name](config, triples.num_entities, triples.num_relations)
+    return MODELS[config.model.name].from_options(
+        config.model,
+        triples.num_entities,
+        triples.num_relations,
+        reciprocal=config.data.reciprocal,
+    )

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
-from quatgraph.layers.decoder import DECODERS
 from quatgraph.ops import one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.one_vs_all import tile_size
 from quatgraph.tasks.link.batches import QueryBatches
@@ -137,8 +136,7 @@ class Losses:
     def __init__(self, members: Sequence[Member], problem: Problem, room: int = 1) -> None:
         config, entities = members[0].config, problem.num_entities
         self.train, self.problem = config.train, problem
-        self.components = DECODERS[config.model.decoder].components
-        self.width = 4 * config.model.dim_quats
+        self.components, self.width = config.model.components, config.model.width
         self.floor = 1 / entities if config.train.floor == "uniform" else 0.0
         self.tile = None
         if room > 1:
@@ -182,7 +180,7 @@ def _useful_threads(members: Sequence[Member], problem: Problem) -> int:
     products; more would wait for each other, the longer the more runs beside them."""
     config = members[0].config
     scores = len(members) * config.train.batch_size * problem.num_entities
-    return 1 + int(6 * scores * 4 * config.model.dim_quats / 1e9)
+    return 1 + int(6 * scores * config.model.width / 1e9)
 
 
 def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit:
@@ -197,21 +195,14 @@ def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit
     return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
 
-def ignored(config: LinkConfig) -> tuple[str, ...]:
-    """Settings that the model does not read."""
-    graph = ("model.num_layers", "model.activation", "model.normalization")
-    return graph if config.model.name == "embeddings" else ()
-
-
 def members_at_once(problem: Problem, config: LinkConfig, device: torch.device) -> int:
     """How many members fit into a third of the memory, by a count of what each holds.
 
     On a CPU fewer: beyond its cache, members trained together only hinder each other.
     """
-    vectors = problem.num_entities * 4 * config.model.dim_quats
-    layers = config.model.num_layers if config.model.name != "embeddings" else 0
-    rows = config.train.batch_size + 2 * len(problem.triples.valid)
-    activations = (6 * layers + 3) * vectors + 8 * rows * 4 * config.model.dim_quats
+    vectors = problem.num_entities * config.model.width
+    queries = config.train.batch_size + 2 * len(problem.triples.valid)
+    activations = config.model.num_activations(problem.num_entities, queries)
     # With gradient, Adam's two, and the best.
     held = 4 * (6 * num_parameters(build_model, config, problem) + activations)
     if held > 0.9 * total_memory(device):

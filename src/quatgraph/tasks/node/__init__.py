@@ -1,7 +1,8 @@
 """Node classification: one graph, some labelled nodes, any number of splits and seeds at once."""
 
+from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import VARYING, NodeConfig
-from quatgraph.tasks.node.problem import MODELS, build_model, explain_overflow, load_data, prepare
+from quatgraph.tasks.node.problem import build_model, explain_overflow, load_data, prepare
 from quatgraph.tasks.node.run import card, members_at_once, members_of, plan_of, said, train
 from quatgraph.tasks.task import Task
 

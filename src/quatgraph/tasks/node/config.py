@@ -4,10 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.adjacency import Normalization
-from quatgraph.baselines.node import check_heads
-from quatgraph.layers.dropout import Masks
-from quatgraph.ops.activation import Activation
+from quatgraph.models.node import MODELS, QGNN, NodeOptions
 from quatgraph.presets import Protocol
 from quatgraph.training.loop import Select
 
@@ -26,36 +23,6 @@ class DataConfig:
     """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
     scaling: Literal["auto", "none", "row", "standard"] = "auto"
     """Rows to sum 1, or columns standardised; auto: rows if mostly zeros and none negative."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    name: Literal["qgnn", "gcn", "gat", "mlp"] = "qgnn"
-    hidden_quats: int = 16
-    """Quaternions per hidden layer; real models get the same width, four times as many reals."""
-    num_layers: int = 2
-    """Hidden layers before the prediction layer."""
-    dropout: float = 0.5
-    """Rate on the input of every layer."""
-    masks: Masks = "quaternion"
-    """Dropout of QGNN: a mask per real number (four for an input feature), or per quaternion."""
-    activation: Activation = "relu"
-    """The activation g of QGNN."""
-    skip: bool = True
-    """Whether a layer also adds a product of the node's own vector; MLP has nothing else."""
-    bias: bool = False
-    """Whether the layers of QGNN or GCN add a learned vector."""
-    heads: int = 8
-    """Attention heads of GAT."""
-    normalization: Normalization = "symmetric"
-    """Of the adjacency matrix with self-loops; GAT always takes none."""
-
-    def __post_init__(self) -> None:
-        configs.check(
-            self, "model", counts=("hidden_quats", "num_layers", "heads"), rates=("dropout",)
-        )
-        if self.name == "gat":
-            check_heads(4 * self.hidden_quats, self.heads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +56,7 @@ class NodeConfig:
     seeds: int = 1
     """Seeds per split."""
     data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: NodeOptions = field(default_factory=QGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:

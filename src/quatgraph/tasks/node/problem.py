@@ -1,6 +1,5 @@
 """A graph and its splits as the models take them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -11,13 +10,12 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.node import GAT, GCN, MLP
 from quatgraph.data import node as source
 from quatgraph.data.scaling import Scaling
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
-from quatgraph.models.node import QGNN
-from quatgraph.tasks.node.config import DataConfig, ModelConfig, NodeConfig
+from quatgraph.models.node import MODELS
+from quatgraph.tasks.node.config import DataConfig, NodeConfig
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 
 if TYPE_CHECKING:
@@ -25,62 +23,6 @@ if TYPE_CHECKING:
 
 SPARSE_BELOW = 0.2
 """Features with a smaller share of non-zero numbers are kept sparse."""
-
-
-def _qgnn(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return QGNN(
-        features,
-        classes,
-        hidden_quats=model.hidden_quats,
-        num_layers=model.num_layers,
-        dropout=model.dropout,
-        masks=model.masks,
-        activation=model.activation,
-        skip=model.skip,
-        bias=model.bias,
-    )
-
-
-def _gcn(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GCN(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        dropout=model.dropout,
-        skip=model.skip,
-        bias=model.bias,
-    )
-
-
-def _gat(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return GAT(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        heads=model.heads,
-        dropout=model.dropout,
-        skip=model.skip,
-    )
-
-
-def _mlp(model: ModelConfig, features: int, classes: int) -> nn.Module:
-    return MLP(
-        features,
-        classes,
-        hidden=4 * model.hidden_quats,
-        num_layers=model.num_layers,
-        dropout=model.dropout,
-    )
-
-
-MODELS: dict[str, Callable[[ModelConfig, int, int], nn.Module]] = {
-    "qgnn": _qgnn,
-    "gcn": _gcn,
-    "gat": _gat,
-    "mlp": _mlp,
-}
 
 
 def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
@@ -144,9 +86,7 @@ def prepare(
     )
     if data.get("edge_weight") is not None:
         _refuse_infinite_sums(data, adjacency)
-    adjacency = adjacency.normalized(
-        "none" if config.model.name == "gat" else config.model.normalization
-    )
+    adjacency = adjacency.normalized(config.model.matrix)
     masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
     return Problem(
         features=features.to(device),
@@ -197,4 +137,6 @@ def _feature(data: "Data", row: int, column: int) -> str:
 
 
 def build_model(config: NodeConfig, problem: Problem) -> nn.Module:
-    return MODELS[config.model.name](config.model, problem.features.shape[1], problem.num_classes)
+    """A new model of a configuration."""
+    options, features = config.model, problem.features.shape[1]
+    return MODELS[options.name].from_options(options, features, problem.num_classes)

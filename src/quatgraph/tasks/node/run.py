@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.edges import count_edges
-from quatgraph.models.node import four_copies
+from quatgraph.models.common import four_copies
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import Problem, build_model
 from quatgraph.tasks.runs import classes_said, learners, num_parameters
@@ -45,7 +45,7 @@ def train(
     splits = torch.tensor([m.split for m in members], device=device)
     parts = {name: mask.index_select(0, splits).float() for name, mask in problem.parts.items()}
     features = problem.features
-    training_features = four_copies(features) if trains_on_four_copies(config) else features
+    training_features = four_copies(features) if config.model.trains_on_four_copies else features
 
     def loss() -> Tensor:
         logits = ensemble(training_features, problem.adjacency)
@@ -80,26 +80,20 @@ def members_at_once(problem: Problem, config: NodeConfig, device: torch.device) 
     On a CPU fewer: beyond its cache, members trained together only hinder each other.
     """
     nodes = problem.labels.numel()
-    hidden = 4 * config.model.hidden_quats
     features = problem.features
     stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
-    copies = 4 if trains_on_four_copies(config) else 1
-    attention = config.model.heads * problem.adjacency.num_edges * (config.model.name == "gat")
-    activations = 12 * (nodes * hidden * config.model.num_layers + attention)
+    copies = 4 if config.model.trains_on_four_copies else 1
+    activations = config.model.num_activations(nodes, problem.adjacency.num_edges)
     # With gradient, Adam's two, and the best.
     weights = 6 * num_parameters(build_model, config, problem)
     fitting = total_memory(device) / 3 / (4 * (4 * copies * stored + activations + weights))
     if device.type == "cpu":
-        fitting = min(fitting, CPU_NUMBERS / (nodes * hidden))
+        fitting = min(fitting, CPU_NUMBERS / (nodes * config.model.width))
     return max(1, int(fitting))
 
 
 CPU_NUMBERS = 1 << 23
 """Numbers of one hidden layer, over all members, that a CPU still handles well together."""
-
-
-def trains_on_four_copies(config: NodeConfig) -> bool:
-    return config.model.name == "qgnn" and config.model.masks == "real"
 
 
 def card(config: NodeConfig, data: "Data", problem: Problem) -> dict[str, Any]:

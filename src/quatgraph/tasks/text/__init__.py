@@ -1,11 +1,11 @@
 """Text classification: documents as graphs of their words; any number of seeds at once."""
 
+from quatgraph.models.text import MODELS
 from quatgraph.tasks.task import Task
 from quatgraph.tasks.text.config import VARYING, TextConfig
-from quatgraph.tasks.text.problem import MODELS, build_model, explain_overflow, load_corpus, prepare
+from quatgraph.tasks.text.problem import build_model, explain_overflow, load_corpus, prepare
 from quatgraph.tasks.text.run import (
     card,
-    ignored,
     kept,
     members_at_once,
     members_of,
@@ -27,7 +27,6 @@ TEXT = Task(
     plan=plan_of,
     members_at_once=members_at_once,
     card=card,
-    ignores=ignored,
     said=said,
     kept=kept,
     explain_overflow=explain_overflow,

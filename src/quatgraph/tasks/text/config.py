@@ -5,7 +5,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.ops.activation import Activation
+from quatgraph.models.text import MODELS, TextOptions, TextQGNN
 from quatgraph.presets import Protocol
 from quatgraph.training.loop import Select
 
@@ -47,44 +47,6 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
-    name: Literal["textqgnn", "texting", "fasttext", "bilstm"] = "textqgnn"
-    hidden_quats: int = 16
-    """Quaternions of a word's vector; real models get the same width, four times as many reals,
-    the two directions of Bi-LSTM together."""
-    steps: int = 2
-    """How often TextQGNN and TextING renew the vectors."""
-    dropout: float = 0.5
-    """Rate on the words' vectors; fastText has none."""
-    pooled_dropout: float = 0.5
-    """Rate on the documents' vectors; fastText has none."""
-    activation: Activation = "relu"
-    """The activation g of TextQGNN and TextING."""
-    bias: bool = False
-    """Whether the products of TextQGNN and TextING have learned biases."""
-    learned_vectors: bool = True
-    """Whether the words' vectors are learned too; those of fastText always are."""
-    bigrams: int = 0
-    """Vectors that fastText's pairs of neighbouring words share; 0 for words alone."""
-    length: int = 200
-    """Words of a document that Bi-LSTM reads, from its beginning."""
-
-    def __post_init__(self) -> None:
-        configs.check(
-            self,
-            "model",
-            counts=("hidden_quats", "steps", "length"),
-            rates=("dropout", "pooled_dropout"),
-            not_negative=("bigrams",),
-        )
-
-    @property
-    def reads_graphs(self) -> bool:
-        """Whether it takes the graphs of the documents, or their words in order."""
-        return self.name in ("textqgnn", "texting")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
     epochs: int = 60
     """Passes over the training documents."""
@@ -121,7 +83,7 @@ class TextConfig:
     seeds: int = 1
     """Runs; each draws weights, batches and, where the data has none, a validation part."""
     data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: TextOptions = field(default_factory=TextQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Texts, their graphs and the words' vectors as the models take them."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -11,59 +11,17 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.text import BiLSTM, FastText
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.folds import inner_validation
 from quatgraph.data.text import Documents
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
-from quatgraph.models.text import FixedVectors, TextING, TextQGNN, TrainedVectors
+from quatgraph.models.text import MODELS
+from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
-from quatgraph.tasks.text.config import DataConfig, ModelConfig, TextConfig
-
-Build = Callable[[ModelConfig, int, int], nn.Module]
-"""A model of a config, for vectors of so many numbers (fastText: so many words) and classes."""
-
-
-def _gated(kind: type[TextQGNN]) -> Build:
-    def build(model: ModelConfig, dimensions: int, classes: int) -> nn.Module:
-        return kind(
-            dimensions,
-            classes,
-            hidden_quats=model.hidden_quats,
-            steps=model.steps,
-            dropout=model.dropout,
-            pooled_dropout=model.pooled_dropout,
-            activation=model.activation,
-            bias=model.bias,
-        )
-
-    return build
-
-
-def _fasttext(model: ModelConfig, words: int, classes: int) -> nn.Module:
-    return FastText(words, classes, width=4 * model.hidden_quats, bigrams=model.bigrams)
-
-
-def _bilstm(model: ModelConfig, dimensions: int, classes: int) -> nn.Module:
-    return BiLSTM(
-        dimensions,
-        classes,
-        length=model.length,
-        hidden=2 * model.hidden_quats,
-        dropout=model.dropout,
-        pooled_dropout=model.pooled_dropout,
-    )
-
-
-MODELS: dict[str, Build] = {
-    "textqgnn": _gated(TextQGNN),
-    "texting": _gated(TextING),
-    "fasttext": _fasttext,
-    "bilstm": _bilstm,
-}
+from quatgraph.tasks.text.config import DataConfig, TextConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +69,8 @@ def load_corpus(config: TextConfig) -> Corpus:
 def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     """Texts with the vectors that a config gives their words."""
     vocabulary, data = documents.vocabulary, config.data
-    if config.model.name == "fasttext":
+    model = MODELS[config.model.name]
+    if model.takes_words:
         return Corpus(documents, torch.empty(len(vocabulary), 0), 0, True)
     known = None if data.vectors == "none" else source.load_vectors(data.vectors, vocabulary)
     if known is not None and not len(known):
@@ -124,8 +83,8 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     )
     refuse_beyond(vectors, partial(describe_number, vocabulary, vectors))
     with torch.device("meta"):  # now, while nothing is written yet: does it take such vectors?
-        MODELS[config.model.name](config.model, vectors.size(1), documents.num_classes)
-    return Corpus(documents, vectors, found, config.model.learned_vectors)
+        model.from_options(config.model, vectors.size(1), documents.num_classes)
+    return Corpus(documents, vectors, found, config.model.vectors_are_learned)
 
 
 def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documents:
@@ -162,7 +121,7 @@ class Problem:
 
 def prepare(corpus: Corpus, config: TextConfig, device: torch.device) -> Problem:
     """Makes the documents' graphs, and moves all to the device."""
-    window = config.data.window if config.model.reads_graphs else None
+    window = config.data.window if MODELS[config.model.name].reads_graphs else None
     return Problem(
         once_collected(corpus.documents, window, device), corpus, corpus.vectors.to(device)
     )
@@ -222,12 +181,12 @@ def describe_number(words: Sequence[str], vectors: Tensor, row: int, column: int
 
 def build_model(config: TextConfig, problem: Problem) -> nn.Module:
     """A new model, which takes words."""
-    corpus, build = problem.corpus, MODELS[config.model.name]
+    corpus, kind = problem.corpus, MODELS[config.model.name]
     words, dimensions = corpus.vectors.shape
     classes = corpus.documents.num_classes
-    if config.model.name == "fasttext":
-        return build(config.model, words, classes)
-    model = build(config.model, dimensions, classes)
-    if config.model.learned_vectors:
+    if kind.takes_words:
+        return kind.from_options(config.model, words, classes)
+    model = kind.from_options(config.model, dimensions, classes)
+    if config.model.vectors_are_learned:
         return TrainedVectors(corpus.vectors, model)
     return FixedVectors(problem.table, model)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.errors import Mistake
+from quatgraph.models.text import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import EvaluationChunk, evaluation_chunks
 from quatgraph.tasks.graph.run import measured, merit_of
@@ -125,7 +126,7 @@ def nodes_at_once(problem: Problem, config: TextConfig, device: torch.device) ->
     """Nodes of all members that a step holds: a quarter of the memory, and on a CPU its cache."""
     nodes = int(total_memory(device) / 4 / (4 * _numbers_of_a_node(problem, config)))
     if device.type == "cpu":
-        nodes = min(nodes, CPU_NUMBERS // (4 * config.model.hidden_quats))
+        nodes = min(nodes, CPU_NUMBERS // config.model.width)
     return max(1, nodes)
 
 
@@ -135,24 +136,20 @@ CPU_NUMBERS = 1 << 21
 
 def _numbers_of_a_node(problem: Problem, config: TextConfig) -> int:
     """Numbers that a step holds for each node, by a generous count."""
-    model, dimensions = config.model, problem.corpus.vectors.size(1)
-    layers = 24 * model.steps + 8 if model.reads_graphs else 8
-    if model.name == "bilstm":  # documents are padded to the length that is read
-        sizes = problem.collection.num_nodes.float()
-        layers = 32 * max(1, int(model.length / max(1.0, float(sizes.mean()))))
-    return 4 * dimensions + layers * 4 * model.hidden_quats
+    size = float(problem.collection.num_nodes.float().mean())
+    return 4 * problem.corpus.vectors.size(1) + config.model.num_activations(size)
 
 
 def _useful_threads(members: int, config: TextConfig, problem: Problem) -> int:
     """Threads of a CPU that a step keeps busy: one, and one more for each hundred million
-    multiplications of a product with the nodes of a piece; fastText has no such product."""
-    if config.model.name == "fasttext":
+    multiplications of a product with the nodes of a piece, if there is such a product."""
+    if not MODELS[config.model.name].multiplies_nodes:
         return 1
     sizes = problem.collection.num_nodes
     documents = members * min(config.train.batch_size, len(sizes))
     nodes = documents * float(sizes.sum()) / len(sizes)
     held = min(nodes, nodes_at_once(problem, config, sizes.device))
-    return 1 + int(held * (4 * config.model.hidden_quats) ** 2 / 1e8)
+    return 1 + int(held * config.model.width**2 / 1e8)
 
 
 def members_at_once(problem: Problem, config: TextConfig, device: torch.device) -> int:
@@ -179,17 +176,6 @@ def members_at_once(problem: Problem, config: TextConfig, device: torch.device) 
         step = documents * nodes / len(sizes)
         fitting = min(fitting, max(nodes_at_once(problem, config, device) / step, config.seeds))
     return int(fitting)
-
-
-def ignored(config: TextConfig) -> tuple[str, ...]:
-    """Settings that the model does not read."""
-    gated = ("model.steps", "model.activation", "model.bias")
-    return {
-        "textqgnn": (),
-        "texting": (),
-        "bilstm": gated,
-        "fasttext": (*gated, "model.dropout", "model.pooled_dropout", "model.learned_vectors"),
-    }[config.model.name]
 
 
 def card(config: TextConfig, corpus: Corpus, problem: Problem) -> dict[str, Any]:
@@ -222,7 +208,8 @@ def _vectors_said(card: Mapping[str, Any]) -> str:
     words, read = f"{len(card['words']):,}", card["config"]["data"]["vectors"]
     if card["words_found"]:
         return f"{card['words_found']:,} of {words} have a vector"
-    if card["config"]["model"]["name"] != "fasttext":
+    name = card["config"]["model"]["name"]
+    if not MODELS[name].takes_words:
         return f"{words}, their vectors drawn; --vectors FILE starts from better ones"
-    own = f"{words}; fasttext learns their vectors itself"
+    own = f"{words}; {name} learns their vectors itself"
     return own if read == "none" else f"{own}, {read} was not read"

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
-from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.errors import Mistake
+from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear, RealLinear
+from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops.members import add_bias
 
 Features = Tensor | Adjacency | Codes
@@ -158,3 +160,12 @@ class GraphAttention(nn.Module):
         )(self.dropout(score).mT, y.movedim(1, 0))  # (H, N, F)
         mean = summed.movedim(0, 1) / total.clamp(min=1e-16)[..., None]
         return add_bias(mean.flatten(-2), self.bias)
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Refuses a width of GAT, in reals, that its heads cannot share."""
+    if width % heads:
+        raise Mistake(
+            f"GAT's width of {width} reals cannot be shared among {heads} heads: "
+            "change heads, or hidden_quats, of which the width is four times"
+        )

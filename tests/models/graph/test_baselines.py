@@ -11,7 +11,10 @@ from torch import Tensor, nn
 from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.graph import (
+from quatgraph.codes import Codes
+from quatgraph.errors import Mistake
+from quatgraph.layers import BatchNorm
+from quatgraph.models.graph import (
     GraphGAT,
     GraphGCN,
     GraphGFN,
@@ -19,9 +22,6 @@ from quatgraph.baselines.graph import (
     GraphSAGE,
     StructureFree,
 )
-from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
-from quatgraph.layers import BatchNorm
 from quatgraph.tasks.graph.batches import Batch
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 from benchmarks.measure import captured
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.text import BiLSTM, FastText
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.models.text import TrainedVectors
+from quatgraph.models.text import BiLSTM, FastText
+from quatgraph.models.text.vectors import TrainedVectors
 from quatgraph.tasks.graph.batches import Batch
 from quatgraph.training.ensemble import Ensemble
 

@@ -1,13 +1,27 @@
 """Models of triples without a graph: DistMult, ComplEx, QuatE and TransE."""
 
+from dataclasses import dataclass
+from typing import Any, Literal
+
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.models.link.base import LinkModel, LinkOptions
 
 
-class Embeddings(nn.Module):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingsOptions(LinkOptions):
+    name: Literal["embeddings"] = "embeddings"
+
+    def arguments(self) -> dict[str, Any]:
+        found = LinkOptions.arguments(self)
+        del found["dim_quats"]
+        return found | {"width": self.width}
+
+
+class Embeddings(LinkModel):
     """A learned vector for each entity, and a decoder: the paper's baselines, by its name.
 
     Args:
@@ -23,6 +37,8 @@ class Embeddings(nn.Module):
         - adjacency: not looked at
         - head, relation and output: as those of the decoder
     """
+
+    Options = EmbeddingsOptions
 
     def __init__(
         self,

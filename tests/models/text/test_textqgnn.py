@@ -10,7 +10,8 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.models.text import TextING, TextQGNN, TrainedVectors, word_vectors
+from quatgraph.models.text import TextING, TextQGNN
+from quatgraph.models.text.vectors import TrainedVectors, word_vectors
 from quatgraph.training.ensemble import Ensemble
 
 both = pytest.mark.parametrize("kind", [TextQGNN, TextING])

@@ -8,7 +8,8 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv
 from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.layers import (
+from quatgraph.codes import Codes
+from quatgraph.layers.real import (
     GraphAttention,
     GraphConv,
     Linear,
@@ -17,7 +18,6 @@ from quatgraph.baselines.layers import (
     SparseLinear,
     SumPerceptron,
 )
-from quatgraph.codes import Codes
 from quatgraph.training.ensemble import Ensemble
 
 N, IN, OUT = 6, 5, 4

@@ -1,17 +1,51 @@
 """QGNN for graph classification (Section 4.3 of the paper)."""
 
+from dataclasses import dataclass
+from typing import Literal
+
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
+from quatgraph import config as configs
+from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.blocks import Blocks, present
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
 from quatgraph.layers.dropout import Masks
+from quatgraph.models.graph.base import GraphModel, GraphOptions, Matrix
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
-class GraphQGNN(nn.Module):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphQGNNOptions(GraphOptions):
+    name: Literal["qgnn"] = "qgnn"
+    dropout: float = 0.5
+    """Rate on the input of every layer."""
+    masks: Masks = "real"
+    """Dropout: a mask per real number (four for an input feature), or per quaternion."""
+    activation: Activation = "relu"
+    """The activation g."""
+    norm: bool = True
+    """Whether each layer is normalized over the nodes of a batch."""
+    per_layer: bool = True
+    """Whether the last linear map starts as one map per layer, each with a bias."""
+    normalization: Normalization = "none"
+    """Of the adjacency matrix with self-loops."""
+
+    def __post_init__(self) -> None:
+        GraphOptions.__post_init__(self)
+        configs.check(self, "model", rates=("dropout",))
+
+    @property
+    def matrix(self) -> Matrix:
+        return self.normalization
+
+    @property
+    def trains_on_four_copies(self) -> bool:
+        return self.masks == "real" and self.dropout > 0
+
+
+class GraphQGNN(GraphModel):
     r"""QGNN layers; the vectors of all layers, summed over a graph's nodes, tell its class.
 
     Args:
@@ -20,7 +54,8 @@ class GraphQGNN(nn.Module):
         hidden_quats: Quaternions per layer.
         num_layers: QGNN layers.
         dropout: Rate on the input of every layer; the paper has none, the released code 0.5.
-        masks: See :class:`QuaternionDropout`; for the input see :func:`four_copies`.
+        masks: See :class:`QuaternionDropout`; for the input see
+            :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
         norm: Whether to normalise each layer's output over the nodes of a batch before g, as the
             released code suggests instead of dropout; the paper does not.
@@ -28,13 +63,14 @@ class GraphQGNN(nn.Module):
         per_layer: Whether the last linear map starts as the released code's, one per layer.
 
     Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot, or its :func:`four_copies`
+        - x: ``(N, in_channels)``, dense, sparse or one-hot, or its four copies
         - adjacency: of N nodes, prepared
         - pool: ``(G, N)``, which nodes each graph has
         - output: logits ``(G, C)``
         - of several members each with a leading ``M``, the parameters too
     """
 
+    Options = GraphQGNNOptions
     takes_members = True
 
     def __init__(

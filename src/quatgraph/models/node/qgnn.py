@@ -1,23 +1,44 @@
 """QGNN for node classification (Section 4.2 of the paper)."""
 
-from typing import TypeVar, cast
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
-from quatgraph.algebra import lift
-from quatgraph.codes import Codes
+from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.errors import Mistake
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
+from quatgraph.models.node.base import NodeModel, NodeOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
 
-X = TypeVar("X", bound=Tensor | Adjacency | Codes)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QGNNOptions(NodeOptions):
+    name: Literal["qgnn"] = "qgnn"
+    masks: Masks = "quaternion"
+    """Dropout: a mask per real number (four for an input feature), or per quaternion."""
+    activation: Activation = "relu"
+    """The activation g."""
+    skip: bool = True
+    """Whether a layer also adds a product of the node's own vector."""
+    bias: bool = False
+    """Whether layers add a learned vector."""
+    normalization: Normalization = "symmetric"
+    """Of the adjacency matrix with self-loops."""
+
+    @property
+    def matrix(self) -> Normalization:
+        return self.normalization
+
+    @property
+    def trains_on_four_copies(self) -> bool:
+        return self.masks == "real"
 
 
-class QGNN(nn.Module):
+class QGNN(NodeModel):
     r"""QGNN layers, then a real prediction layer that is aggregated too (Eq. 11).
 
     .. math::
@@ -34,16 +55,19 @@ class QGNN(nn.Module):
         hidden_quats: Quaternions per hidden layer.
         num_layers: QGNN layers before the prediction layer.
         dropout: Rate on the input of every layer.
-        masks: See :class:`QuaternionDropout`; for the input see :func:`four_copies`.
+        masks: See :class:`QuaternionDropout`; for the input see
+            :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
         skip: Whether each layer also adds a product of the node's own vector, not aggregated.
         bias: Whether layers add a learned vector; the paper has none.
 
     Shape:
-        - x: ``(N, in_channels)``, dense or sparse, or its :func:`four_copies`
+        - x: ``(N, in_channels)``, dense or sparse, or its four copies
         - adjacency: of N nodes, prepared
         - output: logits ``(N, C)``
     """
+
+    Options = QGNNOptions
 
     def __init__(
         self,
@@ -94,12 +118,3 @@ class QGNN(nn.Module):
         if self.own_prediction is not None:
             logits = logits + self.own_prediction(x)
         return add_bias(logits, self.bias)
-
-
-def four_copies(x: X) -> X:
-    """Features as four equal components, so that dropout masks each of the four by itself.
-
-    The released code trains so (``masks="real"``); without dropout, or with one mask for the four,
-    the features themselves give the same product at a quarter of the cost.
-    """
-    return cast(X, lift(x, "tile") if isinstance(x, Tensor) else x.tiled())

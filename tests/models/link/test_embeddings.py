@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from quatgraph.baselines.link import Embeddings
 from quatgraph.layers.decoder import DECODERS
+from quatgraph.models.link import Embeddings
 from quatgraph.training.ensemble import Ensemble
 
 E, R, WIDTH = 6, 3, 8

@@ -1,81 +1,47 @@
-"""The methods TextQGNN is compared with in text classification, besides its real twin.
+"""Bi-LSTM, which reads the words of a document in their order."""
 
-They read the words in their order: a document's nodes are its words one after the other, each as
-often as it stands there. All are called as :class:`quatgraph.models.text.TextQGNN` is.
-"""
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph.baselines.layers import Matrix
+from quatgraph import config as configs
 from quatgraph.blocks import column_ids, row_ids
-from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.attention_readout import starts
 from quatgraph.layers.linear import RealLinear
+from quatgraph.layers.real import Matrix
+from quatgraph.models.text.base import TextModel, VectorOptions
 from quatgraph.ops import lookup
-from quatgraph.ops.attention_pool import owners
 from quatgraph.ops.lstm import lstm_states
 
 
-class FastText(nn.Module):
-    """`fastText <https://arxiv.org/abs/1607.01759>`_: the mean of learned vectors, then one linear
-    map.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiLSTMOptions(VectorOptions):
+    name: Literal["bilstm"] = "bilstm"
+    length: int = 200
+    """Words of a document that are read, from its beginning."""
 
-    Args:
-        num_words: Number of words V.
-        num_classes: Number of classes C.
-        width: Real numbers of a vector.
-        bigrams: Vectors that all pairs of neighbouring words share, a pair's found by its hash; 0
-            for words alone, as in the paper's table.
+    def __post_init__(self) -> None:
+        VectorOptions.__post_init__(self)
+        configs.check(self, "model", counts=("length",))
 
-    Shape:
-        - words: of T places
-        - adjacency: not looked at
-        - pool: ``(G, T)``, which places each document has
-        - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
-    """
+    def arguments(self) -> dict[str, Any]:
+        rates = {"dropout": self.dropout, "pooled_dropout": self.pooled_dropout}
+        # The two directions together are as wide as other models.
+        return {"length": self.length, "hidden": self.width // 2, **rates}
 
-    takes_members = True
+    def padded(self, size: float) -> float:
+        return max(self.length, size)
 
-    def __init__(
-        self, num_words: int, num_classes: int, *, width: int = 100, bigrams: int = 0
-    ) -> None:
-        super().__init__()
-        self.words = _drawn(num_words, width)
-        self.pairs = _drawn(bigrams, width) if bigrams else None
-        self.prediction = RealLinear(width, num_classes, bias=False)
-        nn.init.zeros_(self.prediction.weight)
-
-    def forward(self, words: Codes, adjacency: Matrix | None, pool: Matrix) -> Tensor:
-        count, total = words.weight, words @ self.words
-        if self.pairs is not None:
-            pairs = self._pairs(words, pool, self.pairs.size(-2))
-            count, total = count + pairs.weight, total + pairs @ self.pairs
-        return self.prediction((pool @ total) / (pool @ count[..., None]).clamp(min=1))
-
-    def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
-        """Each word with the next one of its document; none with the last."""
-        owner = owners(starts(pool), words.shape[0])
-        together = (owner[..., :-1] == owner[..., 1:]).to(words.weight.dtype)
-        known = words.weight[..., :-1] * words.weight[..., 1:] * together
-        code = (words.code[..., :-1].long() * _MULTIPLIER + words.code[..., 1:]) % size
-        pad = nn.functional.pad
-        return Codes(pad(code, (0, 1)), pad(known, (0, 1)), size)
+    def num_activations(self, size: float) -> int:
+        # Documents are padded to the length that is read.
+        return 32 * max(1, int(self.length / max(1.0, size))) * self.width
 
 
-_MULTIPLIER = 116049371
-"""Of fastText's hash."""
-
-
-def _drawn(rows: int, width: int) -> nn.Parameter:
-    """Vectors as fastText's start."""
-    return nn.Parameter(torch.empty(rows, width).uniform_(-1 / width, 1 / width))
-
-
-class BiLSTM(nn.Module):
+class BiLSTM(TextModel):
     """Two LSTMs, one from the first word to the last and one back; their last states tell the
     class.
 
@@ -95,6 +61,7 @@ class BiLSTM(nn.Module):
         - of several members each with a leading ``M``, the parameters too
     """
 
+    Options = BiLSTMOptions
     takes_members = True
 
     def __init__(

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 from torch_geometric.nn import GATConv, GCNConv
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.baselines.node import GAT, GCN, MLP
 from quatgraph.errors import Mistake
+from quatgraph.models.node import GAT, GCN, MLP
 
 N, IN, CLASSES = 6, 5, 3
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 1], [1, 0, 2, 1, 2, 3, 1]])

@@ -1,17 +1,50 @@
-"""SimQGNN for knowledge-graph completion (Section 4.4 of the paper), and its real twin."""
+"""SimQGNN for knowledge-graph completion (Section 4.4 of the paper)."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
+from quatgraph import config as configs
+from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
-from quatgraph.ops.rounded_linear import rounded_linear
 
 
-class SimQGNN(nn.Module):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityGraphOptions(LinkOptions):
+    """What models with layers on the graph of the entities read."""
+
+    num_layers: int = 1
+    """Layers on the graph of the entities."""
+    activation: Activation = "tanh"
+    """The activation g."""
+    normalization: Normalization = "row"
+    """Of the graph of the entities with self-loops."""
+
+    def __post_init__(self) -> None:
+        LinkOptions.__post_init__(self)
+        configs.check(self, "model", counts=("num_layers",))
+
+    @property
+    def matrix(self) -> Normalization:
+        return self.normalization
+
+    def num_activations(self, entities: int, queries: int) -> int:
+        layers = 6 * self.num_layers * self.width * entities
+        return LinkOptions.num_activations(self, entities, queries) + layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimQGNNOptions(EntityGraphOptions):
+    name: Literal["simqgnn"] = "simqgnn"
+
+
+class SimQGNN(LinkModel):
     r"""QGNN layers on the one undirected graph of the entities, then DistMult.
 
     .. math::
@@ -36,6 +69,8 @@ class SimQGNN(nn.Module):
         - adjacency: of E entities, prepared
         - head, relation and output: as those of :mod:`quatgraph.layers.decoder`
     """
+
+    Options: ClassVar[type[LinkOptions]] = SimQGNNOptions
 
     def __init__(
         self,
@@ -79,22 +114,3 @@ class SimQGNN(nn.Module):
             y = conv(x, adjacency)
             x = self.norms[layer](y) if len(self.norms) else self.activation(y)
         return x
-
-
-class SimRGCN(SimQGNN):
-    """SimQGNN with real matrices: GCN layers of the same width, four times the weights."""
-
-    def conv(self, width: int) -> nn.Module:
-        return _RealConv(width)
-
-
-class _RealConv(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, width, bias=False)
-        bound = width**-0.5
-        nn.init.uniform_(self.linear.weight, -bound, bound)
-
-    def forward(self, x: Tensor, adjacency: Adjacency) -> Tensor:
-        dtype, weight = adjacency.product_dtype, self.linear.weight
-        return adjacency @ (self.linear(x) if dtype is None else rounded_linear(x, weight, dtype))

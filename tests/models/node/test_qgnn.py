@@ -8,7 +8,8 @@ from torch_geometric.nn import GCNConv
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix_tiled, hamilton_product
 from quatgraph.errors import Mistake
-from quatgraph.models.node import QGNN, four_copies
+from quatgraph.models.common import four_copies
+from quatgraph.models.node import QGNN
 
 N, IN, CLASSES = 6, 5, 3
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 1], [1, 0, 2, 1, 2, 3, 1]])

@@ -10,8 +10,8 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
+from quatgraph.models.common import four_copies
 from quatgraph.models.graph import GraphQGNN
-from quatgraph.models.node import four_copies
 from quatgraph.training.ensemble import Ensemble
 
 both_features = pytest.mark.parametrize("kind", ["codes", "dense"])

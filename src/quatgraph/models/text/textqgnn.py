@@ -1,19 +1,50 @@
-"""TextQGNN for text classification (the appendix of the paper), and its real twin TextING."""
+"""TextQGNN for text classification (the appendix of the paper)."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks, row_ids
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.layers import AttentionReadout, GatedGNNConv, GatedQGNNConv, QuaternionDropout
+from quatgraph.layers import AttentionReadout, GatedQGNNConv, QuaternionDropout
+from quatgraph.models.text.base import TextModel, TextOptions, VectorOptions
 from quatgraph.ops.activation import Activation
 
 
-class TextQGNN(nn.Module):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedOptions(VectorOptions):
+    """What models with gated steps over the graphs of words read."""
+
+    steps: int = 2
+    """How often the vectors are renewed."""
+    activation: Activation = "relu"
+    """The activation g."""
+    bias: bool = False
+    """Whether products have learned biases."""
+
+    def __post_init__(self) -> None:
+        VectorOptions.__post_init__(self)
+        configs.check(self, "model", counts=("steps",))
+
+    def arguments(self) -> dict[str, Any]:
+        found = VectorOptions.arguments(self)
+        del found["learned_vectors"]
+        return found
+
+    def num_activations(self, size: float) -> int:
+        return (24 * self.steps + 8) * self.width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextQGNNOptions(GatedOptions):
+    name: Literal["textqgnn"] = "textqgnn"
+
+
+class TextQGNN(TextModel):
     r"""A document as the graph of its words: gated steps over it, then soft attention.
 
     A word's vector is split into the four components of a quaternion vector, and multiplied by a
@@ -30,14 +61,17 @@ class TextQGNN(nn.Module):
         bias: Whether quaternion products have learned biases; the released code has none.
 
     Shape:
-        - x: the vectors of the nodes' words, ``(N, in_channels)``, see :func:`word_vectors`
+        - x: the vectors of the nodes' words, ``(N, in_channels)``
         - adjacency: of N nodes, prepared
         - pool: ``(G, N)``, which nodes each document has
         - output: logits ``(G, C)``
         - of several members each with a leading ``M``, the parameters too
     """
 
+    Options: ClassVar[type[TextOptions]] = TextQGNNOptions
     takes_members = True
+    reads_graphs = True
+    attends = True
     gated: ClassVar[type[GatedQGNNConv]] = GatedQGNNConv
 
     def __init__(
@@ -78,70 +112,13 @@ class TextQGNN(nn.Module):
         """The vectors of all nodes after the last step, ``(N, 4 hidden_quats)``."""
         return self.conv(self.projection(self.input_dropout(x, row_ids(adjacency))), adjacency)
 
+    def classify(
+        self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency
+    ) -> tuple[Tensor, Tensor | None]:
+        assert isinstance(x, Tensor)
+        h = self.encode(x, adjacency)
+        return self.readout(h, pool), self.readout.attention(h)
+
     def attention(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
         """How much each word counts for its document's class, between 0 and 1, ``(N,)``."""
         return self.readout.attention(self.encode(x, adjacency))
-
-
-class TextING(TextQGNN):
-    """`TextING <https://arxiv.org/abs/2004.13826>`_ as the twin of TextQGNN: real matrices of the
-    same width, four times the weights, and nothing else. ``in_channels`` may be any number."""
-
-    gated = GatedGNNConv
-
-
-class TrainedVectors(nn.Module):
-    """A model whose words' vectors are learned with it.
-
-    Args:
-        vectors: What each word's vector starts as, ``(V, in_channels)``.
-        model: Takes the vectors of nodes.
-
-    Shape:
-        - words: of N nodes
-        - adjacency, pool, output: as those of the model
-    """
-
-    takes_members = True
-
-    def __init__(self, vectors: Tensor, model: nn.Module) -> None:
-        super().__init__()
-        self.vectors = nn.Parameter(vectors.clone())
-        self.model = model
-
-    def forward(
-        self, words: Codes, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks
-    ) -> Tensor:
-        return self.model(words @ self.vectors, adjacency, pool)
-
-
-class FixedVectors(nn.Module):
-    """A model whose words' vectors stay as they are; no weights, one table for all members.
-
-    Shape:
-        - words: of N nodes
-        - adjacency, pool, output: as those of the model
-    """
-
-    takes_members = True
-
-    def __init__(self, table: Tensor, model: nn.Module) -> None:
-        super().__init__()
-        self.table = table  # no buffer: an ensemble would stack it
-        self.model = model
-
-    def forward(
-        self, words: Codes, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks
-    ) -> Tensor:
-        return self.model(word_vectors(words, self.table), adjacency, pool)
-
-
-def word_vectors(words: Codes, vectors: Tensor) -> Tensor:
-    """Fixed vectors of the nodes' words, from one table for all members.
-
-    Shape:
-        - words: of N nodes, of several members ``(M, N)``
-        - vectors: ``(V, D)``
-        - output: ``(N, D)``, of several members ``(M, N, D)``
-    """
-    return F.embedding(words.code, vectors) * words.weight[..., None]

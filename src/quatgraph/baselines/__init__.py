@@ -1,1 +1,0 @@
-"""The methods the paper's models are compared with, one file per task."""

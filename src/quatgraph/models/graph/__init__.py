@@ -1,0 +1,33 @@
+"""Graph classifiers, one file each."""
+
+from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.models.graph.gat import GraphGAT
+from quatgraph.models.graph.gcn import GraphGCN
+from quatgraph.models.graph.gfn import GraphGFN
+from quatgraph.models.graph.gin import GraphGIN
+from quatgraph.models.graph.graphsage import GraphSAGE
+from quatgraph.models.graph.qgnn import GraphQGNN
+from quatgraph.models.graph.structure_free import StructureFree
+
+MODELS: dict[str, type[GraphModel]] = {
+    "qgnn": GraphQGNN,
+    "gcn": GraphGCN,
+    "sage": GraphSAGE,
+    "gat": GraphGAT,
+    "gin": GraphGIN,
+    "gfn": GraphGFN,
+    "structure-free": StructureFree,
+}
+
+__all__ = [
+    "MODELS",
+    "GraphGAT",
+    "GraphGCN",
+    "GraphGFN",
+    "GraphGIN",
+    "GraphModel",
+    "GraphOptions",
+    "GraphQGNN",
+    "GraphSAGE",
+    "StructureFree",
+]

@@ -1,0 +1,75 @@
+"""Graph attention network."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from quatgraph import config as configs
+from quatgraph.blocks import Blocks
+from quatgraph.errors import Mistake
+from quatgraph.layers.real import Features, GraphAttention, Matrix, check_heads
+from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphGATOptions(LayerwiseOptions):
+    name: Literal["gat"] = "gat"
+    heads: int = 4
+    """Attention heads."""
+
+    def __post_init__(self) -> None:
+        LayerwiseOptions.__post_init__(self)
+        configs.check(self, "model", counts=("heads",))
+        check_heads(self.width, self.heads)
+
+    def num_activations(self, nodes: int, entries: int) -> int:
+        attention = 12 * self.heads * self.num_layers * entries
+        return LayerwiseOptions.num_activations(self, nodes, entries) + attention
+
+
+class GraphGAT(LayerwiseModel):
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its matrix has self-loops and
+    no normalisation, and is an :class:`Adjacency`: attention needs numbers of the entries, so a
+    batch has to be :meth:`Blocks.expanded`.
+
+    Args:
+        hidden: Width of the layers, all heads together.
+        heads: Attention heads of every layer.
+        dropout: Rate on the input of every layer and on the attention coefficients.
+        num_layers, pooled_dropout, per_layer: As in :class:`GraphGCN`.
+    """
+
+    Options = GraphGATOptions
+    needs_entries = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 128,
+        num_layers: int = 2,
+        heads: int = 4,
+        dropout: float = 0.0,
+        pooled_dropout: float = 0.0,
+        per_layer: bool = False,
+    ) -> None:
+        check_heads(hidden, heads)
+        super().__init__(
+            lambda a, b: GraphAttention(a, b // heads, heads=heads, dropout=dropout),
+            F.elu,
+            in_channels,
+            num_classes,
+            hidden=hidden,
+            num_layers=num_layers,
+            dropout=dropout,
+            pooled_dropout=pooled_dropout,
+            per_layer=per_layer,
+        )
+
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        if isinstance(adjacency, Blocks):
+            raise Mistake("GAT needs its batch as a matrix of its own: use adjacency.expanded(...)")
+        return super().forward(x, adjacency, pool)

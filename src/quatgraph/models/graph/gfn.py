@@ -1,0 +1,62 @@
+"""Graph feature network."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from quatgraph.blocks import present
+from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
+from quatgraph.models.common import check_layers
+from quatgraph.models.graph.base import GraphModel, GraphOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphGFNOptions(GraphOptions):
+    name: Literal["gfn"] = "gfn"
+    of_reals: ClassVar[bool] = True
+
+
+class GraphGFN(GraphModel):
+    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: a set of nodes, whose features
+    hold all it knows of the graph, namely degrees and features propagated by the graph.
+
+    Args:
+        hidden: Width of the layers.
+        num_layers: Layers that see one node each.
+        pooled_dropout: Rate on the graphs' vectors before the last linear map.
+
+    Shape:
+        - as :class:`GraphGCN`; adjacency is not looked at
+    """
+
+    Options = GraphGFNOptions
+    propagations = 3
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 128,
+        num_layers: int = 2,
+        pooled_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_layers(num_layers)
+        widths = [in_channels] + [hidden] * num_layers
+        self.linears = nn.ModuleList(SparseLinear(a, b) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.linears)
+        self.graph_linear = LinearOfSums(hidden, hidden)
+        self.graph_norm = BatchNorm(hidden, "relu")
+        self.prediction = nn.Linear(hidden, num_classes)
+        self.dropout = QuaternionDropout(pooled_dropout)
+
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        graphs, nodes = present(pool, self.dropout.rate)
+        for linear, norm in zip(self.linears, self.norms, strict=True):
+            x = norm(linear(x), nodes)
+        y = self.graph_norm(self.graph_linear(x, pool), graphs)
+        return self.prediction(self.dropout(y))

@@ -1,0 +1,64 @@
+"""Graph isomorphism network."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+from torch import Tensor, nn
+
+from quatgraph.blocks import present
+from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.layers.real import Features, LinearOfSums, Matrix, SumPerceptron
+from quatgraph.models.common import check_layers
+from quatgraph.models.graph.base import GraphModel, GraphOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphGINOptions(GraphOptions):
+    name: Literal["gin"] = "gin"
+    of_reals: ClassVar[bool] = True
+
+
+class GraphGIN(GraphModel):
+    """`Graph isomorphism network <https://arxiv.org/abs/1810.00826>`_ (GIN-0); its matrix has
+    self-loops and no normalisation.
+
+    The sums of every layer's vectors, the input included, each go through a linear map of their
+    own, and their results add up.
+
+    Args:
+        hidden: Width of the layers.
+        num_layers: Layers, each a perceptron of the sums over neighbours.
+        pooled_dropout: Rate on the class scores of each layer.
+
+    Shape:
+        - as :class:`GraphGCN`
+    """
+
+    Options = GraphGINOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 128,
+        num_layers: int = 2,
+        pooled_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_layers(num_layers)
+        widths = [in_channels] + [hidden] * num_layers
+        self.convs = nn.ModuleList(SumPerceptron(a, b) for a, b in pairwise(widths))
+        self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.convs)
+        self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width in widths)
+        self.dropout = QuaternionDropout(pooled_dropout)
+
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        first, *others = self.predictions
+        _, nodes = present(pool, self.dropout.rate)
+        scores = self.dropout(first(x, pool))
+        for conv, norm, prediction in zip(self.convs, self.norms, others, strict=True):
+            x = norm(conv(x, adjacency, nodes), nodes)
+            scores = scores + self.dropout(prediction(x, pool))
+        return scores

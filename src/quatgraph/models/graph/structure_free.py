@@ -1,0 +1,64 @@
+"""Baselines that see no edges."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
+from quatgraph.models.common import check_layers
+from quatgraph.models.graph.base import GraphModel, GraphOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructureFreeOptions(GraphOptions):
+    name: Literal["structure-free"] = "structure-free"
+    vertex: bool = True
+    """Whether nodes are transformed before they are summed."""
+    of_reals: ClassVar[bool] = True
+
+
+class StructureFree(GraphModel):
+    """`The baselines that see no edges <https://arxiv.org/abs/1912.09893>`_: what the graph adds is
+    the distance to this.
+
+    Args:
+        vertex: Whether a layer sees each node before the sum, as for social sets; without it the
+            features themselves are summed, the fingerprint of a molecule.
+        hidden: Width of the layers.
+        num_layers: Layers after the sum.
+        pooled_dropout: Rate on the graphs' vectors before the last linear map; the method has none.
+
+    Shape:
+        - as :class:`GraphGCN`; adjacency is not looked at
+    """
+
+    Options = StructureFreeOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        vertex: bool = False,
+        hidden: int = 128,
+        num_layers: int = 1,
+        pooled_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_layers(num_layers)
+        self.vertex = SparseLinear(in_channels, hidden) if vertex else None
+        self.pooled = LinearOfSums(hidden if vertex else in_channels, hidden)
+        self.linears = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(num_layers - 1))
+        self.prediction = nn.Linear(hidden, num_classes)
+        self.dropout = QuaternionDropout(pooled_dropout)
+
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        if self.vertex is not None:
+            x = torch.relu(self.vertex(x))
+        y = torch.relu(self.pooled(x, pool))
+        for linear in self.linears:
+            y = torch.relu(linear(y))
+        return self.prediction(self.dropout(y))

@@ -1,0 +1,14 @@
+"""Models of triples, one file each."""
+
+from quatgraph.models.link.base import LinkModel, LinkOptions
+from quatgraph.models.link.embeddings import Embeddings
+from quatgraph.models.link.simqgnn import SimQGNN
+from quatgraph.models.link.simrgcn import SimRGCN
+
+MODELS: dict[str, type[LinkModel]] = {
+    "simqgnn": SimQGNN,
+    "simrgcn": SimRGCN,
+    "embeddings": Embeddings,
+}
+
+__all__ = ["MODELS", "Embeddings", "LinkModel", "LinkOptions", "SimQGNN", "SimRGCN"]

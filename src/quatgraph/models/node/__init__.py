@@ -1,0 +1,11 @@
+"""Node classifiers, one file each."""
+
+from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.node.gat import GAT
+from quatgraph.models.node.gcn import GCN
+from quatgraph.models.node.mlp import MLP
+from quatgraph.models.node.qgnn import QGNN
+
+MODELS: dict[str, type[NodeModel]] = {"qgnn": QGNN, "gcn": GCN, "gat": GAT, "mlp": MLP}
+
+__all__ = ["GAT", "GCN", "MLP", "MODELS", "QGNN", "NodeModel", "NodeOptions"]

@@ -1,0 +1,73 @@
+"""Graph attention network."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from quatgraph import config as configs
+from quatgraph.adjacency import Adjacency
+from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.real import GraphAttention, Linear, check_heads
+from quatgraph.models.common import apply_layers, check_layers
+from quatgraph.models.node.base import NodeModel, NodeOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GATOptions(NodeOptions):
+    name: Literal["gat"] = "gat"
+    skip: bool = True
+    """Whether a layer also adds a product of the node's own vector."""
+    heads: int = 8
+    """Attention heads."""
+    of_reals: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        NodeOptions.__post_init__(self)
+        configs.check(self, "model", counts=("heads",))
+        check_heads(self.width, self.heads)
+
+    def num_activations(self, nodes: int, edges: int) -> int:
+        return NodeOptions.num_activations(self, nodes, edges) + 12 * self.heads * edges
+
+
+class GAT(NodeModel):
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its graph has self-loops
+    and no normalisation. One head in the prediction layer.
+
+    Args:
+        hidden: Width of the hidden layers, all heads together.
+        heads: Attention heads of the hidden layers.
+        dropout: Rate on the input of every layer and on the attention coefficients.
+        skip: Whether each layer also adds a product of the node's own vector.
+    """
+
+    Options = GATOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 64,
+        num_layers: int = 1,
+        heads: int = 8,
+        dropout: float = 0.6,
+        skip: bool = False,
+    ) -> None:
+        super().__init__()
+        check_layers(num_layers)
+        check_heads(hidden, heads)
+        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
+        pairs = list(pairwise(sizes))
+        self.convs = nn.ModuleList(
+            GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in pairs[:-1]
+        )
+        self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
+        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        self.dropout = QuaternionDropout(dropout)
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        return apply_layers(self.convs, self.owns, self.dropout, F.elu, x, adjacency)

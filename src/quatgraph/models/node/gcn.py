@@ -1,0 +1,70 @@
+"""Graph convolutional network."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.real import GraphConv, Linear
+from quatgraph.models.common import apply_layers, check_layers
+from quatgraph.models.node.base import NodeModel, NodeOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCNOptions(NodeOptions):
+    name: Literal["gcn"] = "gcn"
+    skip: bool = True
+    """Whether a layer also adds a product of the node's own vector."""
+    bias: bool = False
+    """Whether layers add a learned vector."""
+    normalization: Normalization = "symmetric"
+    """Of the adjacency matrix with self-loops."""
+    of_reals: ClassVar[bool] = True
+
+    @property
+    def matrix(self) -> Normalization:
+        return self.normalization
+
+
+class GCN(NodeModel):
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real twin of QGNN.
+
+    Args:
+        hidden: Width of the hidden layers.
+        num_layers: Hidden layers before the prediction layer.
+        dropout: Rate on the input of every layer.
+        skip: Whether each layer also adds a product of the node's own vector, not aggregated.
+        bias: Whether layers add a learned vector.
+
+    Shape:
+        - x: ``(N, in_channels)``, dense or sparse
+        - output: logits ``(N, C)``
+    """
+
+    Options = GCNOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 16,
+        num_layers: int = 1,
+        dropout: float = 0.5,
+        skip: bool = False,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        check_layers(num_layers)
+        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
+        pairs = list(pairwise(sizes))
+        self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in pairs)
+        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        self.dropout = QuaternionDropout(dropout)
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        return apply_layers(self.convs, self.owns, self.dropout, torch.relu, x, adjacency)

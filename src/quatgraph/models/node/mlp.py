@@ -1,0 +1,47 @@
+"""A model that sees no graph."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.adjacency import Adjacency
+from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.real import Linear
+from quatgraph.models.common import check_layers
+from quatgraph.models.node.base import NodeModel, NodeOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLPOptions(NodeOptions):
+    name: Literal["mlp"] = "mlp"
+    of_reals: ClassVar[bool] = True
+
+
+class MLP(NodeModel):
+    """A perceptron on the node's own features: what the graph adds is the distance to this."""
+
+    Options = MLPOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 16,
+        num_layers: int = 1,
+        dropout: float = 0.5,
+    ) -> None:
+        super().__init__()
+        check_layers(num_layers)
+        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
+        self.linears = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
+        self.dropout = QuaternionDropout(dropout)
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        y: Tensor = self.linears[0](self.dropout(x))
+        for linear in self.linears[1:]:
+            y = linear(self.dropout(torch.relu(y)))
+        return y

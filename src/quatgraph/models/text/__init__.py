@@ -1,0 +1,16 @@
+"""Text classifiers, one file each."""
+
+from quatgraph.models.text.base import TextModel, TextOptions
+from quatgraph.models.text.bilstm import BiLSTM
+from quatgraph.models.text.fasttext import FastText
+from quatgraph.models.text.texting import TextING
+from quatgraph.models.text.textqgnn import TextQGNN
+
+MODELS: dict[str, type[TextModel]] = {
+    "textqgnn": TextQGNN,
+    "texting": TextING,
+    "fasttext": FastText,
+    "bilstm": BiLSTM,
+}
+
+__all__ = ["MODELS", "BiLSTM", "FastText", "TextING", "TextModel", "TextOptions", "TextQGNN"]

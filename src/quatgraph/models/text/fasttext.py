@@ -1,0 +1,88 @@
+"""fastText, which reads the words of a document in their order."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph import config as configs
+from quatgraph.codes import Codes
+from quatgraph.layers.attention_readout import starts
+from quatgraph.layers.linear import RealLinear
+from quatgraph.layers.real import Matrix
+from quatgraph.models.text.base import TextModel, TextOptions
+from quatgraph.ops.attention_pool import owners
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FastTextOptions(TextOptions):
+    name: Literal["fasttext"] = "fasttext"
+    bigrams: int = 0
+    """Vectors that pairs of neighbouring words share; 0 for words alone."""
+
+    def __post_init__(self) -> None:
+        TextOptions.__post_init__(self)
+        configs.check(self, "model", not_negative=("bigrams",))
+
+    def arguments(self) -> dict[str, Any]:
+        return {"width": self.width, "bigrams": self.bigrams}
+
+
+class FastText(TextModel):
+    """`fastText <https://arxiv.org/abs/1607.01759>`_: the mean of learned vectors, then one linear
+    map.
+
+    Args:
+        num_words: Number of words V.
+        num_classes: Number of classes C.
+        width: Real numbers of a vector.
+        bigrams: Vectors that all pairs of neighbouring words share, a pair's found by its hash; 0
+            for words alone, as in the paper's table.
+
+    Shape:
+        - words: of T places
+        - adjacency: not looked at
+        - pool: ``(G, T)``, which places each document has
+        - output: logits ``(G, C)``
+        - of several members each with a leading ``M``, the parameters too
+    """
+
+    Options = FastTextOptions
+    takes_members = True
+    takes_words = True
+    multiplies_nodes = False
+
+    def __init__(
+        self, num_words: int, num_classes: int, *, width: int = 100, bigrams: int = 0
+    ) -> None:
+        super().__init__()
+        self.words = _drawn(num_words, width)
+        self.pairs = _drawn(bigrams, width) if bigrams else None
+        self.prediction = RealLinear(width, num_classes, bias=False)
+        nn.init.zeros_(self.prediction.weight)
+
+    def forward(self, words: Codes, adjacency: Matrix | None, pool: Matrix) -> Tensor:
+        count, total = words.weight, words @ self.words
+        if self.pairs is not None:
+            pairs = self._pairs(words, pool, self.pairs.size(-2))
+            count, total = count + pairs.weight, total + pairs @ self.pairs
+        return self.prediction((pool @ total) / (pool @ count[..., None]).clamp(min=1))
+
+    def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
+        """Each word with the next one of its document; none with the last."""
+        owner = owners(starts(pool), words.shape[0])
+        together = (owner[..., :-1] == owner[..., 1:]).to(words.weight.dtype)
+        known = words.weight[..., :-1] * words.weight[..., 1:] * together
+        code = (words.code[..., :-1].long() * _MULTIPLIER + words.code[..., 1:]) % size
+        pad = nn.functional.pad
+        return Codes(pad(code, (0, 1)), pad(known, (0, 1)), size)
+
+
+_MULTIPLIER = 116049371
+"""Of fastText's hash."""
+
+
+def _drawn(rows: int, width: int) -> nn.Parameter:
+    """Vectors as fastText's start."""
+    return nn.Parameter(torch.empty(rows, width).uniform_(-1 / width, 1 / width))

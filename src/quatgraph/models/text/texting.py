@@ -1,0 +1,20 @@
+"""TextING, the real twin of TextQGNN."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quatgraph.layers import GatedGNNConv
+from quatgraph.models.text.textqgnn import GatedOptions, TextQGNN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextINGOptions(GatedOptions):
+    name: Literal["texting"] = "texting"
+
+
+class TextING(TextQGNN):
+    """`TextING <https://arxiv.org/abs/2004.13826>`_ as the twin of TextQGNN: real matrices of the
+    same width, four times the weights, and nothing else. ``in_channels`` may be any number."""
+
+    Options = TextINGOptions
+    gated = GatedGNNConv
