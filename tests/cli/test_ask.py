@@ -153,7 +153,7 @@ def test_metrics_that_are_not_the_recorded_ones_exit_with_1(world: Path, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": 99}, "has format 99, but this version of quatgraph reads format 1"),
+        ({"format": 99}, "made by another version of quatgraph (format 99, this one reads 2)"),
         ({"task": "sound"}, "for the task 'sound', which this version cannot predict"),
         ({"sha256": "0"}, "is not the file its card.json describes"),
     ],

@@ -92,8 +92,15 @@ def test_a_card_must_name_its_task(tmp_path: Path) -> None:
         (lambda folder: (folder / "card.json").write_text("{"), "card.json is corrupt .no valid"),
         (lambda folder: (folder / "card.json").write_bytes(b"\xff"), "card.json is corrupt .no"),
         (lambda folder: (folder / "card.json").write_text("[]"), "holds no JSON object"),
-        (change_card(format=2), "has format 2, but this version of quatgraph reads format 1"),
-        (change_card(format=None), "has format None"),
+        (
+            change_card(format=1),
+            "made by an older version of quatgraph .format 1, this one reads 2",
+        ),
+        (
+            change_card(format=9),
+            "made by another version of quatgraph .format 9, this one reads 2",
+        ),
+        (change_card(format=None), "made by another version of quatgraph .format None"),
         (change_card(task="node"), "is for the task 'node', not 'link'"),
         (lambda folder: (folder / "model.safetensors").unlink(), "cannot read .*model.safetensors"),
         (lambda folder: os.truncate(folder / "model.safetensors", 20), "only half written"),

@@ -14,7 +14,7 @@ from quatgraph.errors import Mistake
 from quatgraph.files import ensure_folder, write_atomic
 from quatgraph.training.runtime import json_text, safetensors_bytes
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 BUNDLE = _CARD, _TENSORS = "card.json", "model.safetensors"
 _OWN, _KEY = "card_sha256", "key"
 _AGAIN = "train again in another folder or with --overwrite"
@@ -61,9 +61,10 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
     card = _card(folder)
     found = card.get("format")
     if found != FORMAT_VERSION:
+        age = "an older" if isinstance(found, int) and found < FORMAT_VERSION else "another"
         raise Mistake(
-            f"the bundle {folder} has format {found}, but this version of quatgraph reads "
-            f"format {FORMAT_VERSION}; train it again or use the version that wrote it"
+            f"the bundle {folder} was made by {age} version of quatgraph (format {found}, this one "
+            f"reads {FORMAT_VERSION}): train it again"
         )
     if task is not None and card.get("task") != task:
         raise Mistake(f"the bundle {folder} is for the task {card.get('task')!r}, not {task!r}")
