@@ -81,5 +81,6 @@ def epoch_draws(seeds: Tensor, epoch: int) -> Tensor:
 
 def random_order(draws: Tensor, call: int, count: int) -> Tensor:
     """A permutation of ``count`` numbers for each member, ``(M, count)``."""
-    # Ties, one pair in four billion, keep the order of their places.
-    return random_bits(draws, call, count, 1)[..., 0].argsort(dim=-1, stable=True)
+    # As int32, which sort faster. Ties, one pair in four billion, keep the order of their places.
+    bits = random_bits(draws, call, count, 1)[..., 0] - (1 << (BITS - 1))
+    return bits.int().argsort(dim=-1, stable=True)

@@ -307,7 +307,7 @@ class _Run:
             loss = self.loss()
             torch.autograd.backward(loss, self.each)
             self.optimizer.step()
-            self.step_loss.copy_(loss.detach())
+        self.step_loss.copy_(loss.detach())
 
     def _measure(self) -> Metrics:
         self.ensemble.eval()
