@@ -10,7 +10,7 @@ from benchmarks.render import render_bench, render_beside, render_growth, render
 from quatgraph.errors import Mistake
 from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
-from quatgraph.plot.tables import table_bars
+from quatgraph.plot.tables import table_dots
 from quatgraph.reproduce import table_names
 from quatgraph.reproduce.render import render
 from quatgraph.reproduce.run import read_results
@@ -67,7 +67,7 @@ def figures(root: Path, records: Sequence[RunRecord]) -> dict[str, Callable[[], 
     """Draws each figure that a page may show, by file."""
     bench = root / "benchmarks" / "records"
     tables = {
-        f"docs/figures/table-{name}.svg": partial(table_bars, load_table(name), records)
+        f"docs/figures/table-{name}.svg": partial(table_dots, load_table(name), records)
         for name in table_names()
     }
     speeds = {
