@@ -10,7 +10,7 @@ from benchmarks.render import render_bench, render_beside, render_growth, render
 from quatgraph.errors import Mistake
 from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
-from quatgraph.plot.tables import table_bars
+from quatgraph.plot.tables import table_dots
 from quatgraph.reproduce import table_names
 from quatgraph.reproduce.render import render
 from quatgraph.reproduce.run import read_results
@@ -18,6 +18,7 @@ from quatgraph.reproduce.table import load_table
 from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
 from tools.finalists import render_by_seed, render_finalists
+from tools.headline import render_headline
 from tools.selection import render_nested, render_paired, render_search, render_worth
 
 ROOT = Path(__file__).parents[1]
@@ -28,16 +29,14 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
     node, graph, link, text = (load_table(name) for name in ("node", "graph", "link", "text"))
     bench = root / "benchmarks" / "records"
     return {
-        ("README.md", "table node"): lambda: render(node, records),
-        ("README.md", "table graph"): lambda: render(graph, records, ran=True),
-        ("README.md", "table link"): lambda: render(link, records, ran=True),
-        ("README.md", "table text"): lambda: render(text, records, ran=True),
-        ("README.md", "bench released"): lambda: render_bench(bench, "released"),
-        ("README.md", "bench conv"): lambda: render_bench(bench, "conv"),
-        ("README.md", "bench node"): lambda: render_bench(bench, "node"),
-        ("README.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
-        ("README.md", "bench link"): lambda: render_bench(bench, "link"),
-        ("README.md", "bench peers"): lambda: render_bench(bench, "peers"),
+        ("README.md", "headline"): lambda: render_headline([node, graph, link, text], records),
+        ("README.md", "example readme_model"): lambda: render_example(
+            root / "examples" / "readme_model.py"
+        ),
+        ("docs/results.md", "table node"): lambda: render(node, records),
+        ("docs/results.md", "table graph"): lambda: render(graph, records, ran=True),
+        ("docs/results.md", "table link"): lambda: render(link, records, ran=True),
+        ("docs/results.md", "table text"): lambda: render(text, records, ran=True),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
@@ -50,6 +49,11 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/fidelity.md", "whole table text"): lambda: render(text, records),
         ("docs/fidelity.md", "pairs text"): lambda: render_by_seed(text, records),
         ("docs/fidelity.md", "finalists text"): lambda: render_finalists(text, records),
+        ("docs/speed.md", "bench released"): lambda: render_bench(bench, "released"),
+        ("docs/speed.md", "bench conv"): lambda: render_bench(bench, "conv"),
+        ("docs/speed.md", "bench node"): lambda: render_bench(bench, "node"),
+        ("docs/speed.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
+        ("docs/speed.md", "bench link"): lambda: render_bench(bench, "link"),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench hamilton"): lambda: render_beside(bench, "hamilton"),
         ("docs/speed.md", "bench loss"): lambda: render_beside(bench, "loss"),
@@ -63,11 +67,17 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
     }
 
 
+def render_example(path: Path) -> str:
+    """The code of an example without its docstring, as a Markdown block."""
+    _, _, code = path.read_text().split('"""', 2)
+    return f"```python\n{code.strip()}\n```"
+
+
 def figures(root: Path, records: Sequence[RunRecord]) -> dict[str, Callable[[], Drawing]]:
     """Draws each figure that a page may show, by file."""
     bench = root / "benchmarks" / "records"
     tables = {
-        f"docs/figures/table-{name}.svg": partial(table_bars, load_table(name), records)
+        f"docs/figures/table-{name}.svg": partial(table_dots, load_table(name), records)
         for name in table_names()
     }
     speeds = {

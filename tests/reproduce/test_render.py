@@ -1,4 +1,4 @@
-"""Tables as text; README's numbers are those of the committed records."""
+"""Tables as text: what is printed of each cell."""
 
 import dataclasses
 from pathlib import Path

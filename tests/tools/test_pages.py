@@ -10,7 +10,14 @@ import pytest
 from quatgraph.errors import Mistake
 from quatgraph.plot.style import Drawing, digest, digest_in, rendered
 from quatgraph.reproduce.run import read_results
-from tools.pages import figures, pages, replaced_between, shown_figures, write_pages
+from tools.pages import (
+    figures,
+    pages,
+    render_example,
+    replaced_between,
+    shown_figures,
+    write_pages,
+)
 
 ROOT = Path(__file__).parents[2]
 RECORDS = read_results(ROOT / "results")
@@ -33,7 +40,7 @@ def test_a_page_shows_what_the_records_give(page: str, marker: str) -> None:
 
 
 def test_no_page_has_a_marker_that_nothing_writes() -> None:
-    for page in ("README.md", "docs/fidelity.md", "docs/speed.md", "docs/math.md"):
+    for page in ("README.md", *(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))):
         lines = (ROOT / page).read_text().splitlines()
         found = {line[5:-4] for line in lines if line.startswith("<!-- ") and line[5] != "/"}
         assert found == {marker for home, marker in PAGES if home == page}
@@ -92,9 +99,15 @@ def test_markers_in_the_wrong_order_are_a_mistake() -> None:
         replaced_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
 
 
+def test_an_example_is_shown_as_code_without_its_docstring(tmp_path: Path) -> None:
+    path = tmp_path / "example.py"
+    path.write_text('"""What it\nshows."""\n\nimport a\n\nprint("""b""")\n')
+    assert render_example(path) == '```python\nimport a\n\nprint("""b""")\n```'
+
+
 def test_pages_are_written_whole(tmp_path: Path) -> None:
     """What is written over pages with nothing between their markers are the pages as they are."""
-    for name in ("results", "benchmarks"):
+    for name in ("results", "benchmarks", "examples"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / "docs" / "figures").mkdir(parents=True)
     for page in {page for page, _ in PAGES}:

@@ -70,17 +70,17 @@ def table(
     results: Results = Path("results"),
     out: Out = None,
 ) -> None:
-    """Draw a table of the paper as bars: ours under both protocols, and the paper's numbers.
+    """Draw a table of the paper as dots: ours under both protocols, and the paper's numbers.
 
     quatgraph plot table node --only cora
     """
     place = _place(out, f"table-{Path(name).name}")
-    from quatgraph.plot.tables import table_bars
+    from quatgraph.plot.tables import table_dots
     from quatgraph.reproduce.run import read_results
     from quatgraph.reproduce.table import load_table
 
     spec = load_table(name)
-    _save(table_bars(spec, read_results(results), only or []), place)
+    _save(table_dots(spec, read_results(results), only or []), place)
 
 
 @command(plot_app)

@@ -61,9 +61,9 @@ def render(
             dataset,
             table.methods[method],
             _published(table, dataset, method),
-            _with_spread(*paper),
+            with_spread(*paper),
             _difference(*paper),
-            _with_spread(*honest),
+            with_spread(*honest),
             str(honest[0].configs) if honest[0].runs else "",
             _weights(paper[0], honest[0]),
             _time(paper[0] if paper[0].runs else honest[0]),
@@ -90,7 +90,7 @@ def _render_rules(
             dataset,
             table.methods[method],
             _published(table, dataset, method),
-            *(_with_spread(one) for one in row),
+            *(with_spread(one) for one in row),
             _configurations(table, found, dataset, method),
             f"{honest.parameters:,}" if honest.parameters else "",
             _time(honest if honest.runs else row[0]),
@@ -154,7 +154,7 @@ def with_error(differences: Sequence[float], metric: str) -> str:
     return f"{printed(mean, metric, '+')} ± {printed(std / len(differences) ** 0.5, metric)}"
 
 
-def _with_spread(*metrics: Cell) -> str:
+def with_spread(*metrics: Cell) -> str:
     """Means with their standard deviations, which a single run has none of."""
     shown = [
         printed(one.mean, one.metric)
