@@ -1,8 +1,9 @@
-# `make demo`, `make test` and `make test-all`: each makes .venv, installs what it needs, and does its work.
+# Each target installs what it needs into a venv and does its work; CONTRIBUTING.md lists them.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SHARED_DATA := $(wildcard ../shared/data)
 
 # Some CPUs stop Python at a bfloat16 product (illegal instruction) unless oneDNN is held back.
@@ -11,7 +12,7 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test test-all test-gpu lint bench pages clean
+.PHONY: demo test test-all test-gpu lint bench pages outcomes clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
@@ -40,13 +41,17 @@ bench: $(VENV)/.tested
 pages: $(VENV)/.tested
 	$(BIN)/python -m tools.pages
 
+# Measures the tree against the targets of the redesign.
+outcomes: $(VENV)/.tested
+	$(BIN)/python -m tools.outcomes
+
 $(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(BIN)/python $(INSTALL) --editable .
 	touch $@
 
 $(VENV)/.tested: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[dev]"
+	$(BIN)/python $(INSTALL) --editable ".[dev]"
 	touch $@
 
 clean:
