@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+KERNELS := .venv-kernels
 INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SHARED_DATA := $(wildcard ../shared/data)
 
@@ -12,7 +13,7 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test test-all test-gpu lint bench pages outcomes clean
+.PHONY: demo test test-all test-kernels test-gpu lint bench pages outcomes clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
@@ -22,6 +23,11 @@ test: lint
 
 test-all: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+# The Triton kernels on a CPU, run by Triton's interpreter (Linux only). They have a venv of their own:
+# an installed Triton changes which backend the other tests see.
+test-kernels: $(KERNELS)/.installed
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q -m kernels tests/kernels
 
 # What only a CUDA device can show.
 test-gpu: $(VENV)/.tested
@@ -54,5 +60,10 @@ $(VENV)/.tested: $(VENV)/.installed
 	$(BIN)/python $(INSTALL) --editable ".[dev]"
 	touch $@
 
+$(KERNELS)/.installed: pyproject.toml constraints.txt
+	test -x $(KERNELS)/bin/python || $(PYTHON) -m venv $(KERNELS)
+	$(KERNELS)/bin/python $(INSTALL) --editable ".[dev,kernels]"
+	touch $@
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(KERNELS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
