@@ -4,7 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 KERNELS := .venv-kernels
-INSTALL := -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+NEWEST := .venv-newest
+WHEEL := .venv-wheel
+CONSTRAINTS := constraints.txt
+INSTALL := -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 SHARED_DATA := $(wildcard ../shared/data)
 
 # Some CPUs stop Python at a bfloat16 product (illegal instruction) unless oneDNN is held back.
@@ -13,16 +16,25 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test test-all test-kernels test-gpu lint bench pages outcomes clean
+.PHONY: demo test unit test-all test-newest test-kernels test-gpu test-wheel lint bench pages outcomes clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
 
-test: lint
+test: lint unit
+
+# `make test` without the linters.
+unit: $(VENV)/.tested
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
 
 test-all: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+# The tests with the newest torch and PyG; all else as tested.
+test-newest:
+	mkdir -p $(NEWEST)
+	grep -v -E '^torch(-geometric)?==' constraints.txt > $(NEWEST)/constraints.txt
+	$(MAKE) unit VENV=$(NEWEST) CONSTRAINTS=$(NEWEST)/constraints.txt
 
 # The Triton kernels on a CPU, run by Triton's interpreter (Linux only). They have a venv of their own:
 # an installed Triton changes which backend the other tests see.
@@ -33,6 +45,14 @@ test-kernels: $(KERNELS)/.installed
 test-gpu: $(VENV)/.tested
 	$(BIN)/python -c "import sys, torch; torch.cuda.is_available() or sys.exit('no CUDA device')"
 	$(BIN)/python -m pytest -q -m gpu
+
+# The wheel as a user gets it: built, installed into a fresh venv, and run.
+test-wheel:
+	rm -rf build dist $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)
+	$(WHEEL)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	$(WHEEL)/bin/python $(INSTALL) dist/*.whl
+	cd $(WHEEL) && PYTHONPATH= bin/quatgraph demo
 
 lint: $(VENV)/.tested
 	$(BIN)/ruff check
@@ -66,4 +86,4 @@ $(KERNELS)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(KERNELS) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(KERNELS) $(NEWEST) $(WHEEL) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
