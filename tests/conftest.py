@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.util import find_spec
 
 import pytest
 from hypothesis import settings
@@ -24,6 +25,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     gpu = [item for item in items if item.get_closest_marker("gpu")]
     if gpu and not _cuda():
         _skip(gpu, "no CUDA device")
+    if os.environ.get("TRITON_INTERPRET") != "1" or find_spec("triton") is None:
+        kernels = [item for item in items if item.get_closest_marker("kernels")]
+        _skip(kernels, "needs Triton and TRITON_INTERPRET=1: make test-kernels")
 
 
 def _skip(items: list[pytest.Item], reason: str) -> None:

@@ -1,0 +1,189 @@
+"""``python -m tools.outcomes``: measures the source tree against the targets of the redesign.
+
+Counts come from the syntax trees; nothing is imported. ``--places`` lists where each count comes
+from. Targets on behaviour, such as the independence of seeds, are held by tests instead.
+"""
+
+import argparse
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+MOST_LINES, MOST_PARAMETERS = 400, 6
+BASELINES = "gin", "gfn"
+"""Baselines of graph classification that no other task has."""
+ELSEWHERE = "data", "plot", "presets", "reproduce"
+"""Packages in which the name of a baseline is also that of a file format, a rule or a row."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A number of the tree, what it should be at most, and where it comes from."""
+
+    name: str
+    value: int
+    most: int
+    places: tuple[str, ...] = ()
+
+    @property
+    def holds(self) -> bool:
+        return self.value <= self.most
+
+
+@dataclass(frozen=True)
+class Module:
+    """A file of Python, and its path below the package."""
+
+    path: Path
+    text: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def package(self) -> str:
+        return self.path.parts[0]
+
+    @property
+    def num_lines(self) -> int:
+        return len(self.text.splitlines())
+
+    def place(self, node: ast.expr | ast.stmt) -> str:
+        return f"{self.path}:{node.lineno}"
+
+
+def read_modules(package: Path) -> list[Module]:
+    paths = sorted(package.rglob("*.py"))
+    return [Module(path.relative_to(package), path.read_text()) for path in paths]
+
+
+def measure(root: Path) -> list[Outcome]:
+    """The outcomes of a checkout."""
+    modules = read_modules(root / "src" / "quatgraph")
+    readme = len((root / "README.md").read_text().splitlines())
+
+    def count(name: str, most: int, find: Callable[[list[Module]], Iterable[str]]) -> Outcome:
+        places = tuple(find(modules))
+        return Outcome(name, len(places), most, places)
+
+    return [
+        count("files that name a graph baseline (those to touch, at least)", 2, baseline_files),
+        count("comparisons of model.name outside models/", 0, name_comparisons),
+        count("uses of Any in tasks/", 9, uses_of_any),
+        count(f"functions with more than {MOST_PARAMETERS} parameters", 0, long_signatures),
+        Outcome("lines of Python in the wheel", sum(m.num_lines for m in modules), 22_999),
+        count(f"modules with more than {MOST_LINES} lines", 0, long_modules),
+        Outcome("lines of README.md", readme, 150),
+    ]
+
+
+def name_comparisons(modules: Iterable[Module]) -> Iterator[str]:
+    """Where ``model.name`` or ``options.name`` is compared, by ``==``, ``!=``, ``in`` or ``match``,
+    outside the package that lists the models."""
+    for module in modules:
+        if module.package == "models":
+            continue
+        for node in ast.walk(module.tree):
+            match node:
+                case ast.Compare(left, _, others) if any(map(_is_model_name, (left, *others))):
+                    yield module.place(node)
+                case ast.Match(subject) if _is_model_name(subject):
+                    yield module.place(node)
+
+
+def _is_model_name(node: ast.expr) -> bool:
+    if not isinstance(node, ast.Attribute) or node.attr != "name":
+        return False
+    return ast.unparse(node.value).rpartition(".")[2] in ("model", "options")
+
+
+def uses_of_any(modules: Iterable[Module]) -> Iterator[str]:
+    """Where ``Any`` is written in the code of tasks, other than in an import."""
+    for module in modules:
+        for node in ast.walk(module.tree) if module.package == "tasks" else ():
+            if not isinstance(node, ast.Name | ast.Attribute):
+                continue
+            if ast.unparse(node) in ("Any", "typing.Any"):
+                yield module.place(node)
+
+
+def long_signatures(modules: Iterable[Module]) -> Iterator[str]:
+    """Functions with many parameters, outside ``ops``; neither constructors nor commands."""
+    for module in modules:
+        for node in ast.walk(module.tree) if module.package != "ops" else ():
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            exempt = node.name in ("__init__", "__new__") or _is_command(node)
+            if not exempt and _num_parameters(node.args) > MOST_PARAMETERS:
+                yield f"{module.place(node)} {node.name}"
+
+
+def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether a decorator is ``@command``, ``@app.command`` or a call of either."""
+    called = (d.func if isinstance(d, ast.Call) else d for d in node.decorator_list)
+    return any(ast.unparse(d).rpartition(".")[2] == "command" for d in called)
+
+
+def _num_parameters(arguments: ast.arguments) -> int:
+    """Parameters a caller sees: ``self`` and ``cls`` are none, ``*args`` and ``**options`` one."""
+    named = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
+    bound = named[:1] in (["self"], ["cls"])
+    more = arguments.vararg, arguments.kwarg, *arguments.kwonlyargs
+    return len(named) - bound + sum(one is not None for one in more)
+
+
+def long_modules(modules: Iterable[Module]) -> Iterator[str]:
+    return (f"{m.path} {m.num_lines}" for m in modules if m.num_lines > MOST_LINES)
+
+
+def baseline_files(modules: Iterable[Module]) -> list[str]:
+    """The files that name the baseline which most of them name.
+
+    Who adds a baseline like it has to touch as many, and perhaps others that treat it without
+    naming it: no syntax tree shows these.
+    """
+    known = [module for module in modules if module.package not in ELSEWHERE]
+    named = ([str(m.path) for m in known if mentions(m, name)] for name in BASELINES)
+    return max(named, key=len)
+
+
+def mentions(module: Module, word: str) -> bool:
+    """Whether the code has this word: as a string, within a name (``gin`` in ``GraphGIN``), or as
+    the file's own name. Comments and docstrings do not count."""
+    found = [module.path.stem]
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Constant) and node.value == word:
+            return True
+        for field in ("id", "attr", "name", "arg", "module"):
+            found.append(str(getattr(node, field, None) or ""))
+    return any(word in _words(name) for name in found)
+
+
+def _words(name: str) -> list[str]:
+    """The words of an identifier: ``GraphGIN`` and ``graph_gin`` are graph and gin."""
+    return [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
+
+
+def render(outcomes: Sequence[Outcome], *, places: bool = False) -> str:
+    width = max(len(outcome.name) for outcome in outcomes)
+    lines = [f"{'outcome':{width}}  {'now':>7}  {'target':>8}"]
+    for outcome in outcomes:
+        target = f"<= {outcome.most:,}" if outcome.most else "0"
+        verdict = "" if outcome.holds else "  missed"
+        lines.append(f"{outcome.name:{width}}  {outcome.value:>7,}  {target:>8}{verdict}")
+        lines += [f"    {place}" for place in outcome.places if places]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tools.outcomes", description=__doc__)
+    parser.add_argument("--places", action="store_true", help="list where each count comes from")
+    print(render(measure(ROOT), places=parser.parse_args().places))
+
+
+if __name__ == "__main__":
+    main()
