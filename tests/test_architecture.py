@@ -24,7 +24,7 @@ LAYERS = [
     {"layers", "data", "training"},
     {"models"},
     {"tasks"},
-    {"reproduce", "serve"},
+    {"reproduce", "predictors"},
     {"plot"},
     {"cli"},
     {"__main__"},
@@ -109,7 +109,7 @@ def test_no_module_and_no_test_is_longer_than_four_hundred_lines() -> None:
 def test_pyg_is_imported_only_where_a_graph_comes_in(path: Path) -> None:
     tree = at_module_level(ast.parse(path.read_text()))
     uses = [m for m in imported_modules(tree) if m.split(".")[0] == "torch_geometric"]
-    assert not uses or home_of(path) in {"data", "tasks", "serve"}
+    assert not uses or home_of(path) in {"data", "tasks", "predictors"}
 
 
 @every_module
@@ -157,7 +157,9 @@ def test_what_draws_loads_matplotlib_only_when_it_draws() -> None:
 
 
 def test_pyg_is_loaded_only_with_a_graph_of_its_own() -> None:
-    code = "import sys, quatgraph.tasks, quatgraph.serve; print('torch_geometric' in sys.modules)"
+    code = (
+        "import sys, quatgraph.tasks, quatgraph.predictors; print('torch_geometric' in sys.modules)"
+    )
     assert python(code) == "False\n"
 
 

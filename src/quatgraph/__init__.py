@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from quatgraph.models.node import QGNN
     from quatgraph.models.text import TextQGNN
     from quatgraph.ops import aggregate, backend, hamilton_linear
-    from quatgraph.serve import (
+    from quatgraph.predictors import (
         GraphPredictor,
         LinkPredictor,
         NodePredictor,
@@ -40,28 +40,28 @@ if TYPE_CHECKING:
 _HOMES = {
     "Adjacency": "adjacency",
     "Ensemble": "training.ensemble",
-    "GraphPredictor": "serve",
+    "GraphPredictor": "predictors",
     "GraphQGNN": "models.graph",
     "LayerwiseReadout": "layers",
-    "LinkPredictor": "serve",
+    "LinkPredictor": "predictors",
     "Mistake": "errors",
-    "NodePredictor": "serve",
+    "NodePredictor": "predictors",
     "QGNN": "models.node",
     "QGNNConv": "layers",
     "QuaternionDropout": "layers",
     "QuaternionLinear": "layers",
     "SimQGNN": "models.link",
     "SimplifiedQGNNConv": "layers",
-    "TextPredictor": "serve",
+    "TextPredictor": "predictors",
     "TextQGNN": "models.text",
     "aggregate": "ops",
     "backend": "ops",
     "hamilton_linear": "ops",
-    "load": "serve",
-    "train_graphs": "serve",
-    "train_nodes": "serve",
-    "train_texts": "serve",
-    "train_triples": "serve",
+    "load": "predictors",
+    "train_graphs": "predictors",
+    "train_nodes": "predictors",
+    "train_texts": "predictors",
+    "train_triples": "predictors",
 }
 
 __all__ = [

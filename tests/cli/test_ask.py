@@ -9,7 +9,7 @@ import pytest
 import torch
 from commands import assert_told, call, change_card
 
-from quatgraph.serve import PREDICTORS
+from quatgraph.predictors import PREDICTORS
 from quatgraph.training.bundle import Bundle
 
 IDS = ["alice", "bob smith", 'say "hi"', "d,e"] + [f"n{k}" for k in range(16)]

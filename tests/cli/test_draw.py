@@ -8,7 +8,7 @@ from commands import assert_told, call
 from crossvalidated import honest, published
 
 from quatgraph.plot import style
-from quatgraph.serve import train_triples
+from quatgraph.predictors import train_triples
 from quatgraph.training.record import append_records
 
 

@@ -14,7 +14,7 @@ from commands import assert_told, call
 from rings import lines, options, with_features, without, written
 
 from quatgraph.data import store
-from quatgraph.serve import graph as serving
+from quatgraph.predictors import graph as predicting
 from quatgraph.tasks.graph import run as running
 
 SHORT = [*options(), "--device", "cpu", "--out", "m"]
@@ -189,7 +189,7 @@ def test_a_graph_far_larger_than_memory_is_told(
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert call(*TRAIN, "mine.jsonl", "--resume").exit_code == 0
-    monkeypatch.setattr(serving, "total_memory", lambda device: 100_000)
+    monkeypatch.setattr(predicting, "total_memory", lambda device: 100_000)
     assert_told(call("predict", "m"), "graph 'huge' has 5,000 nodes, which do not fit into memory")
     assert call("predict", "m", "--graph", "ring-0").exit_code == 0
 

@@ -12,7 +12,7 @@ from commands import assert_told, call, change_card
 from quatgraph import config as configs
 from quatgraph.data.link import load
 from quatgraph.models.link import SimQGNN
-from quatgraph.serve import train_nodes, train_triples
+from quatgraph.predictors import train_nodes, train_triples
 from quatgraph.tasks.link.config import LinkConfig, TrainConfig
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.config import TrainConfig as NodeTrainConfig

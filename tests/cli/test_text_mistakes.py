@@ -9,7 +9,7 @@ from reviews import REVIEWS, config_of, options, vector_file, written
 from typer.testing import CliRunner
 
 from quatgraph.cli import app
-from quatgraph.serve import train_texts
+from quatgraph.predictors import train_texts
 
 TRAIN = ["train", "text", *options(), "--device", "cpu", "--out", "m", "--data"]
 

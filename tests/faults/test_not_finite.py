@@ -17,8 +17,15 @@ from torch_geometric.data import Data
 
 from quatgraph.data.text import load_vectors
 from quatgraph.errors import Mistake
-from quatgraph.serve import Predictions, load, train_graphs, train_nodes, train_texts, train_triples
-from quatgraph.serve.answers import Links, TextPredictions, class_probabilities
+from quatgraph.predictors import (
+    Predictions,
+    load,
+    train_graphs,
+    train_nodes,
+    train_texts,
+    train_triples,
+)
+from quatgraph.predictors.predictions import Links, TextPredictions, class_probabilities
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 
 NODES = 12

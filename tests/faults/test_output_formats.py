@@ -12,7 +12,7 @@ import reviews
 from commands import assert_told, call
 
 from quatgraph.cli import tables
-from quatgraph.serve import load, train_texts, train_triples
+from quatgraph.predictors import load, train_texts, train_triples
 
 ROWS = [
     {"id": "a,b\t\x1b[31m", "p(x)": 0.25, "rank": 1, "support": {"film": 0.5, "dull": -0.125}},

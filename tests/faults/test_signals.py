@@ -84,7 +84,7 @@ def test_a_signal_ends_any_command_with_its_code(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("quatgraph.reproduce.run.search", interrupted)
     monkeypatch.setattr("quatgraph.reproduce.run.run_missing", interrupted)
-    monkeypatch.setattr("quatgraph.serve.load", lambda *_, **__: next(interrupted()))
+    monkeypatch.setattr("quatgraph.predictors.load", lambda *_, **__: next(interrupted()))
     before = [signal.getsignal(each) for each in CODES]
     result = call(*command.split())
     assert (result.exit_code, result.stdout) == (code, "")

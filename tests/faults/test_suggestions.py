@@ -11,7 +11,7 @@ import pytest
 from quatgraph import errors, suggestions
 from quatgraph.data.vocabulary import Vocabulary
 from quatgraph.errors import Mistake, did_you_mean
-from quatgraph.serve.answers import positions
+from quatgraph.predictors.predictions import positions
 
 MANY = 1_000_000
 

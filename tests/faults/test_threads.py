@@ -13,7 +13,7 @@ import torch
 
 import quatgraph
 from quatgraph.models.link import SimQGNN
-from quatgraph.serve import Predictor
+from quatgraph.predictors import Predictor
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig

@@ -7,7 +7,7 @@ from commands import assert_told, call
 
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.errors import Mistake
-from quatgraph.serve.questions import OPEN, numbered
+from quatgraph.predictors.queries import OPEN, numbered
 
 FACTS = [(f"person {k}", ("knows", "likes")[k % 2], f"person {(k + 3) % 12}") for k in range(12)]
 

@@ -9,7 +9,7 @@ from cities import cities, config_of
 from quatgraph.errors import Mistake
 from quatgraph.plot.ranks import bin_bounds, rank_bars
 from quatgraph.plot.style import rendered, style
-from quatgraph.serve import LinkPredictor, train_triples
+from quatgraph.predictors import LinkPredictor, train_triples
 from quatgraph.tasks.link.evaluation import SIDES, ranks_of
 from quatgraph.tasks.link.problem import prepare
 from quatgraph.training.bundle import load_bundle

@@ -28,7 +28,7 @@ def evaluate(
 
     quatgraph evaluate my-model
     """
-    from quatgraph.serve import load
+    from quatgraph.predictors import load
 
     predictor = load(bundle, device=device)
     if by_relation:
@@ -132,7 +132,7 @@ def predict(
     """
     format_ = format_of(out, json_)
     from quatgraph.files import check_writable, write_atomic
-    from quatgraph.serve import load
+    from quatgraph.predictors import load
 
     if out is not None and str(out) not in STDOUT:
         check_writable(out)

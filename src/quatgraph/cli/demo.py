@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from quatgraph.data.link import Triples
-    from quatgraph.serve import LinkPredictor
+    from quatgraph.predictors import LinkPredictor
     from quatgraph.tasks.job import Job
 
 FOLDER = Path("quatgraph-runs") / "countries-demo"
@@ -39,7 +39,7 @@ def demo(device: Device = "cpu") -> None:
     quatgraph demo
     """
     from quatgraph.data.link import load
-    from quatgraph.serve import LinkPredictor
+    from quatgraph.predictors import LinkPredictor
     from quatgraph.training.bundle import load_bundle
     from quatgraph.training.runtime import resolve_device
 

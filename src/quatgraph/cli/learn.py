@@ -258,8 +258,8 @@ def _question(task: "Task", job: "Job") -> str:
         return ' "a text of your own"'
     if task.name != "link":
         return ""
-    from quatgraph.serve.link import bundled_triples
-    from quatgraph.serve.questions import example
+    from quatgraph.predictors.link import bundled_triples
+    from quatgraph.predictors.queries import example
     from quatgraph.training.bundle import load_bundle
 
     return f" {example(bundled_triples(load_bundle(job.folder)))}"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from quatgraph.errors import Mistake, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, plain_numbers, sheet
+from quatgraph.predictors import LinkPredictor
 from quatgraph.reproduce.render import printed
-from quatgraph.serve import LinkPredictor
 from quatgraph.tasks.link.evaluation import SIDES, told
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.runtime import resolve_device

@@ -22,7 +22,7 @@ _AGAIN = "train again in another folder or with --overwrite"
 
 @dataclass(frozen=True)
 class Bundle:
-    """What ``predict`` and ``serve`` open.
+    """What predictors open.
 
     Attributes:
         card: ``task``, and what the task needs to rebuild the model: config, vocabularies,

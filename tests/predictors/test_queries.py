@@ -11,7 +11,7 @@ import torch
 
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
-from quatgraph.serve.questions import OPEN, example, numbered
+from quatgraph.predictors.queries import OPEN, example, numbered
 
 NONE = torch.empty(0, 3, dtype=torch.int64)
 GRAPH = Triples(

@@ -14,7 +14,7 @@ from quatgraph.data.scaling import Scaling
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.models.node import MODELS
-from quatgraph.serve.answers import (
+from quatgraph.predictors.predictions import (
     Predictions,
     class_probabilities,
     positions,

@@ -9,10 +9,10 @@ import torch
 from reviews import LABELS, REVIEWS, TEXTS, config_of, rounded, same, vector_file, written
 
 import quatgraph
-from quatgraph import serve
+from quatgraph import predictors
 from quatgraph.data.text import from_list
 from quatgraph.errors import Mistake
-from quatgraph.serve import load, train_texts
+from quatgraph.predictors import load, train_texts
 from quatgraph.tasks.job import default_candidates, train_in_folder
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -124,7 +124,7 @@ def test_without_a_config_a_few_settings_are_tried(
         short = config_of(**{"data.path": str(place)})
         return train_in_folder(task, [short], *args, **others)
 
-    monkeypatch.setattr(serve, "train_in_folder", shorter)
+    monkeypatch.setattr(predictors, "train_in_folder", shorter)
     train_texts(place, None, tmp_path / "m", device="cpu")
     assert [config.data.path for config in tried] == [str(place)] * len(tried)
     assert len(tried) == len(default_candidates(TEXT, TextConfig())) > 1

@@ -17,8 +17,8 @@ from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
-from quatgraph.serve.answers import Links, refuse_not_finite
-from quatgraph.serve.questions import OPEN, AnyQuestions, example, numbered
+from quatgraph.predictors.predictions import Links, refuse_not_finite
+from quatgraph.predictors.queries import OPEN, AnyQuestions, example, numbered
 from quatgraph.tasks.link import evaluation
 from quatgraph.tasks.link.classification import classified
 from quatgraph.tasks.link.config import LinkConfig
@@ -87,7 +87,7 @@ class LinkPredictor:
 
         Args:
             questions: Several at once: a file or rows of head, relation and tail, with ``?`` or
-                nothing for what is asked, see :func:`quatgraph.serve.questions.numbered`.
+                nothing for what is asked, see :func:`quatgraph.predictors.queries.numbered`.
             head: Of a single question; unless given, heads are asked for.
             relation: Of a single question.
             tail: Of a single question; unless given, tails are asked for.

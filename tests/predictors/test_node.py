@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 import quatgraph
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.errors import Mistake
-from quatgraph.serve import NodePredictor, load, train_nodes
+from quatgraph.predictors import NodePredictor, load, train_nodes
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig

@@ -16,9 +16,9 @@ import quatgraph
 from quatgraph import LinkPredictor, Mistake
 from quatgraph.data.link import Triples, load, random_triples, with_inverses
 from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
-from quatgraph.serve import link as module
-from quatgraph.serve import train_triples
-from quatgraph.serve.link import best_answers
+from quatgraph.predictors import link as module
+from quatgraph.predictors import train_triples
+from quatgraph.predictors.link import best_answers
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import ranks_of
 from quatgraph.tasks.link.problem import prepare

@@ -10,13 +10,13 @@ from rings import collection, config_of, lines, with_features, without, written
 from torch_geometric.data import Data
 
 import quatgraph
-from quatgraph import serve
+from quatgraph import predictors
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.graph import Graphs, from_list, read
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphQGNN
-from quatgraph.serve import GraphPredictor, load, train_graphs
-from quatgraph.serve import graph as serving
+from quatgraph.predictors import GraphPredictor, load, train_graphs
+from quatgraph.predictors import graph as predicting
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.job import default_candidates, train_in_folder
@@ -131,7 +131,7 @@ def test_answers_come_in_order_however_few_nodes_are_taken_at_once(
     room: int, predictor: GraphPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = predictor.predict()
-    monkeypatch.setattr(serving, "nodes_evaluated_at_once", lambda *_: room)
+    monkeypatch.setattr(predicting, "nodes_evaluated_at_once", lambda *_: room)
     parts = predictor.predict()
     assert parts.ids == whole.ids
     torch.testing.assert_close(parts.probabilities, whole.probabilities)
@@ -294,7 +294,7 @@ def test_without_a_config_a_few_settings_are_tried(
         tried.extend(candidates)
         return train_in_folder(task, [config_of()], *args, **others)
 
-    monkeypatch.setattr(serve, "train_in_folder", shorter)
+    monkeypatch.setattr(predictors, "train_in_folder", shorter)
     train_graphs(graphs, tmp_path / "m", device="cpu")
     assert tried == default_candidates(GRAPH, GraphConfig())
     assert len(tried) > 1
@@ -341,7 +341,7 @@ def test_a_single_node_is_a_graph(predictor: GraphPredictor, tmp_path: Path) -> 
 def test_a_graph_far_larger_than_memory_is_refused(
     predictor: GraphPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "total_memory", lambda device: 1000)
+    monkeypatch.setattr(predicting, "total_memory", lambda device: 1000)
     with pytest.raises(Mistake, match="graph 'ring-4' has 7 nodes, which do not fit into memory"):
         predictor.predict()
 

@@ -15,11 +15,11 @@ from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
-from quatgraph.serve.answers import Answer, Links, Predictions, TextPredictions
-from quatgraph.serve.graph import GraphPredictor
-from quatgraph.serve.link import LinkPredictor
-from quatgraph.serve.node import NodePredictor
-from quatgraph.serve.text import TextPredictor
+from quatgraph.predictors.graph import GraphPredictor
+from quatgraph.predictors.link import LinkPredictor
+from quatgraph.predictors.node import NodePredictor
+from quatgraph.predictors.predictions import Answer, Links, Predictions, TextPredictions
+from quatgraph.predictors.text import TextPredictor
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.job import default_candidates, train_in_folder

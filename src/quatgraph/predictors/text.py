@@ -18,7 +18,7 @@ from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import FixedVectors, word_vectors
-from quatgraph.serve.answers import (
+from quatgraph.predictors.predictions import (
     TextPredictions,
     positions,
     refuse_changed,

@@ -14,8 +14,8 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.text import WordVectors, clean, read
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS, TextING, TextQGNN
-from quatgraph.serve import TextPredictor, load
-from quatgraph.serve import text as serving
+from quatgraph.predictors import TextPredictor, load
+from quatgraph.predictors import text as predicting
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.text import TEXT
 from quatgraph.training.bundle import load_bundle
@@ -147,7 +147,7 @@ def test_an_answer_depends_neither_on_other_texts_nor_on_their_order(
         together.probabilities[[0, 2, 3, 4]], torch.cat([one.probabilities for one in alone])
     )
     for room in (1, 100):
-        monkeypatch.setitem(serving.NUMBERS_AT_ONCE, "cpu", room)
+        monkeypatch.setitem(predicting.NUMBERS_AT_ONCE, "cpu", room)
         same(predictor.predict(texts), together)
 
 
@@ -175,7 +175,7 @@ def test_support_is_what_the_log_odds_of_the_class_lose_without_a_word(
 def test_few_words_of_a_long_text_are_explained(
     predictor: TextPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "EXPLAINED", 2)
+    monkeypatch.setattr(predicting, "EXPLAINED", 2)
     answer = predictor.predict("a wonderful film and a dull cast", explain=True)
     assert answer.attention is not None
     assert answer.support is not None

@@ -12,7 +12,7 @@ from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
-from quatgraph.serve.answers import (
+from quatgraph.predictors.predictions import (
     Predictions,
     class_probabilities,
     positions,
