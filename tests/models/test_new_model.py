@@ -112,10 +112,8 @@ class LinkMine(LinkModel):
         self.entities = nn.Parameter(torch.randn(num_entities, 4 * dim_quats))
         self.decoder = DECODERS[decoder](num_relations, 4 * dim_quats, reciprocal=reciprocal)
 
-    def forward(
-        self, adjacency: Adjacency | None, head: Tensor, relation: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return self.decoder(self.entities.tanh(), head, relation)
+    def encode(self, adjacency: Adjacency) -> Tensor:
+        return self.entities.tanh()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ def test_answers_are_all_entities_by_their_scores(any_model: LinkPredictor) -> N
     graph = any_model.triples
     sides = with_inverses(graph.test[:5], graph.num_relations)
     with torch.no_grad():
-        query, candidates = any_model.model(any_model._adjacency, *sides[:, :2].unbind(1))
+        query, candidates = any_model.model.decoder(any_model._entities, *sides[:, :2].unbind(1))
     scores = query @ candidates.T
     rows = named(graph, graph.test[:5])
     questions = [(head, kind, "?") for head, kind, _ in rows] + [("?", *row[1:]) for row in rows]

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from quatgraph import config as configs
-from quatgraph.adjacency import Adjacency
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
@@ -160,7 +159,7 @@ class LinkPredictor:
     def _vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         """Queries ``(Q, D)`` and candidates ``(E, D)``, of which all products are finite: with a
         NaN among them, ranks would look like any others."""
-        query, candidates = self.model(self._adjacency, head, relation)
+        query, candidates = self.model.decoder(self._entities, head, relation)
         bounds = query.abs() @ candidates.abs().amax(dim=0)
 
         def name(row: int) -> tuple[str, str]:
@@ -242,8 +241,11 @@ class LinkPredictor:
         return [f"no training triple has {some(strange)}: what is said of it is a guess"]
 
     @cached_property
-    def _adjacency(self) -> Adjacency:
-        return entity_adjacency(self.triples, self.config.model.matrix).to(self.device)
+    def _entities(self) -> Tensor:
+        """The vectors of all entities: the same for all queries."""
+        adjacency = entity_adjacency(self.triples, self.config.model.matrix).to(self.device)
+        with torch.no_grad():
+            return self.model.encode(adjacency)
 
     @cached_property
     def _known(self) -> Queries:

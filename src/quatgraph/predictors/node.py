@@ -54,6 +54,7 @@ class NodePredictor:
         self.model.load_state_dict(bundle.tensors)
         self.model.to(device).eval()
         self._data = data
+        self._known: tuple[Data, Problem, Tensor] | None = None
 
     def predict(
         self, graph: "Data | Path | str | None" = None, *, nodes: Sequence[str] | None = None
@@ -66,8 +67,7 @@ class NodePredictor:
             nodes: Ids to answer for; all nodes unless given.
         """
         data = self._training_data() if graph is None else self._new_data(graph)
-        problem = prepare(data, self.config, self.device, scaling=self.scaling)
-        logits = self._logits(problem)
+        problem, logits = self._classified(data)
         chosen = positions(nodes, data.node_ids, "there is no node {} in the graph")
         probabilities = class_probabilities(logits).cpu()[chosen]
         ids = [data.node_ids[index] for index in chosen]
@@ -89,8 +89,7 @@ class NodePredictor:
             refuse_changed(given, self.card, "folder")
             self._data = given
         data = self._training_data()
-        problem = prepare(data, self.config, self.device, scaling=self.scaling)
-        logits = self._logits(problem)
+        problem, logits = self._classified(data)
         refuse_not_finite(
             logits, data.node_ids.__getitem__, lambda row: explain_overflow(data, problem)
         )
@@ -103,8 +102,17 @@ class NodePredictor:
         return without_empty_parts(metrics)
 
     @torch.no_grad()
-    def _logits(self, problem: Problem) -> Tensor:
-        return self.model(problem.features, problem.adjacency)
+    def _classified(self, data: "Data") -> tuple[Problem, Tensor]:
+        """A graph as the model takes it, and the logits of its nodes; of the training graph they
+        are computed once."""
+        known = self._known
+        if known is not None and known[0] is data:
+            return known[1:]
+        problem = prepare(data, self.config, self.device, scaling=self.scaling)
+        logits = self.model(problem.features, problem.adjacency)
+        if data is self._data:
+            self._known = data, problem, logits
+        return problem, logits
 
     def _training_data(self) -> "Data":
         if self._data is None:

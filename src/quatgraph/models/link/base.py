@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from torch import nn
+from torch import Tensor, nn
 
 from quatgraph import config as configs
-from quatgraph.adjacency import Normalization
+from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.models.common import Options
 
@@ -47,12 +47,21 @@ class LinkOptions(Options):
 
 
 class LinkModel(nn.Module):
-    """A model of triples: ``forward(adjacency, head, relation)`` gives query vectors ``(B, D)`` and
-    candidate vectors ``(E, D)``, whose inner products are the scores. The vectors of relations are
-    ``decoder.relations``; candidates begin with the vectors of entities."""
+    """A model of triples: ``encode`` gives the vectors of all entities, of which the decoder makes
+    query vectors ``(B, D)`` and candidate vectors ``(E, D)``, whose inner products are the scores.
+    The vectors of relations are ``decoder.relations``; candidates begin with those of entities."""
 
     Options: ClassVar[type[LinkOptions]]
     decoder: nn.Module
+
+    def encode(self, adjacency: Adjacency) -> Tensor:
+        """The vectors of all entities, ``(E, D)``."""
+        raise NotImplementedError
+
+    def forward(
+        self, adjacency: Adjacency, head: Tensor, relation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.decoder(self.encode(adjacency), head, relation)
 
     @classmethod
     def from_options(

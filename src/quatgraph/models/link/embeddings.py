@@ -58,7 +58,5 @@ class Embeddings(LinkModel):
             num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm
         )
 
-    def forward(
-        self, adjacency: Adjacency | None, head: Tensor, relation: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return self.decoder(self.entities, head, relation)
+    def encode(self, adjacency: Adjacency) -> Tensor:
+        return self.entities

@@ -102,11 +102,6 @@ class SimQGNN(LinkModel):
         """A layer from one vector of an entity to the next."""
         return QGNNConv(width, width)
 
-    def forward(
-        self, adjacency: Adjacency, head: Tensor, relation: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return self.decoder(self.encode(adjacency), head, relation)
-
     def encode(self, adjacency: Adjacency) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""
         x: Tensor = self.entities
