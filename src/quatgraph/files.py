@@ -183,9 +183,15 @@ def write_all(file: FileIO, data: bytes) -> None:
 def unwritable(path: Path, error: OSError) -> Mistake:
     """The Mistake for a file or folder that cannot be written."""
     reason = error.strerror or type(error).__name__
-    return Mistake(
-        f"cannot write {path}: {reason}; choose a folder that is writable and has space left"
-    )
+    remedy = REMEDIES.get(error.errno or 0, "choose a folder that is writable and has space left")
+    return Mistake(f"cannot write {path}: {reason}; {remedy}")
+
+
+REMEDIES = {
+    errno.EISDIR: "name a file, or move that folder away",
+    errno.EEXIST: "a file is in the way of a folder: choose another name",
+    errno.ENOTDIR: "a file is in the way of a folder: choose another name",
+}
 
 
 def _target(path: Path) -> Path | None:

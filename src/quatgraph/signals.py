@@ -25,11 +25,6 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
     return 128 + (interrupt.args[0] if interrupt.args else signal.SIGINT)
 
 
-def exit_on_signals() -> None:
-    """Lets a signal end the process at once and without a traceback: nothing is at stake yet."""
-    _handle(_leave)
-
-
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Within the block a signal raises ``KeyboardInterrupt`` with its number, so that files are

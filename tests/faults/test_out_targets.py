@@ -137,13 +137,14 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_predictions_go_where_they_are_wanted(model: Path) -> None:
     ask = ["predict", "m", "--device", "cpu"]
     expected = call(*ask).stdout
-    os.mkfifo(model / "pipe")
-    found: list[Any] = []
-    reader = threading.Thread(target=lambda: found.append((model / "pipe").read_text()))
-    reader.start()
-    assert call(*ask, "--out", "pipe").exit_code == 0
-    reader.join()
-    assert found == [expected]
+    for pipe, wanted in (("pipe", expected), ("pipe.jsonl", call(*ask, "--json").stdout)):
+        os.mkfifo(model / pipe)
+        found: list[Any] = []
+        reader = threading.Thread(target=lambda: found.append((model / pipe).read_text()))  # noqa: B023
+        reader.start()
+        assert call(*ask, "--out", pipe).exit_code == 0
+        reader.join()
+        assert found == [wanted]
     (model / "link").symlink_to("file")
     assert call(*ask, "--out", "link").stdout == "34 predictions in link\n"
     assert (model / "file").read_text() == expected

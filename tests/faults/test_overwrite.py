@@ -185,3 +185,20 @@ def test_the_functions_overwrite_when_asked(tmp_path: Path) -> None:
         triples[1:], tmp_path / "m", config=made, device="cpu", overwrite=True
     )
     assert "person 0" not in model.triples.entities
+
+
+def test_what_replaces_a_private_file_is_private(old: Path) -> None:
+    (old / "card.json").chmod(0o600)
+    trained(old, lr=0.1, overwrite=True)
+    assert (old / "card.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("how", [{"resume": True}, {"overwrite": True}])
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_in_the_place_of_a_file_is_refused_before_any_work(
+    tmp_path: Path, name: str, how: dict[str, bool]
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(Mistake, match=f"{name} is not a file: move it away"):
+        trained(tmp_path, **how)
+    assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -23,7 +23,7 @@ def format_of(out: Path | None, json_: bool) -> str:
 
     Refuses another suffix, one that is not JSON where JSON is wanted, and Parquet without pyarrow.
     """
-    suffix = "" if out is None or is_stream(out) else out.suffix.lower()
+    suffix = "" if out is None or _is_device(out) else out.suffix.lower()
     if not suffix:
         return ".jsonl" if json_ else ".csv"
     if suffix not in FORMATS:
@@ -39,11 +39,12 @@ def format_of(out: Path | None, json_: bool) -> str:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is ``-``, standard output, or a device or pipe, as ``/dev/stdout``: written to
-    as it is, and named by no suffix."""
-    if str(path) in STDOUT or path.parts[:2] in (("/", "dev"), ("/", "proc")):
-        return True
-    return path.exists() and not (path.is_file() or path.is_dir())
+    """Whether a path is ``-``, standard output, a device or a named pipe: written to as it is."""
+    return _is_device(path) or (path.exists() and not (path.is_file() or path.is_dir()))
+
+
+def _is_device(path: Path) -> bool:
+    return str(path) in STDOUT or path.parts[:2] in (("/", "dev"), ("/", "proc"))
 
 
 def encode(rows: Rows, format_: str) -> str | bytes:

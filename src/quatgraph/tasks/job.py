@@ -1,6 +1,7 @@
 """A training that lives in a folder: it can be stopped, resumed, and leaves a bundle."""
 
 import os
+import stat
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,6 +114,10 @@ def train_in_folder(
             )
         for name in FILES:
             remove_leftovers(folder / name)
+            if name in there and not (folder / name).is_file():
+                raise Mistake(
+                    f"{folder / name} is not a file: move it away, or choose another folder"
+                )
         data = task.load(candidates[0]) if data is None else data
         tried = _tried(task, candidates)
         if not task.validates(candidates[0], data):
@@ -133,11 +138,13 @@ def train_in_folder(
         missing = [member for member in members if _key(member) not in finished]
         best = max((group.merit for group in _groups(done)), default=DIVERGED)
         diverged: dict[str, str] = {}
-        replaced = there if overwrite else []
+        replaced, modes = there if overwrite else [], dict[Path, int]()
 
         def advance(title: str, epochs: int, total: int) -> None:
             while replaced:  # only now, so that nothing is lost if the training cannot begin
-                _remove(folder / replaced.pop(0))
+                path = folder / replaced.pop(0)
+                modes[path] = stat.S_IMODE(path.stat().st_mode)
+                _remove(path)
             progress(title, epochs, total)
 
         for outcome in run(
@@ -168,6 +175,9 @@ def train_in_folder(
             raise Mistake(_every_run_diverged(diverged, why))
         if diverged:
             tell(_some_runs_diverged(diverged, len(done)))
+        for path, mode in modes.items():  # what replaces a private file is private too
+            if path.exists():
+                path.chmod(mode)
         return _job(task, candidates, folder, done, tried)
 
 
