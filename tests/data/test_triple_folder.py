@@ -225,7 +225,7 @@ def test_rows_of_names_are_as_their_file(tmp_path):
             r"triple 2 is \('a', 'is'\); give head, relation and tail",
         ),
         (["abc"], "triple 1 is 'abc'"),
-        ([("a", "is", "b"), ("a", " ", "b")], "the list line 2 has an empty relation"),
+        ([("a", "is", "b"), ("a", " ", "b")], "triple 2 has no relation; fill it in"),
     ],
 )
 def test_rows_that_are_no_triples_are_refused(rows, told):

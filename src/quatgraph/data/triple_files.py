@@ -8,6 +8,7 @@ triple or a header, so it is refused unless ``header`` says which.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -116,19 +117,48 @@ def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None
     return found
 
 
-def name_part(rows: Iterable[Sequence[str]]) -> Parts:
-    """Rows of head, relation and tail as a training part."""
-    rows = list(rows)
+def name_part(rows: Iterable[Sequence[object]]) -> Parts:
+    """Rows of head, relation and tail as a training part: names, or whole numbers for names."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise Mistake(
+            f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
+        )
+    rows = [_plain(row) for row in _plain(rows)]
     for number, row in enumerate(rows, 1):
-        if isinstance(row, str) or len(row) != len(COLUMNS):
+        if not isinstance(row, list | tuple) or len(row) != len(COLUMNS):
             raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
     if not rows:
         raise Mistake("there are no triples; give head, relation and tail of each")
     lines = np.arange(len(rows))
     ends, kinds = Numbering(), Numbering()
-    columns = [Column(list(map(str, names)), lines) for names in zip(*rows, strict=True)]
+    columns = [
+        Column([_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
+        for role, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True)
+    ]
     part = Part("the list", _numbers(columns, ends, kinds), lines + 1)
     return _ordered({"train": part}, ends, kinds)
+
+
+def _plain(values: Any) -> Any:
+    """An array or a tensor as Python's lists and numbers; all else as it is."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+def _name(cell: object, number: int, role: str) -> str:
+    """The name in a cell; a missing one, or what is neither text nor a whole number, is refused."""
+    if isinstance(cell, str):
+        if cell.strip():
+            return str(cell)
+    else:
+        cell = _plain(cell)
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            return str(cell)
+        if not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
+            raise Mistake(
+                f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
+                "number"
+            )
+    raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
 
 
 def _ordered(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:

@@ -68,8 +68,11 @@ def read(
     )
 
 
-def from_names(rows: Iterable[Sequence[str]], *, split_seed: int = 0) -> Triples:
+def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Triples:
     """A knowledge graph of rows of names: head, relation and tail; valid and test are drawn.
+
+    Whole numbers, also in an array or a tensor, are names too. A missing cell is a
+    :class:`Mistake`.
 
     Example:
         >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])

@@ -122,7 +122,7 @@ def train_graphs(
 
 
 def train_triples(
-    triples: Triples | Path | str | Iterable[Sequence[str]],
+    triples: Triples | Path | str | Iterable[Sequence[object]],
     out: Path | str,
     *,
     config: LinkConfig | None = None,
