@@ -56,7 +56,11 @@ TABLES: dict[str, tuple[bytes, tuple[str, ...], list[str]]] = {
     "nothing": (b"", (), ["mine.csv is empty; write a line of column names"]),
     "no rows": (b"text,label\n", (), ["mine.csv lists no documents; give each a line"]),
     "no labels": (b"text,label\nx,\ny,\n", (), ["no document in", "has a label; label every one"]),
-    "one label": (b"text,label\nx,a\ny,a\n", (), ["have the label 'a'; there must be two"]),
+    "one label": (
+        b"text,label\nx,a\ny,a\n",
+        (),
+        ["have the label 'a'; training needs at least two"],
+    ),
     "other bytes": (
         b"text,label\ngood,a\nb\xe9d,b\n",
         (),

@@ -3,12 +3,13 @@
 import csv
 import json
 from pathlib import Path
+from shlex import quote, split
 from typing import Any
 
 import pytest
 import reviews
 import rings
-from commands import call
+from commands import assert_told, call
 
 from quatgraph import config as configs
 from quatgraph.data import graph, node, text
@@ -60,10 +61,10 @@ def texts(path: Path, mark: str) -> Path:
 
 
 READERS: dict[str, tuple[Any, Any, str]] = {
-    "node": (nodes, node.read_folder, "6 nodes have"),
-    "graph": (graphs, graph.read, "6 graphs have"),
-    "tu": (tu_folder, graph.read, "6 graphs have"),
-    "text": (texts, text.read, "12 documents have"),
+    "node": (nodes, node.read_folder, "6 nodes"),
+    "graph": (graphs, graph.read, "6 graphs"),
+    "tu": (tu_folder, graph.read, "6 graphs"),
+    "text": (texts, text.read, "12 documents"),
 }
 every_reader = pytest.mark.parametrize("kind", READERS)
 
@@ -73,12 +74,12 @@ every_reader = pytest.mark.parametrize("kind", READERS)
 def test_a_mark_is_a_class_that_is_reported_with_a_way_out(
     kind: str, mark: str, tmp_path: Path
 ) -> None:
-    write, read, have = READERS[kind]
+    write, read, count = READERS[kind]
     data = read(write(tmp_path / "data", mark))
     assert mark in data.label_names
     assert data.notes[-1] == (
-        f"{have} the label {mark!r}, which is read as a class; --set data.missing={mark} makes "
-        "them unlabelled"
+        f"labels that may mean missing are read as classes: {mark!r} ({count}); --set "
+        f"{quote(f'data.missing={mark}')} makes them missing"
     )
 
 
@@ -118,8 +119,8 @@ def test_only_the_exact_value_is_missing_and_several_are_one_note(tmp_path: Path
     absent, note = node.read_folder(path, missing=["na"]).notes
     assert absent == "no node has the label 'na' of data.missing"
     assert note == (
-        "1 node has the label '?' and 5 nodes have the label 'NA', which are read as classes; "
-        "--set data.missing=na,?,NA makes them unlabelled"
+        "labels that may mean missing are read as classes: '?' (1 node), 'NA' (5 nodes); "
+        "--set 'data.missing=na,?,NA' makes them missing"
     )
     assert node.read_folder(path, labels_needed=False).notes == []
 
@@ -158,14 +159,14 @@ def test_without_it_a_configuration_is_what_the_records_call_it(name: str) -> No
 def test_training_counting_and_evaluating_leave_the_marked_ones_out(
     task: str, tmp_path: Path
 ) -> None:
-    write, _, have = READERS[task]
+    write, _, count = READERS[task]
     path, out = write(tmp_path / "data", "NA"), tmp_path / "model"
     small = {
         "node": ["--set", "train.epochs=2", "--set", "train.lr=0.1"],
         "graph": rings.options(),
         "text": reviews.options(),
     }[task]
-    note = f"{have} the label 'NA', which is read as a class; --set data.missing=NA makes them"
+    note = f"read as classes: 'NA' ({count}); --set data.missing=NA makes them missing"
     for command in (["data", "stats"], ["train", task, "--out", str(tmp_path / "x"), "--data"]):
         options = small if command[0] == "train" else []
         done = call(*command, str(path), *options)
@@ -180,7 +181,7 @@ def test_training_counting_and_evaluating_leave_the_marked_ones_out(
     assert "classes   2\n" in counted.stdout or "classes    2\n" in counted.stdout
     trained = call("train", task, "--data", str(path), "--out", str(out), *small, *missing)
     assert (trained.exit_code, "data.missing" in trained.stderr) == (0, False)
-    assert f"{have.split()[0]} more without a label" in trained.stdout
+    assert f"{count.split()[0]} more without a label" in trained.stdout
     assert call("evaluate", str(out)).exit_code == 0
     moved = path.rename(tmp_path / f"moved{path.suffix}")
     assert call("evaluate", str(out), str(moved)).exit_code == 0
@@ -188,3 +189,32 @@ def test_training_counting_and_evaluating_leave_the_marked_ones_out(
     assert answers.exit_code == 0
     assert "p(NA)" not in answers.stdout
     assert "data.missing" not in answers.stderr
+
+
+def rare(kind: str, path: Path) -> Path:
+    """Data of which a single item has the label '?', so that it cannot be split."""
+    if kind == "node":
+        nodes(path, "x")
+        table = (path / "nodes.csv").read_text().replace("1,y,valid", "1,?,valid")
+        (path / "nodes.csv").write_text(table)
+        return path
+    if kind == "graph":
+        made = rings.lines()
+        made[0]["label"] = "?"
+        return rings.written(path.with_suffix(".jsonl"), made)
+    return reviews.written(path.with_suffix(".csv"), [("so so", "?"), *reviews.REVIEWS])
+
+
+@pytest.mark.parametrize("task", ["node", "graph", "text"])
+def test_a_mark_that_hinders_training_is_counted_and_refused_with_a_way_out(
+    task: str, tmp_path: Path
+) -> None:
+    path = rare(task, tmp_path / "data")
+    counted = call("data", "stats", str(path))
+    assert counted.exit_code == 0
+    assert "may mean missing are read as classes: '?' (1 " in counted.stderr
+    refused = call("train", task, "--data", str(path), "--out", str(tmp_path / "model"))
+    assert_told(refused, "or count it as missing with --set 'data.missing=?'")
+    setting = split(refused.stderr.split(" missing with ")[1])
+    again = call("data", "stats", str(path), *setting)
+    assert (again.exit_code, "missing" in again.stderr) == (0, False)

@@ -233,7 +233,7 @@ def check_labels(graphs: Graphs, where: str) -> None:
     if graphs.num_classes < 2:
         raise Mistake(
             f"all labelled graphs in {where} have the class {graphs.label_names[0]!r}; "
-            "there must be two to tell"
+            "training needs at least two classes"
         )
 
 

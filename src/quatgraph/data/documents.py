@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.splits import PARTS, stratified_split
-from quatgraph.data.vocabulary import Numbering, encoded, some
+from quatgraph.data.vocabulary import Numbering, encoded, missing_hint, some
 from quatgraph.data.words import Column
 from quatgraph.errors import Mistake
 
@@ -217,7 +217,7 @@ def check_trainable(documents: Documents, where: str) -> None:
     if len(names) < 2:
         raise Mistake(
             f"all labelled documents in {where} have the label {names[0]!r}; "
-            "there must be two to tell"
+            "training needs at least two different labels"
         )
     for part in ("train", "test"):
         if not len(getattr(documents, part)):
@@ -230,7 +230,7 @@ def check_trainable(documents: Documents, where: str) -> None:
         name = names[int(trained.argmin())]
         raise Mistake(
             f"the label {name!r} has no training document in {where}; "
-            "mark at least one as train or remove the label"
+            f"mark at least one as train or remove the label{missing_hint(name)}"
         )
 
 
@@ -240,9 +240,10 @@ def check_drawn(documents: Documents, where: str) -> list[str]:
     sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes).tolist()
     names = documents.label_names
     if 1 in sizes:
+        name = names[sizes.index(1)]
         raise Mistake(
-            f"the label {names[sizes.index(1)]!r} has a single document in {where}, so nothing "
-            "could be validated; add documents, correct the label or remove it"
+            f"the label {name!r} has a single document in {where}, so nothing could be validated; "
+            f"add documents, correct the label or remove it{missing_hint(name)}"
         )
     small = [name for name, size in zip(names, sizes, strict=True) if size < len(PARTS)]
     if not small:

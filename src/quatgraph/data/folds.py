@@ -9,6 +9,7 @@ from torch import Tensor
 
 from quatgraph.data import store
 from quatgraph.data.numbers import whole_numbers
+from quatgraph.data.vocabulary import missing_hint
 from quatgraph.errors import Mistake
 
 Fold = tuple[Tensor, Tensor]
@@ -47,10 +48,11 @@ def stratified_folds(
     label, size = int(classes[sizes.argmin()]), int(sizes.min())
     if size < num_folds:
         fewer = f"take fewer with data.num_folds={size}, " if size > 1 else ""
+        name = names[label] if names else str(label)
         raise Mistake(
-            f"the class {names[label] if names else label!r} has {size} "
+            f"the class {name} has {size} "
             f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
-            "add graphs, or leave the class out"
+            f"add graphs, or leave the class out{missing_hint(name)}"
         )
     # Classes are taken as they first appear. Laid end to end, sorted by class, the graphs are
     # dealt to the folds like cards, which says how many of a class each fold gets; only which

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quatgraph.data.vocabulary import missing_hint
 from quatgraph.errors import Mistake, did_you_mean
 
 Masks = tuple[Tensor, Tensor, Tensor]
@@ -85,7 +86,7 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
         - masks: three of ``(N, S)``
     """
     if len(label_names) < 2:
-        raise Mistake(f"all labelled nodes in {where} have one class; there must be two to tell")
+        raise Mistake(f"all labelled nodes in {where} have one class; training needs at least two")
     train, valid, test = parts = tuple(mask & (y >= 0).unsqueeze(1) for mask in masks)
     if bool(((train & valid) | (train & test) | (valid & test)).any()):
         raise Mistake(f"{where} puts a node into two parts of one split; let each be in one")
@@ -99,7 +100,7 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
         if not bool(train[y == label].any(dim=0).all()):
             raise Mistake(
                 f"class {name!r} has no training node in {where}; "
-                "mark at least one of its nodes as train or remove the class"
+                f"mark at least one of its nodes as train or remove the class{missing_hint(name)}"
             )
 
 

@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from shlex import quote
 
 import numpy as np
 
@@ -196,8 +197,8 @@ def missing_labels(setting: str | int) -> list[str]:
 
 
 def label_notes(cells: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
-    """What a person should know of labels: those that usually stand for a missing one but are
-    classes, and those that are to count as missing but are not there.
+    """What a person should know of labels: see :func:`marker_notes`, and which labels are to count
+    as missing but are not there.
 
     Args:
         cells: Label of each item.
@@ -206,21 +207,58 @@ def label_notes(cells: Iterable[str], missing: Sequence[str], what: tuple[str, s
 
     Example:
         >>> label_notes(["-", "x"], ["NA"], ("node", "nodes"))
-        ["no node has the label 'NA' of data.missing", "1 node has the label '-', which is read \
-as a class; --set data.missing=NA,- makes it unlabelled"]
+        ["no node has the label 'NA' of data.missing", "labels that may mean missing are read as \
+classes: '-' (1 node); --set data.missing=NA,- makes them missing"]
     """
     sizes = Counter(cells)
     absent = (name for name in missing if name not in sizes)
     notes = [f"no {what[0]} has the label {name!r} of data.missing" for name in absent]
-    suspect = sorted(name for name in sizes if name.casefold() in _NO_LABEL and name not in missing)
-    if suspect:
-        have = (f"{what[0]} has", f"{what[1]} have")
-        shown = (f"{sizes[name]:,} {have[sizes[name] != 1]} the label {name!r}" for name in suspect)
-        reads = "which is read as a class" if len(suspect) == 1 else "which are read as classes"
-        whom = "it" if sum(sizes[name] for name in suspect) == 1 else "them"
-        setting = f"--set data.missing={','.join((*missing, *suspect))}"
-        notes.append(f"{' and '.join(shown)}, {reads}; {setting} makes {whom} unlabelled")
-    return notes
+    return notes + marker_notes(sizes, missing, what)
+
+
+def marker_notes(
+    sizes: Mapping[str, int], missing: Sequence[str], what: tuple[str, str]
+) -> list[str]:
+    """Reports labels that usually mark a missing one but are classes; like :func:`label_notes`.
+
+    Args:
+        sizes: How many items have each label.
+    """
+    found = sorted(name for name in sizes if _is_marker(name) and name not in missing)
+    if not found:
+        return []
+    shown = (f"{name!r} ({sizes[name]:,} {what[sizes[name] != 1]})" for name in found)
+    return [
+        f"labels that may mean missing are read as classes: {', '.join(shown)}; "
+        f"{_missing_setting([*missing, *found])} makes them missing"
+    ]
+
+
+def class_notes(
+    codes: Iterable[int], names: Sequence[str], missing: Sequence[str], what: tuple[str, str]
+) -> list[str]:
+    """Like :func:`marker_notes`, for what :func:`encoded` gave."""
+    return marker_notes(Counter(names[code] for code in codes if code >= 0), missing, what)
+
+
+def missing_hint(name: str) -> str:
+    """A way out for the end of a refusal of a label that usually marks a missing one; else
+    nothing.
+
+    Example:
+        >>> missing_hint("?"), missing_hint("x")
+        (", or count it as missing with --set 'data.missing=?'", '')
+    """
+    return f", or count it as missing with {_missing_setting([name])}" if _is_marker(name) else ""
+
+
+def _is_marker(name: str) -> bool:
+    return name.casefold() in _NO_LABEL
+
+
+def _missing_setting(names: Sequence[str]) -> str:
+    """The option that makes labels missing, safe to paste into a shell."""
+    return f"--set {quote('data.missing=' + ','.join(names))}"
 
 
 def _in_order(names: set[str]) -> list[str]:

@@ -13,7 +13,7 @@ from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.collection import Graphs
 from quatgraph.data.folds import Fold
-from quatgraph.data.vocabulary import missing_labels
+from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphOptions
 from quatgraph.models.graph.base import Matrix
@@ -28,7 +28,11 @@ def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
     if config.name:
         return source.load(config.name)
     missing = missing_labels(config.missing)
-    return source.read(Path(config.path), missing=missing, labels_needed=labels_needed)
+    graphs = source.read(Path(config.path), missing=missing, labels_needed=labels_needed)
+    if not labels_needed:
+        what = ("graph", "graphs")
+        graphs.notes.extend(class_notes(graphs.y.tolist(), graphs.label_names, missing, what))
+    return graphs
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.data import node as source
 from quatgraph.data.scaling import Scaling
-from quatgraph.data.vocabulary import missing_labels
+from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
@@ -30,13 +30,17 @@ def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
-    return source.read_folder(
+    missing = missing_labels(config.missing)
+    data = source.read_folder(
         Path(config.path),
         directed=config.directed,
         split_seed=config.split_seed,
-        missing=missing_labels(config.missing),
+        missing=missing,
         labels_needed=labels_needed,
     )
+    if not labels_needed:
+        data.notes += class_notes(data.y.tolist(), data.label_names, missing, ("node", "nodes"))
+    return data
 
 
 @dataclass(frozen=True, slots=True)

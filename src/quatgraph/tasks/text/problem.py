@@ -15,7 +15,7 @@ from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.folds import inner_validation
 from quatgraph.data.text import Documents
-from quatgraph.data.vocabulary import missing_labels
+from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
@@ -92,16 +92,22 @@ def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documen
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
-    return source.read(
+    missing = missing_labels(config.missing)
+    documents = source.read(
         Path(config.path),
         text=config.text,
         label=config.label,
         split_seed=config.draw_seed,
         stop_words=config.stop_words,
         min_count=config.min_count,
-        missing=missing_labels(config.missing),
+        missing=missing,
         labels_needed=labels_needed,
     )
+    if not labels_needed:
+        what = ("document", "documents")
+        names = documents.label_names
+        documents.notes.extend(class_notes(documents.y.tolist(), names, missing, what))
+    return documents
 
 
 @dataclass(frozen=True, slots=True, eq=False)
