@@ -87,9 +87,9 @@ def test_a_first_line_that_may_be_both_is_refused_until_it_is_said(tmp_path: Pat
     with pytest.raises(Mistake) as told:
         read(path)
     assert str(told.value) == (
-        f"{path} line 1 may be a triple or column names, for 'wer', 'wie', 'wen' come nowhere else;"
-        " say which by --set data.header=false or data.header=true (in Python by header=False or "
-        "header=True), or call the columns head, relation and tail"
+        f"{path} line 1 may be a triple or column names, for 'wer', 'wie', 'wen' do not occur "
+        "anywhere else; say which by --set data.header=false or data.header=true (in Python by "
+        "header=False or header=True), or call the columns head, relation and tail"
     )
     assert facts_of(read(path, header=True)) == set(FACTS)
     assert read(path, header=True).notes[0] == (
@@ -107,7 +107,25 @@ def test_a_first_triple_of_which_one_name_comes_again_is_a_triple(
     first: tuple[str, str, str], tmp_path: Path
 ) -> None:
     rows = [first, *FACTS]
-    assert facts_of(read(written(tmp_path / "facts.csv", "", rows))) == set(rows)
+    path = written(tmp_path / "facts.csv", "", rows)
+    triples = read(path)
+    assert facts_of(triples) == set(rows)
+    known = {name for fact in FACTS for name in fact}
+    once = " and ".join(repr(name) for name in first if name not in known)
+    note = (
+        f"{path} line 1 is read as a triple: {', '.join(map(repr, first))}, though {once} do not "
+        "occur anywhere else; --set data.header=true if it names columns"
+    )
+    assert triples.notes[0] == note
+    assert note not in read(path, header=False).notes
+    assert facts_of(read(path, header=True)) == set(FACTS)
+
+
+def test_a_first_triple_with_one_new_name_or_few_triples_has_no_note(tmp_path: Path) -> None:
+    rows = [("a cat", "likes", "person 3"), *FACTS]
+    for given in (rows, [("a cat", "likes", "fish"), *FACTS[:4]]):
+        notes = read(written(tmp_path / "facts.csv", "", given)).notes
+        assert not any("is read as a triple" in note for note in notes)
 
 
 def test_few_triples_may_all_be_different(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 A file has three columns, head, relation and tail, see :mod:`quatgraph.data.words`. A first line
 that names all three by words of :data:`COLUMNS`, as ``subject predicate object``, says where they
-stand, and other columns are not used. A first line of other names that come nowhere else may be a
-triple or a header, so it is refused unless ``header`` says which.
+stand, and other columns are not used. A first line of other names that do not
+occur anywhere else may be a triple or a header, so it is refused unless ``header`` says which; one
+of two such names is read as a triple, with a note.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -70,11 +71,13 @@ class Parts:
         by_name: The parts.
         entities: Ids of the entities, sorted; a number in a triple is a place here.
         relations: Ids of the relations, likewise.
+        notes: What a person should know of the first lines: sentences.
     """
 
     by_name: dict[str, Part]
     entities: list[str]
     relations: list[str]
+    notes: Sequence[str] = ()
 
     def keys(self, part: str) -> Ids:
         """A number for each triple of a part, the same for the same triple."""
@@ -112,9 +115,7 @@ def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None
         for key, (where, content) in contents.items()
     }
     found = _ordered(parts, ends, kinds)
-    if header is None:
-        _refuse_ambiguous(found)
-    return found
+    return replace(found, notes=_check_first_lines(found)) if header is None else found
 
 
 def name_part(rows: Iterable[Sequence[object]]) -> Parts:
@@ -200,7 +201,7 @@ def _read(
     if header is None and table.places:
         head, relation, tail = names = [table.names[place] for place in table.places]
         if head in ends and relation in kinds and tail in ends:
-            raise _ambiguous(f"the first line of {where}", names, "come in other lines too")
+            raise _ambiguous(f"the first line of {where}", names, "occur in other lines too")
     return Part(where, np.concatenate(triples), np.concatenate(lines), header=note)
 
 
@@ -239,19 +240,32 @@ def without_header(table: Words, header: bool | None = None) -> tuple[Words, str
     return table.without_first().with_columns(cells, places), note
 
 
-def _refuse_ambiguous(parts: Parts) -> None:
-    """Refuses a first line of names that come in no other line: a header, or a triple?"""
+def _check_first_lines(parts: Parts) -> list[str]:
+    """Refuses a first line of names that occur in no other line: a header, or a triple? Reports
+    one with two such names."""
     first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
+    others = [part.triples[key in first :] for key, part in parts.by_name.items()]
+    notes = []
     for key, (head, relation, tail) in first.items():
+        part = parts.by_name[key]
         names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
-        if len(parts.by_name[key]) <= _FEW and not _half_named(names):
+        if len(part) <= _FEW and not _half_named(names):
             continue
-        others = [part.triples[other in first :] for other, part in parts.by_name.items()]
-        if any((rest[:, 1] == relation).any() for rest in others):
-            continue
-        if any(((rest[:, ::2] == head) | (rest[:, ::2] == tail)).any() for rest in others):
-            continue
-        raise _ambiguous(parts.by_name[key].at(0), names, "come nowhere else")
+        again = (
+            any((rest[:, ::2] == head).any() for rest in others),
+            any((rest[:, 1] == relation).any() for rest in others),
+            any((rest[:, ::2] == tail).any() for rest in others),
+        )
+        if not any(again):
+            raise _ambiguous(part.at(0), names, "do not occur anywhere else")
+        once = [repr(name) for name, seen in zip(names, again, strict=True) if not seen]
+        if len(once) > 1:
+            notes.append(
+                f"{part.at(0)} is read as a triple: {', '.join(map(repr, names))}, though "
+                f"{' and '.join(once)} do not occur anywhere else; --set data.header=true if it "
+                "names columns"
+            )
+    return notes
 
 
 def _half_named(names: Sequence[str]) -> bool:

@@ -136,6 +136,7 @@ def _name(path: Path) -> str:
 def _cleaned(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
     """Parts without repeated triples and unwanted unseen names, and what is to be told."""
     notes = [part.header for part in parts.by_name.values() if part.header]
+    notes += parts.notes
     by_name = dict(parts.by_name)
     for key, part in parts.by_name.items():
         keys = parts.keys(key)
