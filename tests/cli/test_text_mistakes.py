@@ -106,7 +106,7 @@ def test_words_that_are_all_too_rare_are_told(tmp_path: Path) -> None:
 
 VECTORS = {
     "rows of different lengths": ("film 1 2 3 4\nstory 1 2 3\n", "line 2 has 3 numbers where 4"),
-    "no number": ("film 1 2 x 4\n", "line 1 has a word of other than 4 numbers"),
+    "no number": ("film 1 2 x 4\n", "line 1 must have 4 numbers: 'x' is not a number"),
     "no finite number": ("film 1 2 nan 4\n", "the vector of 'film' in"),
     "nothing": ("", "is empty; write a word and its numbers per line"),
 }

@@ -100,7 +100,7 @@ def test_vectors_of_words_must_be_plain(word: str, tmp_path: Path) -> None:
     with pytest.raises(Mistake) as told:
         load_vectors(path)
     assert str(path) in str(told.value)
-    assert "line 2 has a word of other" in str(told.value) or "'c'" in str(told.value)
+    assert "line 2 must have 2 numbers: " in str(told.value) or "'c'" in str(told.value)
     assert load_vectors(path, {"a_b"}).matrix.tolist() == [[1.0, 2.0]]
 
 

@@ -244,8 +244,8 @@ def _read_text(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None)
         if not plain:
             wrong = next(value for value in values if not is_number(value))
             raise Mistake(
-                f"{where} line {number} has a word of other than {width} numbers "
-                f"({wrong.decode('utf-8', 'replace')[:40]!r} is none in plain digits); "
+                f"{where} line {number} must have {width} numbers: "
+                f"{wrong.decode('utf-8', 'replace')[:40]!r} is not a number in plain digits; "
                 "correct or remove the line"
             )
     return _assembled(found, width, where)
