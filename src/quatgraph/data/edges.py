@@ -1,9 +1,13 @@
 """Edge lists: merged, made symmetric, compared and counted."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from quatgraph.errors import Mistake
 
 Ids = NDArray[np.int64]
 
@@ -15,12 +19,14 @@ def merge_edges(
     *,
     directed: bool,
     weight: NDArray[np.float64] | None = None,
+    node_ids: Sequence[str] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """An edge list with each edge once, sorted by sender and receiver, without self-loops.
 
     The weights of edges that repeat in one direction are summed. An undirected edge gets both
     directions; where a list gives both with different weights, both get the larger one, so that
-    listing every edge in both directions changes nothing.
+    listing every edge in both directions changes nothing. A sum beyond float32 is a
+    :class:`Mistake`, which names the nodes by ``node_ids``.
 
     Shape:
         - sender, receiver, weight: ``(E',)``
@@ -33,7 +39,15 @@ def merge_edges(
         return _unpacked(_distinct(key), num_nodes), None
     key, place = np.unique(key, return_inverse=True)
     merged = np.zeros(len(key))
-    np.add.at(merged, place, weight[apart])
+    with np.errstate(over="ignore"):
+        np.add.at(merged, place, weight[apart])
+    if (beyond := merged > np.finfo(np.float32).max).any():
+        ends = divmod(int(key[beyond.argmax()]), num_nodes)
+        names = [repr(end if node_ids is None else node_ids[end]) for end in ends]
+        raise Mistake(
+            f"the weights of the repeated edge from {names[0]} to {names[1]} sum to more than a "
+            "float32 holds: divide all weights of the graph by the same large number"
+        )
     if not directed:
         both = np.concatenate((key, _turned(key, num_nodes)))
         key, place = np.unique(both, return_inverse=True)
@@ -41,6 +55,38 @@ def merge_edges(
         np.maximum.at(larger, place, np.concatenate((merged, merged)))
         merged = larger
     return _unpacked(key, num_nodes), torch.from_numpy(merged.astype(np.float32))
+
+
+def merge_notes(
+    sender: Ids,
+    receiver: Ids,
+    num_nodes: int,
+    *,
+    directed: bool,
+    weight: NDArray[np.float64] | None = None,
+) -> list[str]:
+    """What :func:`merge_edges` leaves out or puts together: sentences."""
+    apart = sender != receiver
+    key = sender[apart] * num_nodes + receiver[apart]
+    distinct = _distinct(key)
+    notes = []
+    if loops := len(sender) - len(key):
+        notes.append(f"{_counted(loops, 'self-loop')} left out: every node gets one of its own")
+    if again := len(key) - len(distinct):
+        how = "merged: each edge counts once" if weight is None else "merged: weights are summed"
+        notes.append(f"{_counted(again, 'repeated edge')} {how}")
+    if weight is not None and not directed:
+        sums = np.zeros(len(distinct))
+        np.add.at(sums, np.searchsorted(distinct, key), weight[apart])
+        back = _turned(distinct, num_nodes)
+        place = np.searchsorted(distinct, back).clip(max=len(distinct) - 1)
+        differ = (distinct[place] == back) & (sums[place] != sums)
+        if unequal := int(differ.sum()) // 2:
+            notes.append(
+                f"{_counted(unequal, 'edge')} with a different weight in each direction: "
+                "both directions get the larger one"
+            )
+    return notes
 
 
 def is_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> bool:
@@ -58,6 +104,10 @@ def count_edges(edge_index: Tensor, num_nodes: int, *, directed: bool) -> int:
     if not directed:
         sender, receiver = torch.minimum(sender, receiver), torch.maximum(sender, receiver)
     return (sender * num_nodes + receiver).unique().numel()
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _turned(key: Ids, num_nodes: int) -> Ids:

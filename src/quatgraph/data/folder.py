@@ -23,7 +23,7 @@ from torch import Tensor
 from quatgraph.data.assembly import as_columns, assemble, no_masks
 from quatgraph.data.content import NO_ARRAYS
 from quatgraph.data.edge_files import read_edges
-from quatgraph.data.edges import merge_edges
+from quatgraph.data.edges import merge_edges, merge_notes
 from quatgraph.data.numbers import column_numbers
 from quatgraph.data.sparse import dense
 from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
@@ -116,8 +116,10 @@ def read_files(
         check_split(y, masks, label_names, where=f"the split of {nodes}")
     sender, receiver, weight, notes = read_edges(edges, index)
     edge_index, edge_weight = merge_edges(
-        sender, receiver, len(node_ids), directed=directed, weight=weight
+        sender, receiver, len(node_ids), directed=directed, weight=weight, node_ids=node_ids
     )
+    merged = merge_notes(sender, receiver, len(node_ids), directed=directed, weight=weight)
+    notes = notes + [f"{edges}: {note}" for note in merged]
     if labels_needed:
         notes = notes + label_notes(labels, missing, ("node", "nodes"))
     return assemble(
