@@ -192,8 +192,18 @@ def test_a_data_in_memory_is_taken_as_a_new_graph(predictor: NodePredictor) -> N
     answer = predictor.predict(named)
     assert answer.ids[:2] == ["0", "1"]
     torch.testing.assert_close(answer.probabilities, predictor.predict().probabilities)
+    plain = predictor.predict(Data(x=x, edge_index=edge_index))
+    torch.testing.assert_close(plain.probabilities, answer.probabilities)
+    (note,) = plain.notes
+    assert note == (
+        "the graph has no data.feature_names, so its columns are taken in the order of the "
+        f"training data: {', '.join(map(repr, COLUMNS))}"
+    )
+    assert answer.notes == []
+    with pytest.raises(Mistake, match=r"has 2 features; give it the 3 .*, or name its columns in "):
+        predictor.predict(Data(x=x[:, :2], edge_index=edge_index))
     with pytest.raises(Mistake, match="lacks the feature 'height'"):
-        predictor.predict(Data(x=x, edge_index=edge_index))
+        predictor.predict(Data(x=x, edge_index=edge_index, feature_names=["a", "b", "c"]))
 
 
 def test_a_folder_that_does_not_exist_is_a_mistake(predictor: NodePredictor) -> None:

@@ -11,7 +11,7 @@ from quatgraph import config as configs
 from quatgraph.data import node as source
 from quatgraph.data.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
-from quatgraph.data.vocabulary import missing_labels
+from quatgraph.data.vocabulary import missing_labels, some
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.models.node import MODELS
 from quatgraph.predictors.predictions import (
@@ -149,7 +149,27 @@ class NodePredictor:
                 "this model was trained without features, on the nodes themselves, "
                 "so it can only answer for the graph it was trained on"
             )
-        return _with_columns(data, self.card["features"])
+        named = isinstance(graph, Path | str) or graph.get("feature_names") is not None
+        return (_with_columns if named else _in_order)(data, self.card["features"])
+
+
+def _in_order(data: "Data", wanted: list[str]) -> "Data":
+    """The data, its features without names taken for the training data's, in their order."""
+    if data.x is None or data.feature_names == wanted:
+        return _with_columns(data, wanted)
+    if data.x.size(1) != len(wanted):
+        raise Mistake(
+            f"the graph has {data.x.size(1)} features; give it the {len(wanted)} that the model "
+            "was trained on, or name its columns in data.feature_names"
+        )
+    made = data.clone()
+    made.feature_names = wanted
+    made.notes = [
+        *data.notes,
+        "the graph has no data.feature_names, so its columns are taken in the order of the "
+        f"training data: {some(wanted)}",
+    ]
+    return made
 
 
 def _with_columns(data: "Data", wanted: list[str]) -> "Data":
