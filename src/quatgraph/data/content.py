@@ -4,6 +4,7 @@ import math
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 from quatgraph.errors import Mistake
 
@@ -48,6 +49,11 @@ def plain_word(value: object) -> str | None:
             return ""
         value = int(value) if value.is_integer() else value
     return str(value).strip() if isinstance(value, str | int | float) else None
+
+
+def to_plain(values: Any) -> Any:
+    """An array or a tensor as Python's lists and numbers; all else as it is."""
+    return values.tolist() if hasattr(values, "tolist") else values
 
 
 def is_unicode(text: str) -> bool:

@@ -3,7 +3,7 @@
 Whatever the source, the result is one :class:`Graphs`: many graphs as flat tensors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,7 +39,7 @@ __all__ = [
     "stratified_folds",
 ]
 
-AnyGraphs: TypeAlias = "Graphs | Data | Sequence[Data] | Path | str"
+AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Path | str"
 
 
 def load(name: str) -> Graphs:
@@ -118,7 +118,7 @@ def from_any(
 
 
 def from_list(
-    graphs: "Sequence[Data]", *, name: str = "data", labels_needed: bool = True
+    graphs: "Iterable[Data]", *, name: str = "data", labels_needed: bool = True
 ) -> Graphs:
     """Takes PyG graphs of one's own; edges get both directions, repeated ones and self-loops go.
 
@@ -131,8 +131,16 @@ def from_list(
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
     from torch_geometric.data import Data
+    from torch_geometric.data.data import BaseData
 
-    if not len(graphs):
+    refused = isinstance(graphs, str | bytes | Mapping | Tensor | BaseData)
+    if refused or not (hasattr(graphs, "__iter__") or hasattr(graphs, "__getitem__")):
+        raise Mistake(
+            "graphs must be a list of PyG's Data, or the path of a file or folder of graphs, not "
+            f"{type(graphs).__name__}"
+        )
+    graphs = list(graphs)
+    if not graphs:
         raise Mistake("the list has no graphs; give at least one")
     for place, graph in enumerate(graphs):
         if not isinstance(graph, Data):

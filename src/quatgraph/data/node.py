@@ -85,6 +85,13 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         split_seed: Seed of the split that is drawn where there are no masks.
         labels_needed: Whether to refuse a graph that cannot be trained on.
     """
+    from torch_geometric.data import Data
+
+    if not isinstance(data, Data):
+        raise Mistake(
+            "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and "
+            f"edges.csv, not {type(data).__name__}"
+        )
     x, num_nodes = _checked_features(data)
     edge_index, edge_weight = _checked_edges(data, num_nodes)
     try:

@@ -4,11 +4,13 @@ Whatever the source, the result is one :class:`Documents`; :func:`word_graphs` m
 each, :func:`load_vectors` and :func:`vectors_for` give the words their vectors.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from quatgraph.data import store
 from quatgraph.data.cleaning import STOP_WORDS, clean, clean_corpus
+from quatgraph.data.content import to_plain
 from quatgraph.data.documents import (
     Documents,
     assemble,
@@ -116,8 +118,8 @@ def read(
 
 
 def from_list(
-    texts: Sequence[str],
-    labels: Sequence[object] | None = None,
+    texts: Iterable[str],
+    labels: Iterable[object] | None = None,
     *,
     name: str = "texts",
     split_seed: int = 0,
@@ -135,17 +137,20 @@ def from_list(
         >>> from_list(["A cat sat.", "It's raining!"]).words(1)
         ['it', "'s", 'raining', '!']
     """
-    if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):
+    listed = _listed(texts)
+    if listed is None or not all(isinstance(text, str) for text in listed):
         raise Mistake("texts must be a list of strings, a document each")
-    if labels is not None and len(labels) != len(texts):
-        raise Mistake(f"there are {len(texts)} texts but {len(labels)} labels; give one to each")
-    if not len(texts):  # an array is neither true nor false
+    texts, given = listed, [""] * len(listed) if labels is None else _listed(labels)
+    if given is None:
+        raise Mistake(f"labels must be a list, one for each text, not {type(labels).__name__}")
+    if len(given) != len(texts):
+        raise Mistake(f"there are {len(texts)} texts but {len(given)} labels; give one to each")
+    if not texts:
         raise Mistake("the list has no texts; give at least one")
     at = "text {} of the list".format
-    given = [""] * len(texts) if labels is None else getattr(labels, "tolist", lambda: labels)()
     return _cleaned(
         Texts(
-            texts=list(texts),
+            texts=texts,
             labels=[word_of(label, at, row, "label") for row, label in enumerate(given)],
             parts=None,
             ids=[str(place) for place in range(len(texts))],
@@ -159,6 +164,13 @@ def from_list(
         missing=missing,
         labels_needed=labels is not None,
     )
+
+
+def _listed(values: object) -> list[Any] | None:
+    """What a list, an array, a tensor or a generator holds; None for what has no order."""
+    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
+        return None
+    return [to_plain(value) for value in to_plain(values)]
 
 
 def _cleaned(

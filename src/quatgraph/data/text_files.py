@@ -204,7 +204,8 @@ def word_of(value: object, at: _At, row: int, key: str) -> str:
     """What stands in a cell; nothing where it is missing."""
     word = "" if value is None else plain_word(value)
     if word is None:
-        raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {json.dumps(value)[:40]}")
+        shown = json.dumps(value, default=repr)[:40]
+        raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {shown}")
     return word
 
 

@@ -9,11 +9,11 @@ of two such names is read as a triple, with a note.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from quatgraph.data.columns import places_by_role, refuse_repeated, unused_columns
+from quatgraph.data.content import to_plain
 from quatgraph.data.distinct import Ids
 from quatgraph.data.vocabulary import Numbering
 from quatgraph.data.words import Column, Words, words
@@ -124,7 +124,7 @@ def name_part(rows: Iterable[Sequence[object]]) -> Parts:
         raise Mistake(
             f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
         )
-    rows = [_plain(row) for row in _plain(rows)]
+    rows = [to_plain(row) for row in to_plain(rows)]
     for number, row in enumerate(rows, 1):
         if not isinstance(row, list | tuple) or len(row) != len(COLUMNS):
             raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
@@ -140,18 +140,13 @@ def name_part(rows: Iterable[Sequence[object]]) -> Parts:
     return _ordered({"train": part}, ends, kinds)
 
 
-def _plain(values: Any) -> Any:
-    """An array or a tensor as Python's lists and numbers; all else as it is."""
-    return values.tolist() if hasattr(values, "tolist") else values
-
-
 def _name(cell: object, number: int, role: str) -> str:
     """The name in a cell; a missing one, or what is neither text nor a whole number, is refused."""
     if isinstance(cell, str):
         if cell.strip():
             return str(cell)
     else:
-        cell = _plain(cell)
+        cell = to_plain(cell)
         if isinstance(cell, int) and not isinstance(cell, bool):
             return str(cell)
         if not (cell is None or type(cell).__name__ == "NAType" or cell != cell):

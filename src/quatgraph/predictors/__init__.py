@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
-from quatgraph.data.collection import Graphs
-from quatgraph.data.graph import from_any
+from quatgraph.data.graph import AnyGraphs, from_any
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, check_trainable
@@ -75,7 +74,7 @@ def load(bundle: Path | str, *, device: str = "auto") -> Predictor:
 
 
 def train_nodes(
-    data: "Data",
+    data: "Data | Path | str",
     out: Path | str,
     *,
     config: NodeConfig | None = None,
@@ -83,22 +82,27 @@ def train_nodes(
     resume: bool = False,
     overwrite: bool = False,
 ) -> NodePredictor:
-    """Learns to classify the nodes of a PyG ``Data`` and returns the predictor.
+    """Learns to classify the nodes of a graph and returns the predictor.
 
     Args:
-        data: With ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight`` may be missing.
-            Other features of edges (``edge_attr``) are not used.
+        data: A PyG ``Data`` with ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight``
+            may be missing, other features of edges (``edge_attr``) are not used. Or a folder, see
+            :func:`quatgraph.data.node.read_folder`.
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
         overwrite: Whether to replace a training that ``out`` holds.
     """
+    if isinstance(data, Path | str):
+        chosen = _located(config or NodeConfig(), data)
+        given = config and chosen
+        return NodePredictor(*_trained(NODE, given, None, out, device, resume, overwrite, chosen))
     graph = from_data(data)
     return NodePredictor(*_trained(NODE, config, graph, out, device, resume, overwrite), graph)
 
 
 def train_graphs(
-    graphs: "Sequence[Data] | Graphs",
+    graphs: AnyGraphs,
     out: Path | str,
     *,
     config: GraphConfig | None = None,
@@ -106,17 +110,22 @@ def train_graphs(
     resume: bool = False,
     overwrite: bool = False,
 ) -> GraphPredictor:
-    """Learns to classify PyG graphs and returns the predictor.
+    """Learns to classify graphs and returns the predictor.
 
     Args:
-        graphs: Each with ``edge_index`` and ``y``, ``-1`` or missing where unknown; perhaps ``x``
-            and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and features of edges
-            are not used.
+        graphs: PyG graphs, each with ``edge_index`` and ``y``, ``-1`` or missing where unknown;
+            perhaps ``x`` and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and
+            features of edges are not used. Or where graphs are, see
+            :func:`quatgraph.data.graph.read`.
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
         overwrite: Whether to replace a training that ``out`` holds.
     """
+    if isinstance(graphs, Path | str):
+        chosen = _located(config or GraphConfig(), graphs)
+        given = config and chosen
+        return GraphPredictor(*_trained(GRAPH, given, None, out, device, resume, overwrite, chosen))
     known = from_any(graphs)
     return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume, overwrite), known)
 
@@ -150,8 +159,8 @@ def train_triples(
 
 
 def train_texts(
-    texts: Documents | Path | str | Sequence[str],
-    labels: Sequence[str] | None,
+    texts: Documents | Path | str | Iterable[str],
+    labels: Iterable[object] | None,
     out: Path | str,
     *,
     config: TextConfig | None = None,
@@ -175,8 +184,7 @@ def train_texts(
     chosen = TextConfig() if config is None else config
     data = chosen.data
     if isinstance(texts, Path | str):
-        place = str(Path(texts).resolve())
-        chosen, known = replace(chosen, data=replace(data, name="", path=place)), None
+        chosen, known = _located(chosen, texts), None
     else:
         if not isinstance(texts, Documents):
             texts = documents_of(
@@ -193,6 +201,12 @@ def train_texts(
     return TextPredictor(
         *_trained(TEXT, given, known, out, device, resume, overwrite, chosen), known
     )
+
+
+def _located(config: Any, path: Path | str) -> Any:
+    """The configuration with the data at a path."""
+    place = str(Path(path).resolve())
+    return replace(config, data=replace(config.data, name="", path=place))
 
 
 def _trained(
