@@ -48,11 +48,11 @@ def stratified_folds(
     label, size = int(classes[sizes.argmin()]), int(sizes.min())
     if size < num_folds:
         fewer = f"take fewer with data.num_folds={size}, " if size > 1 else ""
-        name = names[label] if names else str(label)
+        name = names[label] if names else label
         raise Mistake(
-            f"the class {name} has {size} "
+            f"the class {name!r} has {size} "
             f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
-            f"add graphs, or leave the class out{missing_hint(name)}"
+            f"add graphs, or leave the class out{missing_hint(str(name))}"
         )
     # Classes are taken as they first appear. Laid end to end, sorted by class, the graphs are
     # dealt to the folds like cards, which says how many of a class each fold gets; only which
