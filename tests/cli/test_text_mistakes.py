@@ -206,8 +206,8 @@ def test_a_question_that_cannot_be_answered_is_told(
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "standard input has no text; write a text a line"),
-        (b"\n \r\n", "standard input has no text; write a text a line"),
+        (b"", "standard input is empty; write one text per line"),
+        (b"\n \r\n", "standard input is empty; write one text per line"),
         (b"good\nb\xe9d\n", "standard input line 2 is not UTF-8 text"),
         (b"good\nb\0d\n", "standard input line 2 holds a NUL byte"),
     ],

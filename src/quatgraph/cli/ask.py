@@ -201,7 +201,7 @@ def _texts(data: list[str]) -> str | list[str] | None:
     if data == ["-"]:
         lines = lines_of(typer.get_binary_stream("stdin").read(), "standard input")
         if not lines:
-            raise Mistake("standard input has no text; write a text a line")
+            raise Mistake("standard input is empty; write one text per line")
         return lines
     if other := next((one for one in data if one == "-" or names_a_file(one)), None):
         raise Mistake(f"{other!r} is no text: name one file or -, or give texts, not both")
