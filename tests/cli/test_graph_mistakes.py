@@ -93,7 +93,13 @@ def test_a_mistake_in_json_lines_is_told(case: str, tmp_path: Path) -> None:
     ("graphs", "words"),
     [
         (without(lines(), "label"), ["no graph in", "has a label; give a class to every graph"]),
-        (lines()[::2], ["all labelled graphs in", "have the class 'ring'; there must be two"]),
+        (
+            lines()[::2],
+            [
+                "all labelled graphs in",
+                "have the class 'ring'; training needs at least two classes",
+            ],
+        ),
         ([], ["mine.jsonl has no graphs; write one JSON object per line"]),
     ],
     ids=["no labels", "one class", "nothing"],
