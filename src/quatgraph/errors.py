@@ -33,7 +33,7 @@ def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
     """
     if len(word) > _LONGEST:
         return ""
-    names = list(known)
+    names = known if isinstance(known, list) else list(known)
     if len(names) > _FEW:
         from quatgraph.suggestions import nearest
 

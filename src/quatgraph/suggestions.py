@@ -23,15 +23,15 @@ def nearest(word: str, names: list[str]) -> list[str]:
     """
     sizes = np.fromiter(map(len, names), np.int64, len(names))
     near = np.abs(sizes - len(word)) <= max(2, len(word) // 5)
-    if not near.all():
-        names, sizes = list(compress(names, near.tolist())), sizes[near]
-    text, sought = np.frombuffer(_letters("".join(names)), np.uint8), _letters(word)
+    places, sizes = np.flatnonzero(near), sizes[near]
+    joined = "".join(names if near.all() else compress(names, near.tolist()))
+    text, sought = np.frombuffer(_letters(joined), np.uint8), _letters(word)
     starts = np.cumsum(sizes) - sizes
-    left, edits = np.arange(len(names)), np.zeros(len(names), np.int16)
+    left, edits = np.arange(len(places)), np.zeros(len(places), np.int16)
     for window in _windows(len(word)):
         if len(left) <= _NEAREST:
             break
-        for size in np.unique(sizes[left]).tolist():
+        for size in np.flatnonzero(np.bincount(sizes[left])).tolist():
             rows = left[sizes[left] == size]
             first, last, _ = window.indices(size)
             if first < last:
@@ -39,7 +39,7 @@ def nearest(word: str, names: list[str]) -> list[str]:
         # An edit may cost two: it moves a letter out of the window and another one into it.
         left = left[edits[left] <= edits[left].min() + 4]
     order = left[np.argsort(edits[left], kind="stable")]
-    return [names[place] for place in order[:_NEAREST].tolist()]
+    return [names[place] for place in places[order[:_NEAREST]].tolist()]
 
 
 def _letters(text: str) -> bytes:
