@@ -320,5 +320,5 @@ def _key(member: Member) -> tuple[str, int, int]:
 def _tried(task: Task, candidates: Sequence[Config]) -> list[str]:
     """The settings in which the candidates differ; those that may vary in an ensemble first."""
     first, *others = (configs.flatten(config.identity()) for config in candidates)
-    keys = dict.fromkeys((*task.varying, *first))
-    return [key for key in keys if any(other.get(key) != first.get(key) for other in others)]
+    keys = dict.fromkeys((*(key for key in task.varying if key in first), *first))
+    return [key for key in keys if any(other[key] != first[key] for other in others)]
