@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks import BENCHES, rows
-from quatgraph.cli.shell import Device, Json, command, emit, keep_memory
+from quatgraph.cli.common import Device, Json, command, emit, keep_memory
 from quatgraph.errors import Mistake, did_you_mean
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)

@@ -249,7 +249,7 @@ def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:
 def test_memory_that_was_freed_is_used_again() -> None:
     script = """
 import resource, torch
-from quatgraph.cli.shell import keep_memory
+from quatgraph.cli.common import keep_memory
 
 def new_pages(times):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

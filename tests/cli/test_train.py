@@ -16,8 +16,8 @@ import pytest
 from commands import assert_told, call
 
 import quatgraph
-from quatgraph.cli.learn import _called
-from quatgraph.cli.shell import progress
+from quatgraph.cli.common import progress
+from quatgraph.cli.train import _called
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import read_records
 

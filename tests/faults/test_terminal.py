@@ -13,7 +13,7 @@ from commands import assert_told, call
 from rich.console import Console
 
 import quatgraph
-from quatgraph.cli import shell
+from quatgraph.cli import common
 from quatgraph.cli.tables import align
 from quatgraph.errors import printable
 
@@ -144,12 +144,12 @@ def test_a_terminal_gets_json_that_is_escaped_once(world: Path) -> None:
 
 def test_progress_shows_markup_and_escapes_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     written = io.StringIO()
-    monkeypatch.setattr(shell.sys.stderr, "isatty", lambda: True)
+    monkeypatch.setattr(common.sys.stderr, "isatty", lambda: True)
     monkeypatch.setattr(
         "rich.console.Console",
         lambda **_: Console(file=written, force_terminal=True, width=120, color_system=None),
     )
-    with shell.progress() as show:
+    with common.progress() as show:
         show(f"[bold]data[/bold] {{x}} {RED} [/], 2 runs", 1, 3)
     assert f"[bold]data[/bold] {{x}} {ALIGNED} [/], 2 runs" in written.getvalue()
     assert RED not in written.getvalue()

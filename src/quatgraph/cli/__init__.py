@@ -7,10 +7,10 @@ import sys
 
 import typer
 
-from quatgraph.cli import ask, demo, draw, learn, look
-from quatgraph.cli.shell import app, open_streams, reported
+from quatgraph.cli import data, demo, plot, predict, train
+from quatgraph.cli.common import app, open_streams, reported
 
-__all__ = ["app", "ask", "demo", "draw", "learn", "look", "main"]
+__all__ = ["app", "data", "demo", "main", "plot", "predict", "train"]
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from quatgraph.cli.shell import Device, app, command, progress
+from quatgraph.cli.common import Device, app, command, progress
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:

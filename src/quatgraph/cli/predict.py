@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, app, command, emit, say, tell
+from quatgraph.cli.common import Device, Json, app, command, emit, say, tell
 from quatgraph.cli.tables import STDOUT, WORDS, align, encode, format_of, is_stream, printable_rows
 from quatgraph.errors import Mistake
 

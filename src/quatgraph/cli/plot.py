@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from quatgraph.cli.learn import Results
-from quatgraph.cli.shell import Device, app, command, say
+from quatgraph.cli.common import Device, app, command, say
+from quatgraph.cli.train import Results
 from quatgraph.errors import did_you_mean
 
 if TYPE_CHECKING:

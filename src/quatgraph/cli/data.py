@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import Device, Json, Set, app, command, emit, emit_light, say, tell
+from quatgraph.cli.common import Device, Json, Set, app, command, emit, emit_light, say, tell
 from quatgraph.errors import Mistake, did_you_mean
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quatgraph.cli.shell import (
+from quatgraph.cli.common import (
     Device,
     Json,
     MaxMinutes,
