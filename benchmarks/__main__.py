@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks import BENCHES, rows
-from quatgraph.cli.common import Device, Json, command, emit, keep_memory
+from quatgraph.cli.common import Device, Json, command, emit, retain_freed_memory
 from quatgraph.errors import Mistake, did_you_mean
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -33,7 +33,7 @@ def bench(
     from quatgraph.training.record import append_lines
     from quatgraph.training.runtime import environment, resolve_device
 
-    keep_memory()
+    retain_freed_memory()
     where = resolve_device(device)
     about = environment(where)
     if out is not None:

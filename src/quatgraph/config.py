@@ -87,7 +87,7 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
     return values
 
 
-def with_model(config: Any, values: dict[str, Any], name: str | None) -> dict[str, Any]:
+def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The values with another model: without the settings that it does not read; as they are where
     no name, or the same one, is given."""
     (field,) = (field for field in dataclasses.fields(config) if "models" in field.metadata)

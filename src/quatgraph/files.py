@@ -18,7 +18,7 @@ from io import FileIO
 from pathlib import Path
 
 from quatgraph.errors import Mistake
-from quatgraph.signals import cleaned_up
+from quatgraph.signals import cleanup_pending
 
 LOCK = ".quatgraph.lock"
 _TRIES = 100
@@ -51,7 +51,7 @@ def locked(folder: Path) -> Iterator[None]:
         raise unwritable(folder, error) from error
     file = _take_lock(folder)
     try:
-        with cleaned_up():
+        with cleanup_pending():
             yield
     finally:
         # While it is locked: whoever opened it before will see that it is not the file's any more.

@@ -29,7 +29,7 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
 def interruptible() -> Iterator[None]:
     """Within the block a signal raises ``KeyboardInterrupt`` with its number, so that files are
     closed and locks released. During an import, which would print tracebacks of its own, it ends
-    the process at once; or, if that is within :func:`cleaned_up`, when the import is over."""
+    the process at once; or, if that is within :func:`cleanup_pending`, when the import is over."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not _importing(frame):
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def cleaned_up() -> Iterator[None]:
+def cleanup_pending() -> Iterator[None]:
     """Says that there will be something to clean up after the block."""
     _to_clean_up.append(None)
     try:

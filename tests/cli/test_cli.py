@@ -133,7 +133,7 @@ def test_lists_are_json_for_programs() -> None:
 
 
 def test_a_list_of_something_else_is_a_mistake() -> None:
-    assert_told(call("list", "preset"), "no list of 'preset'", "did you mean 'presets'?")
+    assert_told(call("list", "preset"), "cannot list 'preset'", "did you mean 'presets'?")
 
 
 def test_info_tells_versions_device_and_where_data_is_looked_for(
@@ -202,7 +202,7 @@ def test_fetching_tells_the_licence_and_whom_to_cite() -> None:
     result = call("data", "fetch", "karate")
     assert (result.exit_code, result.stdout) == (0, "karate is built in\n")
     licence, citation = result.stderr.splitlines()
-    assert licence.startswith("quatgraph: its licence: none stated; facts published")
+    assert licence.startswith("quatgraph: licence: none stated; facts published")
     assert citation.startswith("quatgraph: please cite: W. W. Zachary, An Information Flow Model")
 
 
@@ -249,7 +249,7 @@ def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:
 def test_memory_that_was_freed_is_used_again() -> None:
     script = """
 import resource, torch
-from quatgraph.cli.common import keep_memory
+from quatgraph.cli.common import retain_freed_memory
 
 def new_pages(times):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -257,7 +257,7 @@ def new_pages(times):
         torch.ones(1 << 24)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-keep_memory()
+retain_freed_memory()
 print(new_pages(10), new_pages(50))
 """
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)

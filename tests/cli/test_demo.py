@@ -1,4 +1,4 @@
-"""The demo: it learns, is kept, and is not learned twice."""
+"""The demo: it trains, saves its model, and does not train twice."""
 
 import itertools
 import re
@@ -8,7 +8,7 @@ import pytest
 from commands import assert_told, call
 
 from quatgraph import presets
-from quatgraph.cli.demo import FOLDER, QUESTIONS
+from quatgraph.cli.demo import FOLDER, QUERIES
 from quatgraph.config import override
 
 NUMBERS = r" +\.\d{3} +\d+\.\d %$"
@@ -35,10 +35,10 @@ def shown() -> list[str]:
 def test_it_learns_answers_by_name_and_says_how_to_go_on() -> None:
     lines = shown()
     assert max(map(len, lines)) <= 80
-    assert re.fullmatch(rf"SimQGNN learned them in \d+ s; it is kept in {FOLDER}\.", lines[1])
+    assert re.fullmatch(rf"SimQGNN: trained in \d+ s, saved in {FOLDER}\.", lines[1])
     assert re.match("  SimQGNN" + NUMBERS, lines[4])
-    assert re.fullmatch(r"  the most common answers +\.151 +27\.1 %", lines[5])
-    for question in QUESTIONS:
+    assert re.fullmatch(r"  most frequent answers +\.151 +27\.1 %", lines[5])
+    for question in QUERIES:
         answers = itertools.takewhile(bool, lines[lines.index(question) + 1 :])
         assert " ".join(answers).count(", ") == 3
     assert any("(new)" in line for line in lines)
@@ -51,7 +51,7 @@ def test_it_learns_answers_by_name_and_says_how_to_go_on() -> None:
 def test_what_was_learned_is_asked_again() -> None:
     first = shown()
     second = shown()
-    assert second[1] == f"SimQGNN had learned them before; it is kept in {FOLDER}."
+    assert second[1] == f"SimQGNN: loaded from {FOLDER}."
     assert second[2:] == first[2:]
 
 
@@ -62,13 +62,13 @@ def test_what_is_damaged_or_of_other_settings_is_learned_anew(
     first = shown()
     (FOLDER / file).write_text("damaged")
     again = shown()
-    assert again[1].startswith("SimQGNN learned them in ")
+    assert again[1].startswith("SimQGNN: trained in ")
     assert again[2:] == first[2:]
     other = presets.preset
     monkeypatch.setattr(
         presets, "preset", lambda *names: override(other(*names), ["train.epochs=1"])
     )
-    assert shown()[1].startswith("SimQGNN learned them in ")
+    assert shown()[1].startswith("SimQGNN: trained in ")
 
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:

@@ -51,13 +51,15 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
     trained = call("train", "graph", "--data", "mine.jsonl", *some)
     assert (trained.exit_code, trained.stderr) == (0, "")
     told = trained.stdout.splitlines()
-    own = "each fold with the setting best on its validation data"
+    own = "each fold with the configuration best on its validation data"
     assert re.fullmatch(rf"test accuracy \d+\.\d\d ± \d+\.\d\d % over 3 folds, {own}", told[0])
-    assert re.fullmatch(r"chosen on validation data among 2 settings: dropout 0\.\d", told[1])
+    assert re.fullmatch(
+        r"selected from 2 configurations on validation data: dropout 0\.\d", told[1]
+    )
     assert told[2] == "graphs: 30 in 2 classes, 50.0 % in the largest"
     assert told[3] == "features: the tag of each node among 3"
-    assert told[4] == "kept all 3 models, which answer together"
-    assert told[5] == "ask it: quatgraph predict model"
+    assert told[4] == "saved all 3 models; their predictions are combined"
+    assert told[5] == "predict with: quatgraph predict model"
 
     evaluated = call("evaluate", "model", "--json")
     assert evaluated.exit_code == 0
@@ -148,7 +150,7 @@ def test_other_formats_are_trained_and_asked_too(form: str, tmp_path: Path) -> N
     trained = call("train", "graph", "--data", data, *SHORT)
     assert trained.exit_code == 0, trained.stderr
     assert "features: the degree of each node among 2" in trained.stdout
-    assert trained.stdout.endswith("ask it: quatgraph predict quatgraph-runs/R\n")
+    assert trained.stdout.endswith("predict with: quatgraph predict quatgraph-runs/R\n")
     rows = rows_of(call("predict", "quatgraph-runs/R", data))
     assert [row["id"] for row in rows] == [str(place) for place in range(30)]
     words = ["p(chain)", "p(ring)"] if form == "tu" else ["p(4)", "p(5)"]
@@ -185,7 +187,7 @@ def test_runs_of_several_seeds_are_told_as_such() -> None:
 def test_a_preset_without_validation_data_is_trained_and_evaluated() -> None:
     paper = ["--protocol", "paper", "--set", "train.epochs=1", "--out", "m"]
     trained = call("train", "graph/cycles-qgnn", *paper, "--device", "cpu")
-    assert "kept all 10 models, which answer together" in trained.stdout
+    assert "saved all 10 models; their predictions are combined" in trained.stdout
     lines = call("evaluate", "m").stdout.splitlines()
     *metrics, meaning = lines
     assert [line.split()[0] for line in metrics] == ["test/accuracy", "test/loss"]

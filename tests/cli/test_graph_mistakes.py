@@ -161,9 +161,7 @@ def test_what_is_no_collection_of_graphs_is_told(tmp_path: Path) -> None:
     assert_refused([*TRAIN, "nowhere.jsonl"], "there is no", "nowhere.jsonl; name a .jsonl file")
     (tmp_path / "mine.csv").write_text("a,b\n")
     assert_refused([*TRAIN, "mine.csv"], "mine.csv is neither a .jsonl file nor a folder")
-    assert_refused(
-        ["train", "graph"], "tell where your data is: `quatgraph train graph --data PATH`"
-    )
+    assert_refused(["train", "graph"], "no data given; use `quatgraph train graph --data PATH`")
 
 
 @pytest.mark.parametrize(

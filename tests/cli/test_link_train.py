@@ -45,10 +45,11 @@ def test_ones_own_triples_are_trained_evaluated_and_asked(towns: Path) -> None:
     assert (trained.exit_code, trained.stderr) == (0, "")
     worth, chosen, kept, ask = trained.stdout.splitlines()
     assert re.fullmatch(f"test {METRICS}", worth)
-    assert re.match(r"chosen on validation data among \d settings: lr 0\.0", chosen)
-    assert re.fullmatch(f"kept .*: split 0, seed 0, valid {METRICS}, test {METRICS}", kept)
+    assert re.match(r"selected from \d configurations on validation data: lr 0\.0", chosen)
+    assert re.fullmatch(f"saved .*: split 0, seed 0, valid {METRICS}, test {METRICS}", kept)
     assert ask == (
-        "ask it: quatgraph predict quatgraph-runs/towns --head 'person 1' --relation 'works in'"
+        "predict with: quatgraph predict quatgraph-runs/towns "
+        "--head 'person 1' --relation 'works in'"
     )
     answered = call(*shlex.split(ask)[3:])
     assert (answered.exit_code, answered.stderr) == (0, "")
@@ -64,7 +65,7 @@ def test_a_file_too_small_to_choose_by_is_told_as_such(tmp_path: Path) -> None:
     assert trained.exit_code == 0
     assert "0 for valid and 0 for test were put aside" in trained.stderr
     assert "chosen on" not in trained.stdout
-    assert "\nkept the first run, for lack of validation data: split 0, seed 0\n" in trained.stdout
+    assert "\nsaved the first run, without validation data: split 0, seed 0\n" in trained.stdout
     evaluated = call("evaluate", "m", "--device", "cpu")
     assert (evaluated.exit_code, evaluated.stdout) == (0, "")
     assert "m was trained without validation and test data" in evaluated.stderr
@@ -128,7 +129,7 @@ def test_without_test_triples_nothing_is_said_of_them(towns: Path) -> None:
         *("--set", "train.select=last", "--set", "train.lr=0.01"),
     )
     first, *_, kept, ask = trained.stdout.splitlines()
-    assert first == "there is no test data to say how good it is"
+    assert first == "no test data, so there are no test metrics"
     assert kept.endswith(": split 0, seed 0")
     assert call(*shlex.split(ask)[3:]).exit_code == 0
 
@@ -158,7 +159,10 @@ def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(
         (["--data", "nowhere.tsv"], "nowhere.tsv; name a folder with train.tsv, or a file of"),
         (["--data", "."], "has no train.tsv"),
         ([], "`quatgraph train link --data PATH`"),
-        (["--data", "nowhere.tsv", "--directed"], "--directed belongs to the task node, not to"),
+        (
+            ["--data", "nowhere.tsv", "--directed"],
+            "--directed is an option of the task node, not of",
+        ),
     ],
 )
 def test_data_that_is_not_there_is_a_mistake(arguments: list[str], words: str) -> None:

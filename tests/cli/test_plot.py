@@ -40,20 +40,20 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_a_figure_is_written_and_its_place_is_told(arguments: list[str], file: str) -> None:
     result = call("plot", *arguments)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout == f"drawn in {file}\n"
+    assert result.stdout == f"saved {file}\n"
     assert Path(file).stat().st_size > 1000
 
 
 def test_a_bundle_has_ranks_and_curves(bundle: str) -> None:
-    assert call("plot", "ranks", bundle, "--device", "cpu").stdout == "drawn in ranks-cities.png\n"
+    assert call("plot", "ranks", bundle, "--device", "cpu").stdout == "saved ranks-cities.png\n"
     for said in (["curves", bundle], [bundle]):
-        assert call("plot", *said).stdout == "drawn in curves-cities.png\n"
+        assert call("plot", *said).stdout == "saved curves-cities.png\n"
 
 
 MISTAKES = [
     (["table", "grap"], "there is no table 'grap'; did you mean 'graph'?"),
-    (["tabel", "graph"], "there is no figure, file or folder 'tabel'; did you mean 'table'?"),
-    (["my-modell"], "there is no figure, file or folder 'my-modell'; see `quatgraph plot --help`"),
+    (["tabel", "graph"], "no figure, file or folder is named 'tabel'; did you mean 'table'?"),
+    (["my-modell"], "no figure, file or folder is named 'my-modell'; see `quatgraph plot --help`"),
     (["table", "node"], "no run of table 'node' is on record there"),
     (["table", "graph", "--results", "nowhere"], "no run of table 'graph' is on record there"),
     (["table", "graph", "--only", "qgn"], "table 'graph' has no 'qgn'; did you mean 'qgnn'?"),

@@ -75,7 +75,7 @@ def test_what_is_on_record_is_shown_where_the_rest_cannot_be_run(tmp_path: Path)
 @pytest.mark.usefixtures("_no_data")
 def test_a_folder_without_records_is_told_and_no_table_is_shown() -> None:
     asked = ("reproduce", "graph", "--only", "mutag", "--only", "qgnn", "--device", "cpu")
-    assert_told(call(*asked, "--recorded"), "results holds no records", "by --results")
+    assert_told(call(*asked, "--recorded"), "results has no records", "with --results")
     tried = call(*asked)
     assert_told(tried, "what is not on record yet cannot be run: ")
     assert tried.stdout == ""
@@ -171,7 +171,7 @@ def test_the_cells_of_a_table_are_objects_for_programs() -> None:
 def test_a_table_that_runs_out_of_time_shows_what_there_is() -> None:
     result = call("reproduce", "node", "--max-minutes", "0", "--device", "cpu")
     assert result.exit_code == 0
-    assert result.stderr == "time is up; repeat the command to run the rest\n"
+    assert result.stderr == "quatgraph: time limit reached; repeat the command to continue\n"
     assert "| karate | QGNN |  | not run |" in result.stdout
 
 

@@ -56,7 +56,7 @@ def test_a_training_tells_its_accuracy_and_what_to_compare_it_with(world: Path) 
     lines = (world / "printed").read_text().splitlines()
     assert re.fullmatch(r"test accuracy \d+\.\d\d %, macro-F1 \d+\.\d\d %", lines[0])
     assert "texts: 60 in 2 classes, 50.0 % in the largest" in lines
-    assert lines[-1] == f'ask it: quatgraph predict {world}/m "a text of your own"'
+    assert lines[-1] == f'predict with: quatgraph predict {world}/m "a text of your own"'
 
 
 def test_a_text_is_answered_by_a_table_of_its_classes_and_words(model: str) -> None:

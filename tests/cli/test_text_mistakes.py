@@ -143,9 +143,9 @@ def test_vectors_that_are_not_there_or_not_asked_for_are_told(tmp_path: Path) ->
     words = "there is no file", "name a file of word vectors", "glove-100d"
     assert_refused("mine.csv", *words, more=("--vectors", "glov.txt"))
     told = call("train", "node", "--data", "mine.csv", "--vectors", "glove-100d")
-    assert_told(told, "--vectors belongs to the task text, not to node")
+    assert_told(told, "--vectors is an option of the task text, not of node")
     told = call(*TRAIN, "mine.csv", "--directed")
-    assert_told(told, "--directed belongs to the task node, not to text")
+    assert_told(told, "--directed is an option of the task node, not of text")
 
 
 def test_a_folder_without_sub_folders_is_told(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_folder_without_sub_folders_is_told(tmp_path: Path) -> None:
         ([*TRAIN, "book.pdf"], "book.pdf is no .csv, .tsv, .jsonl or .txt file"),
         (["data", "stats", "mrr"], "there is no dataset 'mrr'; did you mean 'mr'?"),
         (["train", "text/mrr-textqgnn"], "did you mean 'text/mr-textqgnn'?"),
-        (["train", "text"], "tell where your data is: `quatgraph train text --data PATH`"),
+        (["train", "text"], "no data given; use `quatgraph train text --data PATH`"),
     ],
 )
 def test_data_that_is_not_there_is_told(arguments: list[str], words: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from commands import assert_told, call
 
 import quatgraph
 from quatgraph.cli.common import progress
-from quatgraph.cli.train import _called
+from quatgraph.cli.train import _dataset_name
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import read_records
 
@@ -57,11 +57,11 @@ def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Pat
     assert trained.stderr == ""
     lines = trained.stdout.splitlines()
     assert lines[0].startswith("test accuracy ")
-    assert lines[1].startswith("chosen on validation data among 8 settings: lr 0.0")
+    assert lines[1].startswith("selected from 8 configurations on validation data: lr 0.0")
     assert lines[2] == "nodes: 24 in 2 classes, 50.0 % in the largest, 24 edges"
     assert lines[3] == "features: each column standardised"
-    assert lines[4].startswith("kept the run that is best on validation data: split 0, seed 0")
-    assert lines[5] == "ask it: quatgraph predict model"
+    assert lines[4].startswith("saved the best run on validation data: split 0, seed 0")
+    assert lines[5] == "predict with: quatgraph predict model"
 
     evaluated = call("evaluate", "model", "--device", "cpu")
     assert evaluated.exit_code == 0
@@ -115,14 +115,15 @@ def test_a_file_of_ones_own_names_the_folder_by_its_stem(
     place: str, name: str, tmp_path: Path
 ) -> None:
     (tmp_path / place).touch() if place.endswith("jsonl") else (tmp_path / place).mkdir()
-    assert _called(Path(place)) == name
+    assert _dataset_name(Path(place)) == name
 
 
 def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
     fixed = ["--set", "train.lr=0.05", "--out", "m"]
     lines = call("train", "node", "--data", "pets", *SHORT, *fixed).stdout.splitlines()
     found = re.fullmatch(
-        r"chosen on validation data among 4 settings: weight decay (\S+), dropout (\S+)", lines[1]
+        r"selected from 4 configurations on validation data: weight decay (\S+), dropout (\S+)",
+        lines[1],
     )
     assert found
     chosen = json.loads(Path("m/card.json").read_text())["config"]
@@ -134,7 +135,7 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
 def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(TASKS, "graph", dataclasses.replace(TASKS["node"], name="graph"))
     told = call("train", "graph", "--data", "mine.jsonl", "--directed")
-    assert_told(told, "--directed belongs to the task node")
+    assert_told(told, "--directed is an option of the task node")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -161,7 +162,7 @@ MISTAKES = [
     (["node/karate-qgnn", "--set", "train.epochs=0"], "train.epochs must be positive"),
     (["node/karate-qgnn", "--set", "model.name=gin"], "model.name must be one of"),
     (["node/karate-qgnn", "--set", "data.name=karat"], "did you mean 'karate'?"),
-    (["node/karate-qgnn", "--protocol", "fair"], "--protocol is honest or paper, got 'fair'"),
+    (["node/karate-qgnn", "--protocol", "fair"], "--protocol must be honest or paper, got 'fair'"),
     (["node/karate-qgnn", "--seeds", "0"], "seeds must be at least 1"),
     (
         ["node/karate-qgnn", "--device", "gpu"],
@@ -229,7 +230,7 @@ def test_an_interrupted_training_says_whether_there_is_something_to_resume(
 
     monkeypatch.setattr("quatgraph.tasks.job.train_in_folder", interrupted)
     result = call(*first)
-    advice = "repeat the command with --resume --out m" if saved else "nothing had been saved yet"
+    advice = "repeat the command with --resume --out m" if saved else "nothing was saved yet"
     assert (result.exit_code, result.stderr) == (130, f"quatgraph: interrupted: {advice}\n")
 
 
@@ -364,7 +365,7 @@ def test_progress_goes_to_a_terminal_on_standard_error_and_nowhere_else(
 def test_the_protocol_of_the_paper_belongs_to_presets(tmp_path: Path) -> None:
     (tmp_path / "g").mkdir()
     own = call("train", "node", "--data", "g", "--protocol", "paper")
-    assert_told(own, "the protocol paper belongs to the presets")
+    assert_told(own, "--protocol paper needs a preset")
     assert_told(call("train", "node/karate-qgnn", "--set", "protocol=paper"), "--protocol")
 
 

@@ -88,7 +88,7 @@ def test_a_signal_ends_any_command_with_its_code(
     before = [signal.getsignal(each) for each in CODES]
     result = call(*command.split())
     assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr == "quatgraph: interrupted; what had been saved, if anything, is kept\n"
+    assert result.stderr == "quatgraph: interrupted; files that were already written are kept\n"
     assert [signal.getsignal(each) for each in CODES] == before
 
 
@@ -134,7 +134,7 @@ def test_a_training_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     process.send_signal(signal.SIGHUP)
     printed, told = process.communicate(timeout=60)
     assert (process.returncode, told) == (0, "")
-    assert "ask it: quatgraph predict m" in printed
+    assert "predict with: quatgraph predict m" in printed
 
 
 def test_a_closed_terminal_leaves_a_checkpoint(tmp_path: Path) -> None:

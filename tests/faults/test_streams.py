@@ -84,4 +84,4 @@ def test_a_person_whom_the_machine_does_not_know_can_train(tmp_path: Path) -> No
         pytest.skip("this machine has no user namespaces")
     code, printed, told = shell(f"{STRANGER} {TRAIN}", cwd=tmp_path)
     assert (code, told) == (0, "")
-    assert printed.endswith("ask it: quatgraph predict m\n")
+    assert printed.endswith("predict with: quatgraph predict m\n")

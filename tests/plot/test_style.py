@@ -11,7 +11,7 @@ import pytest
 from quatgraph.errors import Mistake
 from quatgraph.plot import style
 from quatgraph.plot.style import (
-    check_place,
+    check_format,
     digest,
     digest_in,
     plain_numbers,
@@ -74,7 +74,7 @@ def test_a_persons_own_settings_neither_matter_nor_change() -> None:
 @pytest.mark.parametrize("name", ["a.jpg", "a", "a.svg.gz"])
 def test_another_ending_is_refused(name: str) -> None:
     with pytest.raises(Mistake, match=r"written as \.png, \.svg, \.pdf"):
-        check_place(Path(name))
+        check_format(Path(name))
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
-"""The command line. Each command reads its arguments, calls one function and prints the result.
+"""The command line. Each command parses its arguments, calls one function and prints the result.
 
-Heavy imports stand inside the commands, so that ``--help`` answers at once.
+Commands import heavy modules in their bodies, so ``--help`` responds at once.
 """
 
 import sys
@@ -8,15 +8,15 @@ import sys
 import typer
 
 from quatgraph.cli import data, demo, plot, predict, train
-from quatgraph.cli.common import app, open_streams, reported
+from quatgraph.cli.common import app, open_standard_streams, report_errors
 
 __all__ = ["app", "data", "demo", "main", "plot", "predict", "train"]
 
 
 def main() -> None:
-    open_streams()
+    open_standard_streams()
     try:
-        with reported():  # of what is no command, as --help
+        with report_errors():  # outside of commands too, for example while printing --help
             app(prog_name="quatgraph")
     except typer.Exit as end:
         sys.exit(end.exit_code)

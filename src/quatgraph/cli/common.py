@@ -1,9 +1,8 @@
-"""What all commands share: the app, errors told in one sentence, progress, output."""
+"""Shared by all commands: the app, common options, error reporting, progress bars, output."""
 
 import ctypes
 import functools
 import io
-import json
 import os
 import sys
 import warnings
@@ -16,55 +15,57 @@ from typer.core import TyperGroup
 
 from quatgraph import __version__
 from quatgraph.errors import Mistake, printable
-from quatgraph.signals import cleaned_up, exit_code, interruptible
+from quatgraph.signals import cleanup_pending, exit_code, interruptible
 
 P = ParamSpec("P")
 
 UsageError: Any = typer.BadParameter.__base__
-"""What is raised of an option or argument that there is not, that lacks, or that is of no use."""
+"""Click's error for an unknown, missing or invalid option or argument."""
 
 
 class _Root(TyperGroup):
-    """All commands; what is wrong with how one is called is told in one sentence."""
+    """The root group; reports usage errors in one sentence."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
-        with _usage_told():
+        with _report_usage_errors():
             return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: Any) -> Any:
-        with _usage_told():
+        with _report_usage_errors():
             return super().invoke(ctx)
 
 
 @contextmanager
-def _usage_told() -> Iterator[None]:
+def _report_usage_errors() -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        said = error.format_message().rstrip(".")
-        said = said.replace(". Did", "; did").replace("(Possible", "(possible")
-        if "\n" in said:  # the help of a group that was called without a command
+        message = error.format_message().rstrip(".")
+        message = message.replace(". Did", "; did").replace("(Possible", "(possible")
+        if "\n" in message:  # the help of a group that was called without a command
             raise
-        more = f"; see `{error.ctx.command_path} --help`" if error.ctx and said[-1] != "?" else ""
-        tell(f"{said[0].lower()}{said[1:]}{more}")
+        has_help = error.ctx and not message.endswith("?")
+        hint = f"; see `{error.ctx.command_path} --help`" if has_help else ""
+        log(f"{message[0].lower()}{message[1:]}{hint}")
         raise typer.Exit(2) from None
 
 
 app = typer.Typer(
     cls=_Root,
-    help="Quaternion graph neural networks: train, ask, reproduce.",
+    help="Quaternion graph neural networks: train, predict, reproduce.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or cuda:N.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for programs.")]
+Device = Annotated[str, typer.Option(help="Device to use: auto, cpu, cuda or cuda:N.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 MaxMinutes = Annotated[
-    float | None, typer.Option(help="Stop at a checkpoint after so many minutes; exit 0.")
+    float | None, typer.Option(help="Save a checkpoint and stop after this many minutes.")
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="Change a setting: train.lr=0.01; may repeat.")
+    list[str] | None,
+    typer.Option("--set", help="Set a hyperparameter, e.g. train.lr=0.01. Repeatable."),
 ]
 
 
@@ -75,62 +76,64 @@ def _root(
     if version:
         typer.echo(__version__)
         raise typer.Exit
-    keep_memory()
+    retain_freed_memory()
 
 
-def keep_memory() -> None:
-    """Lets this process keep the memory it frees, up to 2 GiB beyond the last it uses: otherwise
-    every large tensor is made of new pages, which on a CPU can take as long as filling them."""
+def retain_freed_memory() -> None:
+    """Stops glibc from returning freed memory to the system, up to 2 GiB.
+
+    Otherwise every large tensor faults in new pages, which on a CPU can take as long as filling it.
+    """
     libc = ctypes.CDLL(None)
     if hasattr(libc, "mallopt"):  # Linux
-        largest, trim_threshold, mmap_max = 2**31 - 1, -1, -4
-        libc.mallopt(trim_threshold, largest)
+        trim_threshold, mmap_max = -1, -4
+        libc.mallopt(trim_threshold, 2**31 - 1)
         libc.mallopt(mmap_max, 0)
 
 
-def command(home: typer.Typer, name: str | None = None) -> Callable[[Callable[P, None]], Any]:
-    """Adds a command whose mistakes are told in one sentence, with the right exit code."""
+def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[P, None]], Any]:
+    """Decorator: registers a command that reports its errors in one sentence."""
 
-    def add(body: Callable[P, None]) -> Any:
+    def register(body: Callable[P, None]) -> Any:
         @functools.wraps(body)
-        def told(*args: P.args, **kwargs: P.kwargs) -> None:
-            # Dependencies' deprecations are ours to follow, not a user's to read.
+        def run(*args: P.args, **kwargs: P.kwargs) -> None:
+            # Deprecations in dependencies concern us, not users.
             warnings.filterwarnings("ignore", category=DeprecationWarning)
             warnings.filterwarnings("ignore", category=FutureWarning)
             warnings.filterwarnings("ignore", message="Sparse CS[RC] tensor support")
-            with reported(), interruptible():
+            with report_errors(), interruptible():
                 body(*args, **kwargs)
                 sys.stdout.flush()
 
-        return home.command(name)(told)
+        return parent.command(name)(run)
 
-    return add
+    return register
 
 
 @contextmanager
-def reported() -> Iterator[None]:
-    """Reports what ends a command in one sentence, and exits with the right code."""
+def report_errors() -> Iterator[None]:
+    """Reports an error in one sentence and exits with the right code."""
     try:
         yield
     except Mistake as mistake:
-        tell(str(mistake))
+        log(str(mistake))
         raise typer.Exit(2) from None
     except KeyboardInterrupt as interrupt:
-        tell("interrupted; what had been saved, if anything, is kept")
+        log("interrupted; files that were already written are kept")
         raise typer.Exit(exit_code(interrupt)) from None
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         _discard_output()
         raise typer.Exit(0) from None
     except OSError as error:  # a path too long, no permission, a full disk
         if error.filename == _OUTPUT:
             _discard_output()
-        tell(f"{error.filename or 'a file'}: {error.strerror or error}")
+        log(f"{error.filename or 'a file'}: {error.strerror or error}")
         raise typer.Exit(2) from None
     except (MemoryError, RuntimeError) as error:
-        sentence = _out_of_memory(error)
-        if not sentence:
+        message = _describe_out_of_memory(error)
+        if not message:
             raise
-        tell(sentence)
+        log(message)
         raise typer.Exit(1) from None
 
 
@@ -139,7 +142,7 @@ def _discard_output() -> None:
 
 
 class _Output(io.FileIO):
-    """Standard output, which an error names."""
+    """Standard output; names itself in its errors."""
 
     def write(self, data: Any) -> int:
         try:
@@ -150,7 +153,7 @@ class _Output(io.FileIO):
 
 
 class _Errors(io.FileIO):
-    """Standard error: what it does not take, as after its terminal was closed, is lost."""
+    """Standard error; drops what it cannot write, for example to a closed terminal."""
 
     def write(self, data: Any) -> int:
         with suppress(OSError):
@@ -161,28 +164,30 @@ class _Errors(io.FileIO):
 _OUTPUT = "standard output"
 
 
-def open_streams() -> None:
-    """Opens closed standard streams on nothing, lest a file gets a descriptor that is printed to,
-    and lets standard error never fail."""
+def open_standard_streams() -> None:
+    """Opens closed standard streams on the null device and makes standard error never fail.
+
+    Without this, a file could get the descriptor of a closed stream and receive its output.
+    """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     if sys.stdout is sys.__stdout__:
-        sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
+        sys.stdout = _wrap_stream(_Output(1, "w", closefd=False), sys.stdout)
     if sys.stderr is sys.__stderr__:
-        sys.stderr = _text(_Errors(2, "w", closefd=False), sys.stderr)
+        sys.stderr = _wrap_stream(_Errors(2, "w", closefd=False), sys.stderr)
 
 
-def _text(raw: io.FileIO, like: Any) -> io.TextIOWrapper:
-    """A stream of text in place of one, or of none."""
+def _wrap_stream(raw: io.FileIO, like: Any) -> io.TextIOWrapper:
+    """A text stream with the encoding of ``like``, which may be None."""
     encoding, errors = (like.encoding, like.errors) if like else (None, "backslashreplace")
-    by_line = raw.isatty() or isinstance(raw, _Errors)
-    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=by_line)
+    line_buffering = raw.isatty() or isinstance(raw, _Errors)
+    return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors, line_buffering=line_buffering)
 
 
-def _out_of_memory(error: Exception) -> str:
-    """What to say of memory that did not suffice; nothing of any other error."""
+def _describe_out_of_memory(error: Exception) -> str:
+    """The message for an out-of-memory error; empty for any other error."""
     if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # torch, on a CPU
         return f"out of memory; lower {WIDTHS} or the number of seeds"
     if "out of memory" in str(error):
@@ -191,24 +196,19 @@ def _out_of_memory(error: Exception) -> str:
 
 
 WIDTHS = "model.hidden_quats (link: model.dim_quats)"
-"""What decides how wide a model is."""
+"""The settings that determine the width of a model."""
 
 
 def emit(value: Mapping[str, Any]) -> None:
-    """One JSON object on one line; numbers that JSON lacks become null."""
+    """Prints a JSON object on one line; NaN and infinity become null."""
     from quatgraph.training.runtime import json_text
 
     typer.echo(json_text(value))
 
 
-def emit_light(value: Mapping[str, Any]) -> None:
-    """As :func:`emit`, for commands that need no torch."""
-    typer.echo(json.dumps(value, sort_keys=True))
-
-
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar with rate and time left on standard error; silent where that is no terminal."""
+    """Shows a progress bar on standard error if that is a terminal; yields its update function."""
     if not sys.stderr.isatty():
         yield lambda title, done, total: None
         return
@@ -225,20 +225,20 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     )
     tasks: dict[str, Any] = {}
 
-    def show(title: str, done: int, total: int) -> None:
+    def update(title: str, done: int, total: int) -> None:
         if title not in tasks or done < bar.tasks[tasks[title]].completed:
             tasks[title] = bar.add_task(printable(title), total=total)
         bar.update(tasks[title], completed=done, visible=done < total)
 
-    with cleaned_up(), bar:
-        yield show
+    with cleanup_pending(), bar:
+        yield update
 
 
-def tell(sentence: str) -> None:
-    """One sentence on standard error."""
-    typer.echo(f"quatgraph: {printable(sentence)}", err=True)
+def log(message: str) -> None:
+    """Prints one line on standard error, with control characters escaped."""
+    typer.echo(f"quatgraph: {printable(message)}", err=True)
 
 
-def say(sentence: str) -> None:
-    """One line for people on standard output."""
-    typer.echo(printable(sentence))
+def echo(message: str) -> None:
+    """Prints one line on standard output, with control characters escaped."""
+    typer.echo(printable(message))

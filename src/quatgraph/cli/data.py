@@ -1,59 +1,60 @@
-"""Commands that look: list, data, info."""
+"""The commands list, data and info."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.common import Device, Json, Set, app, command, emit, emit_light, say, tell
+from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, log
 from quatgraph.errors import Mistake, did_you_mean
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-app.add_typer(data_app, name="data", help="Fetch, check or describe a dataset.")
+app.add_typer(data_app, name="data", help="Fetch, verify or describe a dataset.")
 KINDS = {
     "datasets": ("by task, as in `quatgraph data fetch cora`", "{1}"),
     "models": ("by task, as in `--set model.name=gcn`", "{0}/{1}"),
-    "presets": ("by dataset its methods, as in `quatgraph train node/cora-qgnn`", "{0}-{1}"),
+    "presets": ("methods by dataset, as in `quatgraph train node/cora-qgnn`", "{0}-{1}"),
     "tables": ("of the paper, as in `quatgraph reproduce node`", "{0}"),
 }
-"""What can be listed: what it is, and its whole name out of a group and a name."""
+"""What can be listed: its heading, and the full name made of a group and a name."""
 
 
 @command(app, "list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help=", ".join(KINDS))] = None,
+    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all by default.")] = None,
     json_: Json = False,
 ) -> None:
-    """Show what there is: datasets, models, presets, tables.
+    """List the available datasets, models, presets and tables.
 
     quatgraph list presets
     """
     if kind is not None and kind not in KINDS:
-        hint = did_you_mean(kind, KINDS) or f"; there are {', '.join(KINDS)}"
-        raise Mistake(f"there is no list of {kind!r}{hint}")
+        hint = did_you_mean(kind, KINDS) or f"; choose from {', '.join(KINDS)}"
+        raise Mistake(f"cannot list {kind!r}{hint}")
     for one in KINDS if kind is None else (kind,):
-        heading, name = KINDS[one]
-        found = _listed(one)
+        heading, full_name = KINDS[one]
+        groups = _list_names(one)
         if json_:
-            emit_light({one: [name.format(g, n) for g, several in found.items() for n in several]})
+            names = [full_name.format(group, name) for group in groups for name in groups[group]]
+            typer.echo(json.dumps({one: names}))
             continue
         typer.echo(f"{one}: {heading}")
-        width = max(map(len, found))
-        for group, several in found.items():
-            typer.echo(f"  {group:{width}}  {', '.join(several)}")
+        width = max(map(len, groups))
+        for group, members in groups.items():
+            typer.echo(f"  {group:{width}}  {', '.join(members)}")
 
 
-def _listed(kind: str) -> dict[str, list[str]]:
-    """What there is of a kind, in groups. Models and methods are those of the presets, which are
-    read without torch."""
-    found: dict[str, list[str]] = {}
+def _list_names(kind: str) -> dict[str, list[str]]:
+    """The names of a kind by group; reads models and methods from the presets, without torch."""
+    groups: dict[str, list[str]] = {}
     if kind == "datasets":
         from quatgraph.data.store import catalog
 
         for entry in catalog().values():
-            found.setdefault(entry.task, []).append(entry.name)
-        return found
+            groups.setdefault(entry.task, []).append(entry.name)
+        return groups
     if kind == "tables":
         from quatgraph.reproduce import table_names, table_values
 
@@ -61,18 +62,16 @@ def _listed(kind: str) -> dict[str, list[str]]:
     from quatgraph.presets import names, parts, preset
 
     for name in names():
+        task, dataset, method = parts(name)
         if kind == "presets":
-            task, dataset, method = parts(name)
-            found.setdefault(f"{task}/{dataset}", []).append(method)
-        else:
-            models = found.setdefault(name.partition("/")[0], [])
-            model = preset(name)["model"]["name"]
-            models += [model] if model not in models else []
-    return found
+            groups.setdefault(f"{task}/{dataset}", []).append(method)
+        elif (model := preset(name)["model"]["name"]) not in groups.setdefault(task, []):
+            groups[task].append(model)
+    return groups
 
 
 @command(data_app)
-def fetch(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> None:
+def fetch(name: Annotated[str, typer.Argument(help="A dataset such as cora.")]) -> None:
     """Download a dataset, or find it in QUATGRAPH_DATA, and verify it.
 
     quatgraph data fetch cora
@@ -80,17 +79,15 @@ def fetch(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
     from quatgraph.data import store
 
     found = store.fetch(name)
-    typer.echo(
-        f"{name}: {len(found)} files, as the catalog says" if found else f"{name} is built in"
-    )
+    typer.echo(f"{name}: {len(found)} files verified" if found else f"{name} is built in")
     entry = store.entry(name)
-    tell(f"its licence: {entry.licence}")
-    tell(f"please cite: {entry.citation}")
+    log(f"licence: {entry.licence}")
+    log(f"please cite: {entry.citation}")
 
 
 @command(data_app)
-def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> None:
-    """Compare a dataset's files with the catalog's digests; exit 1 if any differs.
+def check(name: Annotated[str, typer.Argument(help="A dataset such as cora.")]) -> None:
+    """Verify the digests of a dataset's files; exit 1 on a mismatch.
 
     quatgraph data check cora
     """
@@ -98,7 +95,7 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
     states = store.check(name)
     for path, state in states:
-        say(f"{state:13} {path}")
+        echo(f"{state:13} {path}")
     if any(state != "ok" for _, state in states):
         raise typer.Exit(1)
     typer.echo(f"{name}: {len(states)} files, all ok" if states else f"{name} is built in")
@@ -106,27 +103,27 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
 @command(data_app)
 def stats(
-    name: Annotated[str, typer.Argument(help="A dataset, as cora, or your own data.")],
+    name: Annotated[str, typer.Argument(help="A dataset such as cora, or the path of your data.")],
     set_: Set = None,
     json_: Json = False,
 ) -> None:
-    """Count graphs, nodes, edges, triples or texts, and what belongs to them.
+    """Print the size of a dataset: graphs, nodes, edges, triples, texts, classes.
 
     quatgraph data stats my-graph
 
     quatgraph data stats reviews.csv --set data.text=body --set data.label=topic
     """
-    called, numbers = _counted(name, set_ or [])
+    title, numbers = _compute_statistics(name, set_ or [])
     if json_:
-        emit({"name": called, **numbers})
+        emit({"name": title, **numbers})
     else:
         width = max(9, *map(len, numbers))
         for key, value in numbers.items():
-            say(f"{key:{width}} {value:,}")
+            echo(f"{key:{width}} {value:,}")
 
 
-def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
-    """Name and statistics of a dataset, or of a person's own files, read as ``train`` does."""
+def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
+    """The name and statistics of a dataset, or of files that are read as ``train`` does."""
     from quatgraph import config as configs
     from quatgraph.data import graph, link, node, store, text
     from quatgraph.data.formats import task_of
@@ -139,16 +136,16 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     path = Path(name)
     own = path.exists()
     if not own and (path.suffix or len(path.parts) > 1):
-        raise Mistake(f"there is no file or folder {name}")
-    place = {"path": str(path)} if own else {"name": name}
-    values = configs.override({"data": place}, set_)
-    if own:  # texts alone have columns to set
+        raise Mistake(f"no such file or folder: {name}")
+    source = {"path": str(path)} if own else {"name": name}
+    values = configs.override({"data": source}, set_)
+    if own:  # only texts have columns to set
         columns = {"data.text", "data.label"} & configs.flatten(values).keys()
         task = "text" if columns else task_of(path)
     else:
         task = store.entry(name).task
     if task not in TASKS:
-        raise Mistake(f"{name!r} is a dataset of {task}, in which there is nothing to count")
+        raise Mistake(f"{name!r} is a dataset of {task}, which has no statistics")
     data = configs.build(TASKS[task].config, values).data
     readers: dict[str, tuple[Callable[..., Any], Callable[[Any], dict[str, int]]]] = {
         "node": (load_data, node.statistics),
@@ -159,18 +156,18 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     load, statistics = readers[task]
     try:
         found = load(data)
-    except Mistake:  # what cannot be trained on is counted all the same
+    except Mistake:  # data without labels cannot be trained on, but counted
         if task == "link":
             raise
         found = load(data, labels_needed=False)
     for note in found.notes:
-        tell(note)
+        log(note)
     return found.name, statistics(found)
 
 
 @command(app)
 def info(device: Device = "auto", json_: Json = False) -> None:
-    """Show versions, device, backend and where data is looked for.
+    """Show versions, device, backend and data folders.
 
     quatgraph info
     """
@@ -188,4 +185,4 @@ def info(device: Device = "auto", json_: Json = False) -> None:
         emit(known)
     else:
         for key, value in known.items():
-            say(f"{key:15} {value}")
+            echo(f"{key:15} {value}")

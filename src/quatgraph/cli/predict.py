@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from quatgraph.cli.common import Device, Json, app, command, emit, say, tell
+from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
 from quatgraph.cli.tables import STDOUT, WORDS, align, encode, format_of, is_stream, printable_rows
 from quatgraph.errors import Mistake
 
@@ -39,7 +39,7 @@ def evaluate(
         return
     recorded, again = predictor.card["metrics"], predictor.evaluate(data)
     if not again:
-        tell(f"{bundle} was trained without validation and test data: there is nothing to compute")
+        log(f"{bundle} was trained without validation and test data: there is nothing to compute")
     for name, value in again.items():
         known = recorded.get(name)  # an older bundle was measured by fewer; null is not a number
         if json_:
@@ -159,12 +159,12 @@ def predict(
         asked["explain"] = True
     answer = predictor.predict(about, **asked)
     for note in answer.notes:
-        tell(note)
+        log(note)
     rows = list(answer.rows())
     if out is not None and str(out) not in STDOUT:
         write_atomic(out, encode(rows, format_))
         if not is_stream(out):
-            say(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
+            echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
     elif rows and out is None and not json_ and task == "link" and about is None:
         meaning = _meaning(rows[0]["asked"], predictor)
         typer.echo(f"{align(_answers(rows))}\n{meaning}", nl=False)
@@ -206,7 +206,7 @@ def _texts(data: list[str]) -> str | list[str] | None:
     if other := next((one for one in data if one == "-" or names_a_file(one)), None):
         raise Mistake(f"{other!r} is no text: name one file or -, or give texts, not both")
     if not any(len(one.split()) > 1 for one in data):
-        tell(f"{len(data)} texts of a word each; quotes around several words make them one text")
+        log(f"{len(data)} texts of a word each; quotes around several words make them one text")
     return data
 
 

@@ -15,10 +15,10 @@ from quatgraph.cli.common import (
     Set,
     app,
     command,
+    echo,
     emit,
+    log,
     progress,
-    say,
-    tell,
 )
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.signals import exit_code
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from quatgraph.tasks.task import Task
     from quatgraph.training.record import RunRecord
 
-Protocol = Annotated[str, typer.Option(help="honest or paper.")]
-Results = Annotated[Path, typer.Option(help="Where run records are kept.")]
+Protocol = Annotated[str, typer.Option(help="Evaluation protocol: honest or paper.")]
+Only = Annotated[list[str] | None, typer.Option(help="Only this dataset or method. Repeatable.")]
+Results = Annotated[Path, typer.Option(help="Folder with the run records.")]
 
 
-def _presets(begun: str) -> list[str]:
-    """What a shell may complete."""
+def _complete_preset(incomplete: str) -> list[str]:
     from quatgraph.presets import names
 
-    return [name for name in names() if name.startswith(begun)]
+    return [name for name in names() if name.startswith(incomplete)]
 
 
 @command(app)
@@ -44,7 +44,8 @@ def train(
     what: Annotated[
         str,
         typer.Argument(
-            help="A preset, as node/cora-qgnn, or a task, as node.", autocompletion=_presets
+            help="A preset such as node/cora-qgnn, or a task: node, graph, link or text.",
+            autocompletion=_complete_preset,
         ),
     ],
     data: Annotated[
@@ -57,25 +58,25 @@ def train(
         ),
     ] = None,
     directed: Annotated[
-        bool, typer.Option(help="node: your edges speak in one direction.")
+        bool, typer.Option(help="node: keep edges directed instead of adding both directions.")
     ] = False,
     vectors: Annotated[
         str | None,
-        typer.Option(help="text: word vectors to start from, a file or a name, as glove-100d."),
+        typer.Option(help="text: pretrained word vectors, a file or a name such as glove-100d."),
     ] = None,
     set_: Set = None,
     protocol: Protocol = "honest",
-    seeds: Annotated[int | None, typer.Option(help="Seeds per split.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds per split.")] = None,
     device: Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for the bundle and records.")] = None,
-    resume: Annotated[bool, typer.Option(help="Go on where the last call stopped.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the bundle and the records.")] = None,
+    resume: Annotated[bool, typer.Option(help="Continue an interrupted training.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the training that the folder holds.")
+        bool, typer.Option("--overwrite", help="Replace the training in the output folder.")
     ] = False,
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
-    """Train a preset, or a model of your own data, and keep it as a bundle.
+    """Train a preset, or a model on your own data, and save a bundle.
 
     quatgraph train node --data my-graph --out my-model
 
@@ -83,20 +84,20 @@ def train(
 
     quatgraph train text --data reviews.csv
     """
-    _check_asked(what, data, set_ or [], protocol)
+    _check_arguments(what, data, set_ or [], protocol)
     from quatgraph.tasks.job import holds_training, train_in_folder
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
-    given: dict[str, Any] = {"directed": True} if directed else {}
+    options: dict[str, Any] = {"directed": True} if directed else {}
     if vectors is not None:
-        given["vectors"] = _vectors(vectors)
-    task, candidates = _candidates(what, data, given, set_ or [], protocol, seeds)
-    folder = out or Path("quatgraph-runs") / (_called(data) if data else f"{what}-{protocol}")
+        options["vectors"] = _resolve_vectors(vectors)
+    task, candidates = _build_candidates(what, data, options, set_ or [], protocol, seeds)
+    folder = out or Path("quatgraph-runs") / (_dataset_name(data) if data else f"{what}-{protocol}")
     instead = " in place of --overwrite" * overwrite
     repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
-        with progress() as show:
+        with progress() as update:
             job = train_in_folder(
                 task,
                 candidates,
@@ -105,105 +106,111 @@ def train(
                 resume=resume,
                 overwrite=overwrite,
                 deadline=Deadline(max_minutes),
-                progress=show,
-                tell=tell,
+                progress=update,
+                tell=log,
             )
     except Paused as paused:
-        left = {"paused": True, "done": paused.done, "epochs": paused.epochs, "out": str(folder)}
-        _say(json_, left, f"{paused}: {repeat}")
+        if json_:
+            done = {"paused": True, "done": paused.done, "epochs": paused.epochs}
+            emit(done | {"out": str(folder)})
+        else:
+            echo(f"{paused}: {repeat}")
         return
     except KeyboardInterrupt as interrupt:
-        tell(f"interrupted: {repeat if holds_training(folder) else 'nothing had been saved yet'}")
+        log(f"interrupted: {repeat if holds_training(folder) else 'nothing was saved yet'}")
         raise typer.Exit(exit_code(interrupt)) from None
-    _report(task, job, json_)
+    _print_results(task, job, json_)
 
 
-def _called(data: Path) -> str:
-    """The name of a person's folder or file."""
-    place = data.resolve()
-    return place.stem if place.is_file() else place.name
+def _dataset_name(data: Path) -> str:
+    path = data.resolve()
+    return path.stem if path.is_file() else path.name
 
 
-def _check_asked(what: str, data: Path | None, set_: list[str], protocol: str) -> None:
-    """Refuses what cannot be trained, before torch is loaded."""
+def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: str) -> None:
+    """Rejects invalid combinations before torch is loaded."""
     from quatgraph.presets import names, preset
 
     if protocol not in ("paper", "honest"):
-        raise Mistake(f"--protocol is honest or paper, got {protocol!r}")
+        raise Mistake(f"--protocol must be honest or paper, got {protocol!r}")
     if any(item.partition("=")[0].strip() == "protocol" for item in set_):
-        raise Mistake("choose the protocol by --protocol, not by --set")
+        raise Mistake("set the protocol with --protocol, not with --set")
     if protocol == "paper" and "/" not in what:
-        raise Mistake("the protocol paper belongs to the presets; your own data is trained honest")
+        raise Mistake("--protocol paper needs a preset; your own data uses the protocol honest")
     if "/" in what:
         if data is not None:
-            raise Mistake(f"a preset names its data: use `train {what.split('/')[0]} --data ...`")
+            raise Mistake(
+                f"a preset has its own data; use `train {what.split('/')[0]} --data ...` instead"
+            )
         preset(what)
         return
     tasks = dict.fromkeys(name.partition("/")[0] for name in names())
     if what not in tasks:
         hint = did_you_mean(what, [*tasks, *names()])
-        hint = hint or "; `quatgraph list presets` shows what there is"
+        hint = hint or "; `quatgraph list presets` lists them"
         raise Mistake(f"there is no task or preset {what!r}{hint}")
     if data is None:
         raise Mistake(
-            f"tell where your data is: `quatgraph train {what} --data PATH`, or name a preset: "
-            "`quatgraph list presets` shows them"
+            f"no data given; use `quatgraph train {what} --data PATH`, or a preset from "
+            "`quatgraph list presets`"
         )
 
 
-def _candidates(
+def _build_candidates(
     what: str,
     data: Path | None,
-    given: dict[str, Any],
+    options: dict[str, Any],
     set_: list[str],
     protocol: str,
     seeds: int | None,
 ) -> tuple["Task", list[Any]]:
-    """The task, and the configurations among which validation data decides; ``given`` are settings
-    of the data by options of their own."""
+    """The task, and the configurations to select from on validation data.
+
+    Args:
+        options: Values of the ``data`` section that have command-line options of their own.
+    """
     from quatgraph import config as configs
     from quatgraph.presets import preset
     from quatgraph.tasks.job import default_candidates
 
     more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     if data is None:
-        task = _task(what.split("/")[0], given)
+        task = _get_task(what.split("/")[0], options)
         other = configs.flatten(configs.override({}, set_)).get("model.name")
-        values = configs.with_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
-        values["data"] = values["data"] | given
+        values = configs.replace_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
+        values["data"] = values["data"] | options
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
-    task = _task(what, given)
-    place = {"path": str(data.resolve())}
-    values = configs.override({"protocol": protocol, "data": place | given, **more}, set_)
+    task = _get_task(what, options)
+    source = {"path": str(data.resolve())}
+    values = configs.override({"protocol": protocol, "data": source | options, **more}, set_)
     config = configs.build(task.config, values)
-    # What the person sets is not searched; without a setting, validation data decides.
-    chosen = configs.flatten(values)
-    return task, default_candidates(task, config, fixed=chosen.keys())
+    # Explicit settings are fixed; validation data selects the others.
+    return task, default_candidates(task, config, fixed=configs.flatten(values).keys())
 
 
-def _vectors(source: str) -> str:
-    """A name of the catalog, or a file wherever it is asked for."""
+def _resolve_vectors(source: str) -> str:
+    """The name of a dataset in the catalog, or the absolute path of a file."""
     from quatgraph.data.store import catalog
 
     return source if source in catalog() else str(Path(source).resolve())
 
 
-def _task(name: str, given: dict[str, Any]) -> "Task":
+def _get_task(name: str, options: dict[str, Any]) -> "Task":
     from quatgraph.tasks import TASKS
 
     for option, owner in (("directed", "node"), ("vectors", "text")):
-        if option in given and name != owner:
-            raise Mistake(f"--{option} belongs to the task {owner}, not to {name}")
+        if option in options and name != owner:
+            raise Mistake(f"--{option} is an option of the task {owner}, not of {name}")
     return TASKS[name]
 
 
-def _report(task: "Task", job: "Job", json_: bool) -> None:
+def _print_results(task: "Task", job: "Job", json_: bool) -> None:
     from quatgraph.reproduce.table import choose_by_validation
     from quatgraph.tasks.runs import merit
     from quatgraph.training.metrics import mean_std
 
-    # On each split the setting that is best on its own validation data, as a test must be: the
-    # bundle's setting is chosen by the mean over splits, which has seen other splits' test data.
+    # Each split uses the configuration that is best on its own validation data. The bundle's
+    # configuration is selected by the mean over splits, whose data include other splits' test data.
     runs = choose_by_validation(job.healthy, merit)
     found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
     mean, std = found[task.told[0]]
@@ -223,37 +230,44 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
         )
         return
     if math.isnan(mean):
-        typer.echo("there is no test data to say how good it is")
+        typer.echo("no test data, so there are no test metrics")
     elif len(runs) > 1:
-        chose = job.settled and len({run.split for run in runs}) > 1
-        own = f", each {_split(runs[0])} with the setting best on its validation data" * bool(chose)
-        typer.echo(f"test {_worth(found)} over {_counted(runs)}{own}")
+        selected = job.settled and len({run.split for run in runs}) > 1
+        how = f", each {_split_word(runs[0])} with the configuration best on its validation data"
+        over = _count_runs(runs)
+        typer.echo(f"test {_format_metrics(found)} over {over}{how if selected else ''}")
     else:
-        typer.echo(f"test {_worth({name: (m,) for name, (m, _) in found.items()})}")
+        typer.echo(f"test {_format_metrics({name: (m,) for name, (m, _) in found.items()})}")
     if job.settled:
-        chosen = [f"{_spoken(key)} {value}" for key, value in job.settled.items()]
-        say(f"chosen on validation data among {job.configs} settings: {', '.join(chosen)}")
+        settings = [
+            f"{key.rpartition('.')[2].replace('_', ' ')} {value}"
+            for key, value in job.settled.items()
+        ]
+        echo(
+            f"selected from {job.configs} configurations on validation data: {', '.join(settings)}"
+        )
     for sentence in job.said:
-        say(sentence)
-    typer.echo(f"kept {_kept(task, job)}")
-    say(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
+        echo(sentence)
+    typer.echo(f"saved {_describe_bundle(task, job)}")
+    example = _example_query(task, job)
+    echo(f"predict with: quatgraph predict {shlex.quote(str(job.folder))}{example}")
 
 
-def _worth(found: Mapping[str, Sequence[float]]) -> str:
-    """Metrics with their values, or with means and deviations: ``MRR .478, Hits@10 76.9 %``."""
+def _format_metrics(metrics: Mapping[str, Sequence[float]]) -> str:
+    """Metrics with a value each, or with mean and deviation: ``MRR .478, Hits@10 76.9 %``."""
     from quatgraph.reproduce.render import printed
     from quatgraph.reproduce.table import PRINTED
 
-    shown = []
-    for metric, numbers in found.items():
+    formatted = []
+    for metric, numbers in metrics.items():
         name, times, _ = PRINTED[f"test/{metric}"]
         values = " ± ".join(printed(number, f"test/{metric}") for number in numbers)
-        shown.append(f"{name} {values}{' %' if times == 100 else ''}")
-    return ", ".join(shown)
+        formatted.append(f"{name} {values}{' %' if times == 100 else ''}")
+    return ", ".join(formatted)
 
 
-def _question(task: "Task", job: "Job") -> str:
-    """Something to ask a bundle that is asked by name."""
+def _example_query(task: "Task", job: "Job") -> str:
+    """Example arguments of ``predict``, for tasks that need a query."""
     if task.name == "text":
         return ' "a text of your own"'
     if task.name != "link":
@@ -265,52 +279,48 @@ def _question(task: "Task", job: "Job") -> str:
     return f" {example(bundled_triples(load_bundle(job.folder)))}"
 
 
-SPLITS = {"graph": "fold"}
-"""What a task calls its splits, where that is another word."""
+def _split_word(run: "RunRecord") -> str:
+    return "fold" if run.task == "graph" else "split"
 
 
-def _split(run: "RunRecord") -> str:
-    return SPLITS.get(run.task, "split")
-
-
-def _counted(runs: list["RunRecord"]) -> str:
-    """How many splits and seeds the runs are, as ``10 folds and 2 seeds``."""
-    counts = {_split(runs[0]): len({r.split for r in runs}), "seed": len({r.seed for r in runs})}
+def _count_runs(runs: list["RunRecord"]) -> str:
+    """The number of splits and seeds: ``10 folds and 2 seeds``."""
+    splits, seeds = ({getattr(run, key) for run in runs} for key in ("split", "seed"))
+    counts = {_split_word(runs[0]): len(splits), "seed": len(seeds)}
     return " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
 
 
-def _spoken(key: str) -> str:
-    """A setting in words: ``train.weight_decay`` is the weight decay."""
-    return key.rpartition(".")[2].replace("_", " ")
-
-
-def _kept(task: "Task", job: "Job") -> str:
-    """Which runs the bundle holds, and what a single one reached."""
+def _describe_bundle(task: "Task", job: "Job") -> str:
+    """Which runs the bundle holds, and the metrics of a single one."""
     if job.kept > 1:
-        return f"all {job.kept} models, which answer together"
-    run, parts = job.chosen, []
+        return f"all {job.kept} models; their predictions are combined"
+    run = job.chosen
+    details = [f"{_split_word(run)} {run.split}, seed {run.seed}"]
     for part in ("valid", "test"):
         found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.told}
         if not any(math.isnan(value) for (value,) in found.values()):
-            parts.append(f"{part} {_worth(found)}")
-    where = f"{_split(run)} {run.split}, seed {run.seed}"
+            details.append(f"{part} {_format_metrics(found)}")
     validated = not math.isnan(run.metrics[f"valid/{task.told[0]}"])
-    why = "the run that is best on" if validated else "the first run, for lack of"
-    return f"{why} validation data: {', '.join((where, *parts))}"
+    reason = "the best run on" if validated else "the first run, without"
+    return f"{reason} validation data: {', '.join(details)}"
 
 
 @command(app)
 def search(
     preset: Annotated[
-        str, typer.Argument(help="A preset, as node/cora-qgnn.", autocompletion=_presets)
+        str,
+        typer.Argument(help="A preset such as node/cora-qgnn.", autocompletion=_complete_preset),
     ],
     set_: Set = None,
-    seeds: Annotated[int, typer.Option(help="Seeds per split and configuration.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds per split and configuration.")] = 1,
     results: Results = Path("results"),
     device: Device = "auto",
     max_minutes: MaxMinutes = None,
 ) -> None:
-    """Try every combination of a task's lists; --set fixes a setting, or gives it a list.
+    """Run a grid search over the hyperparameters of a preset.
+
+    The grid of each task is in presets/protocols.toml. --set fixes a hyperparameter or replaces its
+    list of values.
 
     quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
     """
@@ -320,36 +330,34 @@ def search(
 
     finished = 0
     try:
-        with progress() as show:
+        with progress() as update:
             how = run.How(
-                device=resolve_device(device), deadline=Deadline(max_minutes), progress=show
+                device=resolve_device(device), deadline=Deadline(max_minutes), progress=update
             )
             for records in run.search(preset, results, how, seeds=seeds, overrides=set_ or []):
                 finished += len(records)
     except Paused:
-        typer.echo(f"time is up after {finished} runs; repeat the command to go on", err=True)
+        log(f"time limit reached after {finished} runs; repeat the command to continue")
         return
-    say(f"{finished} runs added to {results / 'records'}")
+    echo(f"{finished} runs added to {results / 'records'}")
 
 
 @command(app)
 def reproduce(
-    table: Annotated[str, typer.Argument(help="A table: node, graph, link or text.")],
-    only: Annotated[
-        list[str] | None, typer.Option(help="A dataset or a method; may repeat.")
-    ] = None,
+    table: Annotated[str, typer.Argument(help="The table: node, graph, link or text.")],
+    only: Only = None,
     device: Device = "auto",
     results: Results = Path("results"),
     recorded: Annotated[
-        bool, typer.Option("--recorded", help="Run nothing; show what is on record.")
+        bool, typer.Option("--recorded", help="Only print recorded results; run nothing.")
     ] = False,
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
-    """Run what a table of the paper still lacks, then print it beside the paper's numbers.
+    """Reproduce a table of the paper and print it next to the paper's numbers.
 
-    Finished runs are read back from their records, so an interrupted command goes on; where none is
-    missing, no data is needed.
+    Only runs without a record are trained, so an interrupted command continues when repeated. If
+    no run is missing, no data is needed.
 
     quatgraph reproduce node --only cora --only qgnn
 
@@ -357,7 +365,7 @@ def reproduce(
     """
     from quatgraph.reproduce import table_values
 
-    table_values(table)  # an unknown table is told before torch is loaded
+    table_values(table)  # rejects an unknown table before torch is loaded
     from quatgraph.reproduce.render import cells, render
     from quatgraph.reproduce.run import How, NoData, read_results, run_missing
     from quatgraph.reproduce.table import load_table
@@ -365,34 +373,29 @@ def reproduce(
     from quatgraph.training.runtime import Deadline, resolve_device
 
     spec = load_table(table)
-    where = resolve_device(device)
-    picked = only or []
-    spec.cells(picked)
-    lacking = None
+    resolved = resolve_device(device)
+    spec.cells(only or [])  # rejects unknown names before anything runs
+    missing_data = None
     try:
-        with progress() as show:
-            how = How(device=where, deadline=Deadline(max_minutes), progress=show)
-            for _ in () if recorded else run_missing(spec, results, how, only=picked):
+        with progress() as update:
+            how = How(device=resolved, deadline=Deadline(max_minutes), progress=update)
+            for _ in () if recorded else run_missing(spec, results, how, only=only or []):
                 pass
     except Paused:
-        typer.echo("time is up; repeat the command to run the rest", err=True)
+        log("time limit reached; repeat the command to continue")
     except NoData as error:
-        lacking = error
+        missing_data = error
     records = read_results(results)
     if not records and recorded:
         raise Mistake(
-            f"{results} holds no records: name the folder of a checkout that does by --results"
+            f"{results} has no records; pass the results folder of a checkout with --results"
         )
-    if lacking and not records:
-        raise lacking
+    if missing_data and not records:
+        raise missing_data
     if json_:
-        for one in cells(spec, records, picked):
+        for one in cells(spec, records, only or []):
             emit(one)
     else:
-        typer.echo(render(spec, records, picked))
-    if lacking:
-        raise lacking
-
-
-def _say(json_: bool, value: dict[str, Any], sentence: str) -> None:
-    emit(value) if json_ else say(sentence)
+        typer.echo(render(spec, records, only or []))
+    if missing_data:
+        raise missing_data

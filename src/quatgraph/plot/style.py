@@ -90,7 +90,7 @@ def installed() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def check_place(path: Path) -> None:
+def check_format(path: Path) -> None:
     """Refuses a file of another kind, and a machine without matplotlib."""
     if path.suffix.lower() not in ENDINGS:
         ends = f"not {path.suffix}" if path.suffix else "and this name has no ending"
@@ -112,7 +112,7 @@ def style() -> Iterator[None]:
 
 def save(drawing: Drawing, path: Path) -> None:
     """Draws into a PNG, SVG or PDF, by the ending."""
-    check_place(path)
+    check_format(path)
     write_atomic(path, rendered(drawing, path.suffix.lower()))
 
 

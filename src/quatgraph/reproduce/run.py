@@ -113,7 +113,7 @@ def search(
     fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
 
     def start(protocol: Protocol) -> dict[str, Any]:
-        return configs.with_model(task.config, preset(name, protocol), set_.get("model.name"))
+        return configs.replace_model(task.config, preset(name, protocol), set_.get("model.name"))
 
     (plain,) = configs.expand_grid(start(rules["searched"][0]), fixed)
     values = configs.to_dict(configs.build(task.config, plain))
