@@ -54,7 +54,7 @@ def imported_packages(tree: ast.AST) -> set[str]:
         root, _, rest = module.partition(".")
         if root == "quatgraph" and rest:
             first = rest.split(".")[0]
-            found.add(quatgraph._HOMES.get(first, first).split(".")[0])
+            found.add(quatgraph._MODULE_OF.get(first, first).split(".")[0])
     return found - {"__version__"}
 
 
@@ -194,7 +194,7 @@ print(sorted({{'torch', 'torch_geometric'}} & set(sys.modules)))
 
 
 def test_every_public_name_resolves_and_is_listed() -> None:
-    assert set(quatgraph.__all__) == set(quatgraph._HOMES)
+    assert set(quatgraph.__all__) == set(quatgraph._MODULE_OF)
     assert set(quatgraph.__all__) <= set(dir(quatgraph))
     for name in quatgraph.__all__:
         assert getattr(quatgraph, name).__name__ == name

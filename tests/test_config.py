@@ -16,11 +16,11 @@ from quatgraph.config import (
     digest,
     expand_grid,
     flatten,
+    grid_keys,
     override,
     read_toml,
-    settings_of,
+    restrict_grid,
     to_dict,
-    without,
 )
 from quatgraph.errors import Mistake
 
@@ -253,7 +253,7 @@ def test_a_grid_is_every_combination_with_the_last_key_fastest() -> None:
     assert base == {"dataset": "cora", "train": {"lr": 0.0, "epochs": 5}}
 
 
-def test_settings_of_a_grid_may_change_together() -> None:
+def test_keys_of_a_grid_may_vary_jointly() -> None:
     grid = {"train.lr": [1, 2], "train.batch train.patience": [[256, 20], [4096, "none"]]}
     points = [flatten(point) for point in expand_grid({}, grid)]
     assert [tuple(point.values()) for point in points] == [
@@ -262,9 +262,11 @@ def test_settings_of_a_grid_may_change_together() -> None:
         (2, 256, 20),
         (2, 4096, "none"),
     ]
-    assert settings_of(grid) == ["train.lr", "train.batch", "train.patience"]
-    assert without(grid, {"train.patience"}, ["x"]) == {"train.lr": [1, 2]}
-    assert without(grid, {"x"}) == grid
+    assert grid_keys(grid) == ["train.lr", "train.batch", "train.patience"]
+    values = {"train": {"lr": 0, "batch": 0, "patience": 0}}
+    assert restrict_grid(grid, values, fixed=["x"]) == grid
+    assert restrict_grid(grid, values, fixed=["train.patience"]) == {"train.lr": [1, 2]}
+    assert restrict_grid(grid, {"train": {"lr": 0, "batch": 0}}, fixed=[]) == {"train.lr": [1, 2]}
 
 
 def test_points_of_a_grid_share_nothing() -> None:
@@ -279,7 +281,7 @@ def test_an_empty_grid_is_the_base_alone() -> None:
 
 @pytest.mark.parametrize("choices", [3, [], "x"])
 def test_a_grid_needs_lists_of_values(choices: Any) -> None:
-    with pytest.raises(Mistake, match=r"train\.lr must be a list of values to try"):
+    with pytest.raises(Mistake, match=r"train\.lr must be a list of values to search"):
         expand_grid({}, {"train.lr": choices})
 
 

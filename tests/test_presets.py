@@ -132,7 +132,7 @@ def test_the_honest_protocol_changes_only_what_protocols_toml_says(name: str) ->
 def test_the_lists_of_a_search_are_of_settings_that_exist(task: str, which: str) -> None:
     grid, config = protocols(task)[which], TASKS[task].config
     default = configs.to_dict(config())
-    assert set(configs.settings_of(grid)) <= configs.flatten(default).keys()
+    assert set(configs.grid_keys(grid)) <= configs.flatten(default).keys()
     points = [configs.build(config, made) for made in configs.expand_grid(default, grid)]
     assert len({configs.digest(point) for point in points}) == len(points) > 1
 
@@ -232,7 +232,7 @@ def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
 ) -> None:
     task, grid = TASKS["text"], protocols("text")["grid"]
     assert grid["train.lr"] == [1e-4, 5e-4, 1e-3, 5e-3]
-    lists = configs.read_by(configs.to_dict(of_texts(f"mr-{method}")), grid)
+    lists = configs.restrict_grid(grid, configs.to_dict(of_texts(f"mr-{method}")), fixed=())
     tried = [
         configs.build(TextConfig, made)
         for made in configs.expand_grid(preset(f"text/mr-{method}"), lists)
@@ -246,7 +246,7 @@ def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
 def test_an_unknown_preset_is_a_mistake_with_a_hint() -> None:
     with pytest.raises(Mistake, match="no preset 'node/cora-qgn'; did you mean 'node/cora-qgnn'"):
         preset("node/cora-qgn")
-    with pytest.raises(Mistake, match="`quatgraph list presets` shows them"):
+    with pytest.raises(Mistake, match="`quatgraph list presets` lists them"):
         preset("zzzzzzzz")
     with pytest.raises(Mistake, match="no preset"):
         preset("../presets/node/cora-qgnn")

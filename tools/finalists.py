@@ -16,7 +16,7 @@ VALIDATION = "valid/accuracy"
 def render_finalists(table: Table, records: Sequence[RunRecord]) -> str:
     """Where several configurations were tried: those with all seeds, the best on validation data
     first, with the protocols that show them."""
-    searched = configs.settings_of(protocols(table.task)["grid"])
+    searched = configs.grid_keys(protocols(table.task)["grid"])
     heads = ["dataset", "method", *(key.rsplit(".", 1)[-1] for key in searched)]
     heads += ["weights", "validation", "test", "shown by"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]

@@ -1,7 +1,6 @@
 """Quaternion graph neural networks for PyTorch.
 
-The names below are resolved when they are first used, so that importing the package, and with it
-``quatgraph --help``, loads neither torch nor PyG.
+Public names are resolved on first use, so importing the package loads neither torch nor PyG.
 """
 
 from importlib import import_module
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     )
     from quatgraph.training.ensemble import Ensemble
 
-_HOMES = {
+_MODULE_OF = {
     "Adjacency": "adjacency",
     "Ensemble": "training.ensemble",
     "GraphPredictor": "predictors",
@@ -93,9 +92,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

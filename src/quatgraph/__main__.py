@@ -1,26 +1,13 @@
-"""The command ``quatgraph``; ``python -m quatgraph`` where nothing is installed."""
+"""The command ``quatgraph``, also ``python -m quatgraph``."""
 
-import os
-import signal
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from quatgraph.signals import exit_now, install_handler
 
 
 def main() -> None:
-    # Before anything else is imported: a signal ends the process without a traceback.
-    for number in SIGNALS:
-        if signal.getsignal(number) not in (signal.SIG_IGN, None):
-            signal.signal(number, _leave)
-    from quatgraph.cli import main as run
+    install_handler(exit_now)  # first, so that a signal during imports prints no traceback
+    from quatgraph.cli import main as run_cli
 
-    run()
-
-
-def _leave(number: int, frame: object) -> None:
-    try:
-        os.write(2, b"quatgraph: interrupted\n")
-    finally:
-        os._exit(128 + number)
+    run_cli()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Typed configuration: dataclasses in code, TOML presets on disk, nothing in between."""
+"""Typed configuration: dataclasses in code, TOML presets on disk."""
 
 import copy
 import dataclasses
@@ -23,7 +23,7 @@ _PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=#]+")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The values of a TOML file, before they are checked against a config."""
+    """Reads a TOML file as nested dictionaries."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -35,44 +35,45 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def build(
-    config: type[Config], values: dict[str, Any], under: str = "", whole: Any = None
+    config: type[Config], values: dict[str, Any], under: str = "", sections: Any = None
 ) -> Config:
-    """Makes a config, nested ones too; refuses unknown keys and values of another type.
+    """Builds a config from nested dictionaries; rejects unknown keys and values of a wrong type.
 
     Args:
         config: A dataclass; its field types may be nested dataclasses, ``int``, ``float``,
-            ``bool``, ``str``, ``Literal`` and ``X | None``. TOML has no null, so the text
-            ``"none"`` stands for ``None`` where it could mean nothing else. A field whose metadata
-            has ``models`` holds the options of the model that its ``name`` says, of the class
-            ``models[name].Options``.
-        values: As read from TOML; a field that is not named keeps its default.
-        under: Prefix of the keys in messages, as ``"train."``.
-        whole: The kinds of all sections; for messages.
+            ``bool``, ``str``, ``Literal`` and ``X | None``. TOML has no null, so ``"none"`` means
+            ``None`` where it is unambiguous. A field with ``models`` in its metadata holds the
+            options of the model ``name``, an instance of ``models[name].Options``.
+        values: As read from TOML; missing fields keep their defaults.
+        under: Prefix of the keys in messages, for example ``"train."``.
+        sections: The field types of all sections, for suggestions.
     """
-    kinds = _kinds(config, values, under)
-    if whole is None:
-        whole = {key: _kinds(kind) for key, kind in kinds.items() if dataclasses.is_dataclass(kind)}
-    made = {}
+    types_ = _field_types(config, values, under)
+    if sections is None:
+        nested = {key: kind for key, kind in types_.items() if dataclasses.is_dataclass(kind)}
+        sections = {key: _field_types(kind) for key, kind in nested.items()}
+    fields = {}
     for key, value in values.items():
-        if key not in kinds:
-            raise Mistake(f"unknown key {under + key!r}{_hint(key, kinds, under, whole)}")
-        made[key] = _convert(value, kinds[key], under + key, whole)
+        if key not in types_:
+            raise Mistake(
+                f"unknown key {under + key!r}{_suggest_key(key, types_, under, sections)}"
+            )
+        fields[key] = _convert(value, types_[key], under + key, sections)
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         needed = field.default is dataclasses.MISSING is field.default_factory
-        if needed and field.init and field.name not in made:
-            kind = _described(kinds[field.name])
-            raise Mistake(f"the key {under + field.name!r} is missing; set it to {kind}")
+        if needed and field.init and field.name not in fields:
+            expected = _describe_type(types_[field.name])
+            raise Mistake(f"the key {under + field.name!r} is missing; set it to {expected}")
     try:
-        return config(**made)
+        return config(**fields)
     except ValueError as error:
         raise Mistake(str(error)) from error
 
 
 def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
-    """A copy of ``values`` with every ``"a.b=c"`` applied, later ones last.
+    """A copy of ``values`` with every assignment ``"a.b=c"`` applied in order.
 
-    The value is read as TOML; a plain word that is not TOML stands for itself, as do several with
-    commas between them.
+    Values are parsed as TOML. Plain words, also separated by commas, need no quotes.
 
     Example:
         >>> override({"train": {"lr": 0.1, "epochs": 5}}, ["train.lr=0.2", "dataset=cora"])
@@ -83,13 +84,15 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
         key, equals, text = assignment.partition("=")
         if not equals or not _DOTTED.fullmatch(key.strip()):
             raise Mistake(f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1")
-        _put(values, key.strip(), _parsed(text.strip(), assignment))
+        _set_nested(values, key.strip(), _parse_value(text.strip(), assignment))
     return values
 
 
 def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """The values with another model: without the settings that it does not read; as they are where
-    no name, or the same one, is given."""
+    """The values with another model, without the options that it does not have.
+
+    Returns ``values`` unchanged if ``name`` is None, unknown or the current model.
+    """
     (field,) = (field for field in dataclasses.fields(config) if "models" in field.metadata)
     before, models = values.get(field.name, {}), field.metadata["models"]
     if name is None or name == before.get("name") or name not in models:
@@ -100,19 +103,19 @@ def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict
 
 
 def check(config: Any, under: str, **kinds: Sequence[str]) -> None:
-    """Refuses a config whose numbers are not of their kinds: settings by kind, see ``_BOUNDS``; one
-    that is None is of every kind.
+    """Checks the bounds of numeric fields; None is always valid.
 
     Args:
-        under: Where the config stands in a file, as ``train``; empty for the whole.
+        under: The section of the config, for example ``train``; empty for the root.
+        kinds: Names of fields by kind of bound, see ``_BOUNDS``.
     """
     for kind, keys in kinds.items():
-        said, holds = _BOUNDS[kind]
+        requirement, holds = _BOUNDS[kind]
         for key in keys:
             value = getattr(config, key)
             if value is not None and not holds(value):
                 name = f"{under}.{key}" if under else key
-                raise ValueError(f"{name} must {said}, got {value}")
+                raise ValueError(f"{name} must {requirement}, got {value}")
 
 
 _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
@@ -124,32 +127,33 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 
 
 def check_source(data: Any) -> None:
-    """Refuses the config of data that is neither named nor at a path, or both."""
+    """Checks that exactly one of ``data.name`` and ``data.path`` is set."""
     if bool(data.name) == bool(data.path):
-        raise Mistake("give either data.name, a dataset of the catalog, or data.path, your files")
+        raise Mistake(
+            "set either data.name, a dataset of the catalog, or data.path, your own files"
+        )
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A config as nested plain values, ready for JSON; :func:`build` reads it back."""
+    """A config as nested plain values, the inverse of :func:`build`."""
     return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
 
 
 def identity(config: Any) -> dict[str, Any]:
-    """What two runs must share to be runs of one configuration: all of it but how many runs there
-    are, and where data is. What is there counts: records hold its digest."""
+    """The values that identify a configuration: all except the number of seeds and the data path.
+
+    Records hold a digest of these values, so they must not change.
+    """
     values = to_dict(config)
     del values["seeds"]
     values["data"]["path"] = ""
     if values["data"].get("missing") == "":
-        del values["data"]["missing"]  # as in records that are older than the setting
+        del values["data"]["missing"]  # older records lack the field
     return values
 
 
 def digest(config: Any) -> str:
-    """Sixteen hex digits that name a config, or the dict of one, by its values.
-
-    Two configs that :func:`build` made equal agree, however their files were written.
-    """
+    """Sixteen hex digits that identify a config, or its dictionary, by its values."""
     text = json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -171,10 +175,10 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, Any]]:
-    """Every combination of the grid's values over ``values``, the last key running fastest.
+    """Every combination of the grid's values, applied to ``values``; the last key varies fastest.
 
-    Keys are dotted, or nested as TOML nests them; each holds the list of values to try. Several in
-    one, with spaces between them, change together: their values are lists of as many.
+    Keys are dotted or nested; each holds a list of values. Keys separated by spaces vary jointly:
+    each of their values is a list with one entry per key.
 
     Example:
         >>> expand_grid({"seeds": 2}, {"lr": [1, 2], "decay": [0]})
@@ -185,52 +189,49 @@ def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, 
     axes = flatten(grid)
     for key, choices in axes.items():
         if not isinstance(choices, list) or not choices:
-            raise Mistake(
-                f"the grid's {key} must be a list of values to try, got {_shown(choices)}"
-            )
+            raise Mistake(f"{key} must be a list of values to search, got {_format_value(choices)}")
     expanded = []
     for combination in itertools.product(*axes.values()):
         point = copy.deepcopy(values)
         for axis, value in zip(axes, combination, strict=True):
             keys = axis.split()
-            values_of = value if len(keys) > 1 else [value]
-            for key, one in zip(keys, values_of, strict=True):
-                _put(point, key, copy.deepcopy(one))
+            for key, one in zip(keys, value if len(keys) > 1 else [value], strict=True):
+                _set_nested(point, key, copy.deepcopy(one))
         expanded.append(point)
     return expanded
 
 
-def settings_of(grid: Iterable[str]) -> list[str]:
-    """The settings that a grid changes, those that change together one by one."""
+def grid_keys(grid: Iterable[str]) -> list[str]:
+    """The keys that a grid varies, with joint ones separated."""
     return [key for axis in grid for key in axis.split()]
 
 
-def read_by(values: dict[str, Any], grid: dict[str, Any]) -> dict[str, Any]:
-    """The grid but for settings that the values of a config lack, as its model does not read them.
+def restrict_grid(
+    grid: dict[str, Any], values: dict[str, Any], fixed: Container[str]
+) -> dict[str, Any]:
+    """The axes of a grid whose keys all occur in ``values``, and of which none is fixed.
 
     Example:
-        >>> read_by({"train": {"lr": 0.1}}, {"train.lr": [1, 2], "model.heads": [4, 8]})
+        >>> grid = {"train.lr": [1, 2], "train.epochs": [5], "model.heads": [4, 8]}
+        >>> restrict_grid(grid, {"train": {"lr": 0.1, "epochs": 9}}, fixed=["train.epochs"])
         {'train.lr': [1, 2]}
     """
     known = flatten(values)
-    return {axis: tried for axis, tried in grid.items() if all(k in known for k in axis.split())}
-
-
-def without(grid: dict[str, Any], *settings: Container[str]) -> dict[str, Any]:
-    """The grid but for what changes any of these settings."""
     return {
-        axis: tried
-        for axis, tried in grid.items()
-        if not any(key in some for key in axis.split() for some in settings)
+        axis: choices
+        for axis, choices in grid.items()
+        if all(key in known and key not in fixed for key in axis.split())
     }
 
 
-def _kinds(config: Any, values: Mapping[str, Any] | None = None, under: str = "") -> dict[str, Any]:
-    """The type of each field; that of a model's options is the one that the values name."""
+def _field_types(
+    config: Any, values: Mapping[str, Any] | None = None, under: str = ""
+) -> dict[str, Any]:
+    """The type of each field; for a model, the options of the model that ``values`` names."""
     hints, values = get_type_hints(config), values or {}
-    kinds = {field.name: hints[field.name] for field in dataclasses.fields(config) if field.init}
+    types_ = {field.name: hints[field.name] for field in dataclasses.fields(config) if field.init}
     for field in dataclasses.fields(config):
-        if (models := field.metadata.get("models")) and field.name in kinds:
+        if (models := field.metadata.get("models")) and field.name in types_:
             section = values.get(field.name, {})
             default: Any = field.default_factory
             name = section.get("name", default().name) if isinstance(section, dict) else None
@@ -238,40 +239,40 @@ def _kinds(config: Any, values: Mapping[str, Any] | None = None, under: str = ""
                 where = f"{under}{field.name}.name"
                 known = ", ".join(map(repr, models))
                 hint = did_you_mean(str(name), models)
-                raise Mistake(f"{where} must be one of {known}, got {_shown(name)}{hint}")
-            kinds[field.name] = models[name].Options if name else type(default())
-    return kinds
+                raise Mistake(f"{where} must be one of {known}, got {_format_value(name)}{hint}")
+            types_[field.name] = models[name].Options if name else type(default())
+    return types_
 
 
-def _hint(key: str, kinds: dict[str, Any], under: str, whole: Any) -> str:
-    """Where the key may have been meant: in another table, under a close name, or a known one."""
-    for section, others in whole.items():
+def _suggest_key(key: str, known: dict[str, Any], under: str, sections: Any) -> str:
+    """The same key in another section, a similar key, or all known keys."""
+    for section, others in sections.items():
         if key in others:
             return f"; did you mean '{section}.{key}'?"
-    if close := did_you_mean(key, kinds, under):
+    if close := did_you_mean(key, known, under):
         return close
-    known = ", ".join(under + name for name in kinds)
-    models = get_args(kinds["name"]) if get_origin(kinds.get("name")) is Literal else ()
-    return f"; {f'the model {models[0]!r} reads' if models else 'known keys are'} {known}"
+    names = ", ".join(under + name for name in known)
+    models = get_args(known["name"]) if get_origin(known.get("name")) is Literal else ()
+    return f"; {f'the model {models[0]!r} reads' if models else 'known keys are'} {names}"
 
 
-def _convert(value: Any, kind: Any, name: str, whole: Any) -> Any:
-    """``value`` as ``kind``, or a Mistake that calls it ``name``."""
+def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
+    """Converts ``value`` to the type ``kind``; ``name`` is its key in messages."""
     options = _options(kind)
     for option in options:
         if dataclasses.is_dataclass(option) and isinstance(value, dict):
-            return build(option, value, f"{name}.", whole)  # type: ignore[arg-type]
+            return build(option, value, f"{name}.", sections)  # type: ignore[arg-type]
         if get_origin(option) is Literal:
-            # By type too: True equals 1, but is not the choice 1.
+            # Compares types too: True equals 1.
             if any(value == choice and type(value) is type(choice) for choice in get_args(option)):
                 return value
         elif type(value) is option and option is not float:
-            return value  # not isinstance: True is not a number of epochs
+            return value  # not isinstance: True is no int here
     if float in options and type(value) in (int, float):
         return _finite(value, name)
     if types.NoneType in options and value == "none":
         return None
-    raise Mistake(f"{name} must be {_described(kind)}, got {_shown(value)}")
+    raise Mistake(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
 
 
 def _finite(value: int | float, name: str) -> float:
@@ -288,8 +289,7 @@ def _options(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def _described(kind: Any) -> str:
-    """A type in plain words."""
+def _describe_type(kind: Any) -> str:
     words = {
         int: "a whole number",
         float: "a number",
@@ -299,43 +299,43 @@ def _described(kind: Any) -> str:
     }
     options = _options(kind)
     if len(options) > 1:
-        return " or ".join(_described(option) for option in options)
+        return " or ".join(_describe_type(option) for option in options)
     if get_origin(kind) is Literal:
-        choices = ", ".join(_shown(choice) for choice in get_args(kind))
+        choices = ", ".join(_format_value(choice) for choice in get_args(kind))
         return f"one of {choices}" if len(get_args(kind)) > 1 else choices
     if dataclasses.is_dataclass(kind):
-        return f"a table with the keys {', '.join(_kinds(kind))}"
+        return f"a table with the keys {', '.join(_field_types(kind))}"
     return words[kind]
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _parsed(text: str, assignment: str) -> Any:
-    """A value of ``--set``, as TOML or as the word it is."""
+def _parse_value(text: str, assignment: str) -> Any:
+    """Parses a value of ``--set`` as TOML or as a plain word."""
     try:
-        # Alone on its line: a second line would be a second key.
+        # A second line would be a second key.
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else None
     except tomllib.TOMLDecodeError:
         value = None
-    # No setting is a date, infinite or NaN, but a file or a label may be called so.
+    # No field is a date, infinite or NaN, but a file or a label may have such a name.
     infinite = isinstance(value, float) and not math.isfinite(value)
     if value is not None and not infinite and not isinstance(value, datetime.date | datetime.time):
         return value
     if _PLAIN_WORD.fullmatch(text):
         return text
-    raise Mistake(f"cannot read the value in {assignment!r}; put text between quotes")
+    raise Mistake(f"cannot read the value in {assignment!r}; put text in quotes")
 
 
-def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
+def _set_nested(values: dict[str, Any], dotted: str, value: Any) -> None:
     *path, last = dotted.split(".")
     for depth, key in enumerate(path, 1):
-        below = values.setdefault(key, {})
-        if not isinstance(below, dict):
-            above = ".".join(path[:depth])
-            raise Mistake(f"cannot set {dotted!r}: {above!r} is a single value, not a table")
-        values = below
+        section = values.setdefault(key, {})
+        if not isinstance(section, dict):
+            parent = ".".join(path[:depth])
+            raise Mistake(f"cannot set {dotted!r}: {parent!r} is a single value, not a table")
+        values = section
     values[last] = value
 
 

@@ -1,29 +1,31 @@
-"""A person's mistake, told in one sentence, with the name that was probably meant."""
+"""The user-facing exception, suggestions for misspelt names, and safe terminal output."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from unicodedata import category
 
 _FEW = 500
-"""Names that are compared one by one; of more, only the nearest are."""
+"""Up to this many names are compared one by one; of more, only the nearest."""
 _LONGEST = 200
-"""Letters of a word for which a suggestion is looked for."""
-_ALIKE = 0.6
-"""The ratio of :mod:`difflib` from which on two names are alike, its own default."""
+"""Longer words get no suggestion."""
+_MIN_RATIO = 0.6
+"""The least similarity of a suggestion, the default of :mod:`difflib`."""
 
 
 class Mistake(Exception):  # noqa: N818
-    """Something the person can put right; the message says what and how.
+    """An error that the user can fix; the message says how.
 
-    The command line prints the message alone and exits with code 2.
+    The command line prints only the message and exits with code 2.
     """
 
 
 def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
-    """``"; did you mean 'x'?"`` for the closest known name, or nothing; ``under`` stands before it.
+    """``"; did you mean 'x'?"`` for the closest known name, or an empty string.
 
-    Letter case counts only between names that are otherwise equally close. Among a million names
-    the suggestion takes about a fifth of a second.
+    Letter case only breaks ties. A suggestion among a million names takes about 0.2 seconds.
+
+    Args:
+        under: Prefix of the suggested name.
 
     Example:
         >>> did_you_mean("epoch", ["epochs", "lr"])
@@ -39,7 +41,7 @@ def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
 
         names = nearest(word, names)
     folded, exact = SequenceMatcher(b=word.casefold()), SequenceMatcher(b=word)
-    best, closest = (_ALIKE, 0.0), ""
+    best, closest = (_MIN_RATIO, 0.0), ""
     for name in names:
         folded.set_seq1(name.casefold())
         # The cheap bounds first: the ratio itself is quadratic in the worst case.
@@ -53,8 +55,7 @@ def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    r"""The text on one line, with what a terminal would obey instead of showing it, as escapes,
-    line ends and marks that turn the direction of writing, written out as in Python.
+    r"""Escapes control characters, line breaks and marks of writing direction as Python does.
 
     Example:
         >>> print(printable("red\x1b[31m\nand \u202eback"))
@@ -64,13 +65,13 @@ def printable(text: str) -> str:
         return text
     return "".join(
         char.encode("unicode_escape").decode()
-        if category(char) in UNSHOWN and char not in JOINERS
+        if category(char) in ESCAPED and char not in JOINERS
         else char
         for char in text
     )
 
 
-UNSHOWN = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories of Unicode: controls, formats, surrogates, line and paragraph separators."""
+ESCAPED = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Unicode categories: control, format, surrogate, line and paragraph separator."""
 JOINERS = "\u200c\u200d"
-"""Formats that Persian, the scripts of India and emoji are written with."""
+"""Format characters that Persian, Indic scripts and emoji need."""

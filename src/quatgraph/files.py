@@ -1,8 +1,8 @@
-"""Files that are written whole or not at all, and folders that one process has to itself.
+"""Atomic writes and folder locks.
 
-A process may be killed at any point: what it leaves is the old file or the new one, and perhaps a
-temporary file, which the next writer removes. Every temporary file is locked while it is written,
-so one that can be locked belongs to nobody; a lock ends with its process.
+A process may be killed at any point. It leaves the old file or the new one, and perhaps a temporary
+file, which the next writer removes. A temporary file is locked while it is written and a lock ends
+with its process, so a temporary file that can be locked is a leftover.
 """
 
 import errno
@@ -25,7 +25,7 @@ _TRIES = 100
 
 
 def ensure_folder(path: Path) -> Path:
-    """Makes the folder if need be, and checks that a file can be written in it."""
+    """Creates the folder if needed, and checks that it is writable."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):
@@ -36,17 +36,17 @@ def ensure_folder(path: Path) -> Path:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Has a folder to this block alone, among all processes and threads.
+def lock_folder(folder: Path) -> Iterator[None]:
+    """Locks a folder against all other processes and threads.
 
-    The folder is made if need be; if nothing is in it after the block, whatever was made is removed
-    again.
+    Creates the folder and its parents if needed, and removes them again if they are empty after the
+    block.
 
     Raises:
-        Mistake: Another one has the folder.
+        Mistake: The folder is already locked.
     """
     try:
-        made = [place for place in (folder, *folder.parents) if not place.exists()]
+        created = [path for path in (folder, *folder.parents) if not path.exists()]
     except OSError as error:
         raise unwritable(folder, error) from error
     file = _take_lock(folder)
@@ -54,13 +54,13 @@ def locked(folder: Path) -> Iterator[None]:
         with cleanup_pending():
             yield
     finally:
-        # While it is locked: whoever opened it before will see that it is not the file's any more.
+        # Unlinked while locked: a process that has it open will see that the path is gone.
         with suppress(OSError):
             (folder / LOCK).unlink()
         file.close()
-        with suppress(OSError):  # something is in it
-            for place in made:
-                place.rmdir()
+        with suppress(OSError):  # not empty
+            for path in created:
+                path.rmdir()
 
 
 def _take_lock(folder: Path) -> FileIO:
@@ -69,7 +69,7 @@ def _take_lock(folder: Path) -> FileIO:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             file = path.open("ab", buffering=0)
-        except FileNotFoundError:  # another one has just removed the folder it had made
+        except FileNotFoundError:  # another process has just removed the folder
             continue
         except OSError as error:
             raise unwritable(folder, error) from error
@@ -78,20 +78,20 @@ def _take_lock(folder: Path) -> FileIO:
         except BlockingIOError:
             file.close()
             raise Mistake(
-                f"another training is running in {folder}: wait until it ends, or choose another "
+                f"another training is running in {folder}; wait for it to finish or choose another "
                 "folder"
             ) from None
         except OSError as error:
             file.close()
             raise unwritable(folder, error) from error
-        if _leads_to(path, file):
+        if _is_same_file(path, file):
             return file
         file.close()
-    raise Mistake(f"{folder} cannot be locked: choose another folder")
+    raise Mistake(f"cannot lock {folder}; choose another folder")
 
 
 def check_writable(path: Path) -> None:
-    """Refuses a file that cannot be written, before the work that it is to hold."""
+    """Raises a Mistake if the file cannot be written."""
     try:
         target = _target(path)
         if target is not None:
@@ -102,10 +102,10 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Writes the file whole or not at all: whoever opens it sees the old content or the new.
+    """Writes a file atomically: readers see the old content or the new.
 
-    A symbolic link stays one, and the file it leads to is written. A device, a FIFO or an open
-    stream such as ``/dev/stdout`` takes the content as it is.
+    Follows symbolic links. Devices, FIFOs and open streams such as ``/dev/stdout`` are written
+    directly.
     """
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -122,15 +122,16 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[FileIO]:
-    """A file to write, which becomes ``path`` at the end of the block and is removed if that fails.
+    """Opens a temporary file that replaces ``path`` at the end of the block.
 
-    A file that is there already passes on its mode and, where that is allowed, its owner.
+    On failure the temporary file is removed. The new file gets the mode and, if permitted, the
+    owner of the old one.
     """
     remove_leftovers(path)
     temporary, file = _open_temporary(path)
     try:
         with file:
-            _keep_mode(path, file)
+            _copy_mode(path, file)
             yield file
             os.fsync(file.fileno())
             os.replace(temporary, path)  # noqa: PTH105
@@ -140,7 +141,7 @@ def replacing(path: Path) -> Iterator[FileIO]:
 
 
 def _open_temporary(path: Path) -> tuple[Path, FileIO]:
-    """A new file beside ``path``, locked: a rename is atomic only within one file system."""
+    """Opens and locks a new file next to ``path``: a rename is atomic only within a file system."""
     while True:
         temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
         file = temporary.open("xb", buffering=0)
@@ -150,13 +151,13 @@ def _open_temporary(path: Path) -> tuple[Path, FileIO]:
             file.close()
             temporary.unlink()
             raise
-        if _leads_to(temporary, file):  # else it was taken for a leftover before it was locked
+        if _is_same_file(temporary, file):  # else it was removed as a leftover before it was locked
             return temporary, file
         file.close()
 
 
 def remove_leftovers(path: Path) -> None:
-    """Removes the temporary files for ``path`` that killed processes left."""
+    """Removes temporary files for ``path`` that killed processes left behind."""
     ours = re.compile(rf"\.{re.escape(path.name)}\.\d+-[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):
         for name in filter(ours.fullmatch, os.listdir(path.parent)):  # noqa: PTH208
@@ -174,7 +175,7 @@ def _remove_if_unlocked(path: Path) -> None:
 
 
 def write_all(file: FileIO, data: bytes) -> None:
-    """Writes by one call, unless the system takes less, as on a disk that fills up."""
+    """Writes everything, in several calls if the system takes less, as on a full disk."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
@@ -188,17 +189,17 @@ def unwritable(path: Path, error: OSError) -> Mistake:
 
 
 REMEDIES = {
-    errno.EISDIR: "name a file, or move that folder away",
-    errno.EEXIST: "a file is in the way of a folder: choose another name",
-    errno.ENOTDIR: "a file is in the way of a folder: choose another name",
+    errno.EISDIR: "name a file instead of a folder",
+    errno.EEXIST: "a file is in the way; choose another path",
+    errno.ENOTDIR: "a file is in the way; choose another path",
 }
 
 
 def _target(path: Path) -> Path | None:
-    """The regular file, there or not, that a path leads to; None for a device, a FIFO or a stream.
+    """The regular file behind a path, existing or not; None for a device, a FIFO or a stream.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
     try:
         mode = path.stat().st_mode
@@ -207,28 +208,28 @@ def _target(path: Path) -> Path | None:
     else:
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        if not os.access(path, os.W_OK):  # a rename would not mind
+        if not os.access(path, os.W_OK):  # a rename would not check this
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if not stat.S_ISREG(mode):
             return None
-    place = path.parent.resolve() / path.name
-    while place.is_symlink():
-        if place.is_relative_to("/proc"):  # an open stream: replacing its file would cut it off
+    target = path.parent.resolve() / path.name
+    while target.is_symlink():
+        if target.is_relative_to("/proc"):  # an open stream, which a rename would disconnect
             return None
-        place = place.parent / place.readlink()
-        place = place.parent.resolve() / place.name
-    return place
+        target = target.parent / target.readlink()
+        target = target.parent.resolve() / target.name
+    return target
 
 
-def _leads_to(path: Path, file: FileIO) -> bool:
-    """Whether the open file is still what the path names."""
+def _is_same_file(path: Path, file: FileIO) -> bool:
+    """Whether the path still refers to the open file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
         return False
 
 
-def _keep_mode(path: Path, file: FileIO) -> None:
+def _copy_mode(path: Path, file: FileIO) -> None:
     try:
         before = path.stat()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Ctrl-C, a polite kill and a closed terminal: what each does to a process, and its exit code.
+"""Handling of SIGINT (Ctrl-C), SIGTERM and SIGHUP (a closed terminal), and their exit codes.
 
-A signal that was ignored when the process began, as SIGHUP below ``nohup``, stays ignored.
+A signal that is ignored at process start, such as SIGHUP under ``nohup``, stays ignored.
 """
 
 import os
@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -16,7 +17,7 @@ Handler = Callable[[int, FrameType | None], object]
 
 
 def exit_code(interrupt: KeyboardInterrupt) -> int:
-    """The exit code of a process that a signal ended: 130, 143 or 129.
+    """The exit code of a process ended by a signal: 130, 143 or 129.
 
     Example:
         >>> exit_code(KeyboardInterrupt()), exit_code(KeyboardInterrupt(signal.SIGTERM))
@@ -27,63 +28,65 @@ def exit_code(interrupt: KeyboardInterrupt) -> int:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within the block a signal raises ``KeyboardInterrupt`` with its number, so that files are
-    closed and locks released. During an import, which would print tracebacks of its own, it ends
-    the process at once; or, if that is within :func:`cleanup_pending`, when the import is over."""
+    """Within the block, a signal raises ``KeyboardInterrupt`` with its number.
+
+    Files are then closed and locks released. An import would print a traceback instead, so a signal
+    during an import ends the process at once or, within :func:`cleanup_pending`, after the import.
+    """
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         if not _importing(frame):
             raise KeyboardInterrupt(number)
-        if not _to_clean_up:
-            _leave(number, frame)
-        again = threading.Timer(0.05, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
+        if not _pending_cleanups:
+            exit_now(number, frame)
+        retry = threading.Timer(0.05, os.kill, (os.getpid(), number))
+        retry.daemon = True
+        retry.start()
 
-    with _handled(interrupt):
+    with _handler_installed(interrupt):
         yield
 
 
 @contextmanager
 def cleanup_pending() -> Iterator[None]:
-    """Says that there will be something to clean up after the block."""
-    _to_clean_up.append(None)
+    """Marks a block that must clean up when it is interrupted."""
+    _pending_cleanups.append(None)
     try:
         yield
     finally:
-        _to_clean_up.pop()
+        _pending_cleanups.pop()
 
 
-_to_clean_up: list[None] = []
+_pending_cleanups: list[None] = []
 
 
-class Flag:
-    """The number of the signal that came, 0 until then."""
+@dataclass
+class SignalFlag:
+    """The number of the received signal, 0 if there is none."""
 
-    def __init__(self) -> None:
-        self.number = 0
+    number: int = 0
 
 
 @contextmanager
-def flagged() -> Iterator[Flag]:
-    """Within the block a signal sets a flag, to be read between epochs; a second one acts at once.
+def defer_signals() -> Iterator[SignalFlag]:
+    """Within the block, a first signal only sets a flag; a second one interrupts at once.
 
-    Outside the main thread, to which signals belong, the flag stays as it is.
+    Signals are delivered to the main thread. In other threads the flag is never set.
     """
-    flag = Flag()
+    flag = SignalFlag()
 
     def set_flag(number: int, frame: FrameType | None) -> None:
         if flag.number:
             raise KeyboardInterrupt(number)
         flag.number = number
 
-    with _handled(set_flag):
+    with _handler_installed(set_flag):
         yield flag
 
 
 @contextmanager
-def _handled(handler: Handler) -> Iterator[None]:
-    before = _handle(handler)
+def _handler_installed(handler: Handler) -> Iterator[None]:
+    before = install_handler(handler)
     try:
         yield
     finally:
@@ -91,19 +94,20 @@ def _handled(handler: Handler) -> Iterator[None]:
             signal.signal(number, old)
 
 
-def _handle(handler: Handler) -> dict[signal.Signals, Any]:
-    """Handles the signals that are not ignored; returns how they were handled before."""
+def install_handler(handler: Handler) -> dict[signal.Signals, Any]:
+    """Handles the signals that are not ignored; returns their previous handlers."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     before = {number: signal.getsignal(number) for number in SIGNALS}
-    # None: by something that is not Python's and could not be put back.
+    # None: a handler outside of Python, which could not be restored.
     before = {n: old for n, old in before.items() if old not in (signal.SIG_IGN, None)}
     for number in before:
         signal.signal(number, handler)
     return before
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
+def exit_now(number: int, frame: FrameType | None) -> NoReturn:
+    """Ends the process without cleanup."""
     with suppress(OSError):
         os.write(2, b"quatgraph: interrupted\n")
     os._exit(128 + number)

@@ -174,7 +174,7 @@ def test_what_is_no_collection_of_graphs_is_told(tmp_path: Path) -> None:
         ("data.folds=fixed", "data.folds=fixed needs a dataset with published folds"),
         ("data.validation=0", "train.select=best-valid needs data.validation above 0"),
         ("model.name=mlp", "model.name must be one of 'qgnn', 'gcn', 'sage', 'gat'"),
-        ("data.name=cycles", "give either data.name, a dataset of the catalog, or data.path"),
+        ("data.name=cycles", "set either data.name, a dataset of the catalog, or data.path"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_told(setting: str, words: str, tmp_path: Path) -> None:

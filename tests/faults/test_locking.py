@@ -12,12 +12,12 @@ import torch
 from kills import forked, waited
 
 from quatgraph.errors import Mistake
-from quatgraph.files import LOCK, locked
+from quatgraph.files import LOCK, lock_folder
 from quatgraph.tasks.job import Job, train_in_folder
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import load_bundle
 
-REFUSED = "another training is running in .*m: wait until it ends, or choose another folder"
+REFUSED = "another training is running in .*m; wait for it to finish or choose another folder"
 
 
 def trained(folder: Path, **how: bool) -> Job:
@@ -30,7 +30,7 @@ def beside(holder: Callable[[], object], folder: Path) -> int:
     reads, writes = os.pipe()
 
     def hold() -> None:
-        with locked(folder):
+        with lock_folder(folder):
             os.write(writes, b"!")
             holder()
 
@@ -61,7 +61,7 @@ def test_threads_of_one_process_do_not_train_in_one_folder(tmp_path: Path) -> No
         except Mistake as mistake:
             refused.append(str(mistake))
 
-    with locked(tmp_path / "m"):
+    with lock_folder(tmp_path / "m"):
         thread = threading.Thread(target=second)
         thread.start()
         thread.join()
@@ -71,7 +71,7 @@ def test_threads_of_one_process_do_not_train_in_one_folder(tmp_path: Path) -> No
 
 def test_a_model_is_read_while_another_is_trained_in_its_folder(tmp_path: Path) -> None:
     trained(tmp_path / "m")
-    with locked(tmp_path / "m"):
+    with lock_folder(tmp_path / "m"):
         assert load_bundle(tmp_path / "m").card["task"] == "node"
 
 
@@ -80,7 +80,7 @@ def test_only_one_of_many_has_a_folder_at_any_time(tmp_path: Path) -> None:
         had = 0
         while had < 20:
             try:
-                with locked(tmp_path / "runs" / "m"):
+                with lock_folder(tmp_path / "runs" / "m"):
                     mark = os.open(tmp_path / "mark", os.O_CREAT | os.O_EXCL)  # if it is not there
                     os.close(mark)
                     had += 1
@@ -97,7 +97,7 @@ def test_a_folder_is_left_as_it_was_if_nothing_came_into_it(tmp_path: Path, ther
     folder = tmp_path / "runs" / "m"
     if there:
         folder.mkdir(parents=True)
-    with pytest.raises(ZeroDivisionError), locked(folder):
+    with pytest.raises(ZeroDivisionError), lock_folder(folder):
         _ = 1 / len(list(folder.glob(LOCK + "x")))
     assert folder.exists() == (tmp_path / "runs").exists() == there
     assert not list(tmp_path.rglob(LOCK))

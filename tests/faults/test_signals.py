@@ -12,7 +12,7 @@ import pytest
 from commands import call
 from programs import SHORT, ended, started
 
-from quatgraph.signals import flagged, interruptible
+from quatgraph.signals import defer_signals, interruptible
 from quatgraph.training.checkpoint import has_checkpoint
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -96,7 +96,7 @@ def test_a_signal_ends_any_command_with_its_code(
 def test_an_ignored_signal_stays_ignored(number: signal.Signals, code: int) -> None:
     before = signal.signal(number, signal.SIG_IGN)
     try:
-        with interruptible(), flagged() as flag:
+        with interruptible(), defer_signals() as flag:
             os.kill(os.getpid(), number)
             assert flag.number == 0
         assert signal.getsignal(number) == signal.SIG_IGN
@@ -108,7 +108,7 @@ def test_an_ignored_signal_stays_ignored(number: signal.Signals, code: int) -> N
 def test_the_first_signal_sets_a_flag_and_the_second_acts(
     number: signal.Signals, code: int
 ) -> None:
-    with flagged() as flag:
+    with defer_signals() as flag:
         os.kill(os.getpid(), number)
         assert flag.number == number
         with pytest.raises(KeyboardInterrupt) as second:

@@ -120,7 +120,7 @@ def test_edits_are_counted_as_the_textbook_counts_them() -> None:
         width = draw.randint(1, 30)
         others = [bytes(draw.choices(b"abcd", k=width)) for _ in range(4)]
         text = np.frombuffer(b"".join(others), np.uint8)
-        found = suggestions._edits(word, text, np.arange(4) * width, width)
+        found = suggestions._edit_distances(word, text, np.arange(4) * width, width)
         assert found.tolist() == [edit_distance(word, other) for other in others]
 
 

@@ -199,8 +199,8 @@ def test_a_list_replaces_that_of_the_search_or_is_another(tmp_path: Path) -> Non
     ("override", "words"),
     [
         ("protocol=paper", "a search runs under honest: do not set protocol"),
-        ("train.lr=[]", "train.lr must be a list of values to try"),
-        ("train.lr=[0.1, fast]", "put text between quotes"),
+        ("train.lr=[]", "train.lr must be a list of values to search"),
+        ("train.lr=[0.1, fast]", "put text in quotes"),
         ("train.rate=[1, 2]", "unknown key 'train.rate'"),
         ("train.lr=[0.1, true]", "train.lr must be a number"),
     ],

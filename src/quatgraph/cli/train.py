@@ -239,13 +239,9 @@ def _print_results(task: "Task", job: "Job", json_: bool) -> None:
     else:
         typer.echo(f"test {_format_metrics({name: (m,) for name, (m, _) in found.items()})}")
     if job.settled:
-        settings = [
-            f"{key.rpartition('.')[2].replace('_', ' ')} {value}"
-            for key, value in job.settled.items()
-        ]
-        echo(
-            f"selected from {job.configs} configurations on validation data: {', '.join(settings)}"
-        )
+        names = (key.rpartition(".")[2].replace("_", " ") for key in job.settled)
+        values = ", ".join(map("{} {}".format, names, job.settled.values()))
+        echo(f"selected from {job.configs} configurations on validation data: {values}")
     for sentence in job.said:
         echo(sentence)
     typer.echo(f"saved {_describe_bundle(task, job)}")

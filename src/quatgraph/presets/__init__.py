@@ -1,4 +1,4 @@
-"""Presets: the published settings of each cell as TOML files, every value with its origin."""
+"""Presets: the settings of each table cell as TOML files, with the origin of every value."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +11,7 @@ _FOLDER = Path(__file__).parent
 
 
 def names(task: str | None = None) -> list[str]:
-    """All presets as ``task/dataset-method``."""
+    """The names of all presets, ``task/dataset-method``."""
     found = sorted(_FOLDER.glob(f"{task or '*'}/*.toml"))
     return [f"{path.parent.name}/{path.stem}" for path in found]
 
@@ -19,11 +19,11 @@ def names(task: str | None = None) -> list[str]:
 def preset(name: str, protocol: Protocol = "paper") -> dict[str, Any]:
     """The values of a preset under a protocol.
 
-    A preset's file holds the protocol ``paper``; what ``honest`` changes is the same for all
-    presets of a task and stands in ``protocols.toml``.
+    The file of a preset holds the protocol ``paper``. ``protocols.toml`` holds the changes of
+    ``honest``, which are the same for all presets of a task.
     """
     if name not in names():
-        hint = did_you_mean(name, names()) or "; `quatgraph list presets` shows them"
+        hint = did_you_mean(name, names()) or "; `quatgraph list presets` lists them"
         raise Mistake(f"there is no preset {name!r}{hint}")
     values = read_toml(_FOLDER / f"{name}.toml") | {"protocol": protocol}
     if protocol == "honest":
@@ -35,7 +35,7 @@ def preset(name: str, protocol: Protocol = "paper") -> dict[str, Any]:
 
 
 def parts(name: str) -> tuple[str, str, str]:
-    """Task, dataset and method of a preset; dataset and method may have dashes of their own.
+    """Task, dataset and method of a preset. Datasets and methods may contain dashes.
 
     Example:
         >>> parts("node/cora-gcn-matched")
@@ -47,5 +47,5 @@ def parts(name: str) -> tuple[str, str, str]:
 
 
 def protocols(task: str) -> dict[str, Any]:
-    """What a task's protocol ``honest`` changes, what is searched, and under which protocols."""
+    """The changes of ``honest`` for a task, its search grid, and the searched protocols."""
     return read_toml(_FOLDER / "protocols.toml")[task]

@@ -89,7 +89,7 @@ def choices(table: Table, records: Sequence[RunRecord], *, alone: bool = False) 
     what the task searches; or, where the presets are wanted alone, in nothing.
     """
     found: dict[tuple[str, str, Rule], Choice] = {}
-    searched = [] if alone else configs.settings_of(protocols(table.task)["grid"])
+    searched = [] if alone else configs.grid_keys(protocols(table.task)["grid"])
     for (dataset, method, protocol), tried in _tried(table, records, set(searched)):
         for rule in table.rules:
             home, choose = RULES[rule]

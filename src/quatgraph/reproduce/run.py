@@ -117,7 +117,7 @@ def search(
 
     (plain,) = configs.expand_grid(start(rules["searched"][0]), fixed)
     values = configs.to_dict(configs.build(task.config, plain))
-    lists = configs.without(configs.read_by(values, rules["grid"]), set_)
+    lists = configs.restrict_grid(rules["grid"], values, fixed=set_)
     candidates = [
         configs.build(task.config, made | {"seeds": seeds})
         for protocol in rules["searched"]

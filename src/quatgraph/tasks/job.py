@@ -12,7 +12,7 @@ import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.files import locked, remove_leftovers, unwritable
+from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.presets import protocols
 from quatgraph.tasks.overflow import ADVICE
 from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_key_of, bundle_of, merit, run
@@ -62,7 +62,7 @@ def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -
         fixed: Settings, as ``train.lr``, that stay as they are.
     """
     values = configs.to_dict(config)
-    grid = configs.without(configs.read_by(values, protocols(task.name)["own"]), fixed)
+    grid = configs.restrict_grid(protocols(task.name)["own"], values, fixed)
     return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
 
 
@@ -104,7 +104,7 @@ def train_in_folder(
     """
     if resume and overwrite:
         raise Mistake("--resume continues a training and --overwrite replaces it: choose one")
-    with locked(folder):
+    with lock_folder(folder):
         there = [name for name in FILES if os.path.lexists(folder / name)]
         if there and not (resume or overwrite):
             raise Mistake(

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from quatgraph.errors import Mistake
 from quatgraph.ops.backend import use_triton
-from quatgraph.signals import flagged
+from quatgraph.signals import defer_signals
 from quatgraph.training.batches import Batches, WholeData, together
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
@@ -124,7 +124,7 @@ def fit(
         run.restore_or_start(device)
         every = _LOOK_EVERY[device.type] if batches is None else 1
         saved_at = time.monotonic()
-        with flagged() as interrupt:
+        with defer_signals() as interrupt:
             while run.epoch < plan.epochs and not run.all_stopped():
                 run.train_epochs(min(every, plan.epochs - run.epoch))
                 progress(run.epoch, plan.epochs)
