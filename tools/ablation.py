@@ -1,4 +1,4 @@
-"""What a change of one setting does to a table's numbers, under the protocol ``paper``."""
+"""Ablations: how one changed setting affects a table, under the protocol ``paper``."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -6,86 +6,84 @@ from typing import Any
 
 from quatgraph import config as configs
 from quatgraph.presets import preset
-from quatgraph.reproduce.render import with_error
-from quatgraph.reproduce.table import Table, changes_of, distinct, published_settings
+from quatgraph.reproduce.render import format_difference, markdown_table
+from quatgraph.reproduce.table import Table, diff_settings, drop_duplicates, preset_settings
 from quatgraph.tasks import TASKS
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 Change = tuple[str, tuple[tuple[str, Any], ...]]
+"""A model and its changed settings."""
 
 
 def render_ablation(table: Table, records: Sequence[RunRecord]) -> str:
-    """Every change of a preset on record, one line each, with a column per dataset."""
-    found = _gathered(table, records)
-    lines = [
-        f"| method and what is changed | {' | '.join(table.rows)} |",
-        f"|---|{'---|' * len(table.rows)}",
-    ]
-    changes = {change for change, _ in found}
+    """Every recorded change of a preset, with a column per dataset."""
+    metrics = _metrics_by_change(table, records)
+    changes = {change for change, _ in metrics}
+    rows = []
     for change in sorted(changes, key=lambda change: (change[0], len(change[1]), change)):
-        runs = [found.get((change, dataset), {}) for dataset in table.rows]
-        values = [_cell([v for seeds in splits.values() for v in seeds]) for splits in runs]
-        lines.append(f"| {_said(change)} | {' | '.join(values)} |")
-    return "\n".join(lines)
+        splits = [metrics.get((change, dataset), {}).values() for dataset in table.rows]
+        cells = [_format_cell([v for seeds in one for v in seeds]) for one in splits]
+        rows.append([_format_change(change), *cells])
+    return markdown_table(["method (changes)", *table.rows], rows)
 
 
 def render_pairs(table: Table, records: Sequence[RunRecord]) -> str:
-    """The table's pairs: the mean difference over the splits and its standard error."""
-    found = _gathered(table, records)
-    lines = [f"| this, less that | {' | '.join(table.rows)} |", f"|---|{'---|' * len(table.rows)}"]
+    """The pairs of a table: mean difference over splits and its standard error."""
+    metrics = _metrics_by_change(table, records)
+    rows = []
     for pair in table.pairs:
-        values = []
+        cells = []
         for dataset in table.rows:
-            this, that = (_wanted(table, dataset, pair[side]) for side in ("this", "that"))
-            ours, theirs = (found[one, dataset] for one in (this, that))
-            apart = [fmean(ours[split]) - fmean(theirs[split]) for split in ours]
-            values.append(with_error(apart, table.metric))
-        lines.append(f"| {_said(this)}; less {_said(that)} | {' | '.join(values)} |")
-    return "\n".join(lines)
+            this, that = (_read_change(table, dataset, pair[side]) for side in ("this", "that"))
+            ours, theirs = metrics[this, dataset], metrics[that, dataset]
+            differences = [fmean(ours[split]) - fmean(theirs[split]) for split in ours]
+            cells.append(format_difference(differences, table.metric))
+        rows.append([f"{_format_change(this)} minus {_format_change(that)}", *cells])
+    return markdown_table(["comparison", *table.rows], rows)
 
 
-def _wanted(table: Table, dataset: str, side: Sequence[str]) -> Change:
+def _read_change(table: Table, dataset: str, side: Sequence[str]) -> Change:
     model, *assignments = side
     values = configs.override(preset(f"{table.task}/{dataset}-{model}"), assignments)
     config = configs.build(TASKS[table.task].config, values)
-    return _difference(table, dataset, config.identity())
+    return _find_change(table, dataset, config.identity())
 
 
-def _gathered(
+def _metrics_by_change(
     table: Table, records: Sequence[RunRecord]
 ) -> dict[tuple[Change, str], dict[int, list[float]]]:
-    """The metric of every run under ``paper``: by change and dataset, then by split."""
-    found: dict[tuple[Change, str], dict[int, list[float]]] = {}
+    """The metric of every run under ``paper``, by change and dataset, then by split."""
+    metrics: dict[tuple[Change, str], dict[int, list[float]]] = {}
     changes: dict[str, Change] = {}
-    for record in distinct(records):
+    for record in drop_duplicates(records):
         if record.task == table.task and record.protocol == "paper":
             digest = record.config_digest
             if digest not in changes:
-                changes[digest] = _difference(table, record.dataset, record.config)
-            splits = found.setdefault((changes[digest], record.dataset), {})
+                changes[digest] = _find_change(table, record.dataset, record.config)
+            splits = metrics.setdefault((changes[digest], record.dataset), {})
             splits.setdefault(record.split, []).append(record.metrics[table.metric])
-    return found
+    return metrics
 
 
-def _said(change: Change) -> str:
-    model, changes = change
-    said = ", ".join(f"`{key} = {_shown(value)}`" for key, value in changes)
-    return f"{model.upper()}: {said or 'the preset'}"
-
-
-def _difference(table: Table, dataset: str, config: dict[str, Any]) -> Change:
+def _find_change(table: Table, dataset: str, config: dict[str, Any]) -> Change:
     """The model, and the settings in which a config differs from its preset."""
     model = config["model"]["name"]
-    published = published_settings(table.task, f"{table.task}/{dataset}-{model}")
-    return model, tuple(sorted(changes_of(config, published).items()))
+    settings = preset_settings(table.task, f"{table.task}/{dataset}-{model}")
+    return model, tuple(sorted(diff_settings(config, settings).items()))
 
 
-def _shown(value: object) -> str:
+def _format_change(change: Change) -> str:
+    model, changes = change
+    text = ", ".join(f"`{key} = {_format_value(value)}`" for key, value in changes)
+    return f"{model.upper()} ({text or 'preset'})"
+
+
+def _format_value(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _cell(values: list[float]) -> str:
+def _format_cell(values: list[float]) -> str:
     if not values:
         return ""
     mean, std = mean_std(values)

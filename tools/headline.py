@@ -1,8 +1,8 @@
-"""README's table of results: quaternion models beside their real-valued counterparts.
+"""README's table of results: quaternion models and their real-valued counterparts.
 
-The pairs are fixed here, the same for all datasets of a task. All numbers are those of the protocol
-``honest``, which selects epoch and configuration on validation data. Only the last column looks at
-test results: it names the best method without quaternions, which can favour it, never ours.
+The pairs are fixed and the same for all datasets of a task. All numbers follow the protocol
+``honest``, which selects epoch and configuration on validation data. Only the last column uses test
+results: it shows the best method without quaternions, which can favour that method but never ours.
 """
 
 import math
@@ -11,16 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from quatgraph.reproduce.render import printed, with_error, with_spread
-from quatgraph.reproduce.rules import Choices, choices, ruled_cell
-from quatgraph.reproduce.table import Cell, Table, cell, chosen_of, runs_of
+from quatgraph.reproduce.render import (
+    format_cells,
+    format_difference,
+    format_metric,
+    markdown_table,
+)
+from quatgraph.reproduce.rules import Selections, apply_rules, rule_cell
+from quatgraph.reproduce.table import Cell, Table, cell, select_runs, select_shown
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A quaternion model and the real-valued model that is built like it."""
+    """A quaternion model and its real-valued counterpart."""
 
     label: str
     task: str
@@ -49,7 +54,7 @@ QUATERNION = frozenset(
     }
 )
 """Methods with quaternion weights or vectors."""
-HEADS = (
+HEADER = (
     "task",
     "dataset",
     "quaternion",
@@ -62,74 +67,76 @@ HEADS = (
 def render_headline(
     tables: Sequence[Table], records: Sequence[RunRecord], pairs: Sequence[Pair] = PAIRS
 ) -> str:
-    """One line for each pair and dataset on which both were run, and how many differ by more than
-    two standard errors."""
+    """One row per pair and dataset on which both were run, and how many differ by more than two
+    standard errors."""
     by_task = {table.task: table for table in tables}
-    lines = [f"| {' | '.join(HEADS)} |", "|---" * len(HEADS) + "|"]
-    apart: list[list[float]] = []
+    rows, all_differences = [], list[list[float]]()
     for pair in pairs:
         label = pair.label
-        for row, differences in _rows(by_task[pair.task], records, pair):
-            lines.append(f"| {' | '.join([label, *row])} |")
-            apart.append(differences)
+        for row, differences in _compare(by_task[pair.task], records, pair):
+            rows.append([label, *row])
+            all_differences.append(differences)
             label = ""
-    return "\n".join([*lines, "", _summary(apart)])
+    return f"{markdown_table(HEADER, rows)}\n\n{_summarize(all_differences)}"
 
 
-def _rows(
+def _compare(
     table: Table, records: Sequence[RunRecord], pair: Pair
 ) -> Iterator[tuple[list[str], list[float]]]:
     mine = [record for record in records if record.task == table.task]
-    found = choices(table, mine) if table.rules else {}
+    selections = apply_rules(table, mine) if table.rules else {}
     for dataset in table.rows:
-        of = {
-            method: _honest(table, mine, found, dataset, method)
+        cells = {
+            method: _honest_cell(table, mine, selections, dataset, method)
             for method in table.columns
             if table.preset_of(dataset, method)
         }
-        ours, real = (of.get(method) for method in (pair.ours, pair.real))
+        ours, real = (cells.get(method) for method in (pair.ours, pair.real))
         if not (ours and real and ours.runs and real.runs):
             continue
-        this, that = (_units(table, mine, found, dataset, one) for one in (pair.ours, pair.real))
+        this, that = (
+            _metric_by_unit(table, mine, selections, dataset, one) for one in (pair.ours, pair.real)
+        )
         differences = [this[unit] - that[unit] for unit in sorted(this.keys() & that.keys())]
         best = max(
-            (one for method, one in of.items() if method not in QUATERNION and one.runs),
+            (one for method, one in cells.items() if method not in QUATERNION and one.runs),
             key=lambda one: one.mean or 0.0,
         )
-        row = [dataset, with_spread(ours), with_spread(real), _shown(differences, table.metric)]
-        yield [*row, f"{table.methods[best.method]}: {with_spread(best)}"], differences
+        difference = _format_mean(differences, table.metric)
+        row = [dataset, format_cells(ours), format_cells(real), difference]
+        yield [*row, f"{table.methods[best.method]}: {format_cells(best)}"], differences
 
 
-def _honest(
-    table: Table, records: Sequence[RunRecord], found: Choices, dataset: str, method: str
+def _honest_cell(
+    table: Table, records: Sequence[RunRecord], selections: Selections, dataset: str, method: str
 ) -> Cell:
     if table.rules:
-        return ruled_cell(table, found, dataset, method, "validation")
+        return rule_cell(table, selections, dataset, method, "validation")
     return cell(table, records, dataset, method, "honest")
 
 
-def _units(
-    table: Table, records: Sequence[RunRecord], found: Choices, dataset: str, method: str
+def _metric_by_unit(
+    table: Table, records: Sequence[RunRecord], selections: Selections, dataset: str, method: str
 ) -> dict[int, float]:
-    """The metric on each fold or split, the mean over its seeds; or, with one split, by seed."""
+    """The metric by fold or split, averaged over seeds; with one split, by seed."""
     if table.rules:
-        return dict(enumerate(found[dataset, method, "validation"].folds))
-    runs = chosen_of(table, runs_of(table, records, dataset, method, "honest"), "honest")
+        return dict(enumerate(selections[dataset, method, "validation"].folds))
+    runs = select_shown(table, select_runs(table, records, dataset, method, "honest"), "honest")
     values: dict[int, list[float]] = defaultdict(list)
     for run in runs:
         values[run.split if table.splits > 1 else run.seed].append(run.metrics[table.metric])
     return {unit: fmean(seeds) for unit, seeds in values.items()}
 
 
-def _shown(differences: Sequence[float], metric: str) -> str:
-    """The mean, with its standard error where there are several."""
+def _format_mean(differences: Sequence[float], metric: str) -> str:
+    """The mean, with its standard error if there are several."""
     if len(differences) > 1:
-        return with_error(differences, metric)
-    return "".join(printed(one, metric, "+") for one in differences)
+        return format_difference(differences, metric)
+    return "".join(format_metric(one, metric, "+") for one in differences)
 
 
-def _summary(rows: Sequence[Sequence[float]]) -> str:
-    scores = [_in_errors(row) for row in rows if len(row) > 1]
+def _summarize(rows: Sequence[Sequence[float]]) -> str:
+    scores = [_z_score(row) for row in rows if len(row) > 1]
     ahead, behind = sum(score > 2 for score in scores), sum(score < -2 for score in scores)
     return (
         f"{len(scores)} of {len(rows)} rows have a standard error. By more than two of them the "
@@ -138,8 +145,8 @@ def _summary(rows: Sequence[Sequence[float]]) -> str:
     )
 
 
-def _in_errors(differences: Sequence[float]) -> float:
-    """The mean difference as a multiple of its standard error."""
+def _z_score(differences: Sequence[float]) -> float:
+    """The mean difference in units of its standard error."""
     mean, std = mean_std(differences)
     if std == 0:
         return 0.0 if mean == 0 else math.copysign(math.inf, mean)

@@ -19,7 +19,7 @@ from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
-from tools.selection import render_nested, render_paired, render_search, render_worth
+from tools.selection import render_nested, render_paired, render_rule_effects, render_search
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,15 +34,17 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             root / "examples" / "readme_model.py"
         ),
         ("docs/results.md", "table node"): lambda: render(node, records),
-        ("docs/results.md", "table graph"): lambda: render(graph, records, ran=True),
-        ("docs/results.md", "table link"): lambda: render(link, records, ran=True),
-        ("docs/results.md", "table text"): lambda: render(text, records, ran=True),
+        ("docs/results.md", "table graph"): lambda: render(graph, records, skip_missing=True),
+        ("docs/results.md", "table link"): lambda: render(link, records, skip_missing=True),
+        ("docs/results.md", "table text"): lambda: render(text, records, skip_missing=True),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
-        ("docs/fidelity.md", "worth graph"): lambda: render_worth(graph, records),
+        ("docs/fidelity.md", "rule effects graph"): lambda: render_rule_effects(graph, records),
         ("docs/fidelity.md", "pairs graph"): lambda: render_paired(graph, records),
-        ("docs/fidelity.md", "presets graph"): lambda: render_paired(graph, records, alone=True),
+        ("docs/fidelity.md", "presets graph"): lambda: render_paired(
+            graph, records, presets_only=True
+        ),
         ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),

@@ -1,10 +1,10 @@
-"""What choosing on test data is worth, and who is ahead when nothing is chosen on it."""
+"""The effect of selection on test data, and paired comparisons without it."""
 
 from collections.abc import Sequence
 from statistics import fmean
 
-from quatgraph.reproduce.render import HEADS, with_error
-from quatgraph.reproduce.rules import Choice, choices
+from quatgraph.reproduce.render import RULE_NAMES, format_difference, markdown_table
+from quatgraph.reproduce.rules import Selection, apply_rules
 from quatgraph.reproduce.table import Rule, Table
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
@@ -12,101 +12,89 @@ from quatgraph.training.record import RunRecord
 HONEST: Rule = "validation"
 
 
-def render_worth(table: Table, records: Sequence[RunRecord]) -> str:
-    """By how much each rule that looks at the test folds is above ``honest``: per method, the mean
+def render_rule_effects(table: Table, records: Sequence[RunRecord]) -> str:
+    """How much each rule that selects on the test folds adds to ``honest``: per method, the mean
     over the datasets that have all rules."""
-    found = choices(table, records)
+    found = apply_rules(table, records)
     others = [rule for rule in table.rules if rule != HONEST]
-    heads = ["method", "datasets", *(f"{HEADS[rule]}, less {HEADS[HONEST]}" for rule in others)]
-    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for method in _runnable(table):
-        rows = [[found.get((dataset, method, r)) for r in table.rules] for dataset in table.rows]
-        whole = [dataset for dataset, row in zip(table.rows, rows, strict=True) if all(row)]
-        gains = [
-            _points(
-                [_mean(found[d, method, rule]) - _mean(found[d, method, HONEST]) for d in whole]
-            )
-            for rule in others
+    header = ["method", "datasets"]
+    header += [f"{RULE_NAMES[rule]} minus {RULE_NAMES[HONEST]}" for rule in others]
+    rows = []
+    for method in table.columns:
+        if not any(table.preset_of(dataset, method) for dataset in table.rows):
+            continue
+        complete = [
+            dataset
+            for dataset in table.rows
+            if all((dataset, method, rule) in found for rule in table.rules)
         ]
-        lines.append(f"| {' | '.join([table.methods[method], str(len(whole)), *gains])} |")
-    return "\n".join(lines)
+        row = [table.methods[method], str(len(complete))]
+        for rule in others:
+            gains = [
+                fmean(found[dataset, method, rule].folds)
+                - fmean(found[dataset, method, HONEST].folds)
+                for dataset in complete
+            ]
+            row.append(f"{100 * fmean(gains):+.2f}" if gains else "not run")
+        rows.append(row)
+    return markdown_table(header, rows)
 
 
-def render_paired(table: Table, records: Sequence[RunRecord], *, alone: bool = False) -> str:
-    """The table's pairs under ``honest``, or their presets alone: the mean difference over the
-    folds and its standard error."""
-    found = choices(table, records, alone=alone)
-    lines = [
-        f"| this, less that | {' | '.join(table.rows)} |",
-        "|---" * (len(table.rows) + 1) + "|",
-    ]
+def render_paired(table: Table, records: Sequence[RunRecord], *, presets_only: bool = False) -> str:
+    """The pairs of a table under ``honest``: mean difference over folds and its standard error."""
+    found = apply_rules(table, records, presets_only=presets_only)
+    rows = []
     for pair in table.pairs:
         (this,), (that,) = pair["this"], pair["that"]
-        shown = [
-            _difference(
+        cells = [
+            _format_paired(
                 found.get((dataset, this, HONEST)), found.get((dataset, that, HONEST)), table.metric
             )
             for dataset in table.rows
         ]
-        said = f"{table.methods[this]}, less {table.methods[that]}"
-        lines.append(f"| {said} | {' | '.join(shown)} |")
-    return "\n".join(lines)
+        rows.append([f"{table.methods[this]} minus {table.methods[that]}", *cells])
+    return markdown_table(["comparison", *table.rows], rows)
 
 
 def render_search(table: Table, records: Sequence[RunRecord]) -> str:
-    """What a search brought under ``honest``: the preset alone, and what validation data chose
-    among all that were tried, with the mean difference over the folds and its standard error."""
-    found, alone = choices(table, records), choices(table, records, alone=True)
-    heads = ["dataset", "method", "configurations", "the preset alone", "chosen among all"]
-    lines = [f"| {' | '.join(heads)} | difference |", "|---" * (len(heads) + 1) + "|"]
+    """The gain of a search under ``honest``: the preset, the selected configurations, and the mean
+    difference over folds with its standard error."""
+    found, presets = (apply_rules(table, records, presets_only=only) for only in (False, True))
+    rows = []
     for dataset, method in table.cells():
-        chosen, preset = (these.get((dataset, method, HONEST)) for these in (found, alone))
-        if chosen and preset and len(chosen.tried) > 1:
-            row = [dataset, table.methods[method], str(len(chosen.tried))]
-            row += [_spread(*mean_std(one.folds)) for one in (preset, chosen)]
-            row += [_difference(chosen, preset, table.metric)]
-            lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines)
+        selected, preset = (these.get((dataset, method, HONEST)) for these in (found, presets))
+        if selected and preset and len(selected.candidates) > 1:
+            row = [dataset, table.methods[method], str(len(selected.candidates))]
+            row += [_format_mean_std(*mean_std(one.folds)) for one in (preset, selected)]
+            rows.append([*row, _format_paired(selected, preset, table.metric)])
+    header = ["dataset", "method", "configurations", "preset", "selected", "difference"]
+    return markdown_table(header, rows)
 
 
 def render_nested(table: Table, records: Sequence[RunRecord]) -> str:
-    """What others published under nested selection, and ours under ``honest``."""
-    found = choices(table, records)
+    """Published results under nested selection, and ours under ``honest``."""
+    found = apply_rules(table, records)
     datasets = [dataset for dataset in table.rows if dataset in table.nested]
-    lines = [
-        f"| method | whose | {' | '.join(datasets)} |",
-        "|---" * (len(datasets) + 2) + "|",
-    ]
+    rows = []
     for method in table.columns:
-        theirs = [table.nested[dataset].get(method) for dataset in datasets]
+        published = [table.nested[dataset].get(method) for dataset in datasets]
         ours = [found.get((dataset, method, HONEST)) for dataset in datasets]
-        if any(theirs):
-            shown = ["" if one is None else _spread(*one) for one in theirs]
-            lines.append(f"| {table.methods[method]} | theirs | {' | '.join(shown)} |")
+        if any(published):
+            cells = ["" if one is None else _format_mean_std(*one) for one in published]
+            rows.append([table.methods[method], "published", *cells])
         if any(ours):
-            shown = ["not run" if one is None else _spread(*mean_std(one.folds)) for one in ours]
-            lines.append(f"| {table.methods[method]} | ours | {' | '.join(shown)} |")
-    return "\n".join(lines)
+            cells = [
+                "not run" if one is None else _format_mean_std(*mean_std(one.folds)) for one in ours
+            ]
+            rows.append([table.methods[method], "ours", *cells])
+    return markdown_table(["method", "source", *datasets], rows)
 
 
-def _runnable(table: Table) -> list[str]:
-    """Methods with a preset for some dataset."""
-    return [m for m in table.columns if any(table.preset_of(d, m) for d in table.rows)]
-
-
-def _mean(choice: Choice) -> float:
-    return fmean(choice.folds)
-
-
-def _points(differences: Sequence[float]) -> str:
-    return f"{100 * fmean(differences):+.2f}" if differences else "not run"
-
-
-def _difference(this: Choice | None, that: Choice | None, metric: str) -> str:
+def _format_paired(this: Selection | None, that: Selection | None, metric: str) -> str:
     if this is None or that is None:
         return "not run"
-    return with_error([a - b for a, b in zip(this.folds, that.folds, strict=True)], metric)
+    return format_difference([a - b for a, b in zip(this.folds, that.folds, strict=True)], metric)
 
 
-def _spread(mean: float, std: float) -> str:
+def _format_mean_std(mean: float, std: float) -> str:
     return f"{100 * mean:.1f} ± {100 * std:.1f}"

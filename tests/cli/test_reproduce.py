@@ -65,7 +65,7 @@ def test_what_is_on_record_is_shown_where_the_rest_cannot_be_run(tmp_path: Path)
     asked = ("reproduce", "graph", "--only", "mutag", "--only", "qgnn", "--device", "cpu")
     tried, shown = call(*asked), call(*asked, "--recorded")
     assert tried.exit_code == 2
-    assert tried.stderr.startswith("quatgraph: what is not on record yet cannot be run: ")
+    assert tried.stderr.startswith("quatgraph: cannot run what is not recorded yet: ")
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert tried.stdout == shown.stdout
     assert shown.stdout.splitlines()[2].startswith(ROW)
@@ -77,7 +77,7 @@ def test_a_folder_without_records_is_told_and_no_table_is_shown() -> None:
     asked = ("reproduce", "graph", "--only", "mutag", "--only", "qgnn", "--device", "cpu")
     assert_told(call(*asked, "--recorded"), "results has no records", "with --results")
     tried = call(*asked)
-    assert_told(tried, "what is not on record yet cannot be run: ")
+    assert_told(tried, "cannot run what is not recorded yet: ")
     assert tried.stdout == ""
 
 
@@ -107,7 +107,7 @@ def test_both_metrics_of_table_3_are_printed() -> None:
 )
 def test_a_search_chooses_its_protocols_itself(preset: str, protocols: str) -> None:
     result = call("search", preset, "--set", "protocol=honest", "--device", "cpu")
-    assert_told(result, f"a search runs under {protocols}: do not set protocol")
+    assert_told(result, f"search always runs under {protocols}; do not set protocol")
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_a_table_is_reproduced_and_printed(tmp_path: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr == ""
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("| dataset | method | the paper |")
+    assert lines[0].startswith("| dataset | method | published |")
     assert lines[2].startswith("| karate | QGNN |")
     assert "(2)" in lines[2]
     assert "| 50.00 | not run |" in lines[3]

@@ -15,7 +15,7 @@ from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
 from quatgraph.reproduce.render import cells, render
 from quatgraph.reproduce.run import How, read_results, run_missing, search
-from quatgraph.reproduce.table import Table, cell, load_table, run_under
+from quatgraph.reproduce.table import Table, cell, load_table, protocols_to_run
 from quatgraph.training.record import RunRecord
 
 CPU = How(device=torch.device("cpu"))
@@ -45,9 +45,9 @@ SEARCHED = [
 def test_a_table_of_two_metrics_shows_both_in_each_cell() -> None:
     assert render(TABLE, PUBLISHED + SEARCHED, ["simqgnn", "simrgcn"]) == "\n".join(
         [
-            "| dataset | method | the paper, MRR / Hits@10 | ours, protocol `paper` | difference "
-            "| ours, protocol `honest` | configurations | weights "
-            "| training of a run |",
+            "| dataset | method | published, MRR / Hits@10 | ours, `paper` | difference "
+            "| ours, `honest` | configurations | weights "
+            "| training time per run |",
             "|---|---|---|---|---|---|---|---|---|",
             "| codex-s | SimRGCN | .427 / 64.7 | not run |  | not run |  |  |  |",
             "| codex-s | SimQGNN | .435 / 65.2 | .432 ± .002 / 64.2 ± 0.2 (3) | -.003 / -1.0 "
@@ -58,7 +58,7 @@ def test_a_table_of_two_metrics_shows_both_in_each_cell() -> None:
 
 def test_what_was_not_run_or_not_published_may_be_left_out() -> None:
     records = [record(0.6, 1.0, 1.0, method="quate")]
-    (line,) = render(TABLE, records, ran=True).splitlines()[2:]
+    (line,) = render(TABLE, records, skip_missing=True).splitlines()[2:]
     shown = "1.000 / 100.0 (1)"
     assert line == f"| codex-s | QuatE |  | {shown} |  | {shown} | 1 | 1,000 | 2 s |"
     whole = render(load_table("link"), records).splitlines()
@@ -96,8 +96,8 @@ def test_merits_of_another_metric_are_not_compared() -> None:
 
 
 def test_a_task_whose_honest_changes_nothing_is_run_once() -> None:
-    assert run_under("link") == run_under("text") == ("paper",)
-    assert run_under("node") == run_under("graph") == ("paper", "honest")
+    assert protocols_to_run("link") == protocols_to_run("text") == ("paper",)
+    assert protocols_to_run("node") == protocols_to_run("graph") == ("paper", "honest")
 
 
 @pytest.fixture

@@ -54,9 +54,9 @@ RECORDS = [
 def test_a_small_table_reads_so() -> None:
     assert render(TABLE, RECORDS) == "\n".join(
         [
-            "| dataset | method | the paper | ours, protocol `paper` | difference "
-            "| ours, protocol `honest` | configurations | weights "
-            "| training of a run |",
+            "| dataset | method | published | ours, `paper` | difference "
+            "| ours, `honest` | configurations | weights "
+            "| training time per run |",
             "|---|---|---|---|---|---|---|---|---|",
             "| cora | QGNN | 87.48 | 87.50 ± 0.71 (2) | +0.02 | 85.00 (1) | 2 | 23,063 | 1.5 s |",
             "| cora | GCN, real |  | not run |  | 80.00 (1) | 1 |  | 1.5 s |",
@@ -99,9 +99,9 @@ SEARCHED = [
 def test_a_table_with_rules_shows_them_side_by_side() -> None:
     assert render(FOLDS, SEARCHED) == "\n".join(
         [
-            "| dataset | method | the paper | best epoch per fold (chosen on test) "
-            "| `paper`: GIN's rule (chosen on test) | `honest` | configurations "
-            "| weights, at most | training of a run |",
+            "| dataset | method | published | best epoch per fold (selected on test) "
+            "| `paper`: GIN's rule (selected on test) | `honest` | configurations "
+            "| weights (max.) | training time per run |",
             "|---|---|---|---|---|---|---|---|---|",
             "| mutag | PSCN | 92.63 ± 4.21 | not run | not run | not run |  |  |  |",
             "| mutag | GIN-0 |  | 60.00 ± 0.00 (2) | 60.00 ± 0.00 (2) | 50.00 ± 0.00 (2) "

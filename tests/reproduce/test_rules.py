@@ -7,7 +7,7 @@ import random
 import pytest
 from crossvalidated import TABLE, honest, published, record
 
-from quatgraph.reproduce.rules import Choice, choices, ruled_cell
+from quatgraph.reproduce.rules import Selection, apply_rules, rule_cell
 from quatgraph.reproduce.table import Cell, Rule, load_table
 from quatgraph.training.record import RunRecord
 
@@ -15,12 +15,12 @@ FAST = "train.lr=1e-3"
 DEEP = "model.num_layers=5"
 
 
-def choice(records: list[RunRecord], rule: Rule) -> Choice:
-    return choices(TABLE, records)["mutag", "qgnn", rule]
+def choice(records: list[RunRecord], rule: Rule) -> Selection:
+    return apply_rules(TABLE, records)["mutag", "qgnn", rule]
 
 
 def cell_of(records: list[RunRecord], rule: Rule) -> Cell:
-    return ruled_cell(TABLE, choices(TABLE, records), "mutag", "qgnn", rule)
+    return rule_cell(TABLE, apply_rules(TABLE, records), "mutag", "qgnn", rule)
 
 
 def test_the_best_epoch_of_each_fold_and_the_best_epoch_of_all() -> None:
@@ -94,8 +94,8 @@ def test_a_configuration_that_lacks_a_fold_does_not_count() -> None:
     whole, part = published([[0.5], [0.5]]), published([[0.9], [0.9]], FAST)[:1]
     assert cell_of(whole + part, "gin").configs == 1
     assert choice(whole + part, "gin").folds == [0.5, 0.5]
-    assert choices(TABLE, part) == {}
-    assert choices(TABLE, honest([(0.9, 0.9)])) == {}
+    assert apply_rules(TABLE, part) == {}
+    assert apply_rules(TABLE, honest([(0.9, 0.9)])) == {}
 
 
 def test_only_the_preset_and_what_the_task_searches_count() -> None:
@@ -122,7 +122,7 @@ def test_a_run_that_is_on_record_twice_counts_once() -> None:
 
 def test_a_method_without_a_preset_has_no_choice() -> None:
     odd = [dataclasses.replace(record("paper", fold), method="pscn") for fold in range(2)]
-    assert choices(TABLE, odd) == {}
+    assert apply_rules(TABLE, odd) == {}
 
 
 def test_a_cell_says_what_is_behind_it() -> None:

@@ -198,7 +198,7 @@ def test_a_list_replaces_that_of_the_search_or_is_another(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("protocol=paper", "a search runs under honest: do not set protocol"),
+        ("protocol=paper", "search always runs under honest; do not set protocol"),
         ("train.lr=[]", "train.lr must be a list of values to search"),
         ("train.lr=[0.1, fast]", "put text in quotes"),
         ("train.rate=[1, 2]", "unknown key 'train.rate'"),
@@ -248,9 +248,9 @@ def test_the_protocols_of_graphs_share_ensembles(tmp_path: Path) -> None:
     found = [record for part in more for record in part]
     assert len(found) == 2 * 2 * (2 * 2 - 1)
     assert (tmp_path / "records" / "graph-cycles-search.jsonl").exists()
-    chosen = rules.choices(table, read_results(tmp_path))
+    chosen = rules.apply_rules(table, read_results(tmp_path))
     assert list(chosen) == [("cycles", "qgnn", rule) for rule in all_rules]
-    assert all((len(one.tried), len(one.folds)) == (4, 2) for one in chosen.values())
+    assert all((len(one.candidates), len(one.folds)) == (4, 2) for one in chosen.values())
 
 
 def test_what_a_search_left_is_chosen_from_in_the_honest_cell_alone(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_a_run_has_its_share_of_its_ensembles_seconds_on_its_machine() -> None:
         paper_record(0.8, split=1, seconds=3.0, ensemble="two", environment=cpu),
     ]
     made = cell_of(records, "paper")
-    assert made.each == {"a CPU, 2 cores": 3.0, "a GPU": 1.0}
+    assert made.seconds_per_run == {"a CPU, 2 cores": 3.0, "a GPU": 1.0}
     in_columns = {"columns": {"train.lr": [0.1, 0.2], "split": [0, 1]}}
     assert paper_record(0.8, seconds=4.0, members=in_columns).share == 2.0
 
@@ -231,7 +231,7 @@ def test_only_is_a_union_within_a_kind_and_an_intersection_across(
 def test_an_unknown_name_in_only_is_a_mistake() -> None:
     with pytest.raises(Mistake, match="table 'tiny' has no 'cara'; did you mean 'cora'"):
         TABLE.cells(["cara"])
-    with pytest.raises(Mistake, match="has no 'zzz'; there are cora, karate, qgnn"):
+    with pytest.raises(Mistake, match="has no 'zzz'; choose from cora, karate, qgnn"):
         TABLE.cells(["zzz"])
 
 
@@ -294,7 +294,7 @@ def test_table_3_holds_the_numbers_of_the_paper_for_both_metrics() -> None:
     assert published[1] == pytest.approx([0.652, 0.477, 0.437])
     assert table.published("codex-l", "sacn", "test/mrr") is None
     # Ten methods on three sets, less SACN on the largest.
-    for numbers in (table.paper, table.beside["test/hits@10"]):
+    for numbers in (table.paper, table.extra_metrics["test/hits@10"]):
         assert sum(map(len, numbers.values())) == 10 * 3 - 1
     assert table.paper_std == {}
     assert (table.splits, table.seeds) == (1, 3)
@@ -336,7 +336,7 @@ def test_what_table_4_runs_has_a_preset_for_every_dataset() -> None:
 def test_an_unknown_table_is_a_mistake() -> None:
     with pytest.raises(Mistake, match="no table 'nodes'; did you mean 'node'"):
         load_table("nodes")
-    with pytest.raises(Mistake, match="no table 'zzz'; there are graph, link, node"):
+    with pytest.raises(Mistake, match="no table 'zzz'; choose from graph, link, node"):
         load_table("zzz")
 
 

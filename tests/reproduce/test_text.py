@@ -30,7 +30,7 @@ def test_a_table_without_records_has_the_papers_numbers_and_its_note() -> None:
     assert "| ohsumed | TextQGNN | 69.93 ± 0.31 | not run |  | not run |  |  |  |" in lines
     assert "| r8 | TextING, random vectors |  | not run |  | not run |  |  |  |" in lines
     assert lines[-2:] == ["", TABLE.note]
-    assert render(TABLE, [], ran=True).splitlines()[2:] == ["", TABLE.note]
+    assert render(TABLE, [], skip_missing=True).splitlines()[2:] == ["", TABLE.note]
     assert len(list(cells(TABLE, []))) == 4 * 7 * 2
 
 
@@ -64,7 +64,7 @@ def test_every_preset_trains(name: str, texts: Path) -> None:
 @pytest.mark.parametrize("method", ["textqgnn", "texting"])
 def test_the_search_on_record_is_that_of_the_lists(dataset: str, method: str) -> None:
     records = read_results(Path(__file__).parents[2] / "results")
-    found = {r.config_digest for r in tables.runs_of(TABLE, records, dataset, method, "honest")}
+    found = {r.config_digest for r in tables.select_runs(TABLE, records, dataset, method, "honest")}
     lists = presets.protocols("text")["grid"]
     made = configs.expand_grid(presets.preset(f"text/{dataset}-{method}"), lists)
     tried = {configs.digest(configs.build(TextConfig, one).identity()) for one in made}

@@ -33,10 +33,10 @@ def test_runs_are_gathered_by_what_they_change_in_the_preset() -> None:
         dataclasses.replace(changed(some, 0.1), protocol="honest"),
     ]
     lines = render_ablation(load_table("node"), records).splitlines()
-    assert lines[0] == "| method and what is changed | cora | citeseer | pubmed |"
+    assert lines[0] == "| method (changes) | cora | citeseer | pubmed |"
     assert lines[2:] == [
-        "| QGNN: the preset | 90.00 ± 0.00 (1) |  |  |",
-        "| QGNN: `train.lr = 0.5` | 70.00 ± 14.14 (2) |  |  |",
+        "| QGNN (preset) | 90.00 ± 0.00 (1) |  |  |",
+        "| QGNN (`train.lr = 0.5`) | 70.00 ± 14.14 (2) |  |  |",
     ]
 
 
@@ -54,4 +54,4 @@ def test_pairs_are_compared_split_by_split() -> None:
         ]
     ]
     line = render_pairs(table, records).splitlines()[2]
-    assert line == "| QGNN: the preset; less QGNN: `train.lr = 0.5` | +0.00 ± 10.00 |"
+    assert line == "| QGNN (preset) minus QGNN (`train.lr = 0.5`) | +0.00 ± 10.00 |"

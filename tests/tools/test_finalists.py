@@ -41,7 +41,7 @@ def test_what_has_all_seeds_is_shown_best_first_with_the_protocols_that_show_it(
     lines = render_finalists(TABLE, QGNN + ONCE + BETTER + ING).splitlines()
     assert lines[0] == (
         "| dataset | method | lr | dropout | batch_size | patience | hidden_quats | weights "
-        "| validation | test | shown by |"
+        "| validation | test | shown under |"
     )
     # TextING was not searched; of TextQGNN one configuration has one seed of two.
     assert lines[2:] == [
@@ -55,10 +55,10 @@ def test_what_has_all_seeds_is_shown_best_first_with_the_protocols_that_show_it(
 def test_pairs_are_compared_seed_by_seed_under_both_protocols() -> None:
     # -0.1 and 0.1: deviation 0.1414, by the root of two seeds; -0.2 twice.
     assert render_by_seed(TABLE, QGNN + BETTER + ING).splitlines() == [
-        "| this, less that | protocol | mr |",
+        "| comparison | protocol | mr |",
         "|---|---|---|",
-        "| TextQGNN, less TextING | `paper` | +0.00 ± 10.00 |",
-        "| TextQGNN, less TextING | `honest` | -20.00 ± 0.00 |",
+        "| TextQGNN minus TextING | `paper` | +0.00 ± 10.00 |",
+        "| TextQGNN minus TextING | `honest` | -20.00 ± 0.00 |",
     ]
 
 
@@ -66,5 +66,5 @@ def test_pairs_are_compared_seed_by_seed_under_both_protocols() -> None:
 def test_a_pair_needs_both(records: list[RunRecord]) -> None:
     lines = render_by_seed(TABLE, records).splitlines()
     assert lines[2:] == [
-        f"| TextQGNN, less TextING | `{p}` | not run |" for p in ("paper", "honest")
+        f"| TextQGNN minus TextING | `{p}` | not run |" for p in ("paper", "honest")
     ]

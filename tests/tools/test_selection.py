@@ -2,12 +2,12 @@
 
 from crossvalidated import TABLE, honest, published
 
-from quatgraph.reproduce.rules import choices
+from quatgraph.reproduce.rules import apply_rules
 from tools.selection import (
     render_nested,
     render_paired,
+    render_rule_effects,
     render_search,
-    render_worth,
 )
 
 QGNN = published([[0.9, 0.5], [0.5, 0.7]]) + honest([(0.5, 0.5), (0.5, 0.4)])
@@ -16,10 +16,10 @@ GIN = honest([(0.5, 0.6), (0.5, 0.1)], method="gin")
 
 
 def test_a_rule_is_worth_what_it_adds_on_the_datasets_that_have_all_rules() -> None:
-    lines = render_worth(TABLE, QGNN + PTC + GIN).splitlines()
+    lines = render_rule_effects(TABLE, QGNN + PTC + GIN).splitlines()
     assert lines[0] == (
-        "| method | datasets | best epoch per fold (chosen on test), less `honest` "
-        "| `paper`: GIN's rule (chosen on test), less `honest` |"
+        "| method | datasets | best epoch per fold (selected on test) minus `honest` "
+        "| `paper`: GIN's rule (selected on test) minus `honest` |"
     )
     # MUTAG: 0.8 and 0.7, less 0.45; PTC: 0.6 less 0.5 by both. GIN has honest runs alone.
     assert lines[2:] == ["| GIN-0 | 0 | not run | not run |", "| QGNN | 2 | +22.50 | +17.50 |"]
@@ -28,9 +28,9 @@ def test_a_rule_is_worth_what_it_adds_on_the_datasets_that_have_all_rules() -> N
 def test_pairs_are_compared_fold_by_fold() -> None:
     # 0.5 - 0.6 and 0.4 - 0.1: mean 0.1, deviation 0.2828, by the root of two folds.
     assert render_paired(TABLE, QGNN + PTC + GIN).splitlines() == [
-        "| this, less that | mutag | ptc |",
+        "| comparison | mutag | ptc |",
         "|---|---|---|",
-        "| QGNN, less GIN-0 | +10.00 ± 20.00 | not run |",
+        "| QGNN minus GIN-0 | +10.00 ± 20.00 | not run |",
     ]
 
 
@@ -40,13 +40,13 @@ def test_presets_alone_are_one_configuration_each() -> None:
     other = honest([(0.9, 0.9)] * 2, "train.epochs=7")
     records = QGNN + PTC + GIN + searched + other
     presets = QGNN + PTC + GIN
-    assert choices(TABLE, records, alone=True) == choices(TABLE, presets)
-    assert render_paired(TABLE, records, alone=True) == render_paired(TABLE, presets)
+    assert apply_rules(TABLE, records, presets_only=True) == apply_rules(TABLE, presets)
+    assert render_paired(TABLE, records, presets_only=True) == render_paired(TABLE, presets)
     assert render_paired(TABLE, records).splitlines()[2] == (
-        "| QGNN, less GIN-0 | +35.00 ± 35.00 | not run |"
+        "| QGNN minus GIN-0 | +35.00 ± 35.00 | not run |"
     )
     assert render_search(TABLE, records).splitlines() == [
-        "| dataset | method | configurations | the preset alone | chosen among all | difference |",
+        "| dataset | method | configurations | preset | selected | difference |",
         "|---|---|---|---|---|---|",
         "| mutag | QGNN | 2 | 45.0 ± 7.1 | 70.0 ± 14.1 | +25.00 ± 15.00 |",
     ]
@@ -54,19 +54,19 @@ def test_presets_alone_are_one_configuration_each() -> None:
 
 def test_what_others_measured_stands_beside_ours() -> None:
     assert render_nested(TABLE, QGNN + GIN).splitlines() == [
-        "| method | whose | mutag |",
+        "| method | source | mutag |",
         "|---|---|---|",
-        "| PSCN | theirs | 70.0 ± 2.0 |",
-        "| GIN-0 | theirs | 75.3 ± 2.9 |",
+        "| PSCN | published | 70.0 ± 2.0 |",
+        "| GIN-0 | published | 75.3 ± 2.9 |",
         "| GIN-0 | ours | 35.0 ± 35.4 |",
         "| QGNN | ours | 45.0 ± 7.1 |",
     ]
 
 
 def test_without_records_nothing_has_run() -> None:
-    assert render_worth(TABLE, []).splitlines()[2:] == [
+    assert render_rule_effects(TABLE, []).splitlines()[2:] == [
         "| GIN-0 | 0 | not run | not run |",
         "| QGNN | 0 | not run | not run |",
     ]
-    assert render_paired(TABLE, []).splitlines()[2:] == ["| QGNN, less GIN-0 | not run | not run |"]
+    assert render_paired(TABLE, []).splitlines()[2:] == ["| QGNN minus GIN-0 | not run | not run |"]
     assert len(render_nested(TABLE, []).splitlines()) == 4

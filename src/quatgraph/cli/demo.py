@@ -98,7 +98,7 @@ def _train_or_load(triples: "Triples", device: "torch.device") -> tuple["Job", b
 
 def _print_metrics(model: "LinkPredictor") -> None:
     """Prints the test metrics next to those of a popularity baseline."""
-    from quatgraph.reproduce.render import printed
+    from quatgraph.reproduce.render import format_metric
     from quatgraph.tasks.link.evaluation import told
     from quatgraph.tasks.link.popularity import ranks_by_popularity
     from quatgraph.tasks.link.problem import prepare
@@ -107,5 +107,5 @@ def _print_metrics(model: "LinkPredictor") -> None:
     baseline = told(ranks_by_popularity(problem, "test"), "test")
     typer.echo(f"{'Test triples':34}{'MRR':>6}{'Hits@10':>10}")
     for name, metrics in (("SimQGNN", model.card["metrics"]), ("most frequent answers", baseline)):
-        mrr, hits = (printed(metrics[m], m) for m in ("test/mrr", "test/hits@10"))
+        mrr, hits = (format_metric(metrics[m], m) for m in ("test/mrr", "test/hits@10"))
         typer.echo(f"  {name:32}{mrr:>6}{hits + ' %':>10}")

@@ -251,13 +251,13 @@ def _print_results(task: "Task", job: "Job", json_: bool) -> None:
 
 def _format_metrics(metrics: Mapping[str, Sequence[float]]) -> str:
     """Metrics with a value each, or with mean and deviation: ``MRR .478, Hits@10 76.9 %``."""
-    from quatgraph.reproduce.render import printed
-    from quatgraph.reproduce.table import PRINTED
+    from quatgraph.reproduce.render import format_metric
+    from quatgraph.reproduce.table import METRIC_FORMATS
 
     formatted = []
     for metric, numbers in metrics.items():
-        name, times, _ = PRINTED[f"test/{metric}"]
-        values = " ± ".join(printed(number, f"test/{metric}") for number in numbers)
+        name, times, _ = METRIC_FORMATS[f"test/{metric}"]
+        values = " ± ".join(format_metric(number, f"test/{metric}") for number in numbers)
         formatted.append(f"{name} {values}{' %' if times == 100 else ''}")
     return ", ".join(formatted)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from quatgraph.errors import Mistake, did_you_mean, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, PALE, SOFT, WIDTH, sheet
-from quatgraph.reproduce.table import PRINTED
+from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.job import CURVES, RECORDS, best_group, healthy
 from quatgraph.training.metrics import mean_std
@@ -217,7 +217,7 @@ def _curve(record: RunRecord, values: list[float]) -> Curve:
 def _draw_panel(axes: "Axes", panel: Panel) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    printed, times, _ = PRINTED.get(f"test/{panel.metric}", (panel.metric, 1, 0))
+    printed, times, _ = METRIC_FORMATS.get(f"test/{panel.metric}", (panel.metric, 1, 0))
     for place, other in enumerate(panel.others):
         values, label = [times * value for value in other.values], OTHERS if not place else ""
         axes.plot(other.epochs, values, color=PALE, linewidth=0.7, label=label)

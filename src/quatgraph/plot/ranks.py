@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from quatgraph.errors import Mistake, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, plain_numbers, sheet
 from quatgraph.predictors import LinkPredictor
-from quatgraph.reproduce.render import printed
+from quatgraph.reproduce.render import format_metric
 from quatgraph.tasks.link.evaluation import SIDES, told
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.runtime import resolve_device
@@ -47,7 +47,7 @@ class RankBars:
         plain_numbers(axes)
         top = 1.4 * max(*tails, *heads)
         axes.set_ylim(0, top)
-        mrr, hits = printed(self.mrr, "test/mrr"), printed(self.hits, "test/hits@10")
+        mrr, hits = format_metric(self.mrr, "test/mrr"), format_metric(self.hits, "test/hits@10")
         marks = (
             (1 / self.mrr, f"MRR {mrr}: one over\na rank of {1 / self.mrr:.3g}"),
             (HITS + 0.5, f"Hits@10 {hits} %:\nleft of this line"),

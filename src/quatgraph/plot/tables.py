@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from quatgraph.errors import Mistake
 from quatgraph.plot.style import BLUE, FAINT, INK, ORANGE, SOFT, sheet
-from quatgraph.reproduce.render import HEADS, cells, printed
-from quatgraph.reproduce.table import PRINTED, PROTOCOLS, Table
+from quatgraph.reproduce.render import RULE_NAMES, cells, format_metric
+from quatgraph.reproduce.table import METRIC_FORMATS, PROTOCOLS, Table
 from quatgraph.training.record import RunRecord
 
 if TYPE_CHECKING:
@@ -112,14 +112,15 @@ class TableDots:
     def _measured(self) -> str:
         metrics = dict.fromkeys(panel.metric for panel in self.panels)
         shown = " and ".join(
-            f"{PRINTED[m][0]}{' (%)' if PRINTED[m][1] == 100 else ''}" for m in metrics
+            f"{METRIC_FORMATS[m][0]}{' (%)' if METRIC_FORMATS[m][1] == 100 else ''}"
+            for m in metrics
         )
         return f"test {shown}, mean ± standard deviation over runs"
 
     def _draw_panel(self, axes: "Axes", panel: Panel) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        name, times, _ = PRINTED[panel.metric]
+        name, times, _ = METRIC_FORMATS[panel.metric]
         columns = min(COLUMNS, len(self.panels))
         several = len({one.metric for one in self.panels}) > 1
         axes.set_title(f"{panel.dataset}, {name}" if several else panel.dataset, size=TEXT + 1)
@@ -137,7 +138,7 @@ class TableDots:
             values = {key: dot.mean for key, dot in method.dots.items()}
             for at, value in ((None, method.paper), *values.items()):
                 if value is not None:
-                    text = f"\N{LEFTWARDS ARROW} {printed(value, panel.metric)}"
+                    text = f"\N{LEFTWARDS ARROW} {format_metric(value, panel.metric)}"
                     _write(axes, text, self._place(method.name, at))
         for row, missing in enumerate(self.methods):
             if missing not in {method.name for method in panel.methods}:
@@ -176,7 +177,7 @@ def table_dots(table: Table, records: Sequence[RunRecord], only: Sequence[str] =
     by = "rule" if table.rules else "protocol"
     series = {str(name): f"ours, {name} protocol" for name in PROTOCOLS}
     if table.rules:
-        series = {rule: HEADS[rule].replace("`", "") for rule in table.rules}
+        series = {rule: RULE_NAMES[rule].replace("`", "") for rule in table.rules}
     panels: dict[tuple[str, str], dict[str, Method]] = {}
     for one in cells(table, records, only):
         if not one["runs"] or math.isnan(one["mean"]):

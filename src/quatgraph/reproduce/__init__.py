@@ -1,4 +1,4 @@
-"""The paper's tables, filled from records."""
+"""The tables of the paper, filled from run records."""
 
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,8 @@ def table_names() -> list[str]:
 
 
 def table_values(name: str) -> dict[str, Any]:
-    """What the file of a table says; see :func:`quatgraph.reproduce.table.load_table`."""
+    """The raw TOML of a table; see :func:`quatgraph.reproduce.table.load_table`."""
     if name not in table_names():
-        hint = did_you_mean(name, table_names()) or f"; there are {', '.join(table_names())}"
+        hint = did_you_mean(name, table_names()) or f"; choose from {', '.join(table_names())}"
         raise Mistake(f"there is no table {name!r}{hint}")
     return read_toml(_FOLDER / f"{name}.toml")

@@ -1,4 +1,4 @@
-"""Runs what a table lacks, and searches on validation data."""
+"""Runs the missing cells of a table, and grid searches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -11,7 +11,7 @@ import torch
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.presets import Protocol, parts, preset, protocols
-from quatgraph.reproduce.table import Table, honest_finalists, run_under, runs_of
+from quatgraph.reproduce.table import Table, honest_finalists, protocols_to_run, select_runs
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Config, Task
@@ -20,11 +20,11 @@ from quatgraph.training.record import RunRecord, append_records, read_records
 from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
 Done = set[tuple[str, str, int, int]]
-"""Runs on record: method, digest of the configuration, split and seed."""
+"""Recorded runs: method, digest of the configuration, split and seed."""
 
 
 class NoData(Mistake):
-    """Something has to be run whose data is not to be had."""
+    """A run is missing, but its data is not available."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class How:
 
 
 def read_results(results: Path) -> list[RunRecord]:
-    """All records below a results folder."""
+    """All records in a results folder."""
     records = results / "records"
     return read_records(records) if records.exists() else []
 
@@ -45,50 +45,50 @@ def read_results(results: Path) -> list[RunRecord]:
 def run_missing(
     table: Table, results: Path, how: How, *, only: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
-    """Runs what a table still lacks: presets, ablations, seeds of the finalists; never searches.
+    """Runs what is missing in a table: presets, ablations, seeds of finalists; never searches.
 
-    Records are appended as each ensemble finishes, so an interrupted call goes on from there.
+    Appends the records of each finished ensemble, so an interrupted call can be repeated.
 
     Raises:
-        NoData: Of some cells the data is not to be had; all others have been run by then.
+        NoData: The data of some cells is not available; all other cells have been run.
     """
     task, records = TASKS[table.task], read_results(results)
-    done, without = _done(records), list[NoData]()
+    done, errors = _done(records), list[NoData]()
     for dataset, method in table.cells(only):
-        for several, file in _wanted(table, dataset, method, records):
+        for several, file in _plan_runs(table, dataset, method, records):
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
-            lacking = [c for c in made if not _is_done(c, method, table.splits, done)]
-            if not lacking:  # then the data need not be here
+            missing = [c for c in made if not _is_done(c, method, table.splits, done)]
+            if not missing:  # then no data is needed
                 continue
             try:
-                for finished in _run_configs(task, lacking, method, results, file, done, how):
+                for finished in _run_configs(task, missing, method, results, file, done, how):
                     records += finished
                     done |= _done(finished)
                     yield finished
             except NoData as error:
-                without.append(error)
-    if without:
-        raise without[0]
+                errors.append(error)
+    if errors:
+        raise errors[0]
 
 
-def _wanted(
+def _plan_runs(
     table: Table, dataset: str, method: str, records: Sequence[RunRecord]
 ) -> Iterator[tuple[list[dict[str, Any]], str]]:
-    """The configurations of a cell that are run in one call, and the file of their records.
+    """Yields groups of configurations of a cell to run together, and the file of their records.
 
     Args:
-        records: All there are; what is run for one item is among them when the next is made.
+        records: All records; the caller adds new ones between two groups.
     """
     name = table.preset_of(dataset, method)
     if name is None:
         return
-    # The protocols in one call: they share ensembles where the task lets them.
-    under = run_under(table.task)
-    yield [preset(name, protocol) for protocol in under], f"{table.task}-{dataset}"
+    # Both protocols in one group: they share ensembles if the task allows it.
+    run_protocols = protocols_to_run(table.task)
+    yield [preset(name, protocol) for protocol in run_protocols], f"{table.task}-{dataset}"
     for changes in table.ablations.get(method, []):
         yield [configs.override(preset(name, "paper"), changes)], f"{table.task}-fidelity"
-    if "honest" not in under:
-        tried = runs_of(table, records, dataset, method, "honest")
+    if "honest" not in run_protocols:
+        tried = select_runs(table, records, dataset, method, "honest")
         runs = honest_finalists(tried, table.finalists)
         finalists = {run.config_digest: run.config for run in runs}
         yield list(finalists.values()), f"{table.task}-{dataset}-search"
@@ -97,31 +97,33 @@ def _wanted(
 def search(
     name: str, results: Path, how: How, *, seeds: int = 1, overrides: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
-    """Runs a preset with every combination of its task's lists, less those of settings that its
-    model does not read, under each protocol that the task searches; runs of two protocols may share
-    an ensemble.
+    """Runs a grid search around a preset, under each protocol that the task searches.
+
+    The grid is that of the task, without hyperparameters that the model does not have. Runs of two
+    protocols may share an ensemble.
 
     Args:
-        overrides: ``key=value`` fixes a setting, ``key=[value, ...]`` is a list to go through, in
-            place of the task's own if it has one.
+        overrides: ``key=value`` fixes a hyperparameter, ``key=[value, ...]`` sets its candidates.
     """
     task_name, dataset, method = parts(name)
     task, rules = TASKS[task_name], protocols(task_name)
     set_ = configs.flatten(configs.override({}, overrides))
     if "protocol" in set_:
-        raise Mistake(f"a search runs under {' and '.join(rules['searched'])}: do not set protocol")
+        raise Mistake(
+            f"search always runs under {' and '.join(rules['searched'])}; do not set protocol"
+        )
     fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
 
-    def start(protocol: Protocol) -> dict[str, Any]:
+    def base_values(protocol: Protocol) -> dict[str, Any]:
         return configs.replace_model(task.config, preset(name, protocol), set_.get("model.name"))
 
-    (plain,) = configs.expand_grid(start(rules["searched"][0]), fixed)
+    (plain,) = configs.expand_grid(base_values(rules["searched"][0]), fixed)
     values = configs.to_dict(configs.build(task.config, plain))
     lists = configs.restrict_grid(rules["grid"], values, fixed=set_)
     candidates = [
         configs.build(task.config, made | {"seeds": seeds})
         for protocol in rules["searched"]
-        for made in configs.expand_grid(start(protocol), lists | set_ | fixed)
+        for made in configs.expand_grid(base_values(protocol), lists | set_ | fixed)
     ]
     done = _done(read_results(results))
     file = f"{task_name}-{dataset}-search"
@@ -133,7 +135,7 @@ def _done(records: Sequence[RunRecord]) -> Done:
 
 
 def _is_done(config: Config, method: str, splits: int, done: Done) -> bool:
-    """Whether every run of a configuration is on record."""
+    """Whether every run of a configuration is recorded."""
     digest = configs.digest(config.identity())
     return all(
         (method, digest, split, seed) in done
@@ -155,7 +157,7 @@ def _run_configs(
     try:
         data = task.load(candidates[0])
     except Mistake as mistake:
-        raise NoData(f"what is not on record yet cannot be run: {mistake}") from mistake
+        raise NoData(f"cannot run what is not recorded yet: {mistake}") from mistake
     missing = []
     for config in candidates:
         digest = configs.digest(config.identity())

@@ -1,4 +1,4 @@
-"""A table of the paper as data, and its cells out of records."""
+"""A table of the paper as data, and its cells computed from records."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,20 +17,20 @@ from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import machine
 
 Rule = Literal["preset", "validation", "best-per-fold", "gin"]
-"""How epoch and configuration are chosen: as a preset says, on validation data, or on the test
-folds, each by itself or all by one epoch; see :mod:`quatgraph.reproduce.rules`."""
+"""How epoch and configuration are selected: fixed by the preset, on validation data, or on the test
+folds, per fold or with one epoch for all; see :mod:`quatgraph.reproduce.rules`."""
 
 PROTOCOLS: tuple[Protocol, ...] = ("paper", "honest")
-PRINTED = {
+METRIC_FORMATS = {
     "test/accuracy": ("accuracy", 100, 2),
     "test/macro-f1": ("macro-F1", 100, 2),
     "test/mrr": ("MRR", 1, 3),
     "test/hits@10": ("Hits@10", 100, 1),
 }
-"""How metrics are printed: their name, what a fraction is multiplied by, and decimals."""
+"""Printed name, scale and decimals of each metric."""
 
 Published = dict[str, dict[str, float]]
-"""Published values as fractions, by dataset and method; some are missing."""
+"""Published values as fractions, by dataset and method; may be incomplete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,47 +44,47 @@ class Table:
     columns: list[str]
     """Methods."""
     methods: dict[str, str]
-    """What each method is called in print."""
+    """Printed names of the methods."""
     splits: int
     seeds: int
     paper: Published
     finalists: int = 1
-    """Under ``honest``: how many of the best by the seeds that all have are run with all seeds and
-    compared by them."""
+    """Under ``honest``, this many of the best configurations by common seeds run with all seeds and
+    are compared again."""
     paper_std: Published = field(default_factory=dict)
-    """Their standard deviations, where the paper prints them."""
-    beside: dict[str, Published] = field(default_factory=dict)
-    """Further metrics, which are printed beside the first."""
+    """Published standard deviations."""
+    extra_metrics: dict[str, Published] = field(default_factory=dict)
+    """Published values of further metrics, printed next to the first."""
     nested: dict[str, dict[str, tuple[float, float]]] = field(default_factory=dict)
-    """What others published under nested selection: mean and standard deviation."""
+    """Results of others under nested selection: mean and standard deviation."""
     rules: list[Rule] = field(default_factory=list)
-    """The rules that are shown side by side, where a table chooses among configurations under both
-    protocols; without, ``paper`` is the preset and ``honest`` chooses on validation data."""
+    """The rules of a cross-validated table, one column each. Without rules, ``paper`` shows the
+    preset and ``honest`` selects on validation data."""
     ablations: dict[str, list[list[str]]] = field(default_factory=dict)
-    """Changes of a method's published settings that are run too, each a list of ``key=value``."""
+    """Ablations of each method's preset, each a list of ``key=value``."""
     pairs: list[dict[str, list[str]]] = field(default_factory=list)
-    """What is compared split by split: ``this`` and ``that``, each a model and its changes."""
+    """Paired comparisons of ``this`` with ``that``, each a model and its changes."""
     note: str = ""
-    """A sentence that is printed below the table."""
+    """A sentence printed below the table."""
 
     @property
     def metrics(self) -> list[str]:
-        return [self.metric, *self.beside]
+        return [self.metric, *self.extra_metrics]
 
     def published(self, dataset: str, method: str, metric: str) -> float | None:
-        return self.beside.get(metric, self.paper).get(dataset, {}).get(method)
+        return self.extra_metrics.get(metric, self.paper).get(dataset, {}).get(method)
 
     def preset_of(self, dataset: str, method: str) -> str | None:
-        """The preset that fills a cell, or None for a method that is not run."""
+        """The preset of a cell, or None for a method that we do not run."""
         name = f"{self.task}/{dataset}-{method}"
         return name if name in names(self.task) else None
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-        """Datasets and methods; ``only`` names some: union within each kind, both must hold."""
+        """Pairs of dataset and method; ``only`` restricts the datasets, the methods or both."""
         known = [*self.rows, *self.columns]
         for name in only:
             if name not in known:
-                hint = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+                hint = did_you_mean(name, known) or f"; choose from {', '.join(known)}"
                 raise Mistake(f"table {self.name!r} has no {name!r}{hint}")
         datasets = [d for d in self.rows if d in only] or self.rows
         methods = [m for m in self.columns if m in only] or self.columns
@@ -93,7 +93,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """One number of a table with what is behind it; values are fractions."""
+    """One number of a table and its origin; values are fractions."""
 
     task: str
     dataset: str
@@ -105,19 +105,19 @@ class Cell:
     std: float | None
     runs: int
     configs: int
-    """Configurations tried, among which the rule chose."""
+    """The number of configurations that the rule selected from."""
     paper: float | None
     seconds: float
-    """Training wall time of the cell's ensembles, without evaluation."""
-    each: dict[str, float]
-    """By machine the mean over its runs, of each its share of its ensemble's time; seconds."""
+    """Training time of all ensembles of the cell, without evaluation."""
+    seconds_per_run: dict[str, float]
+    """Mean training time per run by machine; a run has an equal share of its ensemble's time."""
     parameters: int | None
 
 
 def load_table(name: str) -> Table:
     values = table_values(name)
     runs, paper, nested = (values.pop(key, {}) for key in ("runs", "paper", "nested"))
-    metric, others = values["metric"], values.pop("beside", [])
+    metric, others = values["metric"], values.pop("extra_metrics", [])
     spread = {} if others else _column(paper, 1, metric)
     means, spreads = (_column(nested, place, metric) for place in (0, 1))
     return Table(
@@ -127,36 +127,40 @@ def load_table(name: str) -> Table:
         finalists=runs.get("finalists", 1),
         paper=_column(paper, 0, metric),
         paper_std=spread,
-        beside={other: _column(paper, place, other) for place, other in enumerate(others, 1)},
+        extra_metrics={
+            other: _column(paper, place, other) for place, other in enumerate(others, 1)
+        },
         nested={d: {m: (row[m], spreads[d][m]) for m in row} for d, row in means.items()},
         **values,
     )
 
 
 def _column(rows: dict[str, dict[str, Any]], place: int, metric: str) -> Published:
-    """One number of each published cell, which is a number, or a list of them, as printed."""
-    _, times, _ = PRINTED[metric]
+    """One number of each published cell, which is a number or a list of numbers, as printed."""
+    _, scale, _ = METRIC_FORMATS[metric]
     found: Published = {}
     for dataset, row in rows.items():
         numbers = {m: v if isinstance(v, list) else [v] for m, v in row.items()}
-        found[dataset] = {m: v[place] / times for m, v in numbers.items() if place < len(v)}
+        found[dataset] = {m: v[place] / scale for m, v in numbers.items() if place < len(v)}
     return found
 
 
-def run_under(task: str) -> tuple[Protocol, ...]:
-    """The protocols under which a task's presets are run: both, or, where ``honest`` changes none
-    of their settings, ``paper`` alone; then ``honest`` chooses among all runs there are."""
+def protocols_to_run(task: str) -> tuple[Protocol, ...]:
+    """The protocols under which a task's presets run.
+
+    Only ``paper`` if ``honest`` changes no settings; ``honest`` then selects from all runs.
+    """
     return PROTOCOLS if protocols(task)["honest"] else ("paper",)
 
 
-def runs_of(
+def select_runs(
     table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
 ) -> list[RunRecord]:
-    """The runs that belong to a cell: under ``paper`` those of the preset, under ``honest`` those
-    of every configuration that was tried; not those whose merit is another metric's."""
-    under = (protocol,) if protocol in run_under(table.task) else PROTOCOLS
+    """The runs of a cell: under ``paper`` those of the preset, under ``honest`` those of every
+    configuration with the same selection metric."""
+    under = (protocol,) if protocol in protocols_to_run(table.task) else PROTOCOLS
     key = (table.task, dataset, method)
-    mine = distinct(
+    mine = drop_duplicates(
         r
         for r in records
         if (r.task, r.dataset, r.method) == key and r.protocol in under and r.seed < table.seeds
@@ -171,26 +175,25 @@ def runs_of(
     return [r for r in mine if _monitor(r.config) == _monitor(published)]
 
 
-def published_settings(task: str, name: str, protocol: Protocol = "paper") -> dict[str, Any]:
-    """The settings of a preset, as records have them, by dotted name."""
+def preset_settings(task: str, name: str, protocol: Protocol = "paper") -> dict[str, Any]:
+    """The settings of a preset as records hold them, by dotted key."""
     config = configs.build(TASKS[task].config, preset(name, protocol))
     return configs.flatten(config.identity())
 
 
-def changes_of(config: dict[str, Any], published: dict[str, Any]) -> dict[str, Any]:
-    """What a configuration has another value of than a preset; a setting that is newer than the
-    configuration is none."""
-    ran = configs.flatten(config)
-    return {key: value for key, value in ran.items() if value != published.get(key)}
+def diff_settings(config: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    """The values of a config that differ from those of a preset; ignores fields it lacks."""
+    values = configs.flatten(config)
+    return {key: value for key, value in values.items() if value != settings.get(key)}
 
 
 def _monitor(config: dict[str, Any]) -> object:
-    """Which metric is a run's merit, where a task has several."""
+    """The selection metric of a run, if the task has several."""
     return config.get("train", {}).get("monitor")
 
 
-def chosen_of(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
-    """What a cell shows of the runs that belong to it."""
+def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
+    """The runs of a cell that the table shows."""
     return runs if protocol == "paper" else honest_choice(runs, table.finalists)
 
 
@@ -216,33 +219,54 @@ def cell(
     protocol: Protocol,
     metric: str | None = None,
 ) -> Cell:
-    """One cell, out of the records that belong to it; of the table's first metric unless told."""
+    """One cell of a table; of the first metric by default."""
     metric = metric or table.metric
-    mine = runs_of(table, records, dataset, method, protocol)
-    chosen = chosen_of(table, mine, protocol)
-    values = [r.metrics[metric] for r in chosen]
-    mean, std = mean_std(values) if values else (None, None)
-    ensembles = {r.ensemble: r.seconds for r in mine}
-    return Cell(
-        task=table.task,
+    runs = select_runs(table, records, dataset, method, protocol)
+    shown = select_shown(table, runs, protocol)
+    return make_cell(
+        table,
+        [run.metrics[metric] for run in shown],
+        shown,
+        runs,
         dataset=dataset,
         method=method,
         protocol=protocol,
         rule="preset" if protocol == "paper" else "validation",
         metric=metric,
-        mean=mean,
-        std=std,
-        runs=len(values),
-        configs=len({r.config_digest for r in mine}),
-        paper=table.published(dataset, method, metric),
-        seconds=sum(ensembles.values()),
-        each=shares(chosen),
-        parameters=max((r.parameters for r in chosen), default=None),
     )
 
 
-def shares(records: Iterable[RunRecord]) -> dict[str, float]:
-    """What a run took of its ensemble's time, by machine; those with most runs first."""
+def make_cell(
+    table: Table,
+    values: Sequence[float],
+    shown: Sequence[RunRecord],
+    candidates: Sequence[RunRecord],
+    **key: Any,
+) -> Cell:
+    """A cell with the mean and standard deviation of ``values``.
+
+    Args:
+        shown: The selected runs.
+        candidates: All runs that were selected from.
+        key: Dataset, method, protocol, rule and metric.
+    """
+    mean, std = mean_std(values) if values else (None, None)
+    return Cell(
+        task=table.task,
+        **key,
+        mean=mean,
+        std=std,
+        runs=len(shown),
+        configs=len({run.config_digest for run in candidates}),
+        paper=table.published(key["dataset"], key["method"], key["metric"]),
+        seconds=sum({run.ensemble: run.seconds for run in candidates}.values()),
+        seconds_per_run=_seconds_per_run(shown),
+        parameters=max((run.parameters for run in shown), default=None),
+    )
+
+
+def _seconds_per_run(records: Iterable[RunRecord]) -> dict[str, float]:
+    """Mean training time per run by machine, the machine with most runs first."""
     found: dict[str, list[float]] = defaultdict(list)
     for r in records:
         found[machine(r.environment) if r.environment else ""].append(r.share)
@@ -250,8 +274,8 @@ def shares(records: Iterable[RunRecord]) -> dict[str, float]:
     return {name: fmean(each) for name, each in by_runs}
 
 
-def distinct(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Every run once: two calls at the same time may have run the same."""
+def drop_duplicates(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Every run once; concurrent commands may have recorded a run twice."""
     keyed = {
         (r.task, r.dataset, r.method, r.protocol, r.config_digest, r.split, r.seed): r
         for r in records
