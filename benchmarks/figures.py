@@ -18,8 +18,8 @@ from quatgraph.plot.style import (
     ORANGE,
     SOFT,
     WIDTH,
-    plain_numbers,
-    sheet,
+    format_log_axes,
+    new_figure,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class SpeedBars:
             )
             for m, found in groups.items()
         }
-        figure = sheet(BAR * sum(lines.values()) + 0.32 * len(machines) + 0.5)
+        figure = new_figure(BAR * sum(lines.values()) + 0.32 * len(machines) + 0.5)
         grid = figure.subplots(
             len(machines), 1, squeeze=False, sharex=True, height_ratios=list(lines.values())
         )[:, 0]
@@ -83,7 +83,7 @@ class SpeedBars:
         room = max(0.05, 0.13 * (last - first))
         left = first - room if first < 0 else -0.1 * room
         grid[-1].set_xlim(math.exp(left), math.exp(last + room))
-        plain_numbers(grid[-1])
+        format_log_axes(grid[-1])
         grid[-1].set_xlabel("time relative to the variant named in the line above (logarithmic)")
         figure.suptitle(self.title, x=0.005, ha="left", fontsize=9, fontweight="bold")
         return figure
@@ -124,7 +124,7 @@ class Growth:
         columns = min(2, len(self.panels))
         rows = -(-len(self.panels) // columns)
         most = max(len(panel.lines) for panel in self.panels)
-        figure = sheet((2.3 + 0.3 * most) * rows, WIDTH if columns == 2 else 0.6 * WIDTH)
+        figure = new_figure((2.3 + 0.3 * most) * rows, WIDTH if columns == 2 else 0.6 * WIDTH)
         grid = figure.subplots(rows, columns, squeeze=False).flatten()
         for axes, panel in zip(grid, self.panels, strict=False):
             _draw_growing(axes, panel)
@@ -287,7 +287,7 @@ def _draw_growing(axes: "Axes", panel: Growing) -> None:
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    plain_numbers(axes, room=60)
+    format_log_axes(axes, max_ratio=60)
     axes.grid()
     axes.set_xlabel(f"{panel.grows} (logarithmic)")
     axes.set_ylabel("time (ms, logarithmic)")

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.figures import growth, speed_bars
 from benchmarks.limits import REACHED
 from quatgraph.errors import Mistake
-from quatgraph.plot.style import rendered, style
+from quatgraph.plot.style import render_figure, style
 
 CPU = {"device": "cpu", "cpu": "chip", "cpus": "2"}
 
@@ -134,7 +134,7 @@ def test_times_near_their_floor_have_no_exponent(tmp_path: Path) -> None:
 def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
     write(tmp_path, row("a", 1.0), row("b", 2.0), *(grown(n, n) for n in (10, 20, 40)))
     for make in (lambda: speed_bars(tmp_path, "conv"), lambda: growth(tmp_path)):
-        assert rendered(make(), ".svg") == rendered(make(), ".svg")
+        assert render_figure(make(), ".svg") == render_figure(make(), ".svg")
 
 
 def test_what_cannot_be_compared_is_a_mistake(tmp_path: Path) -> None:

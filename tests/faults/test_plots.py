@@ -13,7 +13,7 @@ from commands import assert_told, call
 from karate import CPU
 
 from quatgraph.plot.curves import OTHERS, Curves, Panel, curves
-from quatgraph.plot.style import rendered, style
+from quatgraph.plot.style import render_figure, style
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.job import Job, train_in_folder
 from quatgraph.tasks.node import NODE
@@ -89,7 +89,7 @@ def test_candidates_that_diverged_are_not_drawn(tmp_path: Path) -> None:
 def test_a_single_evaluation_is_no_curve(changes: dict[str, Any], tmp_path: Path) -> None:
     trained(tmp_path / "m", 0.05, **changes)
     told = call("plot", str(tmp_path / "m"), "--out", str(tmp_path / "m.png"))
-    assert_told(told, "were evaluated once only, which makes no curve: train with more epochs")
+    assert_told(told, "were evaluated only once, so there is no curve; train with more epochs")
     assert not (tmp_path / "m.png").exists()
 
 
@@ -103,7 +103,7 @@ def test_names_are_drawn_as_text(ending: str) -> None:
     shown = r"a$x^2$ [bold]b[/] \x1b[31m\u202e\x00\n " + "\u4e2d <&>"
     assert axes.get_title(loc="left") == shown
     assert axes.title.get_parse_math() is False
-    content = rendered(Curves([panel]), ending)
+    content = render_figure(Curves([panel]), ending)
     if ending == ".svg":
         assert r"a$x^2$ [bold]b[/] \x1b[31m\u202e\x00\n" in content.decode()
 

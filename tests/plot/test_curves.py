@@ -9,7 +9,7 @@ from crossvalidated import honest, published, record
 
 from quatgraph.errors import Mistake
 from quatgraph.plot.curves import Curve, curves
-from quatgraph.plot.style import rendered, style
+from quatgraph.plot.style import render_figure, style
 from quatgraph.training.record import RunRecord, append_records
 
 FOLDS = [[0.5, 0.75, 0.25], [0.5, 0.25, 0.75]]
@@ -54,7 +54,7 @@ def test_epochs_are_those_on_record(tmp_path: Path) -> None:
 
 def test_a_curve_that_skips_epochs_without_telling_which_is_a_mistake(tmp_path: Path) -> None:
     path = written(tmp_path, published([[0.25, 0.5]], epochs_run=10))
-    with pytest.raises(Mistake, match="does not say which epochs"):
+    with pytest.raises(Mistake, match="lacks its epochs"):
         curves(path)
 
 
@@ -62,7 +62,7 @@ def test_a_mean_over_several_settings_is_told(tmp_path: Path) -> None:
     runs = published([[0.25, 0.5]], epochs_run=2)
     runs += published([[0.5, 0.5]], "model.num_layers=3", epochs_run=2, ensemble="f")
     (panel,) = curves(written(tmp_path, runs)).panels
-    assert panel.group == "qgnn on mutag, paper, 2 settings"
+    assert panel.group == "qgnn on mutag, paper, 2 configurations"
 
 
 def test_metrics_are_panels_and_parts_are_lines(tmp_path: Path) -> None:
@@ -96,16 +96,16 @@ def test_methods_are_rows_and_may_be_chosen(tmp_path: Path) -> None:
     assert panel.group == "gin on mutag, paper"
     with pytest.raises(Mistake, match=r"no run in .* has the dataset, method or protocol 'ptc'"):
         curves(path, only=["ptc"])
-    with pytest.raises(Mistake, match="hold no curves by epoch"):
+    with pytest.raises(Mistake, match="have no curves"):
         curves(path, only=["honest"])
     many = [dataclasses.replace(records[0], method=str(n), ensemble=str(n)) for n in range(9)]
-    with pytest.raises(Mistake, match="choose by --only"):
+    with pytest.raises(Mistake, match="select some with --only"):
         curves(written(tmp_path, many, "many.jsonl"))
 
 
 def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
     path = written(tmp_path, published(FOLDS))
-    assert rendered(curves(path), ".svg") == rendered(curves(path), ".svg")
+    assert render_figure(curves(path), ".svg") == render_figure(curves(path), ".svg")
 
 
 def test_what_holds_no_records_is_a_mistake(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_what_holds_no_records_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     for name, said in [
         ("text.jsonl", r"line 1 of .*text\.jsonl is not a run record"),
-        ("empty.jsonl", "holds no run records"),
+        ("empty.jsonl", "has no run records"),
         ("missing.jsonl", "cannot read the records"),
         ("", r"it has no records\.jsonl"),
     ]:

@@ -8,7 +8,7 @@ from cities import cities, config_of
 
 from quatgraph.errors import Mistake
 from quatgraph.plot.ranks import bin_bounds, rank_bars
-from quatgraph.plot.style import rendered, style
+from quatgraph.plot.style import render_figure, style
 from quatgraph.predictors import LinkPredictor, train_triples
 from quatgraph.tasks.link.evaluation import SIDES, ranks_of
 from quatgraph.tasks.link.problem import prepare
@@ -27,7 +27,7 @@ def test_every_question_is_in_a_bin(bundle: Path) -> None:
     model = LinkPredictor(load_bundle(bundle), torch.device("cpu"))
     problem = prepare(model.triples, model.config, model.device)
     ranks = ranks_of(model.model, problem, "test").realistic.view(2, -1)
-    assert made.questions == ranks.size(1) == len(model.triples.test)
+    assert made.queries == ranks.size(1) == len(model.triples.test)
     bounds = torch.tensor(made.bounds, dtype=torch.float64)
     for side, own in zip(SIDES, ranks.double(), strict=True):
         counts, _ = torch.histogram(own, bounds)
@@ -54,13 +54,13 @@ def test_shares_and_marks_are_drawn(bundle: Path) -> None:
 
 def test_valid_triples_may_be_asked_for(bundle: Path) -> None:
     made = rank_bars(bundle, "valid", "cpu")
-    assert (made.part, made.questions) == ("valid", len(cities().valid))
-    with pytest.raises(Mistake, match="not of 'train'"):
+    assert (made.part, made.queries) == ("valid", len(cities().valid))
+    with pytest.raises(Mistake, match="got 'train'"):
         rank_bars(bundle, "train")
 
 
 def test_an_svg_is_the_same_each_time(bundle: Path) -> None:
-    first, second = (rendered(rank_bars(bundle, device="cpu"), ".svg") for _ in range(2))
+    first, second = (render_figure(rank_bars(bundle, device="cpu"), ".svg") for _ in range(2))
     assert first == second
 
 

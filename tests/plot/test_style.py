@@ -13,11 +13,11 @@ from quatgraph.plot import style
 from quatgraph.plot.style import (
     check_format,
     digest,
-    digest_in,
-    plain_numbers,
-    rendered,
+    format_log_axes,
+    new_figure,
+    read_digest,
+    render_figure,
     save,
-    sheet,
 )
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ class Dots:
     values: list[float]
 
     def draw(self) -> "Figure":
-        figure = sheet(1.0, 2.0)
+        figure = new_figure(1.0, 2.0)
         figure.subplots().plot(self.values, label="a < b")
         return figure
 
 
-@pytest.mark.parametrize("ending", style.ENDINGS)
+@pytest.mark.parametrize("ending", style.SUFFIXES)
 def test_the_same_numbers_give_the_same_bytes(ending: str) -> None:
-    first, second = (rendered(Dots([1.0, 2.0]), ending) for _ in range(2))
+    first, second = (render_figure(Dots([1.0, 2.0]), ending) for _ in range(2))
     assert first == second
-    assert first != rendered(Dots([1.0, 3.0]), ending)
+    assert first != render_figure(Dots([1.0, 3.0]), ending)
     assert not any(word in first for word in (b"<dc:date>", b"CreationDate", b"Software"))
 
 
@@ -53,10 +53,10 @@ def test_the_ending_decides_the_format(name: str, begin: bytes, tmp_path: Path) 
 
 def test_an_svg_keeps_text_as_text_and_names_its_numbers() -> None:
     drawing = Dots([1.0, 2.0])
-    svg = rendered(drawing, ".svg").decode()
+    svg = render_figure(drawing, ".svg").decode()
     assert "<text" in svg
-    assert digest_in(svg) == digest(drawing)
-    assert digest_in("<svg/>") is None
+    assert read_digest(svg) == digest(drawing)
+    assert read_digest("<svg/>") is None
 
 
 def test_a_digest_is_of_six_digits_and_knows_gaps() -> None:
@@ -65,15 +65,15 @@ def test_a_digest_is_of_six_digits_and_knows_gaps() -> None:
 
 
 def test_a_persons_own_settings_neither_matter_nor_change() -> None:
-    plain = rendered(Dots([1.0, 2.0]), ".svg")
+    plain = render_figure(Dots([1.0, 2.0]), ".svg")
     with matplotlib.rc_context({"font.size": 30, "svg.fonttype": "path", "lines.linewidth": 9}):
-        assert rendered(Dots([1.0, 2.0]), ".svg") == plain
+        assert render_figure(Dots([1.0, 2.0]), ".svg") == plain
         assert matplotlib.rcParams["font.size"] == 30
 
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "a.svg.gz"])
 def test_another_ending_is_refused(name: str) -> None:
-    with pytest.raises(Mistake, match=r"written as \.png, \.svg, \.pdf"):
+    with pytest.raises(Mistake, match=r"use one of \.png, \.svg, \.pdf"):
         check_format(Path(name))
 
 
@@ -88,9 +88,9 @@ def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyP
     [(30, ["1", "2", "5", "10", "20"]), (2000, ["1", "10", "100", "1,000"])],
 )
 def test_logarithmic_axes_have_plain_numbers(end: float, shown: list[str]) -> None:
-    axes = sheet(1.0).subplots()
+    axes = new_figure(1.0).subplots()
     axes.set_xscale("log")
     axes.set_xlim(0.9, end)
-    plain_numbers(axes, room=100)
+    format_log_axes(axes, max_ratio=100)
     ticks = [tick for tick in axes.get_xticks() if 0.9 <= tick <= end]
     assert [axes.xaxis.get_major_formatter()(tick) for tick in ticks] == shown

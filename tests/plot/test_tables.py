@@ -9,7 +9,7 @@ from matplotlib.container import ErrorbarContainer
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.plot.style import digest, rendered, style
+from quatgraph.plot.style import digest, render_figure, style
 from quatgraph.plot.tables import Dot, Method, Panel, TableDots, table_dots
 from quatgraph.presets import Protocol, preset
 from quatgraph.reproduce.table import load_table
@@ -142,7 +142,7 @@ def test_a_method_off_the_axis_shows_its_numbers_and_one_that_was_not_run_says_s
 def test_what_was_not_run_is_left_out_and_may_be_chosen() -> None:
     made = table_dots(TABLE, RECORDS, ["qgnn"])
     assert [method.name for panel in made.panels for method in panel.methods] == ["QGNN"]
-    with pytest.raises(Mistake, match="no run of table 'tiny' is on record"):
+    with pytest.raises(Mistake, match="no run of table 'tiny' is recorded"):
         table_dots(TABLE, RECORDS, ["ptc"])
     with pytest.raises(Mistake, match="has no 'qgn'; did you mean 'qgnn'"):
         table_dots(TABLE, RECORDS, ["qgn"])
@@ -150,5 +150,5 @@ def test_what_was_not_run_is_left_out_and_may_be_chosen() -> None:
 
 def test_an_svg_is_the_same_each_time_and_another_for_other_numbers() -> None:
     made, other = table_dots(TABLE, RECORDS), table_dots(TABLE, RECORDS[:2])
-    assert rendered(made, ".svg") == rendered(table_dots(TABLE, RECORDS), ".svg")
+    assert render_figure(made, ".svg") == render_figure(table_dots(TABLE, RECORDS), ".svg")
     assert digest(made) != digest(other)

@@ -8,7 +8,7 @@ import matplotlib
 import pytest
 
 from quatgraph.errors import Mistake
-from quatgraph.plot.style import Drawing, digest, digest_in, rendered
+from quatgraph.plot.style import Drawing, digest, read_digest, render_figure
 from quatgraph.reproduce.run import read_results
 from tools.pages import (
     figures,
@@ -56,7 +56,7 @@ def test_every_figure_that_is_shown_is_there_and_no_other() -> None:
 @pytest.mark.parametrize("file", SHOWN)
 def test_a_figure_is_of_the_numbers_on_record_and_small(file: str) -> None:
     content = (ROOT / file).read_text()
-    assert digest_in(content) == digest(drawing(file))
+    assert read_digest(content) == digest(drawing(file))
     assert len(content) < 200_000
 
 
@@ -66,7 +66,7 @@ def test_a_figure_is_drawn_as_now(file: str) -> None:
     content = (ROOT / file).read_text()
     if f"Matplotlib v{matplotlib.__version__}," not in content:
         pytest.skip("drawn by another version of matplotlib")
-    again = rendered(drawing(file), ".svg").decode()
+    again = render_figure(drawing(file), ".svg").decode()
     kept, made = (NAMES.sub("", text) for text in (content, again))
     assert NUMBER.sub("#", kept) == NUMBER.sub("#", made)
     numbers = [list(map(float, NUMBER.findall(text))) for text in (kept, made)]

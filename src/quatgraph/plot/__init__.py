@@ -1,1 +1,1 @@
-"""Figures of records: the numbers of each are gathered first, then drawn."""
+"""Figures of records. Each is a dataclass of numbers that draws itself."""

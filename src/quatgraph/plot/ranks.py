@@ -1,4 +1,4 @@
-"""The ranks that a model of triples gives the right answers, as a histogram."""
+"""Histogram of the ranks of the true entities."""
 
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quatgraph.errors import Mistake, printable
-from quatgraph.plot.style import BLUE, INK, ORANGE, plain_numbers, sheet
+from quatgraph.plot.style import BLUE, INK, ORANGE, format_log_axes, new_figure
 from quatgraph.predictors import LinkPredictor
 from quatgraph.reproduce.render import format_metric
 from quatgraph.tasks.link.evaluation import SIDES, told
@@ -17,63 +17,62 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PER_DECADE = 5
-"""Bins from one power of ten to the next, where whole numbers let there be so many."""
+"""Bins per power of ten; fewer for small ranks, which are whole numbers."""
 HITS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class RankBars:
-    """Ranks are expected ones, so there are halves; a bin is at least its lower bound and less than
-    its upper one."""
+    """A histogram of expected ranks, which may be half-integers; bins include the lower bound."""
 
     title: str
     part: str
     bounds: list[float]
     shares: dict[str, list[float]]
-    """Of the questions of each side, those in each bin."""
-    questions: int
-    """Of each side."""
+    """The share of queries in each bin, by side."""
+    queries: int
+    """Queries per side."""
     mrr: float
     hits: float
 
     def draw(self) -> "Figure":
-        figure = sheet(3.1)
+        figure = new_figure(3.1)
         axes = figure.subplots()
         tails, heads = ([100 * share for share in self.shares[side]] for side in SIDES)
         axes.stairs(tails, self.bounds, fill=True, color=BLUE, label=SIDES[0])
         axes.stairs(heads, self.bounds, color=ORANGE, linewidth=1.8, label=SIDES[1])
         axes.set_xscale("log")
         axes.set_xlim(self.bounds[0], self.bounds[-1])
-        plain_numbers(axes)
+        format_log_axes(axes)
         top = 1.4 * max(*tails, *heads)
         axes.set_ylim(0, top)
         mrr, hits = format_metric(self.mrr, "test/mrr"), format_metric(self.hits, "test/hits@10")
         marks = (
-            (1 / self.mrr, f"MRR {mrr}: one over\na rank of {1 / self.mrr:.3g}"),
+            (1 / self.mrr, f"MRR {mrr}: inverse\nof rank {1 / self.mrr:.3g}"),
             (HITS + 0.5, f"Hits@10 {hits} %:\nleft of this line"),
         )
-        for height, (place, said) in zip((0.84, 0.99), marks, strict=True):
+        for height, (place, text) in zip((0.84, 0.99), marks, strict=True):
             axes.axvline(place, color=INK, linewidth=1, linestyle=(0, (4, 2)))
-            axes.annotate(said, (place, height * top), (4, 0), textcoords="offset points", va="top")
-        axes.set_xlabel("filtered rank of the right answer (logarithmic)")
-        axes.set_ylabel(f"questions of {self.part} (%)")
+            axes.annotate(text, (place, height * top), (4, 0), textcoords="offset points", va="top")
+        axes.set_xlabel("filtered rank of the true entity (logarithmic)")
+        axes.set_ylabel(f"{self.part} queries (%)")
         axes.set_title(printable(self.title), fontweight="bold")
-        said = f"{self.questions:,} questions for"
-        axes.legend(loc="center right", title=said, alignment="left")
+        title = f"{self.queries:,} queries for"
+        axes.legend(loc="center right", title=title, alignment="left")
         return figure
 
 
 def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBars:
-    """The ranks of a bundle's triples of a part, both sides.
+    """Ranks the triples of a bundle from both sides.
 
     Args:
-        part: ``valid`` or ``test``.
+        part: The split to rank, ``valid`` or ``test``.
     """
     if part not in ("valid", "test"):
-        raise Mistake(f"there are questions of valid and of test, not of {part!r}")
+        raise Mistake(f"--part must be valid or test, got {part!r}")
     model = LinkPredictor(load_bundle(bundle, task="link"), resolve_device(device))
     if not len(getattr(model.triples, part)):
-        raise Mistake(f"{bundle} holds no triples of {part}, so there is nothing to rank")
+        raise Mistake(f"{bundle} has no {part} triples to rank")
     ranks = model.ranks(part)
     metrics = told(ranks, part)
     bounds = bin_bounds(model.triples.num_entities)
@@ -88,14 +87,14 @@ def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBar
         part=part,
         bounds=bounds,
         shares=shares,
-        questions=len(getattr(model.triples, part)),
+        queries=len(getattr(model.triples, part)),
         mrr=metrics[f"{part}/mrr"],
         hits=metrics[f"{part}/hits@{HITS}"],
     )
 
 
 def bin_bounds(entities: int) -> list[float]:
-    """Halves between whole ranks, about evenly spaced by their logarithms, 10 the last of a bin.
+    """Half-integers, about evenly spaced in logarithm; a bin ends after rank 10.
 
     Example:
         >>> bin_bounds(20)

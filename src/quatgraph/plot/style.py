@@ -1,6 +1,6 @@
-"""How figures look, and how they are written: the same numbers give the same bytes.
+"""Style and output of figures; equal numbers give equal bytes.
 
-Nothing here or beside imports matplotlib before something is drawn.
+matplotlib is imported only when something is drawn.
 """
 
 import dataclasses
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-ENDINGS = (".png", ".svg", ".pdf")
+SUFFIXES = (".png", ".svg", ".pdf")
 WIDTH = 7.2
-"""Inches of a figure that is as wide as a page."""
+"""Width of a page, in inches."""
 
 BLUE, ORANGE, PALE, GREEN, PURPLE, SKY = (
     "#0072B2",
@@ -34,10 +34,10 @@ BLUE, ORANGE, PALE, GREEN, PURPLE, SKY = (
     "#CC79A7",
     "#56B4E9",
 )
-"""Told apart by everybody (Okabe and Ito, 2008); the first three also by their greys alone."""
+"""Safe for colour-blind readers (Okabe and Ito, 2008); the first three also differ in grey."""
 INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E3E3E3"
 MARKERS = "osD^vP"
-"""With :data:`LINES` a second sign beside colour."""
+"""Markers that go with the colours in :data:`LINES`."""
 LINES = (BLUE, ORANGE, GREEN, PURPLE, SKY, INK)
 
 _SETTINGS: Any = {
@@ -79,29 +79,23 @@ _UNDATED: dict[str, dict[str, None]] = {
 
 
 class Drawing(Protocol):
-    """A dataclass of numbers that knows how to draw them."""
+    """A dataclass of numbers that draws itself."""
 
     def draw(self) -> "Figure":
-        """The figure; within :func:`style`."""
-
-
-def installed() -> bool:
-    """Whether matplotlib is there, without importing it."""
-    return find_spec("matplotlib") is not None
+        """Draws the figure; called within :func:`style`."""
 
 
 def check_format(path: Path) -> None:
-    """Refuses a file of another kind, and a machine without matplotlib."""
-    if path.suffix.lower() not in ENDINGS:
-        ends = f"not {path.suffix}" if path.suffix else "and this name has no ending"
-        raise Mistake(f"a figure is written as {', '.join(ENDINGS)}, {ends}: {path}")
-    if not installed():
-        raise Mistake("drawing needs matplotlib, which is not here: pip install quatgraph[plot]")
+    """Raises a Mistake for an unsupported suffix or without matplotlib."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise Mistake(f"cannot save a figure as {path}; use one of {', '.join(SUFFIXES)}")
+    if find_spec("matplotlib") is None:
+        raise Mistake("plotting needs matplotlib; install it with pip install quatgraph[plot]")
 
 
 @contextmanager
 def style() -> Iterator[None]:
-    """The look of our figures, whatever a person's own settings are; these stay as they were."""
+    """Applies our style; ignores and restores the user's matplotlib settings."""
     import matplotlib
 
     with matplotlib.rc_context():
@@ -111,61 +105,66 @@ def style() -> Iterator[None]:
 
 
 def save(drawing: Drawing, path: Path) -> None:
-    """Draws into a PNG, SVG or PDF, by the ending."""
+    """Saves a figure as PNG, SVG or PDF, by the suffix of the file."""
     check_format(path)
-    write_atomic(path, rendered(drawing, path.suffix.lower()))
+    write_atomic(path, render_figure(drawing, path.suffix.lower()))
 
 
-def rendered(drawing: Drawing, ending: str) -> bytes:
-    """The content of a file: without a date, and in an SVG with :func:`digest` of the numbers."""
-    content, about = io.BytesIO(), dict[str, Any](_UNDATED[ending])
-    if ending == ".svg":
-        about["Identifier"] = digest(drawing)
+def render_figure(drawing: Drawing, suffix: str) -> bytes:
+    """The content of a file, without a date; an SVG holds the :func:`digest` of the numbers."""
+    content, metadata = io.BytesIO(), dict[str, Any](_UNDATED[suffix])
+    if suffix == ".svg":
+        metadata["Identifier"] = digest(drawing)
     with style(), warnings.catch_warnings():
-        # A name in letters that the font lacks is no reason for warnings in a person's terminal.
+        # Missing glyphs in names are not worth a warning.
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        drawing.draw().savefig(content, format=ending[1:], metadata=about)
+        drawing.draw().savefig(content, format=suffix[1:], metadata=metadata)
     return content.getvalue()
 
 
 def digest(drawing: Drawing) -> str:
-    """Names the numbers, to six digits, and words that are drawn: not the bytes, in which two
-    machines or two versions of matplotlib may differ."""
-    return configs.digest(_short(dataclasses.asdict(drawing)))  # type: ignore[call-overload]
+    """Identifies the numbers, to six digits, and words of a figure.
+
+    Unlike the bytes, it does not depend on the machine or the version of matplotlib.
+    """
+    return configs.digest(_round_floats(dataclasses.asdict(drawing)))  # type: ignore[call-overload]
 
 
-def digest_in(svg: str) -> str | None:
-    """The digest that an SVG of ours says it was drawn from."""
+def read_digest(svg: str) -> str | None:
+    """The digest stored in one of our SVG files."""
     found = re.search(r"<dc:identifier>(\w+)</dc:identifier>", svg)
     return found.group(1) if found else None
 
 
-def _short(value: Any) -> Any:
+def _round_floats(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _short(inner) for key, inner in value.items()}
+        return {key: _round_floats(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_short(inner) for inner in value]
+        return [_round_floats(inner) for inner in value]
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     return value
 
 
-def sheet(height: float, width: float = WIDTH) -> "Figure":
-    """An empty figure, in inches."""
+def new_figure(height: float, width: float = WIDTH) -> "Figure":
+    """An empty figure; sizes are in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def plain_numbers(axes: "Axes", room: float = 3000) -> None:
-    """Numbers on logarithmic axes as people write them: 1,000 and not a power of ten; also 2 and 5
-    times that where an axis ends at less than ``room`` times its begin. Its limits must be set."""
+def format_log_axes(axes: "Axes", max_ratio: float = 3000) -> None:
+    """Labels logarithmic axes with plain numbers such as 1,000; call it after setting the limits.
+
+    Args:
+        max_ratio: Axes that span less than this ratio also get ticks at 2 and 5 times powers of 10.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     for axis in (axes.xaxis, axes.yaxis):
         if axis.get_scale() == "log":
-            begin, end = axis.get_view_interval()
-            steps = (1, 2, 5) if end / begin < room else (1,)
+            low, high = axis.get_view_interval()
+            steps = (1, 2, 5) if high / low < max_ratio else (1,)
             axis.set_major_locator(LogLocator(subs=steps))
             axis.set_minor_locator(NullLocator())
             axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))

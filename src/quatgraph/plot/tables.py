@@ -1,6 +1,6 @@
-"""A table of the paper as dots: ours under each protocol or by each rule, and the paper's number.
+"""A table of the paper as a dot plot: our results and the paper's numbers.
 
-Every dataset and metric has a panel with an axis of its own, zoomed in on what is there to compare.
+Every dataset and metric has a panel with its own axis.
 """
 
 import math
@@ -10,7 +10,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from quatgraph.errors import Mistake
-from quatgraph.plot.style import BLUE, FAINT, INK, ORANGE, SOFT, sheet
+from quatgraph.plot.style import BLUE, FAINT, INK, ORANGE, SOFT, new_figure
 from quatgraph.reproduce.render import RULE_NAMES, cells, format_metric
 from quatgraph.reproduce.table import METRIC_FORMATS, PROTOCOLS, Table
 from quatgraph.training.record import RunRecord
@@ -20,26 +20,25 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH = 8.8
-"""Inches: as wide as a page on GitHub, so that nothing is scaled down there."""
+"""Width of a page on GitHub, in inches; figures are not scaled down there."""
 COLUMNS = 4
-"""Panels beside each other, at most."""
+"""Panels per row."""
 LINE = 0.13
-"""Inches of a dot's line; a method has one for each series and one for the paper's number."""
-LETTERS = 18
-"""Of a method's name in one line."""
+"""Height per dot, in inches; a method has a dot per series and one for the paper's number."""
+NAME_WIDTH = 18
+"""Characters per line of a method's name."""
 TEXT, SMALL = 9, 7.5
-"""Points."""
+"""Font sizes in points."""
 GAP = 0.3
-"""The share of a panel's span that is left empty below a method before the method is cut off."""
-SIGNS = {
+"""A method is cut off if this share of the panel's span to its left neighbour is empty."""
+STYLES = {
     "validation": (BLUE, "o"),
     "honest": (BLUE, "o"),
     "gin": (ORANGE, "s"),
     "paper": (ORANGE, "s"),
 }
-"""Colour and marker of protocols and rules."""
-OTHER = (SOFT, "^")
-"""Those of any other."""
+"""Colour and marker by protocol or rule."""
+DEFAULT_STYLE = (SOFT, "^")
 PUBLISHED: dict[str, Any] = {
     "marker": "D", "markersize": 4.5, "color": INK, "markerfacecolor": "white", "linestyle": "none",
     "label": "the paper's number",
@@ -48,7 +47,7 @@ PUBLISHED: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """One of our numbers; fractions."""
+    """One of our results, as fractions."""
 
     mean: float
     std: float | None
@@ -59,7 +58,7 @@ class Dot:
 class Method:
     name: str
     dots: dict[str, Dot]
-    """By protocol or rule; what was not run is missing."""
+    """Our results by protocol or rule."""
     paper: float | None
 
     @property
@@ -75,8 +74,7 @@ class Panel:
     methods: list[Method]
 
     def split_far(self) -> tuple[list[Method], list[Method]]:
-        """The methods on the axis, and those so far below all others that it is cut before them: a
-        third of the methods at most."""
+        """The methods on the axis, and outliers far below all others, at most a third of them."""
         ranked = sorted(self.methods, key=lambda method: max(method.values))
         span = max(ranked[-1].values) - min(min(method.values) for method in ranked)
         for count in range(1, len(ranked) // 3 + 1):
@@ -90,7 +88,7 @@ class Panel:
 class TableDots:
     title: str
     series: dict[str, str]
-    """What protocols or rules are called in print."""
+    """Printed names of the protocols or rules."""
     methods: list[str]
     """The rows of every panel."""
     panels: list[Panel]
@@ -99,17 +97,17 @@ class TableDots:
         columns = min(COLUMNS, len(self.panels))
         rows = math.ceil(len(self.panels) / columns)
         height = max(LINE * (len(self.series) + 1), 0.33) * len(self.methods)
-        figure = sheet(rows * (height + 0.5) + 0.85, WIDTH)
+        figure = new_figure(rows * (height + 0.5) + 0.85, WIDTH)
         grid = figure.subplots(rows, columns, squeeze=False, sharey=True).flatten()
         for axes, panel in zip(grid, self.panels, strict=False):
             self._draw_panel(axes, panel)
         for axes in grid[len(self.panels) :]:
             axes.set_visible(False)
-        figure.supxlabel(f"{self._measured()}; each panel has its own axis", fontsize=TEXT)
-        self._draw_key(figure)
+        figure.supxlabel(f"{self._describe_metrics()}; each panel has its own axis", fontsize=TEXT)
+        self._draw_legend(figure)
         return figure
 
-    def _measured(self) -> str:
+    def _describe_metrics(self) -> str:
         metrics = dict.fromkeys(panel.metric for panel in self.panels)
         shown = " and ".join(
             f"{METRIC_FORMATS[m][0]}{' (%)' if METRIC_FORMATS[m][1] == 100 else ''}"
@@ -120,32 +118,32 @@ class TableDots:
     def _draw_panel(self, axes: "Axes", panel: Panel) -> None:
         from matplotlib.ticker import MaxNLocator
 
-        name, times, _ = METRIC_FORMATS[panel.metric]
+        name, scale, _ = METRIC_FORMATS[panel.metric]
         columns = min(COLUMNS, len(self.panels))
         several = len({one.metric for one in self.panels}) > 1
         axes.set_title(f"{panel.dataset}, {name}" if several else panel.dataset, size=TEXT + 1)
         near, far = panel.split_far()
         for method in near:
             if method.paper is not None:
-                axes.plot(times * method.paper, self._place(method.name), **PUBLISHED)
+                axes.plot(scale * method.paper, self._y(method.name), **PUBLISHED)
             for key, dot in method.dots.items():
-                colour, marker = SIGNS.get(key, OTHER)
+                colour, marker = STYLES.get(key, DEFAULT_STYLE)
                 axes.errorbar(
-                    times * dot.mean, self._place(method.name, key), xerr=times * (dot.std or 0.0),
+                    scale * dot.mean, self._y(method.name, key), xerr=scale * (dot.std or 0.0),
                     fmt=marker, color=colour, markersize=4.5, elinewidth=1.1, label=key,
                 )  # fmt: skip
         for method in far:
             values = {key: dot.mean for key, dot in method.dots.items()}
-            for at, value in ((None, method.paper), *values.items()):
+            for series, value in ((None, method.paper), *values.items()):
                 if value is not None:
                     text = f"\N{LEFTWARDS ARROW} {format_metric(value, panel.metric)}"
-                    _write(axes, text, self._place(method.name, at))
+                    _write(axes, text, self._y(method.name, series))
         for row, missing in enumerate(self.methods):
             if missing not in {method.name for method in panel.methods}:
                 _write(axes, "not run", row)
-        axes.set_yticks(range(len(self.methods)), [fill(one, LETTERS) for one in self.methods])
+        axes.set_yticks(range(len(self.methods)), [fill(one, NAME_WIDTH) for one in self.methods])
         axes.set_ylim(len(self.methods) - 0.5, -0.5)
-        axes.set_xlim(*_limits(near, times))
+        axes.set_xlim(*_limits(near, scale))
         for row in range(1, len(self.methods)):
             axes.axhline(row - 0.5, color=FAINT, linewidth=0.8, zorder=0)
         axes.xaxis.set_major_locator(MaxNLocator(16 // columns, steps=[1, 2, 5, 10]))
@@ -153,27 +151,27 @@ class TableDots:
         axes.spines["left"].set_visible(False)
         axes.grid(axis="x")
 
-    def _place(self, method: str, series: str | None = None) -> float:
-        """Where a number stands within the row of its method; that of the paper comes first."""
+    def _y(self, method: str, series: str | None = None) -> float:
+        """The height of a dot within the row of its method; the paper's number is first."""
         line = 0 if series is None else 1 + list(self.series).index(series)
         return self.methods.index(method) - 0.5 + (line + 0.5) / (len(self.series) + 1)
 
-    def _draw_key(self, figure: "Figure") -> None:
+    def _draw_legend(self, figure: "Figure") -> None:
         from matplotlib.lines import Line2D
 
-        signs = [Line2D([], [], **PUBLISHED)]
+        handles = [Line2D([], [], **PUBLISHED)]
         for key, name in self.series.items():
-            colour, marker = SIGNS.get(key, OTHER)
-            signs.append(Line2D([], [], color=colour, marker=marker, markersize=4.5, label=name))
+            colour, marker = STYLES.get(key, DEFAULT_STYLE)
+            handles.append(Line2D([], [], color=colour, marker=marker, markersize=4.5, label=name))
         figure.legend(
-            handles=signs, loc="outside upper left", ncols=len(signs), title=self.title,
+            handles=handles, loc="outside upper left", ncols=len(handles), title=self.title,
             alignment="left", title_fontproperties={"weight": "bold", "size": TEXT + 1},
             fontsize=TEXT, borderpad=0, handlelength=1.6, columnspacing=1.4,
         )  # fmt: skip
 
 
 def table_dots(table: Table, records: Sequence[RunRecord], only: Sequence[str] = ()) -> TableDots:
-    """What a table has of our own runs; the same numbers as ``reproduce`` prints."""
+    """Our results in a table, the same numbers as ``reproduce`` prints."""
     by = "rule" if table.rules else "protocol"
     series = {str(name): f"ours, {name} protocol" for name in PROTOCOLS}
     if table.rules:
@@ -188,8 +186,8 @@ def table_dots(table: Table, records: Sequence[RunRecord], only: Sequence[str] =
         method.dots[one[by]] = Dot(one["mean"], one["std"] if one["runs"] > 1 else None)
     if not panels:
         raise Mistake(
-            f"no run of table {table.name!r} is on record there: name the folder of a checkout by "
-            f"--results, or run it by `quatgraph reproduce {table.name}`"
+            f"no run of table {table.name!r} is recorded; run `quatgraph reproduce {table.name}` "
+            "or pass the results folder of a checkout with --results"
         )
     made = [Panel(*key, list(methods.values())) for key, methods in panels.items()]
     ran = {method.name for panel in made for method in panel.methods}
@@ -202,15 +200,15 @@ def table_dots(table: Table, records: Sequence[RunRecord], only: Sequence[str] =
 
 
 def _write(axes: "Axes", text: str, place: float) -> None:
-    """At the left end of a method's row."""
+    """Writes at the left end of a method's row."""
     axes.annotate(
         text, (0.02, place), xycoords=("axes fraction", "data"), va="center", size=SMALL, color=SOFT
     )
 
 
-def _limits(methods: Sequence[Method], times: float) -> tuple[float, float]:
-    """From the least to the greatest of what is drawn, with a margin."""
-    ends = [times * value for method in methods for value in _ends(method)]
+def _limits(methods: Sequence[Method], scale: float) -> tuple[float, float]:
+    """The range of everything drawn, with a margin."""
+    ends = [scale * value for method in methods for value in _ends(method)]
     margin = 0.06 * (max(ends) - min(ends)) or 1.0
     return min(ends) - margin, max(ends) + margin
 
