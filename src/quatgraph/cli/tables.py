@@ -1,4 +1,4 @@
-"""Rows as tables: aligned for a terminal, or as CSV, TSV, JSON or Parquet for programs."""
+"""Rows as aligned text, CSV, TSV, JSON or Parquet."""
 
 import csv
 import io
@@ -11,35 +11,36 @@ from quatgraph.errors import Mistake, printable
 
 Rows = Sequence[Mapping[str, Any]]
 WORDS = 10
-"""Words of a text that are shown with their numbers in one cell of CSV."""
+"""Words per text in a CSV cell or on the terminal."""
 JSON_FORMATS = (".jsonl", ".json")
 FORMATS = (".csv", ".tsv", *JSON_FORMATS, ".parquet")
 STDOUT = ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
 
 
 def format_of(out: Path | None, json_: bool) -> str:
-    """The format of what is written to a file, one of :data:`FORMATS`, by its suffix; without one,
-    and on the screen, JSON lines where JSON is wanted, else CSV.
+    """The output format, one of :data:`FORMATS`.
 
-    Refuses another suffix, one that is not JSON where JSON is wanted, and Parquet without pyarrow.
+    The suffix of the file decides. Without a suffix or file, it is JSON lines with ``json_``, else
+    CSV. Raises a Mistake for an unknown suffix, a suffix that contradicts ``json_``, or Parquet
+    without pyarrow.
     """
     suffix = "" if out is None or _is_device(out) else out.suffix.lower()
     if not suffix:
         return ".jsonl" if json_ else ".csv"
     if suffix not in FORMATS:
-        raise Mistake(f"predictions are written as {', '.join(FORMATS)}, not {suffix}: {out}")
+        raise Mistake(f"cannot write predictions to {out}; use one of {', '.join(FORMATS)}")
     if json_ and suffix not in JSON_FORMATS:
         raise Mistake(
-            f"--json writes JSON, but {out} is named {suffix}: leave out --json, or name the file "
+            f"--json does not match the suffix of {out}; omit --json or use "
             f"{' or '.join(JSON_FORMATS)}"
         )
     if suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise Mistake("writing Parquet needs pyarrow, which is not installed: pip install pyarrow")
+        raise Mistake("writing Parquet needs pyarrow; install it with pip install pyarrow")
     return suffix
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is ``-``, standard output, a device or a named pipe: written to as it is."""
+    """Whether a path is ``-``, standard output, a device or a named pipe."""
     return _is_device(path) or (path.exists() and not (path.is_file() or path.is_dir()))
 
 
@@ -48,10 +49,10 @@ def _is_device(path: Path) -> bool:
 
 
 def encode(rows: Rows, format_: str) -> str | bytes:
-    """The rows, which have the same keys, in one of :data:`FORMATS`.
+    """Encodes rows with equal keys in one of :data:`FORMATS`.
 
-    Numbers by word are objects in JSON, maps in Parquet, and in CSV and TSV the first of them in
-    one cell: ``word 0.1234; other 0.0123``.
+    Scores by word are objects in JSON and maps in Parquet. In CSV and TSV, a cell holds the first
+    :data:`WORDS` of them: ``word 0.1234; other 0.0123``.
     """
     from quatgraph.training.runtime import json_text
 
@@ -67,12 +68,11 @@ def encode(rows: Rows, format_: str) -> str | bytes:
 
 
 def align(rows: Rows) -> str:
-    """Aligned columns for people, those of numbers to the right; what a terminal would obey is
-    shown as text."""
+    """Rows as aligned columns, numbers to the right, with control characters escaped."""
     if not rows:
         return ""
-    shown = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
-    cells = [[printable(cell) for cell in row] for row in shown]
+    lines = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    cells = [[printable(cell) for cell in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     signs = [">" if isinstance(value, int | float) else "" for value in rows[0].values()]
     line = "  ".join(f"{{:{sign}{width}}}" for sign, width in zip(signs, widths, strict=True))
@@ -80,7 +80,7 @@ def align(rows: Rows) -> str:
 
 
 def printable_rows(rows: Rows) -> list[dict[str, Any]]:
-    """The rows as a terminal may show them."""
+    """The rows with control characters escaped."""
     return [{printable(key): _printable_value(value) for key, value in row.items()} for row in rows]
 
 
@@ -101,7 +101,7 @@ def _delimited(rows: Rows, delimiter: str) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Words with their numbers in one cell, the first of them; anything else as it is."""
+    """Joins scores by word in one cell; leaves other values as they are."""
     if not isinstance(value, dict):
         return value
     return "; ".join(f"{word} {weight:.4f}" for word, weight in list(value.items())[:WORDS])
