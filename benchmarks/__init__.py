@@ -1,4 +1,4 @@
-"""Benchmarks: each compares variants of the same work in one run and gives rows of numbers."""
+"""Benchmarks. Each compares variants of the same work in one process and yields rows of numbers."""
 
 from collections.abc import Iterator
 from importlib import import_module
@@ -24,9 +24,9 @@ BENCHES = (
     "steps",
     "defaults",
 )
-"""Each a module of its name, which is imported when it is run: to list them needs no torch."""
+"""Names of modules, which are imported when they run."""
 
 
 def rows(name: str, device: "torch.device") -> Iterator[dict[str, Any]]:
-    """What a benchmark measures on a device, row by row."""
+    """Runs a benchmark on a device and yields its rows."""
     return import_module(f"benchmarks.{name}").rows(device)

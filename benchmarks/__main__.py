@@ -16,52 +16,52 @@ UNITS = {"ms": "ms", "seconds": "s", "peak_mib": "MiB", "gb": "GB", "gflop": "GF
 @command(app)
 def bench(
     name: Annotated[
-        str | None, typer.Argument(help=f"{', '.join(BENCHES)}; kernels on a GPU only.")
+        str | None, typer.Argument(help=f"{', '.join(BENCHES)}; kernels needs a GPU.")
     ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
     json_: Json = False,
 ) -> None:
-    """Time operations and trainings, the variants of each side by side; all unless one is named.
+    """Time operations and trainings; runs all benchmarks by default.
 
     python -m benchmarks conv --out benchmarks/records
     """
     if name is not None and name not in BENCHES:
-        hint = did_you_mean(name, BENCHES) or f"; choose one of {', '.join(BENCHES)}"
+        hint = did_you_mean(name, BENCHES) or f"; choose from {', '.join(BENCHES)}"
         raise Mistake(f"there is no benchmark {name!r}{hint}")
     from quatgraph.files import ensure_folder
     from quatgraph.training.record import append_lines
     from quatgraph.training.runtime import environment, resolve_device
 
     retain_freed_memory()
-    where = resolve_device(device)
-    about = environment(where)
+    resolved = resolve_device(device)
+    machine = environment(resolved)
     if out is not None:
         ensure_folder(out)
     for one in BENCHES if name is None else (name,):
-        for row in rows(one, where):
+        for row in rows(one, resolved):
             if json_:
                 emit({"bench": one, **row})
             else:
-                typer.echo("  ".join((one, *_described(row))))
+                typer.echo("  ".join((one, *_format_row(row))))
             if out is not None:
-                append_lines(out / f"{one}.jsonl", [{"bench": one, **row, "environment": about}])
+                append_lines(out / f"{one}.jsonl", [{"bench": one, **row, "environment": machine}])
 
 
-def _described(row: dict[str, Any]) -> list[str]:
+def _format_row(row: dict[str, Any]) -> list[str]:
     """The fields of a row as text."""
-    shown = []
+    parts = []
     for key, value in row.items():
         if key == "ms_20":
-            shown.append(f"({value:.4g} to {row['ms_80']:.4g})")
+            parts.append(f"({value:.4g} to {row['ms_80']:.4g})")
         elif isinstance(value, str):
-            shown.append(value)
-        elif isinstance(value, dict):  # the parts of an epoch
-            shown += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
+            parts.append(value)
+        elif isinstance(value, dict):  # times by kind of operation
+            parts += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
         elif key != "ms_80":
             number = f"{value:.4g}"
-            shown.append(f"{number} {UNITS[key]}" if key in UNITS else f"{key} {number}")
-    return shown
+            parts.append(f"{number} {UNITS[key]}" if key in UNITS else f"{key} {number}")
+    return parts
 
 
 if __name__ == "__main__":

@@ -56,8 +56,8 @@ def _variants(
 ) -> Iterator[tuple[str, Callable[..., Tensor], Backend]]:
     yield "quatgraph", work.run, "auto"
     if device.type == "cuda":
-        yield "its torch form", work.run, "torch"
-    yield "operations one by one", work.plain, "auto"
+        yield "torch form", work.run, "torch"
+    yield "separate operations", work.plain, "auto"
 
 
 def _gated(words: int, width: int, device: torch.device) -> _Work:

@@ -111,7 +111,7 @@ def _all_series(device: torch.device) -> Iterator[_Series]:
     wide, counts = NODES[device.type]
     yield _Series(
         CONV,
-        f"ten edges a node, {wide} wide",
+        f"ten edges per node, {wide} wide",
         "nodes",
         counts,
         lambda size: conv(size, 10 * size, wide),
@@ -137,7 +137,7 @@ def _all_series(device: torch.device) -> Iterator[_Series]:
     )
     graph, epochs, members = MEMBERS[device.type]
     yield _Series(
-        "QGNN, an epoch of training",
+        "QGNN, training epoch",
         f"{graph[0]:,} nodes, {graph[2]:,} features",
         "members",
         members,

@@ -69,7 +69,7 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
     rate = torch.full((members,), 0.5, device=device)
     norm, vectors = _norm(width, device, members)
     given: dict[str, tuple[Run, tuple[Tensor, ...]]] = {
-        "matrix of quaternions": (hamilton_matrix, (weight,)),
+        "Hamilton matrix": (hamilton_matrix, (weight,)),
         "masked norm": (norm, (x, torch.ones(members, nodes, device=device), *vectors)),
     }
     works = {work: _both(torch.vmap(run), inputs) for work, (run, inputs) in given.items()}
@@ -81,10 +81,10 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
             (x,),
             lambda x: x * ((torch.rand_like(x) >= rate[:, None, None]) / (1 - rate[:, None, None])),
         ),
-        "loss of classes": _both(
+        "cross-entropy": _both(
             lambda logits: smoothed_cross_entropy(logits, labels, 0.1), (logits,)
         ),
-        "batch of graphs": (_batch(members, nodes // GRAPHS, device),) * 2,
+        "graph batching": (_batch(members, nodes // GRAPHS, device),) * 2,
         "Adam": (_adam(members, weight[0].numel(), device),) * 2,
     }
 
@@ -111,10 +111,10 @@ def entity_works(
         return table, table.index_select(0, head) * relations.index_select(0, relation)
 
     return {
-        "norm and tanh of all entities": _both(of_all, (table, *vectors)),
-        "all entities, and heads times relations": _both(asked, (table, relations)),
-        "the same, torch's sums in any order": _both(asked, (table, relations), select),
-        "parts of what is learned": _both(
+        "batch norm and tanh of all entities": _both(of_all, (table, *vectors)),
+        "entity lookup and head-relation product": _both(asked, (table, relations)),
+        "the same, torch with atomics": _both(asked, (table, relations), select),
+        "gradient layout for Adam": _both(
             lambda flat: split_columns(flat, sizes), (flat,), lambda flat: flat.split(sizes, dim=1)
         ),
         "Adam": (_adam(1, sum(sizes), device),) * 2,

@@ -48,7 +48,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         triples = load()
         for precision in PRECISIONS[device.type]:
             config = shortened(name, epochs, f"train.precision={precision}")
-            row = {"case": case, "work": "training, an epoch", "variant": f"SimQGNN, {precision}"}
+            row = {"case": case, "work": "training epoch", "variant": f"SimQGNN, {precision}"}
             yield row | _epoch(config, triples, device)
         yield _ranked(case, preset(name), triples, device)
     for name in WHOLE[device.type]:
@@ -90,7 +90,11 @@ def _ranked(
     config = configs.build(LinkConfig, values)
     problem = LINK.prepare(triples, config, device)
     model = LINK.build(config, problem).to(device).eval()
-    row = {"case": case, "work": "filtered ranks of valid, both sides", "variant": "SimQGNN"}
+    row = {
+        "case": case,
+        "work": "filtered ranks of valid triples, both sides",
+        "variant": "SimQGNN",
+    }
     repeats = 20 if device.type == "cuda" else 5
     return row | measure(partial(ranks_of, model, problem, "valid"), device, repeats=repeats)
 
@@ -106,6 +110,6 @@ def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict
     row = {
         "case": f"{queries:,} queries, {entities:,} entities, {width} wide",
         "work": "1-N loss, forward and backward",
-        "variant": "in tiles",
+        "variant": "tiled",
     }
     return row | measure(both, device, repeats=5)

@@ -63,11 +63,11 @@ def _variants(
 ) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
     how: dict[str, Any] = {"positives": positives, "product_dtype": PRODUCTS[precision]}
     tiles = partial(LOSSES[name], **how)
-    found: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"in tiles": tiles}
+    found: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"tiled": tiles}
     if device.type == "cuda":
-        found["in tiles, captured"] = tiles
+        found["tiled, captured"] = tiles
     if PRODUCTS[precision] is None:  # torch would round the scores too
-        found["all scores at once"] = partial(_at_once, name, positives.tails)
+        found["full score matrix"] = partial(_at_once, name, positives.tails)
     return found
 
 

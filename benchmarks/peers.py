@@ -48,8 +48,8 @@ def _ensemble(device: torch.device) -> Iterator[dict[str, Any]]:
     first: float | None = None
     variants: list[tuple[str, Callable[[int, int], list[float]], int]] = [
         ("quatgraph, one ensemble", together, MODELS),
-        (f"quatgraph, one after the other ({note})", alone, few),
-        (f"PyG's GCNConv, dense features, in a plain loop ({note})", peer, few),
+        (f"quatgraph, sequential ({note})", alone, few),
+        (f"PyG GCNConv, dense features, plain loop ({note})", peer, few),
     ]
     for variant, train, count in variants:
         train(2, count)  # what is done once in a process

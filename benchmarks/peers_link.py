@@ -36,12 +36,13 @@ def rows() -> Iterator[dict[str, Any]]:
     width, batch = 4 * config.model.dim_quats, config.train.batch_size
     case = f"DistMult, {config.data.name}, {width} wide"
     yield from _beside(
-        {"case": case, "work": f"training, an epoch, batches of {batch:,}"},
+        {"case": case, "work": f"training epoch, batches of {batch:,}"},
         _epoch(config, triples),
         _their_epoch(config, triples),
     )
     yield from _beside(
-        {"case": case, "work": "filtered ranks of valid, both sides"}, *_ranked(config, triples)
+        {"case": case, "work": "filtered ranks of valid triples, both sides"},
+        *_ranked(config, triples),
     )
 
 

@@ -1,9 +1,9 @@
-"""Trainings beside the same in the manner of the released code, in one run.
+"""Trainings compared with a port of the released code, in one process.
 
-Its manner, not its text: one model at a time, asked for operation by operation; features dense and
-in four copies; what a step sees put together on the host, graph by graph, question by question, and
-sent to the device; graphs of texts padded to the largest. ``docs/fidelity.md`` has the details. The
-models have the weights of ours.
+The port follows the structure of the released code, not its text: one model at a time, eager
+operations, dense features in four copies, batches assembled on the host and copied to the device,
+and text graphs padded to the largest. ``docs/fidelity.md`` has the details. The models have as many
+weights as ours.
 """
 
 import math
@@ -43,53 +43,56 @@ CASES: dict[str, list[tuple[str, int, int, int, list[str]]]] = {
         ("text/mr-textqgnn", 10, 4, 3, []),
     ],
 }
-"""Presets, seeds, our epochs, epochs in the other manner, and settings that both have instead; all
-4,096 padded texts of a batch do not fit into the memory of every machine."""
+"""Presets, seeds, our epochs, epochs of the port, and settings that override those of both. A batch
+of 4,096 padded texts does not fit into the memory of every machine."""
 
-ROUNDS_NOT = "float32"
-"""The precision of the other manner, but for graphs, which are float64; some presets round more."""
+FULL_PRECISION = "float32"
+"""The precision of the port, except for graphs, which are float64."""
 
 Epoch = Callable[[], float]
-"""Trains a model for an epoch and gives its last loss."""
-Manner = Callable[[Any, Any, torch.device], tuple[nn.Module, Epoch]]
+"""Trains a model for an epoch and returns the last loss."""
+Port = Callable[[Any, Any, torch.device], tuple[nn.Module, Epoch]]
 """``(config, problem, device)``: the model and its training; the problem is on the CPU."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for name, seeds, epochs, few, settings in CASES[device.type]:
         config = shortened(name, epochs, *settings, seeds=seeds)
-        yield from _compared(name, config, settings, few, device)
+        yield from _compare(name, config, settings, few, device)
 
 
-def _compared(
+def _compare(
     name: str, config: Any, settings: list[str], few: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
-    """An epoch of a run: its share of an ensemble's, that of one alone, and in the other manner."""
+    """Time per epoch of a run: in an ensemble, alone, and in the port."""
     task_name, dataset, method = parts(name)
     task = TASKS[task_name]
     data = task.load(config)
     members = task.members(config, data)
     counts = dict.fromkeys((len(members), 1))
-    shares = {_called(n): _share(task, members[:n], data, device) for n in counts}
-    if device.type == "cuda" and getattr(config.train, "precision", ROUNDS_NOT) != ROUNDS_NOT:
-        exact = replace(config, train=replace(config.train, precision=ROUNDS_NOT))
+    shares = {_variant(n): _share(task, members[:n], data, device) for n in counts}
+    if (
+        device.type == "cuda"
+        and getattr(config.train, "precision", FULL_PRECISION) != FULL_PRECISION
+    ):
+        exact = replace(config, train=replace(config.train, precision=FULL_PRECISION))
         alone = task.members(exact, data)[:1]
-        shares[f"{_called(1)}, {ROUNDS_NOT}"] = _share(task, alone, data, device)
-    _, epoch = MANNERS[task_name](config, task.prepare(data, config, torch.device("cpu")), device)
-    shares["in the released code's manner"] = _seconds(epoch, few)
+        shares[f"{_variant(1)}, {FULL_PRECISION}"] = _share(task, alone, data, device)
+    _, epoch = PORTS[task_name](config, task.prepare(data, config, torch.device("cpu")), device)
+    shares["port of the released code"] = _seconds(epoch, few)
     first = next(iter(shares.values()))
     for variant, seconds in shares.items():
         yield {
             "case": ", ".join((dataset, method, *settings)),
-            "work": "training, an epoch of a run",
+            "work": "training epoch per run",
             "variant": variant,
             "ms": round(1e3 * seconds, 4),
             "ratio": round(seconds / first, 2),
         }
 
 
-def _called(count: int) -> str:
-    return "quatgraph, one run" if count == 1 else f"quatgraph, {count} runs as one"
+def _variant(count: int) -> str:
+    return "quatgraph, single run" if count == 1 else f"quatgraph, ensemble of {count}"
 
 
 def _share(task: Any, members: Sequence[Any], data: Any, device: torch.device) -> float:
@@ -98,13 +101,12 @@ def _share(task: Any, members: Sequence[Any], data: Any, device: torch.device) -
 
 
 def _seconds(epoch: Epoch, count: int) -> float:
-    """The mean time of an epoch, after one that does not count; each ends with its loss, for which
-    the host waits."""
+    """The mean time of an epoch after a warm-up epoch; reading the loss synchronises the host."""
     epoch()
-    began = time.perf_counter()
+    start = time.perf_counter()
     for _ in range(count):
         epoch()
-    return (time.perf_counter() - began) / count
+    return (time.perf_counter() - start) / count
 
 
 class _Product(nn.Module):
@@ -217,19 +219,19 @@ def _graph(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, 
 def _batch(
     collection: Collection, entries: Tensor, chosen: np.ndarray
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Features in four copies, the matrix of some graphs and which node is whose.
+    """Features in four copies, the block-diagonal adjacency, and the pooling matrix of a batch.
 
     Args:
-        entries: Row and column of each entry of all graphs' matrix, ``(2, E)``.
+        entries: Row and column of each entry of the whole matrix, ``(2, E)``.
     """
     whole = collection.adjacency
-    places, weights, owners, nodes, offset = [], [], [], [], 0
+    places, weights, batch, nodes, offset = [], [], [], [], 0
     for slot, graph in enumerate(chosen):
         first, last = collection.node_start[graph : graph + 2].tolist()
         own = slice(int(whole.rowptr[first]), int(whole.rowptr[last]))
         places.append(entries[:, own] - first + offset)
         weights.append(whole.weight[own])
-        owners.append(torch.full((last - first,), slot))
+        batch.append(torch.full((last - first,), slot))
         nodes.append(torch.arange(first, last))
         offset += last - first
     node, weight = torch.cat(nodes), torch.cat(weights).double()
@@ -239,7 +241,7 @@ def _batch(
         x[torch.arange(offset), features.code[node].long()] = features.weight[node].double()
     else:
         x = features[node].double()
-    pooled = torch.stack((torch.cat(owners), torch.arange(offset)))
+    pooled = torch.stack((torch.cat(batch), torch.arange(offset)))
     return (
         x.tile(4),
         _sparse(torch.cat(places, dim=1), weight, (offset, offset)),
@@ -345,10 +347,10 @@ def _text(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, E
 
 
 def _padded(problem: Any, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-    """Vectors, matrices and masks of some documents, each as large as the largest of them."""
+    """Word vectors, adjacency matrices and masks of documents, padded to the largest."""
     collection = problem.collection
-    starts = collection.node_start.tolist()
-    spans = [slice(starts[place], starts[place + 1]) for place in chosen]
+    ptr = collection.node_start.tolist()
+    spans = [slice(ptr[place], ptr[place + 1]) for place in chosen]
     largest = max(span.stop - span.start for span in spans)
     x = torch.zeros(len(spans), largest, problem.table.size(1))
     adjacency, mask = torch.zeros(len(spans), largest, largest), torch.zeros(len(spans), largest, 1)
@@ -364,4 +366,4 @@ def _padded(problem: Any, chosen: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
     return x, adjacency, mask
 
 
-MANNERS: dict[str, Manner] = {"node": _node, "graph": _graph, "link": _link, "text": _text}
+PORTS: dict[str, Port] = {"node": _node, "graph": _graph, "link": _link, "text": _text}

@@ -1,4 +1,4 @@
-"""Benchmark records as tables: the newest row of each variant."""
+"""Benchmark records as Markdown tables, with the newest row of each variant."""
 
 import json
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.growth import exponent
 from benchmarks.limits import REACHED
+from quatgraph.reproduce.render import markdown_table
 from quatgraph.training.runtime import machine
 
 MEASURES = {
@@ -18,7 +19,7 @@ MEASURES = {
 
 
 def read_rows(folder: Path, bench: str) -> list[dict[str, Any]]:
-    """The newest row of each case, work, variant and device, by device; none without records."""
+    """The newest row of each case, work, variant and device, grouped by device."""
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     path = folder / f"{bench}.jsonl"
     for line in path.read_text().splitlines() if path.is_file() else ():
@@ -33,7 +34,7 @@ def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
     """A Markdown table of one benchmark.
 
     Args:
-        with_start: Whether trainings are shown also with what precedes their first step.
+        with_start: Whether to add the time including everything before the first step.
     """
     found = read_rows(folder, bench)
     rows = [row for row in found if row["case"] != REACHED]
@@ -46,7 +47,7 @@ def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
     )
     head = ["device", "case", "work", "variant", title]
     head += ["with start"] * with_start + ["peak memory"] * memory
-    head += ["of the limit"] * share + ["times as long"] * ratio
+    head += ["share of limit"] * share + ["relative time"] * ratio
     lines = []
     for row in rows:
         shown = [machine_of(row), row["case"], row["work"], row["variant"]]
@@ -60,12 +61,12 @@ def render_bench(folder: Path, bench: str, *, with_start: bool = False) -> str:
         if ratio:
             shown.append(f"{row['ratio']:.3g}")
         lines.append(shown)
-    return _reaching(found) + _table(head, lines)
+    return _render_limits(found) + markdown_table(head, lines)
 
 
 def render_beside(folder: Path, bench: str) -> str:
-    """A Markdown table with a column for each variant: its time, its share of the limit, and the
-    memory it takes beyond the gradients."""
+    """A Markdown table with a column per variant: time, share of the limit, and memory beyond the
+    gradients."""
     found = read_rows(folder, bench)
     rows = [row for row in found if row["case"] != REACHED]
     if not rows:
@@ -78,11 +79,11 @@ def render_beside(folder: Path, bench: str) -> str:
         line = cells.setdefault((machine_of(row), row["case"], row["work"]), {})
         line[row["variant"]] = ", ".join(parts)
     lines = [[*key, *(line.get(name, "") for name in variants)] for key, line in cells.items()]
-    return _reaching(found) + _table(["device", "case", "work", *variants], lines)
+    return _render_limits(found) + markdown_table(["device", "case", "work", *variants], lines)
 
 
 def render_growth(folder: Path) -> str:
-    """A Markdown table of how time grows in each series."""
+    """A Markdown table of the scaling of each series."""
     rows = read_rows(folder, "growth")
     if not rows:
         return _missing("growth")
@@ -101,14 +102,14 @@ def render_growth(folder: Path) -> str:
                 *(machine_of(first), first["work"], first["grows"]),
                 f"{first['size']:,} to {last['size']:,}",
                 " to ".join(times),
-                "too short to tell" if slope is None else f"n^{slope:.2f}",
+                "too short" if slope is None else f"n^{slope:.2f}",
             ]
         )
-    return _table(["device", "work", "grows with", "n", "time", "as"], lines)
+    return markdown_table(["device", "work", "n counts", "n", "time", "scaling"], lines)
 
 
 def render_steps(folder: Path) -> str:
-    """A Markdown table of what an epoch's time goes to: a line for each training."""
+    """A Markdown table of where an epoch's time goes, one row per training."""
     rows = read_rows(folder, "steps")
     if not rows:
         return _missing("steps")
@@ -120,21 +121,16 @@ def render_steps(folder: Path) -> str:
         shown = [part for part in shown if not part.endswith(" 0 %")]
         times = with_unit(row["ms"], "ms"), with_unit(spent, "ms"), f"{operations:,}"
         lines.append([machine_of(row), row["case"], *times, ", ".join(shown)])
-    head = ["device", "training", "an epoch", "work of the device", "operations", "which goes to"]
-    return _table(head, lines)
+    header = ["device", "training", "epoch", "device time", "operations", "share of device time"]
+    return markdown_table(header, lines)
 
 
 def _missing(bench: str) -> str:
-    return f"Not run yet: `quatgraph bench {bench} --out benchmarks/records`"
+    return f"Not run yet: `python -m benchmarks {bench} --out benchmarks/records`"
 
 
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    shown = (f"| {' | '.join(line)} |" for line in lines)
-    return "\n".join((f"| {' | '.join(head)} |", "|---" * len(head) + "|", *shown))
-
-
-def _reaching(rows: Sequence[dict[str, Any]]) -> str:
-    """What each machine reached in the same run, a line each; nothing where none was measured."""
+def _render_limits(rows: Sequence[dict[str, Any]]) -> str:
+    """The measured limits of each machine, one line each."""
     limits = [row for row in rows if row["case"] == REACHED]
     lines = [
         f"- {name} reaches {', '.join(map(_rate, group))}"
@@ -156,7 +152,7 @@ def _percent(row: dict[str, Any]) -> str:
 
 
 def with_unit(value: float, unit: str) -> str:
-    """With four digits; long times in seconds."""
+    """A value with four digits and its unit; long times in seconds."""
     if unit == "ms" and value >= 10_000:
         value, unit = value / 1000, "s"
     return f"{value:.4g} {unit}".strip()

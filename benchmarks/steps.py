@@ -31,17 +31,17 @@ CASES: dict[str, list[tuple[str, int, int]]] = {
 """Presets, seeds, and epochs."""
 
 KINDS = {
-    "products of matrices": r"gemm|nvjet|splitk|cutlass|aten::(b?add)?b?mm|aten::addmv",
-    "sums over neighbours": r"sum_rows|_join_pieces|_entry_products|embedding_bag|::aggregate",
-    "slopes of scores": r"_slopes|_log_sum_exp|_scaled|_padded|_cross_entropy",
+    "matrix products": r"gemm|nvjet|splitk|cutlass|aten::(b?add)?b?mm|aten::addmv",
+    "neighbour sums": r"sum_rows|_join_pieces|_entry_products|embedding_bag|::aggregate",
+    "score gradients": r"_slopes|_log_sum_exp|_scaled|_padded|_cross_entropy",
     "norms and activations": r"_norm_|tanh|relu|aten::elu|softplus|sigmoid",
     "gates and attention": r"_open_kernel|_renewed|_before_|_pooled",
-    "rows by number": r"_table|_batch_rows|aten::index|aten::gather|gather_kernel<|::lookup",
-    "Adam and the gradient it takes": r"_adam|_squares|_joined|_fused_adam",
+    "row lookups": r"_table|_batch_rows|aten::index|aten::gather|gather_kernel<|::lookup",
+    "Adam and gradient layout": r"_adam|_squares|_joined|_fused_adam",
     "dropout": r"_dropped|distribution|rand|dropout",
-    "matrices of quaternions": r"_spread|_gather_kernel$",
+    "Hamilton matrices": r"_spread|_gather_kernel$",
     "copies and fills": r"memcpy|memset|fill|copy|aten::zero|aten::cat|aten::stack",
-    "all else": r"",
+    "other": r"",
 }
 """What belongs to a kind, by the name of a kernel or an operation; the first that fits."""
 

@@ -57,7 +57,7 @@ def _epoch(
     seconds = training_seconds(TEXT, TEXT.members(config, corpus), corpus, device)
     return {
         "case": f"{dataset}, {'1 run' if seeds == 1 else f'{seeds} runs'}",
-        "work": "training, an epoch",
+        "work": "training epoch",
         "variant": f"{METHODS[method]}, {precision}",
         "ms": round(1e3 * seconds / epochs, 3),
         **(_resident() if counts else peak(device, before)),

@@ -144,10 +144,10 @@ def test_link_times_an_epoch_ranks_a_whole_training_and_a_loss(
     monkeypatch.setattr(link, "MANY", {"cpu": [(100, 8, 5)]})
     rows = list(link.rows(CPU))
     assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
-        ("made up", "training, an epoch", "SimQGNN, float32"),
-        ("made up", "filtered ranks of valid, both sides", "SimQGNN"),
+        ("made up", "training epoch", "SimQGNN, float32"),
+        ("made up", "filtered ranks of valid triples, both sides", "SimQGNN"),
         ("countries", "training, 2 epochs, each validated", "SimQGNN, float32"),
-        ("5 queries, 100 entities, 8 wide", "1-N loss, forward and backward", "in tiles"),
+        ("5 queries, 100 entities, 8 wide", "1-N loss, forward and backward", "tiled"),
     ]
     assert all(row["ms"] > 0 for row in rows)
 
@@ -167,8 +167,8 @@ def test_text_times_an_epoch_of_each_method_and_word_graphs(
     monkeypatch.setattr(text, "_PROCESS", tmp_path if counted else tmp_path / "no such system")
     rows = list(text.rows(CPU))
     assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
-        ("mr, 2 runs", "training, an epoch", "TextQGNN, float32"),
-        ("r8, 2 runs", "training, an epoch", "TextING, tf32"),
+        ("mr, 2 runs", "training epoch", "TextQGNN, float32"),
+        ("r8, 2 runs", "training epoch", "TextING, tf32"),
         ("snippets", "word graphs, window 3", "600 documents"),
     ]
     assert all(row["ms"] > 0 for row in rows)

@@ -59,10 +59,10 @@ def test_losses_in_tiles_are_those_of_all_scores_at_once(monkeypatch: pytest.Mon
     monkeypatch.setattr(loss, "SIZES", {"cpu": (6, 20, 8)})
     _, _, *rows = loss.rows(CPU)
     assert [(row["work"], row["variant"]) for row in rows] == [
-        ("bce, float32", "in tiles"),
-        ("bce, float32", "all scores at once"),
-        ("cross-entropy, float32", "in tiles"),
-        ("cross-entropy, float32", "all scores at once"),
+        ("bce, float32", "tiled"),
+        ("bce, float32", "full score matrix"),
+        ("cross-entropy, float32", "tiled"),
+        ("cross-entropy, float32", "full score matrix"),
     ]
     assert {row["gflop"] for row in rows} == {float(f"{6 * 6 * 20 * 8 / 1e9:.4g}")}
     assert round(loss.gflop(1024, 78_000, 512)) == 245
@@ -71,21 +71,21 @@ def test_losses_in_tiles_are_those_of_all_scores_at_once(monkeypatch: pytest.Mon
         tiles, at_once = loss._variants(name, "float32", positives, CPU).values()
         torch.testing.assert_close(tiles(q, x), at_once(q, x))
     on_gpu = loss._variants("bce", "bfloat16", positives, torch.device("cuda"))
-    assert list(on_gpu) == ["in tiles", "in tiles, captured"]
+    assert list(on_gpu) == ["tiled", "tiled, captured"]
 
 
 def test_fused_compares_forms_that_compute_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fused, "SIZES", {"cpu": (10, 3, 4)})
     _, _, *rows = fused.rows(CPU)
     assert [row["work"] for row in rows] == 4 * PASSES
-    assert {row["variant"] for row in rows} == {"quatgraph", "operations one by one"}
+    assert {row["variant"] for row in rows} == {"quatgraph", "separate operations"}
     assert rows[0]["gflop"] == pytest.approx(6 * 2 * 10 * 4**2 / 1e9)
     assert "gflop" not in rows[-1]
     assert rows[-1]["limit"] == "copy"
     for work, ours in ((fused._gated(10, 4, CPU), gated_step), (_pooling(), attention_pool)):
         torch.testing.assert_close(ours(*work.inputs), work.plain(*work.inputs))
     with_torch = [variant for variant, *_ in fused._variants(work, torch.device("cuda"))]
-    assert with_torch == ["quatgraph", "its torch form", "operations one by one"]
+    assert with_torch == ["quatgraph", "torch form", "separate operations"]
 
 
 def _pooling() -> fused._Work:
@@ -104,5 +104,5 @@ def test_kernels_are_timed_beside_forms_that_compute_the_same() -> None:
             assert len(mine) >= 1
             for one, other in zip(mine, wanted, strict=True):
                 torch.testing.assert_close(one, other)
-    assert {"all entities, and heads times relations", "Adam"} < works.keys()
+    assert {"entity lookup and head-relation product", "Adam"} < works.keys()
     assert list(kernels.rows(CPU)) == []

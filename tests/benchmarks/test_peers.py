@@ -25,8 +25,8 @@ def test_an_ensemble_stands_beside_single_models(
     rows = list(peers.rows(CPU))
     assert [(row["variant"], row["trained"]) for row in rows] == [
         ("quatgraph, one ensemble", 4),
-        ("quatgraph, one after the other (2 trained, times 2)", 2),
-        ("PyG's GCNConv, dense features, in a plain loop (2 trained, times 2)", 2),
+        ("quatgraph, sequential (2 trained, times 2)", 2),
+        ("PyG GCNConv, dense features, plain loop (2 trained, times 2)", 2),
     ]
     assert rows[0]["ratio"] == 1
     for row in rows:

@@ -37,7 +37,7 @@ def problem_of(name: str) -> tuple[Any, Any, Any]:
 def test_the_model_has_the_weights_of_ours_and_learns(name):
     torch.manual_seed(0)
     task, config, problem = problem_of(name)
-    model, epoch = released.MANNERS[task.name](config, problem, CPU)
+    model, epoch = released.PORTS[task.name](config, problem, CPU)
     assert sum(p.numel() for p in model.parameters()) == num_parameters(task.build, config, problem)
     losses = [epoch() for _ in range(4)]
     assert min(losses[1:]) < losses[0]
@@ -68,9 +68,9 @@ def test_runs_as_one_and_one_alone_stand_beside_it(monkeypatch):
     monkeypatch.setattr(released, "CASES", {"cpu": [small]})
     rows = list(released.rows(CPU))
     assert [row["variant"] for row in rows] == [
-        "quatgraph, 2 runs as one",
-        "quatgraph, one run",
-        "in the released code's manner",
+        "quatgraph, ensemble of 2",
+        "quatgraph, single run",
+        "port of the released code",
     ]
     assert rows[0]["ratio"] == 1
     for row in rows:

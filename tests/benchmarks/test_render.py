@@ -34,9 +34,9 @@ def test_trainings_are_shown_with_their_start_where_asked(tmp_path: Path) -> Non
 
 
 def test_missing_records_say_how_to_make_them(tmp_path: Path) -> None:
-    assert "quatgraph bench conv --out" in render_bench(tmp_path, "conv")
-    assert "quatgraph bench loss --out" in render_beside(tmp_path, "loss")
-    assert "quatgraph bench growth --out" in render_growth(tmp_path)
+    assert "python -m benchmarks conv --out" in render_bench(tmp_path, "conv")
+    assert "python -m benchmarks loss --out" in render_beside(tmp_path, "loss")
+    assert "python -m benchmarks growth --out" in render_growth(tmp_path)
 
 
 def test_shares_stand_below_what_the_machine_reaches(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_shares_stand_below_what_the_machine_reaches(tmp_path: Path) -> None:
     assert render_bench(tmp_path, "aggregate").splitlines() == [
         "- chip, 2 cores reaches 25 GB/s in a copy",
         "",
-        "| device | case | work | variant | time | of the limit |",
+        "| device | case | work | variant | time | share of limit |",
         "|---|---|---|---|---|---|",
         "| chip, 2 cores | c | w | a | 4 ms | 50 % of copy |",
         "| chip, 2 cores | c | w | b | 3 ms |  |",
@@ -56,7 +56,7 @@ def test_shares_stand_below_what_the_machine_reaches(tmp_path: Path) -> None:
 def test_ratios_have_a_column(tmp_path: Path) -> None:
     (tmp_path / "peers.jsonl").write_text(row("a", 2.0, ratio=1.0) + row("b", 9.0, ratio=4.5))
     lines = render_bench(tmp_path, "peers").splitlines()
-    assert lines[0].endswith("| time | times as long |")
+    assert lines[0].endswith("| time | relative time |")
     assert lines[3].endswith("| b | 9 ms | 4.5 |")
 
 
@@ -88,5 +88,5 @@ def test_growth_is_told_by_series_or_said_to_be_too_short(tmp_path: Path) -> Non
     (tmp_path / "growth.jsonl").write_text(long + short)
     assert render_growth(tmp_path).splitlines()[2:] == [
         "| chip, 2 cores | long | edges | 1 to 10,000 | 1 ms to 100 ms | n^0.50 |",
-        "| chip, 2 cores | short | edges | 1 to 100 | 0.9 ms to 0.9 ms | too short to tell |",
+        "| chip, 2 cores | short | edges | 1 to 100 | 0.9 ms to 0.9 ms | too short |",
     ]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import steps
-from benchmarks.__main__ import _described
+from benchmarks.__main__ import _format_row
 from benchmarks.render import render_steps
 from quatgraph.ops import kernels
 from quatgraph.presets import names
@@ -22,25 +22,25 @@ KERNELS = sorted(
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_of_our_kernels_has_a_kind_of_its_own(name: str) -> None:
-    assert steps.kind_of(name) not in ("all else", "copies and fills")
+    assert steps.kind_of(name) not in ("other", "copies and fills")
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("_slopes_kernel", "slopes of scores"),
+        ("_slopes_kernel", "score gradients"),
         ("_norm_part_sums_kernel", "norms and activations"),
         ("_pooled_gradients_kernel", "gates and attention"),
-        ("_sum_rows_and_pieces_kernel", "sums over neighbours"),
-        ("_small_table_kernel", "rows by number"),
-        ("_gather_kernel", "matrices of quaternions"),
-        ("nvjet_sm90_tst_176x128_64x5_1x2_h_bz_TNN", "products of matrices"),
-        ("void cublasLt::splitKreduce_kernel<32, 16, int>(float)", "products of matrices"),
-        ("aten::baddbmm", "products of matrices"),
+        ("_sum_rows_and_pieces_kernel", "neighbour sums"),
+        ("_small_table_kernel", "row lookups"),
+        ("_gather_kernel", "Hamilton matrices"),
+        ("nvjet_sm90_tst_176x128_64x5_1x2_h_bz_TNN", "matrix products"),
+        ("void cublasLt::splitKreduce_kernel<32, 16, int>(float)", "matrix products"),
+        ("aten::baddbmm", "matrix products"),
         ("Memcpy DtoD (Device -> Device)", "copies and fills"),
-        ("void at::native::vectorized_gather_kernel<16, long>(char*)", "rows by number"),
-        ("aten::_fused_adam_", "Adam and the gradient it takes"),
-        ("aten::sub", "all else"),
+        ("void at::native::vectorized_gather_kernel<16, long>(char*)", "row lookups"),
+        ("aten::_fused_adam_", "Adam and gradient layout"),
+        ("aten::sub", "other"),
     ],
 )
 def test_names_of_torch_and_ours_are_told_apart(name: str, kind: str) -> None:
@@ -58,19 +58,19 @@ def test_a_row_is_an_epoch_and_what_it_goes_to(
     times = [ms for ms, _ in row["goes_to"].values()]
     assert times == sorted(times, reverse=True)
     assert min(times) > 0
-    assert row["goes_to"]["sums over neighbours"][1] >= 2  # of a layer, and of its gradient
+    assert row["goes_to"]["neighbour sums"][1] >= 2  # of a layer, and of its gradient
     about = {"device": "cpu", "cpu": "a CPU", "cpus": "2"}
     (tmp_path / "steps.jsonl").write_text(json.dumps({**row, "environment": about}))
     table = render_steps(tmp_path).splitlines()
     assert len(table) == 3
     assert "gates and attention" not in table[2]  # what has none of the time is left out
-    assert "sums over neighbours" in table[2]
+    assert "neighbour sums" in table[2]
     assert render_steps(tmp_path / "none").startswith("Not run yet")
 
 
 def test_a_row_is_told_in_words() -> None:
-    row = {"case": "karate", "ms": 2.0, "goes_to": {"dropout": [1.5, 3], "all else": [0.5, 9]}}
-    assert _described(row) == ["karate", "2 ms", "dropout 1.5 ms", "all else 0.5 ms"]
+    row = {"case": "karate", "ms": 2.0, "goes_to": {"dropout": [1.5, 3], "other": [0.5, 9]}}
+    assert _format_row(row) == ["karate", "2 ms", "dropout 1.5 ms", "other 0.5 ms"]
 
 
 @pytest.mark.parametrize("device", steps.CASES)
