@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import re
+import sys
 import tomllib
 import types
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -269,20 +270,12 @@ def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
         elif type(value) is option and option is not float:
             return value  # not isinstance: True is no int here
     if float in options and type(value) in (int, float):
-        return _finite(value, name)
+        if abs(value) > sys.float_info.max or math.isnan(value):
+            raise Mistake(f"{name} must be a finite number, got {value}")
+        return float(value)
     if types.NoneType in options and value == "none":
         return None
     raise Mistake(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
-
-
-def _finite(value: int | float, name: str) -> float:
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise Mistake(f"{name} must be a finite number, got {value}")
-    return number
 
 
 def _options(kind: Any) -> tuple[Any, ...]:

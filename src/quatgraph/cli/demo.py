@@ -87,8 +87,8 @@ def _train_or_load(triples: "Triples", device: "torch.device") -> tuple["Job", b
             train_in_folder, LINK, [config], FOLDER, device=device, data=triples, progress=update
         )
         try:
-            done = read_records(FOLDER / RECORDS) if (FOLDER / RECORDS).exists() else []
-            return train(resume=True), bool(done)
+            loaded = (FOLDER / RECORDS).exists() and bool(read_records(FOLDER / RECORDS))
+            return train(resume=True), loaded
         except Mistake:
             if not FOLDER.is_dir():
                 raise

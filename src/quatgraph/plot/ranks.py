@@ -1,9 +1,10 @@
 """Histogram of the ranks of the true entities."""
 
-from bisect import bisect_right
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from quatgraph.errors import Mistake, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, format_log_axes, new_figure
@@ -76,12 +77,11 @@ def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBar
     ranks = model.ranks(part)
     metrics = told(ranks, part)
     bounds = bin_bounds(model.triples.num_entities)
-    shares = {}
-    for side, values in zip(SIDES, ranks.realistic.cpu().view(2, -1).tolist(), strict=True):
-        counts = [0] * (len(bounds) - 1)
-        for rank in values:
-            counts[bisect_right(bounds, rank) - 1] += 1
-        shares[side] = [count / len(values) for count in counts]
+    by_side = ranks.realistic.cpu().view(2, -1).numpy()
+    shares = {
+        side: (np.histogram(values, bounds)[0] / len(values)).tolist()
+        for side, values in zip(SIDES, by_side, strict=True)
+    }
     return RankBars(
         title=f"{model.config.model.name} on {model.triples.name}",
         part=part,
