@@ -91,7 +91,9 @@ def train(
 
     options: dict[str, Any] = {"directed": True} if directed else {}
     if vectors is not None:
-        options["vectors"] = _resolve_vectors(vectors)
+        from quatgraph.data.store import catalog
+
+        options["vectors"] = vectors if vectors in catalog() else str(Path(vectors).resolve())
     task, candidates = _build_candidates(what, data, options, set_ or [], protocol, seeds)
     folder = out or Path("quatgraph-runs") / (_dataset_name(data) if data else f"{what}-{protocol}")
     instead = " in place of --overwrite" * overwrite
@@ -186,13 +188,6 @@ def _build_candidates(
     config = configs.build(task.config, values)
     # Explicit settings are fixed; validation data selects the others.
     return task, default_candidates(task, config, fixed=configs.flatten(values).keys())
-
-
-def _resolve_vectors(source: str) -> str:
-    """The name of a dataset in the catalog, or the absolute path of a file."""
-    from quatgraph.data.store import catalog
-
-    return source if source in catalog() else str(Path(source).resolve())
 
 
 def _get_task(name: str, options: dict[str, Any]) -> "Task":

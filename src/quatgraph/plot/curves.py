@@ -131,7 +131,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
             f"{path} has curves of {len(groups)} methods and datasets, at most {MAX_GROUPS} "
             "fit in a figure; select some with --only"
         )
-    known = list(dict.fromkeys(_metric(name) for r in records for name in r.curves))
+    known = list(dict.fromkeys(name.partition("/")[2] for r in records for name in r.curves))
     for metric in metrics:
         if metric not in known:
             hint = did_you_mean(metric, known) or f"; choose from {', '.join(known)}"
@@ -139,17 +139,17 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
     shown = metrics or [metric for metric in METRICS if metric in known] or known
     make_panel = _bundle_panel if path.is_dir() else _records_panel
     panels = [make_panel(name, metric, runs) for name, runs in groups.items() for metric in shown]
-    drawn = [panel for panel in panels if any(map(_is_line, panel.curves.values()))]
+    drawn = [
+        panel
+        for panel in panels
+        if any(len(curve.epochs) > 1 for curves in panel.curves.values() for curve in curves)
+    ]
     if not drawn:
         raise Mistake(
             f"the runs in {path} were evaluated only once, so there is no curve; train with more "
             "epochs, train.select=best-valid or a lower train.evaluate_every"
         )
     return Curves(drawn)
-
-
-def _is_line(curves: Sequence[Curve]) -> bool:
-    return any(len(curve.epochs) > 1 for curve in curves)
 
 
 def _read(path: Path) -> list[RunRecord]:
@@ -172,10 +172,6 @@ def _filter_records(records: list[RunRecord], only: Sequence[str], path: Path) -
     if only:
         raise Mistake(f"no run in {path} has the dataset, method or protocol {only[0]!r}")
     return records
-
-
-def _metric(name: str) -> str:
-    return name.partition("/")[2]
 
 
 def _records_panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:

@@ -133,17 +133,13 @@ def _eligible(
             continue
         settings = preset_settings(table.task, name, protocol)
         found = [
-            _by_fold(runs, table.splits)
+            [[run for run in runs if run.split == fold] for fold in range(table.splits)]
             for runs in by_config.values()
             if diff_settings(runs[0].config, settings).keys() <= searched
             and {run.split for run in runs} == set(range(table.splits))
         ]
         if found:
             yield (dataset, method, protocol), found
-
-
-def _by_fold(runs: Sequence[RunRecord], splits: int) -> Configuration:
-    return [[run for run in runs if run.split == split] for split in range(splits)]
 
 
 def _flatten(configuration: Configuration) -> list[RunRecord]:
