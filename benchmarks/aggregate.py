@@ -1,4 +1,4 @@
-"""The sparse sum against everything torch offers for it."""
+"""The sparse sum compared with all of torch's alternatives."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,7 +28,7 @@ SIZES = {
     },
 }
 BEYOND_CACHE = 1 << 28
-"""Bytes of x from which on a row that is read comes from memory, so that reads can be counted."""
+"""Above this size in bytes, rows of x come from memory, so their reads can be counted."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -54,7 +54,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def gigabytes(num_rows: int, entries: int, width: int) -> float:
-    """What a sum moves: a row of x read for each entry, one written for each row."""
+    """The bytes a sum moves: a row of x read per entry, one written per row."""
     return 4 * width * (entries + num_rows) / 1e9
 
 

@@ -1,4 +1,4 @@
-"""``QGNNConv`` against PyG's ``GCNConv`` of equal width, forward and backward."""
+"""``QGNNConv`` and PyG's ``GCNConv`` of equal width, forward and backward."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,8 +1,8 @@
-"""What a person's own graph is tried with: forms of QGNN on generated graphs of several kinds.
+"""The defaults for the user's own graph: variants of QGNN on generated graphs of several kinds.
 
-Each row is the mean validation accuracy of one form on one kind of graph, with the learning rate,
-weight decay and dropout that validation data prefers. The defaults of ``NodeConfig`` are the form
-that does well on every kind.
+Each row is the mean validation accuracy of a variant on a kind of graph, with the learning rate,
+weight decay and dropout that are best on validation data. The defaults of ``NodeConfig`` are the
+variant that does well on every kind.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Benchmark records as figures: how much longer other ways take, and how time grows with size."""
+"""Benchmark records as figures: relative times of variants, and scaling with size."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TIMES = ("ms", "seconds")
-"""The fields of a row that tell its time."""
+"""The fields of a row that hold its time."""
 TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
 BAR = 0.17
-"""Inches of a line of bars."""
+"""Height of a bar in inches."""
 LINE, NAME = 120, 36
-"""Letters that fit beside each other in a figure, and those of them for a variant's name."""
+"""Characters per line of a figure, and per line of a variant's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The variants of one piece of work on one machine."""
+    """The variants of one benchmark case on one machine."""
 
     machine: str
     case: str
     work: str
     ours: str
-    """The variant that was measured first, and the time of the others divided by its."""
+    """The first variant; ``others`` are relative to it."""
     time: float
     unit: str
     others: dict[str, float]
@@ -80,9 +80,9 @@ class SpeedBars:
             axes.set_title(machine, fontweight="bold", pad=3)
         ratios = [ratio for one in self.comparisons for ratio in one.others.values()]
         first, last = (math.log(far) for far in (min(1.0, *ratios), max(1.0, *ratios)))
-        room = max(0.05, 0.13 * (last - first))
-        left = first - room if first < 0 else -0.1 * room
-        grid[-1].set_xlim(math.exp(left), math.exp(last + room))
+        margin = max(0.05, 0.13 * (last - first))
+        left = first - margin if first < 0 else -0.1 * margin
+        grid[-1].set_xlim(math.exp(left), math.exp(last + margin))
         format_log_axes(grid[-1])
         grid[-1].set_xlabel("time relative to the variant named in the line above (logarithmic)")
         figure.suptitle(self.title, x=0.005, ha="left", fontsize=9, fontweight="bold")
@@ -100,11 +100,11 @@ class Line:
     times: list[float]
     """In milliseconds."""
     floor: float
-    """The time at next to no size."""
+    """The time at almost zero size."""
 
     @property
     def exponent(self) -> float | None:
-        """Of the power of the size that fits the times, where enough of them tell of it."""
+        """The fitted exponent, None if too few sizes count."""
         points = zip(self.sizes, self.times, strict=True)
         return exponent([{"size": n, "ms": ms, "floor_ms": self.floor} for n, ms in points])
 
@@ -134,7 +134,7 @@ class Growth:
 
 
 def speed_bars(folder: Path, bench: str) -> SpeedBars:
-    """Every case of a benchmark that has several variants, on every machine."""
+    """All cases of a benchmark with several variants, on all machines."""
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in _timed(_rows(folder, bench)):
         if "series" not in row and row["case"] != REACHED:
@@ -151,7 +151,7 @@ def speed_bars(folder: Path, bench: str) -> SpeedBars:
 
 
 def growth(folder: Path, only: Sequence[str] = ()) -> Growth:
-    """Every series among the rows of all benchmarks, by what grows; or of what is named."""
+    """All series of all benchmarks, grouped by what grows; ``only`` restricts the groups."""
     lines: dict[tuple[str, str, str, str], dict[float, dict[str, Any]]] = {}
     for bench in _benches(folder):
         for row in _timed(_rows(folder, bench)):
@@ -168,12 +168,12 @@ def growth(folder: Path, only: Sequence[str] = ()) -> Growth:
             panel.lines.append(Line(series, variant, machine, sizes, times, floor))
     for name in only:
         if name not in panels:
-            hint = did_you_mean(name, panels) or f"; there are {', '.join(panels) or 'none'}"
+            hint = did_you_mean(name, panels) or f"; choose from {', '.join(panels) or 'none'}"
             raise Mistake(f"{folder} has no series in which {name!r} grow{hint}")
     if not panels:
         raise Mistake(
-            f"no benchmark in {folder} has a series of sizes on record: name another folder by "
-            "--records, or make some by `python -m benchmarks growth --out DIR`"
+            f"no benchmark in {folder} has a series of sizes; record one with "
+            "`python -m benchmarks growth --out DIR`"
         )
     return Growth([panel for grows, panel in panels.items() if grows in only or not only])
 
@@ -188,11 +188,11 @@ def _benches(folder: Path) -> list[str]:
 
 
 def _rows(folder: Path, bench: str) -> list[dict[str, Any]]:
-    """As :func:`read_rows`, of a benchmark that is there and readable."""
+    """As :func:`read_rows`, but raises a Mistake for missing or invalid records."""
     known = _benches(folder)
     if bench not in known:
-        hint = did_you_mean(bench, known) or f"; there are {', '.join(known)}"
-        hint = hint if known else ": name the folder of a checkout that has some by --records"
+        hint = did_you_mean(bench, known) or f"; choose from {', '.join(known)}"
+        hint = hint if known else f"; record them with `python -m benchmarks {bench} --out DIR`"
         raise Mistake(f"{folder} has no records of a benchmark {bench!r}{hint}")
     try:
         rows = read_rows(folder, bench)
@@ -201,7 +201,7 @@ def _rows(folder: Path, bench: str) -> list[dict[str, Any]]:
             if any(not row[field] > 0 for field in (*TIMES, "size") if field in row):
                 raise ValueError("times and sizes are positive numbers")
     except (ValueError, LookupError, TypeError, OSError) as error:
-        raise Mistake(f"{folder / bench}.jsonl does not hold rows of a benchmark") from error
+        raise Mistake(f"{folder / bench}.jsonl is not a file of benchmark rows") from error
     return rows
 
 
@@ -221,14 +221,12 @@ def _comparison(machine: str, case: str, work: str, rows: list[dict[str, Any]]) 
     return Comparison(machine, case, work, first["variant"], time, unit, ratios)
 
 
-def _lines(text: str, room: int) -> list[str]:
-    """Of at most so many letters each."""
-    return wrap(text, room, break_on_hyphens=False)
+def _lines(text: str, width: int) -> list[str]:
+    return wrap(text, width, break_on_hyphens=False)
 
 
 def _draw_machine(axes: "Axes", found: list[Comparison], letters: int) -> None:
-    """A heading for each piece of work, of lines with so many letters, then a bar for each variant
-    beside ours."""
+    """A heading per case, wrapped at ``letters`` characters, and a bar per variant."""
     place, ticks = 0, dict[float, str]()
     for one in found:
         heading = _lines(one.heading, letters)
@@ -271,19 +269,19 @@ def _draw_machine(axes: "Axes", found: list[Comparison], letters: int) -> None:
 
 
 def _draw_growing(axes: "Axes", panel: Growing) -> None:
-    """Log by log, where a power is a straight line; machines are told apart by colour."""
+    """Log-log plot; colours distinguish machines."""
     machines = list(dict.fromkeys(line.machine for line in panel.lines))
     for number, line in enumerate(panel.lines):
         power = line.exponent
         fit = "" if power is None else f": {panel.grows}^{power:.2f}"
-        said = f"{line.machine}, {line.variant}{fit} ({line.series})"
+        label = f"{line.machine}, {line.variant}{fit} ({line.series})"
         axes.plot(
             line.sizes,
             line.times,
             color=LINES[machines.index(line.machine) % len(LINES)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=3.5,
-            label=fill(said, 62),
+            label=fill(label, 62),
         )
     axes.set_xscale("log")
     axes.set_yscale("log")

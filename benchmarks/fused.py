@@ -1,4 +1,4 @@
-"""What a text model does between its products, each as one formula, beside the same in torch."""
+"""The fused operations of the text models, compared with separate torch operations."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from quatgraph.ops.backend import Backend
 from quatgraph.training.runtime import factors_rounded
 
 SIZES = {"cpu": (8_192, 256, 128), "cuda": (262_144, 4_096, 384)}
-"""Words, the texts they are in, and the reals of a vector."""
+"""Words, texts, and reals per vector."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """An operation, the same in plain torch, what both take, and what they move and multiply."""
+    """An operation, its plain torch form, their inputs, and their memory traffic and FLOPs."""
 
     run: Callable[..., Tensor]
     plain: Callable[..., Tensor]
     inputs: tuple[Tensor, ...]
     counts: dict[str, tuple[float, float]]
-    """Gigabytes and GFLOP by pass: every vector read or written once, and the products."""
+    """Gigabytes and GFLOP by pass: every vector once, and the products."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -93,7 +93,7 @@ def _with_both(
 def plain_step(
     h: Tensor, sums: Tensor, of_sum: Tensor, of_own: Tensor, of_reset: Tensor, bias: Tensor
 ) -> Tensor:
-    """:func:`gated_step` as one writes it, its gradients by autograd."""
+    """:func:`gated_step` as separate torch operations under autograd."""
     (wz, wr, wc), (bz, br, bc) = of_sum.chunk(3), bias.chunk(3)
     uz, ur = of_own.chunk(2)
     z = torch.sigmoid(F.linear(sums, wz, bz) + F.linear(h, uz))
@@ -103,7 +103,7 @@ def plain_step(
 
 
 def plain_pool(x: Tensor, weight: Tensor, begins: Tensor, *, owner: Tensor, texts: int) -> Tensor:
-    """:func:`attention_pool` as one writes it, its gradients by autograd."""
+    """:func:`attention_pool` as separate torch operations under autograd."""
     e = weight[:, None] * torch.relu(x)
     empty, place = e.new_zeros(texts, e.size(1)), owner[:, None].expand_as(e)
     return empty.index_add(0, owner, e) * empty.scatter_reduce(0, place, e, "amax")

@@ -1,4 +1,4 @@
-"""Whole trainings of graph classification under the paper's protocol."""
+"""Full trainings of graph classification under the paper's protocol."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from quatgraph.tasks.runs import run
 DATASETS = {"cpu": ("mutag",), "cuda": ("mutag", "imdb-b")}
 """Trained with the preset of QGNN."""
 GRIDS = {"cpu": (), "cuda": ("mutag",)}
-"""Trained with every configuration that the paper searches."""
+"""Trained with every configuration of the paper's search."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -30,7 +30,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 def _trained(
     case: str, candidates: Sequence[dict[str, Any]], device: torch.device
 ) -> dict[str, Any]:
-    """A row for all folds of some configurations, trained as few ensembles."""
+    """A row for all folds of the configurations, trained as ensembles."""
     tried = [configs.build(GraphConfig, values) for values in candidates]
     graphs = GRAPH.load(tried[0])
     members = [member for config in tried for member in GRAPH.members(config, graphs)]

@@ -1,8 +1,8 @@
-"""How time grows with the size of the work: series of rows, and the exponent of each.
+"""Scaling of time with size: series of rows, and the exponent of each.
 
-A series is the same work at several sizes. Its ``floor_ms`` is the time of that work at next to no
-size: what it takes to ask for it. Sizes that do not take ten times as long tell of that, not of
-growth, and are left out of the fit. On a GPU the work is a captured CUDA graph, as steps are.
+A series repeats the same work at several sizes. Its ``floor_ms`` is the time at almost zero size,
+that is, the call overhead. Sizes that take less than ten times as long are left out of the fit. On
+a GPU the work is a captured CUDA graph, as in training.
 """
 
 import math
@@ -27,47 +27,47 @@ from quatgraph.tasks.task import Member
 
 CONV = "QGNNConv, forward and backward"
 ABOVE_FLOOR = 10
-"""How many times the floor a time must be to count."""
+"""A time counts if it is at least this many times the floor."""
 FEWEST = 3
-"""Sizes that an exponent is fitted to, or there is none."""
+"""The least number of sizes for a fit."""
 
 EDGES = {
     "cpu": (10_000, 64, (200_000, 400_000, 800_000, 1_600_000, 3_200_000)),
     "cuda": (100_000, 64, (2_000_000, 4_000_000, 8_000_000, 16_000_000, 32_000_000)),
 }
-"""Nodes, width, and how many edges there are."""
+"""Nodes, width, and numbers of edges."""
 NODES = {
     "cpu": (64, (5_000, 10_000, 20_000, 40_000, 80_000)),
     "cuda": (256, (62_500, 125_000, 250_000, 500_000, 1_000_000)),
 }
-"""Width, and how many nodes there are, each with ten edges."""
+"""Width, and numbers of nodes with ten edges each."""
 WIDTHS = {
     "cpu": (5_000, 50_000, (32, 64, 128, 256, 512)),
     "cuda": (200_000, 2_000_000, (64, 128, 256, 512, 1024)),
 }
-"""Nodes, edges, and how wide a node's vector is."""
+"""Nodes, edges, and widths."""
 ENTITIES = {
     "cpu": (128, 64, (5_000, 10_000, 20_000, 40_000, 80_000)),
     "cuda": (1_024, 256, (40_000, 80_000, 160_000, 320_000, 640_000, 1_280_000)),
 }
-"""Queries, width, and how many entities there are."""
+"""Queries, width, and numbers of entities."""
 MEMBERS = {
     "cpu": (LIKE_CORA, 10, (1, 10, 30, 100)),
     "cuda": (LIKE_CORA, 100, (1, 10, 100, 300, 1_000)),
 }
-"""The graph, epochs, and how many members an ensemble has."""
+"""The graph, epochs, and numbers of members."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Series:
     name: str
     beside: str
-    """What does not grow."""
+    """The fixed sizes."""
     grows: str
     sizes: Sequence[int]
     timed: Callable[[int], dict[str, Any]]
     least: Callable[[], dict[str, Any]]
-    """Times the work at next to no size."""
+    """Times the work at almost zero size."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -87,8 +87,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def exponent(rows: Sequence[dict[str, Any]]) -> float | None:
-    """The slope of log time by log size, by least squares over the sizes that count; None where
-    these are too few."""
+    """The least-squares slope of log time over log size; None if too few sizes count."""
     counted = [row for row in rows if row["ms"] >= ABOVE_FLOOR * row["floor_ms"]]
     if len(counted) < FEWEST:
         return None

@@ -1,5 +1,5 @@
-"""The product of a quaternion matrix and many vectors, beside a real product of the same width and
-beside a form with half the multiplications."""
+"""The Hamilton product, compared with a real product of the same width and with a form that needs
+half the multiplications."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +14,7 @@ from quatgraph.ops import hamilton_linear
 from quatgraph.training.runtime import factors_rounded
 
 SIZES = {"cpu": (2_048, (64, 256, 384, 1024)), "cuda": (262_144, (64, 256, 384, 1024))}
-"""Vectors, and the reals of each."""
+"""Vectors, and reals per vector."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -36,8 +36,8 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def counts(work: str, vectors: int, width: int) -> tuple[float, float]:
-    """What a real product moves, every matrix read or written once, and multiplies: backward twice
-    as much, as there are two gradients."""
+    """Memory traffic and FLOPs of a real product, every matrix once; backward counts twice, for two
+    gradients."""
     of_vectors, of_weight = 4 * vectors * width / 1e9, 4 * width**2 / 1e9
     forward = 2 * of_vectors + of_weight, 2 * vectors * width**2 / 1e9
     backward = 3 * of_vectors + 2 * of_weight, 2 * forward[1]
@@ -76,7 +76,7 @@ def eight_products(x: Tensor, weight: Tensor) -> Tensor:
 def _variants(
     width: int, device: torch.device
 ) -> dict[str, tuple[Callable[[Tensor, Tensor], Tensor], Tensor, int]]:
-    """Each form, its weight, and how many products of components it takes."""
+    """Each form, its weight, and its number of component products."""
     quats = torch.randn(4, width // 4, width // 4, device=device, requires_grad=True)
     reals = torch.randn(width, width, device=device, requires_grad=True)
     return {

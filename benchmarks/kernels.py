@@ -1,4 +1,4 @@
-"""The kernels of a step against the plain form of each, on a GPU, captured as steps are."""
+"""The kernels of a training step and their plain forms, on a GPU, inside a captured CUDA graph."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -19,17 +19,17 @@ from quatgraph.training.optim import MemberAdam
 
 MEMBERS, GRAPHS = 80, 4
 SIZES = {"32 quaternions": (96, 128), "128 quaternions": (96, 512)}
-"""Nodes a member and reals a node, as in a batch of so many molecules."""
+"""Nodes per member and reals per node, as in a batch of molecules."""
 ENTITIES, RELATIONS = (17_050, 1_024, 128), 102
-"""Entities, questions, and the reals of a vector, as on CoDEx-M; its relations, both ways."""
+"""Entities, queries, reals per vector and relations with inverses, as on CoDEx-M."""
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
 Work = tuple[Callable[[], tuple[Tensor, ...]], Callable[[], tuple[Tensor, ...]]]
-"""A piece of a step and its plain form, which may be the same without kernels; what they give."""
+"""A kernel, its plain form, which may be the same function without kernels, and their inputs."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Nothing on a CPU: there the plain form is all there is."""
+    """Nothing on a CPU, which has only the plain forms."""
     if device.type != "cuda":
         return
     cases = {
@@ -61,7 +61,7 @@ def _gradients(run: Run, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -> dict[str, Work]:
-    """What a step does for all members of an ensemble."""
+    """The work of a step for all members of an ensemble."""
     x = torch.randn(members, nodes, width, device=device, requires_grad=True)
     quats = width // 4
     weight = torch.randn(members, 4, quats, quats, device=device, requires_grad=True)
@@ -92,7 +92,7 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
 def entity_works(
     entities: int, questions: int, width: int, device: torch.device
 ) -> dict[str, Work]:
-    """What a step does with the vectors of all entities of a knowledge graph."""
+    """The work of a step on all entities of a knowledge graph."""
     table = torch.randn(entities, width, device=device, requires_grad=True)
     relations = torch.randn(RELATIONS, width, device=device, requires_grad=True)
     head, relation = (torch.randint(n, (questions,), device=device) for n in (entities, RELATIONS))
@@ -122,7 +122,7 @@ def entity_works(
 
 
 def _batch(members: int, nodes: int, device: torch.device) -> Callable[[], tuple[Tensor, ...]]:
-    """Graphs of a collection laid end to end, with so many nodes each."""
+    """A concatenated collection of graphs with the given number of nodes each."""
     count = 100
     node_start = nodes * torch.arange(count + 1, dtype=torch.int32, device=device)
     drawn = torch.randint(count, (members, GRAPHS), device=device)
@@ -138,7 +138,7 @@ def _batch(members: int, nodes: int, device: torch.device) -> Callable[[], tuple
 
 
 def _adam(members: int, size: int, device: torch.device) -> Callable[[], tuple[Tensor, ...]]:
-    """A step with clipping, always by the same gradient."""
+    """A step with gradient clipping; the gradient is always the same."""
     learned = nn.Parameter(torch.randn(members, size, device=device))
     optimizer = MemberAdam([learned], lr=[0.01] * members, weight_decay=[0.0] * members, clip=0.5)
     learned.grad = torch.randn_like(learned)

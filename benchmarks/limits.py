@@ -1,8 +1,8 @@
-"""What the machine reaches, and how near to it an operation comes.
+"""The measured limits of a machine, and the share of them that an operation reaches.
 
-A device moves so many bytes a second and multiplies so fast, and no operation is quicker than the
-slower of the two allows for what it must move and multiply. The share is that least time over the
-time it takes. Bytes and products are counted by a formula beside each benchmark.
+The limits are bandwidth and throughput. The minimum time of an operation is the slower of the two
+for the bytes it must move and the products it must compute; the share is that minimum divided by
+the measured time. A formula next to each benchmark counts bytes and products.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,34 +16,34 @@ from quatgraph.training.runtime import factors_rounded
 
 REACHED = "what the machine reaches"
 COPIED = {"cpu": 1 << 28, "cuda": 1 << 31}
-"""Bytes of the tensor that is copied: more than any cache holds."""
+"""Bytes of the copied tensor, larger than any cache."""
 SQUARE = {"cpu": 2048, "cuda": 8192}
-"""Rows and columns of the matrices that are multiplied."""
+"""Rows and columns of the multiplied matrices."""
 PRECISIONS = {"cpu": ("float32",), "cuda": ("float32", "tf32", "bfloat16")}
-"""Of products. Not bfloat16 on a CPU, some of which end the process."""
+"""Precisions of products. Not bfloat16 on a CPU: some CPUs end the process."""
 OF_FLOAT32 = {kind: tuple(p for p in of if p != "bfloat16") for kind, of in PRECISIONS.items()}
 """Those of products whose factors are float32 in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a device, measured; see :func:`reached`."""
+    """The measured limits of a device; see :func:`reached`."""
 
     copy: float
-    """Gigabytes read and written in a millisecond."""
+    """Gigabytes read and written per millisecond."""
     products: dict[str, float]
-    """Billions of floating-point operations in a millisecond, by precision."""
+    """GFLOP per millisecond, by precision."""
     rows: list[dict[str, Any]]
     """The same as rows of a benchmark."""
 
     def against(
         self, timed: dict[str, Any], *, gb: float = 0.0, gflop: float = 0.0, to: str = "float32"
     ) -> dict[str, Any]:
-        """What was timed, with what it moves, what it multiplies, and its share of the limit.
+        """A timed row with its memory traffic, FLOPs and share of the limit.
 
         Args:
-            gb: Gigabytes that it must read and write.
-            gflop: Billions of operations of its products.
+            gb: Gigabytes that the operation must read and write.
+            gflop: GFLOP of its products.
             to: The precision of the products.
         """
         moving = gb / self.copy
@@ -61,7 +61,7 @@ class Limits:
 
 
 def reached(device: torch.device, precisions: Sequence[str] = ()) -> Limits:
-    """Measures the limits: of copies, and of products in the given precisions."""
+    """Measures the bandwidth of copies and the throughput of products in the given precisions."""
     rows = [_copied(device)]
     rows += [_multiplied(device, precision) for precision in precisions]
     first, *others = rows

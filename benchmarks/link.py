@@ -1,4 +1,4 @@
-"""Knowledge-graph completion: an epoch of training, filtered ranks, and a loss over millions."""
+"""Knowledge-graph completion: a training epoch, filtered ranks, and a very large loss."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -34,13 +34,13 @@ GRAPHS: dict[str, list[tuple[str, Load, str, int]]] = {
         ),
     ],
 }
-"""What each is called, how it is had, the preset it is trained with, and for how many epochs."""
+"""Name, loader, preset and epochs of each dataset."""
 
 WHOLE = {"cpu": (), "cuda": ("link/codex-s-simqgnn",)}
-"""Presets that are trained from beginning to end."""
+"""Presets that are trained in full."""
 
 MANY: dict[str, list[tuple[int, int, int]]] = {"cpu": [], "cuda": [(4_600_000, 256, 1024)]}
-"""Entities, reals of a vector and queries of losses whose scores would fill the memory."""
+"""Entities, reals per vector and queries; the full score matrix would fill the memory."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -69,7 +69,7 @@ def _epoch(config: LinkConfig, triples: Triples, device: torch.device) -> dict[s
 
 
 def _whole(name: str, device: torch.device) -> dict[str, Any]:
-    """All epochs with their validation, and what precedes them."""
+    """All epochs with validation, and everything before them."""
     config = configs.build(LinkConfig, preset(name))
     triples = LINK.load(config)
     began = time.perf_counter()
@@ -86,7 +86,7 @@ def _whole(name: str, device: torch.device) -> dict[str, Any]:
 def _ranked(
     case: str, values: dict[str, Any], triples: Triples, device: torch.device
 ) -> dict[str, Any]:
-    """The validation triples, asked for tails and for heads, by a model as it begins."""
+    """Ranks the validation triples from both sides with an untrained model."""
     config = configs.build(LinkConfig, values)
     problem = LINK.prepare(triples, config, device)
     model = LINK.build(config, problem).to(device).eval()
@@ -100,7 +100,7 @@ def _ranked(
 
 
 def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict[str, Any]:
-    """The 1-N loss and its gradients; peak memory is what they take beyond the vectors."""
+    """The 1-N loss and its gradients; peak memory is without the vectors."""
     q, x, positives = drawn(queries, entities, width, device)
 
     def both() -> None:

@@ -1,4 +1,4 @@
-"""The losses of queries against every candidate, in tiles, beside all scores at once."""
+"""Losses against all candidates, tiled and with the full score matrix."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,7 +15,7 @@ from quatgraph.tasks.link.run import PRODUCTS
 from quatgraph.training.runtime import factors_rounded
 
 SIZES = {"cpu": (512, 10_000, 128), "cuda": (1_024, 78_000, 512)}
-"""Queries, entities, and the reals of a vector."""
+"""Queries, entities, and reals per vector."""
 LOSSES = {"bce": one_vs_all_bce, "cross-entropy": one_vs_all_cross_entropy}
 
 
@@ -46,7 +46,7 @@ def gflop(queries: int, entities: int, width: int) -> float:
 def drawn(
     queries: int, entities: int, width: int, device: torch.device
 ) -> tuple[Tensor, Tensor, Positives]:
-    """Vectors of queries and candidates, and one right candidate of each query."""
+    """Vectors of queries and candidates, and one positive per query."""
     q = torch.randn(queries, width, device=device, requires_grad=True)
     x = torch.randn(entities, width, device=device, requires_grad=True)
     pointers = torch.arange(queries + 1, device=device)
@@ -72,7 +72,7 @@ def _variants(
 
 
 def _at_once(name: str, tails: Tensor, q: Tensor, x: Tensor) -> Tensor:
-    """The loss out of the matrix of scores, as one writes it."""
+    """The loss of the full score matrix."""
     scores = q @ x.T
     if name == "cross-entropy":
         return F.cross_entropy(scores, tails)

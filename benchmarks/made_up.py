@@ -1,4 +1,4 @@
-"""A graph of papers that cite each other, made up, so that benchmarks need no files."""
+"""A generated citation graph, so that benchmarks need no files."""
 
 import torch
 import torch.nn.functional as F
@@ -10,11 +10,11 @@ LIKE_CORA = (2_708, 5_278, 1_433)
 """Nodes, links and features of Cora."""
 CLASSES, WORDS = 7, 18
 ALIKE = 0.8
-"""Share of the links that stay within a class, and three times that of the words that are its."""
+"""Share of links within a class, and three times the share of words specific to a class."""
 
 
 def papers(nodes: int, links: int, features: int, seed: int = 0) -> Data:
-    """Papers of seven subjects: bags of some words, rows of which sum to 1, and citations."""
+    """Papers of seven classes: bag-of-words features with rows that sum to 1, and citations."""
     draw = torch.Generator().manual_seed(seed)
     y = torch.arange(nodes) % CLASSES
     own = torch.rand(nodes, WORDS, generator=draw) < ALIKE / 3

@@ -1,4 +1,4 @@
-"""Times a piece of work and its peak memory."""
+"""Measures time and peak memory."""
 
 import gc
 import statistics
@@ -22,8 +22,8 @@ def measure(
 ) -> dict[str, Any]:
     """Median and quintiles of the wall time in milliseconds, after three warm-ups.
 
-    On a GPU the time is that between events, and ``peak_mib`` the memory that the work took
-    beyond what was held before it.
+    On a GPU, times are between CUDA events, and ``peak_mib`` is the memory above what was
+    allocated before.
     """
     for _ in range(3):
         work()
@@ -49,7 +49,7 @@ def measure(
 
 
 def held(device: torch.device) -> int:
-    """Bytes of a GPU that are held by what was before; from here on :func:`peak` counts."""
+    """Bytes allocated on a GPU; resets the counter of :func:`peak`."""
     gc.collect()  # what is only waiting to be freed would hide as much of the peak
     if device.type != "cuda":
         return 0
@@ -58,15 +58,15 @@ def held(device: torch.device) -> int:
 
 
 def peak(device: torch.device, before: int) -> dict[str, float]:
-    """The most memory beyond that."""
+    """The peak memory above ``before``."""
     if device.type != "cuda":
         return {}
     return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
 
 
 def shortened(name: str, epochs: int, *settings: str, seeds: int = 1) -> Any:
-    """The configuration of a preset for so many epochs, of which the last is kept, so that none is
-    validated on the way; with other ``settings``, each a ``key=value``."""
+    """A preset with the given number of epochs and without validation during training; ``settings``
+    are further changes ``key=value``."""
     short = [f"train.epochs={epochs}", "train.select=last", *settings]
     values = configs.override(preset(name), short) | {"seeds": seeds}
     return configs.build(TASKS[parts(name)[0]].config, values)
@@ -75,12 +75,12 @@ def shortened(name: str, epochs: int, *settings: str, seeds: int = 1) -> Any:
 def training_seconds(
     task: Task, members: Sequence[Member], data: Any, device: torch.device
 ) -> float:
-    """The time of training runs; where memory is small they are several ensembles, which add up."""
+    """The training time of runs, summed over ensembles if memory requires several."""
     return sum(outcome.fit.seconds for outcome in run(task, members, data, device=device))
 
 
 def captured(work: Callable[[], object]) -> Callable[[], None]:
-    """The work as a CUDA graph to replay: what the device does, without what it takes to ask."""
+    """Captures the work as a CUDA graph, without launch overhead."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -96,8 +96,8 @@ def captured(work: Callable[[], object]) -> Callable[[], None]:
 def measure_captured(
     work: Callable[[], object], device: torch.device, *, repeats: int = 20
 ) -> dict[str, Any]:
-    """As :func:`measure`, of a GPU's work as a captured graph; a replay takes no memory to tell
-    of, since it has what its capture took."""
+    """As :func:`measure`, but captured as a CUDA graph on a GPU; without memory, which is allocated
+    during the capture."""
     timed = measure(captured(work), device, repeats=repeats)
     timed.pop("peak_mib")
     return timed
@@ -111,10 +111,10 @@ def passes(
     repeats: int = 10,
     capture: bool = False,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Times an operation forward, backward, and both, to those of its inputs that want gradients.
+    """Times the forward pass, the backward pass and both, for the inputs that require gradients.
 
     Args:
-        capture: Whether to time both on a GPU also as a captured CUDA graph.
+        capture: Whether to time both also as a captured CUDA graph on a GPU.
     """
     wanted = [value for value in inputs if value.requires_grad]
     made = run(*inputs)

@@ -1,4 +1,4 @@
-"""Whole trainings of node classification under the paper's protocol."""
+"""Full trainings of node classification under the paper's protocol."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""Whole trainings beside those of other libraries, in one run: how many times as long they take."""
+"""Full trainings compared with other libraries, in one process."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from quatgraph.tasks.task import Member
 GRAPH = LIKE_CORA
 MODELS, EPOCHS, HIDDEN = 100, 100, 16
 TRAINED = {"cpu": 4, "cuda": 5}
-"""Models that are trained one after the other; the time of all is so many times theirs."""
+"""Models that are trained sequentially; the time of all is extrapolated."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -32,7 +32,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def _ensemble(device: torch.device) -> Iterator[dict[str, Any]]:
-    """Many small models as one, one after the other, and in a loop as one writes it with PyG."""
+    """Many small models as an ensemble, sequentially, and in a plain PyG loop."""
     data, few = papers(*GRAPH), min(MODELS, TRAINED[device.type])
 
     def alone(epochs: int, count: int) -> list[float]:
@@ -69,7 +69,7 @@ def _ensemble(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 def _ours(data: Data, epochs: int, seeds: list[int], device: torch.device) -> list[float]:
-    """Trains a model for each seed and gives the test accuracy of each."""
+    """Trains a model per seed and returns their test accuracies."""
     model = GCN.Options(hidden_quats=HIDDEN // 4, num_layers=1, skip=False, bias=True)
     config = NodeConfig(model=model, train=TrainConfig(epochs=epochs, patience=None))
     members = [Member(config, 0, seed) for seed in seeds]
@@ -78,7 +78,7 @@ def _ours(data: Data, epochs: int, seeds: list[int], device: torch.device) -> li
 
 
 def _with_pyg(data: Data, epochs: int, seed: int, device: torch.device) -> float:
-    """The same as in PyG's examples; its test accuracy where validation data prefers the model."""
+    """The same as in PyG's examples; returns the test accuracy at the best validation epoch."""
     from torch_geometric.nn import GCNConv
 
     class GCN(nn.Module):

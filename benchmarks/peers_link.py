@@ -1,4 +1,4 @@
-"""DistMult beside PyKEEN's: an epoch of training, and filtered ranks of the same vectors."""
+"""DistMult compared with PyKEEN: a training epoch, and filtered ranks of the same vectors."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ SAME = (
     *("train.loss=bce", "train.smoothing=0", "train.floor=none", "train.clip=none"),
     *("train.lr=0.01", "train.batch_size=1024", "train.select=last"),
 )
-"""What makes the two alike: tails only, the mean binary cross-entropy of all entities, Adam."""
+"""Equal settings: tails only, mean binary cross-entropy over all entities, Adam."""
 EPOCHS = 3
 CPU = torch.device("cpu")
 
@@ -82,8 +82,7 @@ def _their_epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
 
 
 def _ranked(config: LinkConfig, triples: Triples) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Of the same vectors, so that both find the same mean reciprocal rank; each in pieces of the
-    size it chooses itself."""
+    """Ranks with the same vectors, so both find the same MRR. Each chooses its own chunk size."""
     problem = LINK.prepare(triples, config, CPU)
     model = LINK.build(config, problem).eval()
     ours = measure(lambda: ranks_of(model, problem, "valid"), CPU, repeats=5)
@@ -121,7 +120,7 @@ def _factory(triples: Triples) -> Any:
 
 
 def _their_model(config: LinkConfig, factory: Any) -> Any:
-    """Without what ours does not do: no unit vectors, no penalty."""
+    """Without unit vectors and penalty, which ours does not have."""
     return import_module("pykeen.models").DistMult(
         triples_factory=factory,
         embedding_dim=4 * config.model.dim_quats,

@@ -1,4 +1,4 @@
-"""What the time of training goes to: the work that a device does in an epoch, by kind."""
+"""Where training time goes: the operations of an epoch, by kind."""
 
 import os
 import re
@@ -43,7 +43,7 @@ KINDS = {
     "copies and fills": r"memcpy|memset|fill|copy|aten::zero|aten::cat|aten::stack",
     "other": r"",
 }
-"""What belongs to a kind, by the name of a kernel or an operation; the first that fits."""
+"""Kinds by the name of a kernel or an operation; the first match wins."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -52,7 +52,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 
 
 class _Training:
-    """Runs of a preset, for as many epochs as asked for."""
+    """Runs of a preset for a variable number of epochs."""
 
     def __init__(self, name: str, seeds: int, device: torch.device) -> None:
         self.name, self.seeds, self.device = name, seeds, device
@@ -61,7 +61,7 @@ class _Training:
         self.runs = len(self._members(1))
 
     def seconds(self, epochs: int) -> float:
-        """The time of training, which is evaluated once, in no time."""
+        """The training time, with a single, negligible evaluation."""
         task = replace(self.task, plan=self._plan)
         return training_seconds(task, self._members(epochs), self.data, self.device)
 
@@ -70,7 +70,7 @@ class _Training:
         return replace(plan, evaluate_every=plan.epochs)
 
     def work(self, epochs: int) -> dict[str, tuple[float, float]]:
-        """Milliseconds and operations of all that the device does, by kind."""
+        """Milliseconds and operations on the device, by kind."""
         on_gpu = self.device.type == "cuda"
         activity = ProfilerActivity.CUDA if on_gpu else ProfilerActivity.CPU
         os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # or torch writes to the screen
@@ -91,8 +91,8 @@ class _Training:
 
 
 def _epoch(training: _Training, epochs: int) -> dict[str, Any]:
-    """The time of an epoch, of all runs together and without validation, and what it goes to:
-    milliseconds and operations by kind, the greatest first."""
+    """The time of an epoch of all runs without validation: milliseconds and operations by kind,
+    the largest first."""
     once, seconds = training.work(epochs), training.seconds(epochs)
     twice = training.work(2 * epochs)
     # What twice the epochs take more: what is done once, as the evaluation, does not count, nor for
@@ -113,5 +113,5 @@ def _epoch(training: _Training, epochs: int) -> dict[str, Any]:
 
 
 def kind_of(name: str) -> str:
-    """The kind that a kernel or an operation of this name belongs to."""
+    """The kind of a kernel or an operation."""
     return next(kind for kind, names in KINDS.items() if re.search(names, name.lower()))

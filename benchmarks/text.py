@@ -1,4 +1,4 @@
-"""Text classification: an epoch of training, and the graphs of whole corpora."""
+"""Text classification: a training epoch, and the word graphs of whole corpora."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,11 +24,11 @@ TRAINED = {
     ],
     "cuda": [*product(("mr",), METHODS, ("float32",)), *product(CORPORA, METHODS, ("tf32",))],
 }
-"""Datasets and methods, trained with their presets, in which precision."""
+"""Datasets, methods and precisions, trained with the presets."""
 SEEDS = {"cpu": 1, "cuda": 10}
 EPOCHS = {"cpu": 1, "cuda": 10}
 GRAPHS = {"cpu": CORPORA, "cuda": ()}
-"""Corpora whose graphs are built, which a CPU does."""
+"""Corpora whose word graphs are built, on a CPU."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -43,10 +43,10 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
 def _epoch(
     dataset: str, method: str, precision: str, device: torch.device, *, resident: bool
 ) -> dict[str, Any]:
-    """The mean time of an epoch of all runs together, without validation.
+    """The mean time of an epoch of all runs, without validation.
 
     Args:
-        resident: Whether the peak is that of the whole process; else that of the GPU's memory.
+        resident: Whether to report the peak memory of the process instead of the GPU.
     """
     epochs, seeds = EPOCHS[device.type], SEEDS[device.type]
     setting = f"train.precision={precision}"
@@ -65,7 +65,7 @@ def _epoch(
 
 
 def _graphs(names: tuple[str, ...], device: torch.device) -> dict[str, Any]:
-    """All graphs of corpora that have been read."""
+    """Builds the word graphs of loaded corpora."""
     corpora = [load(name) for name in names]
     window = preset(f"text/{names[0]}-textqgnn")["data"]["window"]
     row = {
@@ -82,14 +82,14 @@ _PROCESS = Path("/proc/self")
 
 
 def _counts_resident() -> bool:
-    """Whether the system counts, from here on, the most memory that the process has; Linux does."""
+    """Resets the peak memory of the process; False if the system cannot, as outside of Linux."""
     with suppress(OSError):
         return bool((_PROCESS / "clear_refs").write_text("5"))
     return False
 
 
 def _resident() -> dict[str, float]:
-    """The most memory since then."""
+    """The peak memory since the reset."""
     lines = (_PROCESS / "status").read_text().splitlines()
     (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
     return {"peak_mib": round(int(kib) / 2**10, 1)}

@@ -138,7 +138,7 @@ def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="no records of a benchmark 'conv': name the folder"):
+    with pytest.raises(Mistake, match="no records of a benchmark 'conv'; record them with"):
         speed_bars(tmp_path, "conv")
     with pytest.raises(Mistake, match=r"no benchmark in .* has a series of sizes"):
         growth(tmp_path)
@@ -152,5 +152,5 @@ def test_what_cannot_be_compared_is_a_mistake(tmp_path: Path) -> None:
     odd = [json.dumps(row("a", ms, size=size)) for ms, size in ((0.0, 1), (1.0, "large"))]
     for content in ("text\n", "[1]\n", '{"case": 1}\n', "3\n", *odd):
         (tmp_path / "bad.jsonl").write_text(content)
-        with pytest.raises(Mistake, match=r"bad\.jsonl does not hold rows of a benchmark"):
+        with pytest.raises(Mistake, match=r"bad\.jsonl is not a file of benchmark rows"):
             speed_bars(tmp_path, "bad")
