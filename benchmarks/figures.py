@@ -13,8 +13,7 @@ from benchmarks.render import MEASURES, machine_of, read_rows, with_unit
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.plot.style import (
     BLUE,
-    LINES,
-    MARKERS,
+    INK,
     ORANGE,
     SOFT,
     WIDTH,
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+GREEN, PURPLE, SKY = "#009E73", "#CC79A7", "#56B4E9"
+COLOURS, MARKERS = (BLUE, ORANGE, GREEN, PURPLE, SKY, INK), "osD^vP"
 TIMES = ("ms", "seconds")
 """The fields of a row that hold its time."""
 TIMES_SIGN = "\N{MULTIPLICATION SIGN}"
@@ -278,7 +279,7 @@ def _draw_growing(axes: "Axes", panel: Growing) -> None:
         axes.plot(
             line.sizes,
             line.times,
-            color=LINES[machines.index(line.machine) % len(LINES)],
+            color=COLOURS[machines.index(line.machine) % len(COLOURS)],
             marker=MARKERS[number % len(MARKERS)],
             markersize=3.5,
             label=fill(label, 62),

@@ -8,7 +8,7 @@ import matplotlib
 import pytest
 
 from quatgraph.errors import Mistake
-from quatgraph.plot.style import Drawing, digest, read_digest, render_figure
+from quatgraph.plot.style import Drawing, digest, render_figure
 from quatgraph.reproduce.run import read_results
 from tools.pages import (
     figures,
@@ -56,7 +56,7 @@ def test_every_figure_that_is_shown_is_there_and_no_other() -> None:
 @pytest.mark.parametrize("file", SHOWN)
 def test_a_figure_is_of_the_numbers_on_record_and_small(file: str) -> None:
     content = (ROOT / file).read_text()
-    assert read_digest(content) == digest(drawing(file))
+    assert f"<dc:identifier>{digest(drawing(file))}</dc:identifier>" in content
     assert len(content) < 200_000
 
 

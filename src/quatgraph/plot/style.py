@@ -6,7 +6,6 @@ matplotlib is imported only when something is drawn.
 import dataclasses
 import io
 import math
-import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,19 +25,9 @@ SUFFIXES = (".png", ".svg", ".pdf")
 WIDTH = 7.2
 """Width of a page, in inches."""
 
-BLUE, ORANGE, PALE, GREEN, PURPLE, SKY = (
-    "#0072B2",
-    "#E69F00",
-    "#C4C4C4",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-)
-"""Safe for colour-blind readers (Okabe and Ito, 2008); the first three also differ in grey."""
+BLUE, ORANGE, PALE = "#0072B2", "#E69F00", "#C4C4C4"
+"""Safe for colour-blind readers (Okabe and Ito, 2008), and distinct in grey."""
 INK, SOFT, FAINT = "#222222", "#6B6B6B", "#E3E3E3"
-MARKERS = "osD^vP"
-"""Markers that go with the colours in :data:`LINES`."""
-LINES = (BLUE, ORANGE, GREEN, PURPLE, SKY, INK)
 
 _SETTINGS: Any = {
     "axes.axisbelow": True,
@@ -128,12 +117,6 @@ def digest(drawing: Drawing) -> str:
     Unlike the bytes, it does not depend on the machine or the version of matplotlib.
     """
     return configs.digest(_round_floats(dataclasses.asdict(drawing)))  # type: ignore[call-overload]
-
-
-def read_digest(svg: str) -> str | None:
-    """The digest stored in one of our SVG files."""
-    found = re.search(r"<dc:identifier>(\w+)</dc:identifier>", svg)
-    return found.group(1) if found else None
 
 
 def _round_floats(value: Any) -> Any:
