@@ -65,7 +65,7 @@ MaxMinutes = Annotated[
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Set a hyperparameter, e.g. train.lr=0.01. Repeatable."),
+    typer.Option("--set", help="Set a config value, e.g. train.lr=0.01. Repeatable."),
 ]
 
 

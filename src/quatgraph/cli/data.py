@@ -107,7 +107,7 @@ def stats(
     set_: Set = None,
     json_: Json = False,
 ) -> None:
-    """Print the size of a dataset: graphs, nodes, edges, triples, texts, classes.
+    """Count graphs, nodes, edges, triples, texts and classes.
 
     quatgraph data stats my-graph
 

@@ -30,7 +30,7 @@ plot_app = typer.Typer(cls=_PlotGroup, no_args_is_help=True, rich_markup_mode=No
 app.add_typer(
     plot_app,
     name="plot",
-    help="Plot training curves, tables or ranks; needs matplotlib.",
+    help="Plot training curves, tables or ranks. `plot my-model` plots curves. Needs matplotlib.",
 )
 
 Out = Annotated[

@@ -345,10 +345,10 @@ def reproduce(
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
-    """Reproduce a table of the paper and print it next to the paper's numbers.
+    """Run and print a table of the paper.
 
-    Only runs without a record are trained, so an interrupted command continues when repeated. If
-    no run is missing, no data is needed.
+    Prints our results next to the paper's numbers. Only runs without a record are trained, so an
+    interrupted command continues when repeated. If no run is missing, no data is needed.
 
     quatgraph reproduce node --only cora --only qgnn
 
