@@ -1,7 +1,7 @@
 """``python -m tools.outcomes``: measures the source tree against the targets of the redesign.
 
 Counts come from the syntax trees; nothing is imported. ``--places`` lists where each count comes
-from. Targets on behaviour, such as the independence of seeds, are held by tests instead.
+from. Tests check targets on behaviour, such as the independence of seeds.
 """
 
 import argparse
@@ -14,14 +14,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 MOST_LINES, MOST_PARAMETERS = 400, 6
 BASELINES = "gin", "gfn"
-"""Baselines of graph classification that no other task has."""
+"""Graph-classification baselines that no other task has."""
 ELSEWHERE = "data", "plot", "presets", "reproduce"
-"""Packages in which the name of a baseline is also that of a file format, a rule or a row."""
+"""Packages where the name of a baseline also names a file format, a rule or a row."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A number of the tree, what it should be at most, and where it comes from."""
+    """A measured number, its upper bound, and the places it comes from."""
 
     name: str
     value: int
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Module:
-    """A file of Python, and its path below the package."""
+    """A Python file, with its path relative to the package."""
 
     path: Path
     text: str
@@ -62,7 +62,7 @@ def read_modules(package: Path) -> list[Module]:
 
 
 def measure(root: Path) -> list[Outcome]:
-    """The outcomes of a checkout."""
+    """Measures the outcomes of a checkout."""
     modules = read_modules(root / "src" / "quatgraph")
     readme = len((root / "README.md").read_text().splitlines())
 
@@ -82,8 +82,8 @@ def measure(root: Path) -> list[Outcome]:
 
 
 def name_comparisons(modules: Iterable[Module]) -> Iterator[str]:
-    """Where ``model.name`` or ``options.name`` is compared, by ``==``, ``!=``, ``in`` or ``match``,
-    outside the package that lists the models."""
+    """Comparisons of ``model.name`` or ``options.name`` with ``==``, ``!=``, ``in`` or ``match``
+    outside of ``models``."""
     for module in modules:
         if module.package == "models":
             continue
@@ -102,7 +102,7 @@ def _is_model_name(node: ast.expr) -> bool:
 
 
 def uses_of_any(modules: Iterable[Module]) -> Iterator[str]:
-    """Where ``Any`` is written in the code of tasks, other than in an import."""
+    """Uses of ``Any`` in ``tasks``, except imports."""
     for module in modules:
         for node in ast.walk(module.tree) if module.package == "tasks" else ():
             if not isinstance(node, ast.Name | ast.Attribute):
@@ -112,7 +112,7 @@ def uses_of_any(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def long_signatures(modules: Iterable[Module]) -> Iterator[str]:
-    """Functions with many parameters, outside ``ops``; neither constructors nor commands."""
+    """Functions with too many parameters, except in ``ops``, constructors and commands."""
     for module in modules:
         for node in ast.walk(module.tree) if module.package != "ops" else ():
             if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -129,7 +129,7 @@ def _is_command(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _num_parameters(arguments: ast.arguments) -> int:
-    """Parameters a caller sees: ``self`` and ``cls`` are none, ``*args`` and ``**options`` one."""
+    """Parameters without ``self`` and ``cls``; ``*args`` and ``**kwargs`` count as one each."""
     named = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
     bound = named[:1] in (["self"], ["cls"])
     more = arguments.vararg, arguments.kwarg, *arguments.kwonlyargs
@@ -141,10 +141,10 @@ def long_modules(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def baseline_files(modules: Iterable[Module]) -> list[str]:
-    """The files that name the baseline which most of them name.
+    """The files that name a baseline; the longest list of all baselines.
 
-    Who adds a baseline like it has to touch as many, and perhaps others that treat it without
-    naming it: no syntax tree shows these.
+    A new baseline touches as many files, and perhaps others that do not name it, which a syntax
+    tree does not show.
     """
     known = [module for module in modules if module.package not in ELSEWHERE]
     named = ([str(m.path) for m in known if mentions(m, name)] for name in BASELINES)
@@ -152,8 +152,8 @@ def baseline_files(modules: Iterable[Module]) -> list[str]:
 
 
 def mentions(module: Module, word: str) -> bool:
-    """Whether the code has this word: as a string, within a name (``gin`` in ``GraphGIN``), or as
-    the file's own name. Comments and docstrings do not count."""
+    """Whether the code has the word as a string, in a name (``gin`` in ``GraphGIN``), or as the
+    name of the file. Comments and docstrings do not count."""
     found = [module.path.stem]
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Constant) and node.value == word:

@@ -1,4 +1,4 @@
-"""``python -m tools.pages``: writes the tables and figures of README and ``docs`` from records."""
+"""``python -m tools.pages``: renders the tables and figures of README and ``docs`` from records."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Callable[[], str]]:
-    """Renders what stands between two markers of a page, by page and marker."""
+    """Functions that render the text between two markers, by page and marker."""
     node, graph, link, text = (load_table(name) for name in ("node", "graph", "link", "text"))
     bench = root / "benchmarks" / "records"
     return {
@@ -76,7 +76,7 @@ def render_example(path: Path) -> str:
 
 
 def figures(root: Path, records: Sequence[RunRecord]) -> dict[str, Callable[[], Drawing]]:
-    """Draws each figure that a page may show, by file."""
+    """Functions that compute each figure, by file."""
     bench = root / "benchmarks" / "records"
     tables = {
         f"docs/figures/table-{name}.svg": partial(table_dots, load_table(name), records)
@@ -89,8 +89,8 @@ def figures(root: Path, records: Sequence[RunRecord]) -> dict[str, Callable[[], 
     return {**tables, **speeds, "docs/figures/growth.svg": partial(growth, bench)}
 
 
-def shown_figures(root: Path) -> set[str]:
-    """The files of ``docs/figures`` that README or a page of ``docs`` shows."""
+def used_figures(root: Path) -> set[str]:
+    """The figures that README or ``docs`` use."""
     found: set[str] = set()
     for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
         names = re.findall(r"!\[[^]]*\]\((?:docs/)?figures/([^)]+)\)", page.read_text())
@@ -99,23 +99,23 @@ def shown_figures(root: Path) -> set[str]:
 
 
 def write_pages(root: Path) -> None:
-    """Writes every page, and draws every figure that one shows."""
+    """Writes every page and every figure in use."""
     records = read_results(root / "results")
     for (page, marker), content in pages(root, records).items():
         path = root / page
-        write_atomic(path, replaced_between(path.read_text(), marker, content()))
+        write_atomic(path, replace_between(path.read_text(), marker, content()))
     drawings = figures(root, records)
-    for file in sorted(shown_figures(root)):
+    for file in sorted(used_figures(root)):
         save(drawings[file](), root / file)
 
 
-def replaced_between(content: str, name: str, text: str) -> str:
-    """The content with ``text`` between ``<!-- name -->`` and ``<!-- /name -->``."""
-    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    head, _, rest = content.partition(begin)
-    if content.count(begin) != 1 or content.count(end) != 1 or end not in rest:
-        raise Mistake(f"the file needs one line {begin} and one line {end} to write between")
-    return f"{head}{begin}\n{text}\n{end}{rest.partition(end)[2]}"
+def replace_between(content: str, name: str, text: str) -> str:
+    """Replaces the text between ``<!-- name -->`` and ``<!-- /name -->``."""
+    start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    head, _, rest = content.partition(start)
+    if content.count(start) != 1 or content.count(end) != 1 or end not in rest:
+        raise Mistake(f"the file needs exactly one {start} and one {end} after it")
+    return f"{head}{start}\n{text}\n{end}{rest.partition(end)[2]}"
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from tools.pages import (
     figures,
     pages,
     render_example,
-    replaced_between,
-    shown_figures,
+    replace_between,
+    used_figures,
     write_pages,
 )
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 RECORDS = read_results(ROOT / "results")
 PAGES = pages(ROOT, RECORDS)
 FIGURES = figures(ROOT, RECORDS)
-SHOWN = sorted(shown_figures(ROOT))
+SHOWN = sorted(used_figures(ROOT))
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 NAMES = re.compile(r"""(?:id|href|clip-path)="[^"]*\"""")
 
@@ -36,7 +36,7 @@ def drawing(file: str) -> Drawing:
 @pytest.mark.parametrize(("page", "marker"), PAGES)
 def test_a_page_shows_what_the_records_give(page: str, marker: str) -> None:
     content = (ROOT / page).read_text()
-    assert replaced_between(content, marker, PAGES[page, marker]()) == content
+    assert replace_between(content, marker, PAGES[page, marker]()) == content
 
 
 def test_no_page_has_a_marker_that_nothing_writes() -> None:
@@ -73,11 +73,11 @@ def test_a_figure_is_drawn_as_now(file: str) -> None:
     assert numbers[0] == pytest.approx(numbers[1], abs=0.02)
 
 
-def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:
+def test_text_is_replace_between_its_markers_and_nowhere_else() -> None:
     content = "a\n<!-- table x -->\nold\nlines\n<!-- /table x -->\nb <!-- table y -->\n"
-    made = replaced_between(content, "table x", "new")
+    made = replace_between(content, "table x", "new")
     assert made == "a\n<!-- table x -->\nnew\n<!-- /table x -->\nb <!-- table y -->\n"
-    assert replaced_between(made, "table x", "new") == made
+    assert replace_between(made, "table x", "new") == made
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_text_is_replaced_between_its_markers_and_nowhere_else() -> None:
     ],
 )
 def test_a_file_without_both_markers_is_a_mistake(content: str) -> None:
-    with pytest.raises(Mistake, match="needs one line <!-- table x --> and one line"):
-        replaced_between(content, "table x", "new")
+    with pytest.raises(Mistake, match="needs exactly one <!-- table x --> and one"):
+        replace_between(content, "table x", "new")
 
 
 def test_markers_in_the_wrong_order_are_a_mistake() -> None:
-    with pytest.raises(Mistake, match="needs one line <!-- table x -->"):
-        replaced_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
+    with pytest.raises(Mistake, match="needs exactly one <!-- table x -->"):
+        replace_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
 
 
 def test_an_example_is_shown_as_code_without_its_docstring(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_pages_are_written_whole(tmp_path: Path) -> None:
     for page in {page for page, _ in PAGES}:
         content = (ROOT / page).read_text()
         for home, marker in PAGES:
-            content = replaced_between(content, marker, "old") if home == page else content
+            content = replace_between(content, marker, "old") if home == page else content
         (tmp_path / page).write_text(content)
     write_pages(tmp_path)
     for page in {page for page, _ in PAGES}:
