@@ -13,7 +13,7 @@ import pytest
 from commands import assert_told, call
 from rings import lines, options, with_features, without, written
 
-from quatgraph.data import store
+from quatgraph.data.io import store
 from quatgraph.predictors import graph as predicting
 from quatgraph.tasks.graph import run as running
 

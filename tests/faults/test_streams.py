@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from programs import SHORT, shell
 
-from quatgraph.data import store
-from quatgraph.data.cache import keep_graphs, kept_graphs
-from quatgraph.data.dgcnn import read_dgcnn
+from quatgraph.data.graph.cache import keep_graphs, kept_graphs
+from quatgraph.data.graph.dgcnn import read_dgcnn
+from quatgraph.data.io import store
 from quatgraph.errors import Mistake
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.record import read_records

@@ -10,8 +10,8 @@ import pytest
 import torch
 from kills import WRITE, forked, killed, steps_of, waited
 
-from quatgraph.data.cache import keep_graphs
-from quatgraph.data.dgcnn import read_dgcnn
+from quatgraph.data.graph.cache import keep_graphs
+from quatgraph.data.graph.dgcnn import read_dgcnn
 from quatgraph.files import remove_leftovers, replacing, write_all, write_atomic
 from quatgraph.tasks.job import FILES, train_in_folder
 from quatgraph.tasks.node import NODE

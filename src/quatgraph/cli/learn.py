@@ -183,7 +183,7 @@ def _candidates(
 
 def _vectors(source: str) -> str:
     """A name of the catalog, or a file wherever it is asked for."""
-    from quatgraph.data.store import catalog
+    from quatgraph.data.io.store import catalog
 
     return source if source in catalog() else str(Path(source).resolve())
 

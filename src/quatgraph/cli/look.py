@@ -49,7 +49,7 @@ def _listed(kind: str) -> dict[str, list[str]]:
     read without torch."""
     found: dict[str, list[str]] = {}
     if kind == "datasets":
-        from quatgraph.data.store import catalog
+        from quatgraph.data.io.store import catalog
 
         for entry in catalog().values():
             found.setdefault(entry.task, []).append(entry.name)
@@ -77,7 +77,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
     quatgraph data fetch cora
     """
-    from quatgraph.data import store
+    from quatgraph.data.io import store
 
     found = store.fetch(name)
     typer.echo(
@@ -94,7 +94,7 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
     quatgraph data check cora
     """
-    from quatgraph.data import store
+    from quatgraph.data.io import store
 
     states = store.check(name)
     for path, state in states:
@@ -128,8 +128,9 @@ def stats(
 def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     """Name and statistics of a dataset, or of a person's own files, read as ``train`` does."""
     from quatgraph import config as configs
-    from quatgraph.data import graph, link, node, store, text
+    from quatgraph.data import graph, link, node, text
     from quatgraph.data.formats import task_of
+    from quatgraph.data.io import store
     from quatgraph.tasks import TASKS
     from quatgraph.tasks.graph.problem import load_graphs
     from quatgraph.tasks.link.problem import load_triples
@@ -174,7 +175,7 @@ def info(device: Device = "auto", json_: Json = False) -> None:
 
     quatgraph info
     """
-    from quatgraph.data.store import cache_root, data_root
+    from quatgraph.data.io.store import cache_root, data_root
     from quatgraph.ops.backend import TRITON_INSTALLED, chosen_backend
     from quatgraph.training.runtime import environment, resolve_device
 

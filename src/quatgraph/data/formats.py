@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from quatgraph.data.columns import places_by_role
-from quatgraph.data.edge_files import PAIRS
-from quatgraph.data.foreign import first_line, is_packed, refuse_foreign, unpacked_suffix
-from quatgraph.data.table import DELIMITERS
-from quatgraph.data.text_files import holds_texts, names_texts
-from quatgraph.data.triple_files import COLUMNS
-from quatgraph.data.triple_folder import training_file
-from quatgraph.data.words import unquoted
+from quatgraph.data.io.columns import places_by_role
+from quatgraph.data.io.foreign import first_line, is_packed, refuse_foreign, unpacked_suffix
+from quatgraph.data.io.name_table import unquoted
+from quatgraph.data.io.table import DELIMITERS
+from quatgraph.data.link.parts import COLUMNS
+from quatgraph.data.link.tsv import training_file
+from quatgraph.data.node.edges_csv import PAIRS
+from quatgraph.data.text.files import holds_texts, names_texts
 from quatgraph.errors import Mistake
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data.vocabulary import missing_hint
+from quatgraph.data.labels import missing_hint
 from quatgraph.errors import Mistake, did_you_mean
 
+Fold = tuple[Tensor, Tensor]
+"""Places of the training graphs, and of those for testing or validation."""
 Masks = tuple[Tensor, Tensor, Tensor]
 PARTS = ("train", "valid", "test")
 SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
@@ -72,6 +74,40 @@ def stratified_split(
     return train, valid, test
 
 
+def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1) -> Fold:
+    """Takes a stratified part of a training fold for validation; the test fold stays unseen.
+
+    Of every class the part has its share, rounded, and at least one graph where the class has two
+    or more; one graph of every class is left to train on.
+
+    Args:
+        y: Class of each graph.
+        train: Places of the training graphs; those without a label are left out of both parts.
+        seed: Zero or more; the same seed gives the same part.
+        fraction: Share of the part, between 0 and 1.
+
+    Returns:
+        What is left to train on, and the part for validation, both sorted.
+
+    Shape:
+        - y: ``(G,)``
+        - train: ``(K,)``
+    """
+    check_seed(seed)
+    if not 0 < fraction < 1:
+        raise Mistake(f"the validation share must be between 0 and 1, got {fraction}")
+    random = np.random.default_rng(seed)
+    train = train[y[train] >= 0].sort().values
+    is_valid = torch.zeros(train.numel(), dtype=torch.bool)
+    for label in y[train].unique():
+        members = (y[train] == label).nonzero().flatten()
+        count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
+        is_valid[members[torch.from_numpy(random.permutation(members.numel()))[:count]]] = True
+    if not bool(is_valid.any()):
+        raise Mistake("no class has two items to train on, so none can be put aside; add some")
+    return train[~is_valid], train[is_valid]
+
+
 def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) -> None:
     """Refuses masks of which some part is empty, or some class is never trained.
 
@@ -111,3 +147,9 @@ def _sizes(count: int, fractions: tuple[float, float, float]) -> list[int]:
     while valid + test >= count:
         valid, test = (valid - 1, test) if valid > test else (valid, test - 1)
     return [count - valid - test, valid, test]
+
+
+def check_seed(seed: int) -> None:
+    """Refuses a seed that numpy's generators do not take."""
+    if not 0 <= seed < 2**32:
+        raise Mistake(f"a seed must be a whole number from 0 to {2**32 - 1}, got {seed}")

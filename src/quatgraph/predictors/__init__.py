@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from quatgraph.data.graph import AnyGraphs, from_any
+from quatgraph.data.labels import missing_labels
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.link import LinkPredictor

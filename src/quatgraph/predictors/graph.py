@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
-from quatgraph.data.vocabulary import missing_labels
+from quatgraph.data.labels import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.predictions import (

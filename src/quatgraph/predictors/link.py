@@ -10,9 +10,9 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.data import link as source
+from quatgraph.data.io.messages import some
 from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
-from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks

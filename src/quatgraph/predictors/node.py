@@ -9,9 +9,10 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
-from quatgraph.data.assembly import made_up_names
+from quatgraph.data.io.messages import some
+from quatgraph.data.labels import missing_labels
+from quatgraph.data.node.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
-from quatgraph.data.vocabulary import missing_labels, some
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.models.node import MODELS
 from quatgraph.predictors.predictions import (

@@ -10,10 +10,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from quatgraph.data.io.messages import some
+from quatgraph.data.io.name_table import read_packed, words
 from quatgraph.data.link import Triples
-from quatgraph.data.triple_files import COLUMNS, without_header
-from quatgraph.data.vocabulary import some
-from quatgraph.data.words import read_packed, words
+from quatgraph.data.link.parts import COLUMNS, without_header
 from quatgraph.errors import Mistake
 
 Row = Sequence[str | None]
@@ -26,8 +26,8 @@ def numbered(questions: AnyQuestions, triples: Triples, notes: list[str] | None 
     """Head, relation and tail of each question, ``(Q, 3)``; an end that is asked for is ``OPEN``.
 
     Args:
-        questions: A file of three columns, see :mod:`quatgraph.data.words`, with or without a line
-            that names them; or rows of names. Names are ids or labels.
+        questions: A file of three columns, see :mod:`quatgraph.data.io.name_table`, with or without
+            a line that names them; or rows of names. Names are ids or labels.
         triples: What is asked about.
         notes: Where to add what a person should know of the file: sentences.
     """

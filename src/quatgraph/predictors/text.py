@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.content import is_unicode
+from quatgraph.data.io.files import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.codes import Codes
-from quatgraph.data.collection import Graphs
+from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond

@@ -11,9 +11,9 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import graph as source
-from quatgraph.data.collection import Graphs
-from quatgraph.data.folds import Fold
-from quatgraph.data.vocabulary import class_notes, missing_labels
+from quatgraph.data.graph.collection import Graphs
+from quatgraph.data.labels import class_notes, missing_labels
+from quatgraph.data.splits import Fold
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphOptions
 from quatgraph.models.graph.base import Matrix

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.data import node as source
+from quatgraph.data.labels import class_notes, missing_labels
 from quatgraph.data.scaling import Scaling
-from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import DataConfig, NodeConfig

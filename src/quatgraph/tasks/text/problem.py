@@ -13,9 +13,9 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.folds import inner_validation
+from quatgraph.data.labels import class_notes, missing_labels
+from quatgraph.data.splits import inner_validation
 from quatgraph.data.text import Documents
-from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import FixedVectors, TrainedVectors

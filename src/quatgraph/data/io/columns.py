@@ -1,0 +1,52 @@
+"""What the columns of a table are, by the names that its first line gives them."""
+
+from collections.abc import Container, Mapping, Sequence
+
+from quatgraph.data.io.messages import some
+from quatgraph.errors import Mistake
+
+_ENDINGS = ("_id", " id", "_entity", " entity", "_node", " node", "_name", " name")
+
+
+def column_word(cell: str) -> str:
+    """What a column's name says, in small letters: ``Head_ID`` says ``head``."""
+    word = cell.strip().casefold()
+    for ending in _ENDINGS:
+        word = word.removesuffix(ending)
+    return word
+
+
+def places_by_role(
+    cells: Sequence[str], roles: Mapping[str, Container[str]]
+) -> dict[str, list[int]]:
+    """Which columns of a first line name each role.
+
+    Args:
+        roles: The words that name each role.
+
+    Example:
+        >>> places_by_role(["to", "Source_ID", "when"], {"head": {"source"}, "tail": {"to"}})
+        {'head': [1], 'tail': [0]}
+    """
+    words = [column_word(cell) for cell in cells]
+    return {
+        role: [place for place, word in enumerate(words) if word in known]
+        for role, known in roles.items()
+    }
+
+
+def refuse_repeated(cells: Sequence[str], found: Mapping[str, Sequence[int]], where: str) -> None:
+    """Refuses a first line of which two columns name the same role."""
+    for role, places in found.items():
+        if len(places) > 1:
+            names = " and ".join(repr(cells[place]) for place in places[:2])
+            raise Mistake(
+                f"the first line of {where} names the {role} twice, as {names}; rename or remove "
+                "one of these columns"
+            )
+
+
+def unused_columns(cells: Sequence[str], used: Container[int]) -> str:
+    """The end of a sentence about columns: ``"; not used: 'id'"``, or nothing."""
+    names = [cell or f"column {place + 1}" for place, cell in enumerate(cells) if place not in used]
+    return f"; not used: {some(names)}" if names else ""

@@ -1,0 +1,320 @@
+"""Reads tables of names by columns, fast, and still knows the line of each row.
+
+Built for millions of lines: where a file is as it should be, nothing of Python's own runs per line
+or per cell. A file with a tab in its first line is separated by tabs, any other by commas or
+semicolons, whichever the first line has more of. Between commas quotes are those of CSV; between
+tabs a quote is a letter like any other, but a cell wholly in quotes is taken out of them.
+"""
+
+import csv
+import gzip
+import io
+import lzma
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from quatgraph.data.io.distinct import Ids, distinct_cells
+from quatgraph.data.io.files import read_content
+from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    import _csv
+
+SUFFIXES = (".tsv", ".csv", ".txt")
+PACKINGS = ("", ".gz", ".xz")
+_MARKS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
+_CHUNK = 1 << 23  # bytes at a time: what is made of them is several times as large
+_ROWS = 1 << 12
+_NEWLINE = ord("\n")
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Cells that stand one below the other.
+
+    Attributes:
+        names: The names in them, perhaps with spaces around, each once or more often.
+        places: Which of the names each cell has.
+    """
+
+    names: list[str]
+    places: Ids
+
+    def cells(self) -> list[str]:
+        """The cells, without surrounding spaces."""
+        names = [name.strip() for name in self.names]
+        return [names[place] for place in self.places.tolist()]
+
+
+class Numbering:
+    """Gives every new name the next number."""
+
+    def __init__(self) -> None:
+        self._number: defaultdict[str, int] = defaultdict()
+        self._number.default_factory = self._number.__len__
+
+    def __len__(self) -> int:
+        return len(self._number)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._number
+
+    def numbers(self, column: Column) -> Ids:
+        """The number of each cell's name."""
+        numbers = map(self._number.__getitem__, column.names)
+        return np.fromiter(numbers, dtype=np.int64, count=len(column.names))[column.places]
+
+    def in_order(self) -> tuple[list[str], Ids]:
+        """The names without surrounding spaces, sorted, and for each number its place there."""
+        names = [name.strip() for name in self._number]
+        ordered = sorted(set(names))
+        place = dict(zip(ordered, range(len(ordered)), strict=True))
+        return ordered, np.fromiter(map(place.__getitem__, names), dtype=np.int64, count=len(names))
+
+    def blank(self) -> Ids:
+        """The numbers of names that are nothing but spaces."""
+        names = enumerate(self._number)
+        return np.array([number for number, name in names if not name.strip()], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a table, one after the other; blank lines are left out.
+
+    Attributes:
+        columns: The cells, column by column.
+        lines: Which line of the text, counted from 1, each row is.
+    """
+
+    columns: list[Column]
+    lines: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """A text of which each line is a row of names.
+
+    Attributes:
+        content: The text; its lines end with a newline.
+        where: The file, for messages.
+        names: What the columns are, for messages; every row must have as many.
+        mark: What separates the columns.
+        quotes: Whether there are quotes.
+        line: Which line of the file the first one is.
+        places: Which columns are read, in this order; all where it is left out.
+    """
+
+    content: bytes
+    where: str
+    names: tuple[str, ...]
+    mark: str
+    quotes: bool
+    line: int
+    places: tuple[int, ...] | None = None
+
+    def first(self) -> list[str]:
+        """The cells of the first line, however many they are; none of a blank one."""
+        alone = replace(self, content=self.content[: self._second()])
+        if self.mark != "\t" and self.quotes:
+            rows = self._next_rows(alone._reader())
+        else:
+            text = self._decoded(alone.content, self.line).removesuffix("\n")
+            rows = [text.split(self.mark)]
+        cells = [cell.strip() for cell in self._unquoted(rows[0])] if rows else []
+        return cells if any(cells) or len(cells) > 1 else []
+
+    def with_columns(self, names: Sequence[str], places: Sequence[int]) -> "Words":
+        """The same text, with columns of these names, of which some are read.
+
+        Args:
+            places: Which, in the order in which pieces are to have them.
+        """
+        return replace(self, names=tuple(names), places=tuple(places))
+
+    def without_first(self) -> "Words":
+        """The same text without its first line."""
+        return replace(self, content=self.content[self._second() :], line=self.line + 1)
+
+    def pieces(self) -> Iterator[Piece]:
+        """The rows, piece by piece; a row of another length is a :class:`Mistake`."""
+        if self.mark != "\t" and self.quotes:
+            yield from self._quoted_pieces()
+            return
+        start, line = 0, self.line
+        while start < len(self.content):
+            end = self.content.find(b"\n", start + _CHUNK) + 1 or len(self.content)
+            chunk = self.content[start:end]
+            text = self._decoded(chunk, line)
+            starts, lengths = self._spans(chunk)
+            if len(starts):
+                yield self._piece(chunk, starts, lengths, line)
+            else:
+                yield from self._row_pieces(
+                    (row.split(self.mark) for row in text.removesuffix("\n").split("\n")), line
+                )
+            start, line = end, line + chunk.count(b"\n")
+
+    def _places(self) -> Sequence[int]:
+        return range(len(self.names)) if self.places is None else self.places
+
+    def _second(self) -> int:
+        return self.content.find(b"\n") + 1 or len(self.content)
+
+    def _spans(self, chunk: bytes) -> tuple[Ids, Ids]:
+        """Beginning and length of each cell ``(rows, width)``; none where some row is odd."""
+        codes = np.frombuffer(chunk, dtype=np.uint8)
+        ends = np.flatnonzero((codes == ord(self.mark)) | (codes == _NEWLINE))
+        width = len(self.names)
+        pattern = [ord(self.mark)] * (width - 1) + [_NEWLINE]
+        if len(ends) % width or not (codes[ends].reshape(-1, width) == pattern).all():
+            return ends[:0], ends[:0]
+        starts = np.concatenate(([0], ends[:-1] + 1))
+        return starts.reshape(-1, width), (ends - starts).reshape(-1, width)
+
+    def _piece(self, chunk: bytes, starts: Ids, lengths: Ids, line: int) -> Piece:
+        columns = []
+        for place in self._places():
+            begins, sizes = starts[:, place], lengths[:, place]
+            found, places = distinct_cells(chunk, begins, sizes)
+            ends = begins[found] + sizes[found]
+            names = [
+                chunk[begin:end].decode()
+                for begin, end in zip(begins[found].tolist(), ends.tolist(), strict=True)
+            ]
+            columns.append(Column(self._unquoted(names), places))
+        return Piece(columns, np.arange(line, line + len(starts)))
+
+    def _row_pieces(self, rows: Iterator[list[str]], line: int) -> Iterator[Piece]:
+        """The slow way, which leaves out blank lines and tells which row is odd."""
+        while some := list(islice(rows, _ROWS)):
+            filled = [place for place, row in enumerate(some) if len(row) > 1 or row[0].strip()]
+            for place in filled:
+                self._check_width(len(some[place]), line + place)
+            columns = list(zip(*(some[place] for place in filled), strict=True))
+            cells = np.arange(len(filled))
+            if filled:
+                chosen = (self._unquoted(list(columns[place])) for place in self._places())
+                yield Piece([Column(names, cells) for names in chosen], np.array(filled) + line)
+            line += len(some)
+
+    def _quoted_pieces(self) -> Iterator[Piece]:
+        """The rows of a text with CSV's quotes, none of which may span lines."""
+        reader = self._reader()
+        before = 0
+        while rows := self._next_rows(reader):
+            if reader.line_num != before + len(rows):
+                torn = next(place for place, row in enumerate(rows) if "\n" in "".join(row))
+                raise Mistake(
+                    f"{self.where} line {self.line + before + torn} has a quoted name that goes on "
+                    "in the next line; close its quotes"
+                )
+            yield from self._row_pieces((row or [""] for row in rows), self.line + before)
+            before = reader.line_num
+
+    def _reader(self) -> "_csv.Reader":
+        text = io.StringIO(self._decoded(self.content, self.line), newline="")
+        return csv.reader(text, delimiter=self.mark, skipinitialspace=True, strict=True)
+
+    def _next_rows(self, reader: "_csv.Reader") -> list[list[str]]:
+        try:
+            return list(islice(reader, _ROWS))
+        except csv.Error as error:
+            raise Mistake(
+                f"{self.where} line {self._broken_line()} is not valid CSV ({error}); "
+                "correct its quotes"
+            ) from error
+
+    def _broken_line(self) -> int:
+        """The line in which the first row begins that is no CSV."""
+        reader, line = self._reader(), self.line
+        try:
+            for _ in reader:
+                line = self.line + reader.line_num
+        except csv.Error:
+            pass
+        return line
+
+    def _unquoted(self, names: list[str]) -> list[str]:
+        # Between commas either nothing is in quotes or csv took them off.
+        return list(map(unquoted, names)) if self.mark == "\t" and self.quotes else names
+
+    def _check_width(self, width: int, line: int) -> None:
+        if width == len(self.names):
+            return
+        columns = "1 column" if width == 1 else f"{width} columns"
+        raise Mistake(
+            f"{self.where} line {line} has {columns} where {len(self.names)} are needed; write "
+            f"{', '.join(self.names)}, separated by {_MARKS[self.mark] if width > 1 else 'tabs'}"
+        )
+
+    def _decoded(self, chunk: bytes, line: int) -> str:
+        try:
+            return chunk.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _not_text(chunk, error.start, self.where, line) from error
+
+
+def words(content: bytes, where: str, names: Sequence[str]) -> Words:
+    """Prepares a table in UTF-8.
+
+    Args:
+        content: The text.
+        where: The file, for messages.
+        names: What the columns are, for messages; every row must have as many.
+
+    Example:
+        >>> table = words(b"id,label\\nQ64,Berlin\\n\\nQ90,Paris", "here", ["id", "label"])
+        >>> table.first()
+        ['id', 'label']
+        >>> for piece in table.without_first().pieces():
+        ...     print(piece.columns[1].cells(), piece.lines)
+        ['Berlin', 'Paris'] [2 4]
+    """
+    if b"\0" in content:
+        raise _not_text(content, content.find(b"\0"), where, 1)
+    if b"\r" in content:
+        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    start, line = 0, 1
+    while content.startswith(b"\n", start):
+        start, line = start + 1, line + 1
+    content = content[start:].rstrip(b"\n")
+    if content:
+        content += b"\n"
+    first = content[: content.find(b"\n")]
+    mark = "\t" if b"\t" in first else max(",;", key=lambda mark: first.count(mark.encode()))
+    return Words(content, where, tuple(names), mark, b'"' in content, line)
+
+
+def read_packed(path: Path) -> bytes:
+    """The bytes of a file, those of ``.gz`` and ``.xz`` unpacked, without a byte-order mark."""
+    content = read_content(path)
+    try:
+        if path.suffix == ".gz":
+            content = gzip.decompress(content)
+        elif path.suffix == ".xz":
+            content = lzma.decompress(content)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise Mistake(f"{path} is damaged and cannot be unpacked; pack it again") from error
+    return content.removeprefix(_BOM)
+
+
+def unquoted(cell: str) -> str:
+    """A cell between tabs without the quotes around it, if they are quotes as CSV has them."""
+    cell = cell.strip()
+    if len(cell) < 2 or not cell[0] == cell[-1] == '"':
+        return cell
+    inside = cell[1:-1]
+    return cell if '"' in inside.replace('""', "") else inside.replace('""', '"')
+
+
+def _not_text(content: bytes, place: int, where: str, line: int) -> Mistake:
+    line += content.count(b"\n", 0, place)
+    return Mistake(f"{where} line {line} is not UTF-8 text; save the file as UTF-8")

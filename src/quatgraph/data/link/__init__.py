@@ -1,0 +1,119 @@
+"""Knowledge graphs for link prediction: the catalog's, a person's own files, or made up.
+
+Whatever the source, the result is one :class:`Triples`.
+"""
+
+import json
+from pathlib import PurePosixPath
+
+from torch import Tensor
+
+from quatgraph.data.edges import merge_edges
+from quatgraph.data.io import store
+from quatgraph.data.link.generated import random_triples
+from quatgraph.data.link.parts import read_parts
+from quatgraph.data.link.queries import Queries, known, queries, with_inverses
+from quatgraph.data.link.triples import Triples, assemble, statistics
+from quatgraph.data.link.tsv import from_names, holds_triples, read
+from quatgraph.data.link.vocabulary import Vocabulary, read_labels
+from quatgraph.data.splits import PARTS
+from quatgraph.errors import Mistake
+
+__all__ = [
+    "Queries",
+    "Triples",
+    "Vocabulary",
+    "entity_graph",
+    "from_names",
+    "holds_triples",
+    "known",
+    "load",
+    "queries",
+    "random_triples",
+    "read",
+    "statistics",
+    "with_inverses",
+]
+
+NEGATIVES = ("valid_negatives", "test_negatives")
+
+
+def load(name: str) -> Triples:
+    """Reads a dataset of the catalog and checks that it is what the catalog describes.
+
+    Published triples stay as they are, also those of valid and test with an entity that no
+    training triple has (FB15k-237 has some).
+
+    Example:
+        >>> load("countries")
+        Triples('countries', 1536 entities, 13 relations, 3804 + 212 + 212 triples)
+    """
+    entry = store.entry(name)
+    if entry.task != "link":
+        raise Mistake(f"{name!r} is a dataset for {entry.task!r}, not for link prediction")
+    triples = _load_sample(name) if entry.builtin else _load_published(entry)
+    entry.compare(statistics(triples))
+    return triples
+
+
+def entity_graph(train: Tensor, num_entities: int) -> Tensor:
+    """The one undirected graph of the entities, whatever the relations: an edge list.
+
+    Head and tail of every triple in both directions, each edge once, sorted, without self-loops;
+    for :meth:`quatgraph.adjacency.Adjacency.from_edge_index`.
+
+    Shape:
+        - train: ``(N, 3)``
+        - output: ``(2, E)``
+
+    Example:
+        >>> import torch
+        >>> entity_graph(torch.tensor([[0, 0, 1], [1, 3, 0], [2, 0, 2]]), 3)
+        tensor([[0, 1],
+                [1, 0]])
+    """
+    head, _, tail = train.numpy().T
+    return merge_edges(head, tail, num_entities, directed=False)[0]
+
+
+def _load_published(entry: store.Entry) -> Triples:
+    paths = {PurePosixPath(file.path).stem: file.path for file in entry.files}
+    contents = {
+        part: (f"{paths[part]} of {entry.name}", store.read_bytes(entry.name, paths[part]))
+        for part in (*PARTS, *NEGATIVES)
+        if part in paths
+    }
+    entity_labels, relation_labels = _published_labels(entry)
+    return assemble(
+        read_parts(contents, header=False),
+        name=entry.name,
+        entity_labels=entity_labels,
+        relation_labels=relation_labels,
+    )
+
+
+def _published_labels(entry: store.Entry) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels of entities and of relations, by id, as far as the dataset has them here."""
+    entities: dict[str, str] = {}
+    relations: dict[str, str] = {}
+    for file in entry.files:
+        match PurePosixPath(file.path).name:
+            case "entity_labels.partial.tsv" if store.is_present(entry.name, file.path):
+                content = store.read_bytes(entry.name, file.path)
+                entities = read_labels(content, file.path, ("id", "label", "source"))
+            case "entity2wikidata.json":
+                entities = _json_labels(store.read_bytes(entry.name, file.path))
+            case "relations.en.json":
+                relations = _json_labels(store.read_bytes(entry.name, file.path))
+    return entities, relations
+
+
+def _json_labels(content: bytes) -> dict[str, str]:
+    about = json.loads(content)
+    return {name: label for name, one in about.items() if (label := one.get("label"))}
+
+
+def _load_sample(name: str) -> Triples:
+    files = {part: store.SAMPLES / f"{name}_{part}.tsv" for part in PARTS}
+    contents = {part: (str(file), file.read_bytes()) for part, file in files.items()}
+    return assemble(read_parts(contents, header=False), name=name)

@@ -1,0 +1,291 @@
+"""Files of triples as numbers: one file per part, one list of entities and of relations for all.
+
+A file has three columns, head, relation and tail, see :mod:`quatgraph.data.io.name_table`. A first
+line that names all three by words of :data:`COLUMNS`, as ``subject predicate object``, says where
+they stand, and other columns are not used. A first line of other names that do not occur anywhere
+else may be a triple or a header, so it is refused unless ``header`` says which; one of two such
+names is read as a triple, with a note.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from quatgraph.data.io.columns import places_by_role, refuse_repeated, unused_columns
+from quatgraph.data.io.distinct import Ids
+from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.name_table import Column, Numbering, Words, words
+from quatgraph.errors import Mistake
+
+_WORDS = {
+    "head": "head h subject subj s source src from entity1 entity_1 node1 node_1",
+    "relation": "relation rel r predicate pred p property relationship type edge relation_type "
+    "rel_type relationship_type edge_type edge_label",
+    "tail": "tail t object obj o target dst to entity2 entity_2 node2 node_2",
+}
+COLUMNS = {role: frozenset(words.split()) for role, words in _WORDS.items()}
+"""What people call the columns, in small letters."""
+_FEW = 5
+"""Triples of a file below which names that come once are nothing unusual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The triples of one file.
+
+    Attributes:
+        where: The file, for messages.
+        triples: Head, relation and tail of each.
+        lines: Which line of the file, counted from 1, each is.
+        header: What the file's first line was read as, a sentence; empty where it is a triple.
+
+    Shape:
+        - triples: ``(N, 3)``
+        - lines: ``(N,)``
+    """
+
+    where: str
+    triples: Ids
+    lines: Ids
+    header: str = ""
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    def at(self, row: int) -> str:
+        """Where a triple, counted from 0, stands: ``"FILE line LINE"``."""
+        return f"{self.where} line {self.lines[row]}"
+
+    def take(self, rows: np.ndarray) -> "Part":
+        """Some of the triples, by their places or by a mask."""
+        return replace(self, triples=self.triples[rows], lines=self.lines[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Files of triples that number the same entities and relations.
+
+    Attributes:
+        by_name: The parts.
+        entities: Ids of the entities, sorted; a number in a triple is a place here.
+        relations: Ids of the relations, likewise.
+        notes: What a person should know of the first lines: sentences.
+    """
+
+    by_name: dict[str, Part]
+    entities: list[str]
+    relations: list[str]
+    notes: Sequence[str] = ()
+
+    def keys(self, part: str) -> Ids:
+        """A number for each triple of a part, the same for the same triple."""
+        head, relation, tail = self.by_name[part].triples.T
+        return (head * len(self.relations) + relation) * len(self.entities) + tail
+
+    def used(self) -> "Parts":
+        """The same triples, without entities and relations that are in none."""
+        triples = np.concatenate([part.triples for part in self.by_name.values()])
+        ends = np.zeros(len(self.entities), dtype=bool)
+        ends[triples[:, [0, 2]]] = True
+        kinds = np.zeros(len(self.relations), dtype=bool)
+        kinds[triples[:, 1]] = True
+        if ends.all() and kinds.all():
+            return self
+        place = (np.cumsum(ends) - 1, np.cumsum(kinds) - 1)
+        return Parts(
+            {key: _renumbered(part, *place) for key, part in self.by_name.items()},
+            [name for name, kept in zip(self.entities, ends.tolist(), strict=True) if kept],
+            [name for name, kept in zip(self.relations, kinds.tolist(), strict=True) if kept],
+        )
+
+
+def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None = None) -> Parts:
+    """Reads the files of one knowledge graph.
+
+    Args:
+        contents: For each part the file's name, for messages, and its bytes.
+        header: Whether the first line of each file names its columns; found out where it is left
+            out.
+    """
+    ends, kinds = Numbering(), Numbering()
+    parts = {
+        key: _read(content, where, header, ends, kinds)
+        for key, (where, content) in contents.items()
+    }
+    found = _ordered(parts, ends, kinds)
+    return replace(found, notes=_check_first_lines(found)) if header is None else found
+
+
+def name_part(rows: Iterable[Sequence[object]]) -> Parts:
+    """Rows of head, relation and tail as a training part: names, or whole numbers for names."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise Mistake(
+            f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
+        )
+    rows = [to_plain(row) for row in to_plain(rows)]
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, list | tuple) or len(row) != len(COLUMNS):
+            raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
+    if not rows:
+        raise Mistake("there are no triples; give head, relation and tail of each")
+    lines = np.arange(len(rows))
+    ends, kinds = Numbering(), Numbering()
+    columns = [
+        Column([_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
+        for role, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True)
+    ]
+    part = Part("the list", _numbers(columns, ends, kinds), lines + 1)
+    return _ordered({"train": part}, ends, kinds)
+
+
+def _name(cell: object, number: int, role: str) -> str:
+    """The name in a cell; a missing one, or what is neither text nor a whole number, is refused."""
+    if isinstance(cell, str):
+        if cell.strip():
+            return str(cell)
+    else:
+        cell = to_plain(cell)
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            return str(cell)
+        if not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
+            raise Mistake(
+                f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
+                "number"
+            )
+    raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
+
+
+def _ordered(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
+    """The parts by places in sorted names."""
+    for part in parts.values():
+        _refuse_blank(part, ends.blank(), kinds.blank())
+    (entities, end), (relations, kind) = ends.in_order(), kinds.in_order()
+    check_size(len(entities), len(relations))
+    numbered = {key: _renumbered(part, end, kind) for key, part in parts.items()}
+    return Parts(numbered, entities, relations)
+
+
+def _numbers(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
+    head, relation, tail = columns
+    found = ends.numbers(head), kinds.numbers(relation), ends.numbers(tail)
+    return np.stack(found, axis=1)
+
+
+def check_size(num_entities: int, num_relations: int) -> None:
+    """Refuses a graph whose triples, with inverse relations, cannot be numbered in 63 bits."""
+    if 2 * num_relations * num_entities**2 >= 1 << 63:
+        raise Mistake(
+            f"the graph has {num_entities:,} entities and {num_relations:,} relations, which is "
+            "too large; take a part of it"
+        )
+
+
+def _read(
+    content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
+) -> Part:
+    table, note = without_header(words(content, where, tuple(COLUMNS)), header)
+    triples: list[Ids] = []
+    lines: list[Ids] = []
+    for piece in table.pieces():
+        triples.append(_numbers(piece.columns, ends, kinds))
+        lines.append(piece.lines)
+    if not lines:
+        raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
+    if header is None and table.places:
+        head, relation, tail = names = [table.names[place] for place in table.places]
+        if head in ends and relation in kinds and tail in ends:
+            raise _ambiguous(f"the first line of {where}", names, "occur in other lines too")
+    return Part(where, np.concatenate(triples), np.concatenate(lines), header=note)
+
+
+def without_header(table: Words, header: bool | None = None) -> tuple[Words, str]:
+    """A table of triples, with the columns head, relation and tail, and what its first line was
+    read as, a sentence; empty where it is a triple.
+
+    Args:
+        header: Whether the first line names the columns; found out where it is left out.
+    """
+    cells, where = table.first(), table.where
+    found = places_by_role(cells, COLUMNS)
+    lacking = [role for role, places in found.items() if not places]
+    if header and len(cells) == len(COLUMNS) and len(lacking) == 1:
+        # Two columns have their names, so the third is what is left.
+        taken = {place for places in found.values() for place in places}
+        found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
+    named = all(found.values())
+    if not named and len(cells) > len(COLUMNS):
+        raise Mistake(
+            f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
+            "others, or name three of them head, relation and tail in the first line"
+        )
+    if header is False or not (header or named):
+        return table, ""
+    if not named:
+        used = ", ".join(f"{cell!r} as {role}" for cell, role in zip(cells, COLUMNS, strict=False))
+        note = (
+            f"the first line of {where} is read as column names, and the columns by place: {used}"
+        )
+        return table.without_first(), note
+    refuse_repeated(cells, found, where)
+    places = [place for (place,) in found.values()]
+    used = ", ".join(f"{cells[place]!r} as {role}" for role, (place,) in found.items())
+    note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
+    return table.without_first().with_columns(cells, places), note
+
+
+def _check_first_lines(parts: Parts) -> list[str]:
+    """Refuses a first line of names that occur in no other line: a header, or a triple? Reports
+    one with two such names."""
+    first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
+    others = [part.triples[key in first :] for key, part in parts.by_name.items()]
+    notes = []
+    for key, (head, relation, tail) in first.items():
+        part = parts.by_name[key]
+        names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
+        if len(part) <= _FEW and not _half_named(names):
+            continue
+        again = (
+            any((rest[:, ::2] == head).any() for rest in others),
+            any((rest[:, 1] == relation).any() for rest in others),
+            any((rest[:, ::2] == tail).any() for rest in others),
+        )
+        if not any(again):
+            raise _ambiguous(part.at(0), names, "do not occur anywhere else")
+        once = [repr(name) for name, seen in zip(names, again, strict=True) if not seen]
+        if len(once) > 1:
+            notes.append(
+                f"{part.at(0)} is read as a triple: {', '.join(map(repr, names))}, though "
+                f"{' and '.join(once)} do not occur anywhere else; --set data.header=true if it "
+                "names columns"
+            )
+    return notes
+
+
+def _half_named(names: Sequence[str]) -> bool:
+    """Whether two of the names are those of columns, and not just letters."""
+    found = places_by_role([name if len(name) > 1 else "" for name in names], COLUMNS)
+    return sum(map(bool, found.values())) > 1
+
+
+def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
+    return Mistake(
+        f"{line} may be a triple or column names, for {', '.join(map(repr, names))} {why}; say "
+        "which by --set data.header=false or data.header=true (in Python by header=False or "
+        "header=True), or call the columns head, relation and tail"
+    )
+
+
+def _refuse_blank(part: Part, ends: Ids, kinds: Ids) -> None:
+    for column, (name, blank) in enumerate(zip(COLUMNS, (ends, kinds, ends), strict=True)):
+        if not len(blank):
+            continue
+        missing = np.isin(part.triples[:, column], blank)
+        if missing.any():
+            where = part.at(int(missing.argmax()))
+            raise Mistake(f"{where} has an empty {name}; fill it in or remove the line")
+
+
+def _renumbered(part: Part, end: Ids, kind: Ids) -> Part:
+    head, relation, tail = part.triples.T
+    return replace(part, triples=np.stack((end[head], kind[relation], end[tail]), axis=1))

@@ -1,0 +1,233 @@
+"""A person's own graph: ``nodes.csv``, ``edges.csv`` and perhaps ``features.npz``.
+
+``nodes.csv`` begins with a line of column names: ``id``, ``label`` (empty for a node without one),
+perhaps ``split`` (train, valid, test or empty), and any number of columns of numbers, the features.
+``features.npz`` may give the features instead: an array ``x`` ``(N, F)``, or the arrays ``data``,
+``indices``, ``indptr`` and ``shape`` of a sparse matrix, its rows in the order of ``nodes.csv``.
+
+``edges.csv`` has two columns of ids, ``source`` and ``target``, and perhaps a third, ``weight``.
+For other names, or none, see :mod:`quatgraph.data.node.edges_csv`; for how edges are merged, see
+:func:`quatgraph.data.edges.merge_edges`.
+"""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from quatgraph.data.edges import merge_edges, merge_notes
+from quatgraph.data.io.files import NO_ARRAYS
+from quatgraph.data.io.numbers import column_numbers
+from quatgraph.data.io.table import Table, read_table
+from quatgraph.data.labels import encoded, label_notes
+from quatgraph.data.node.assembly import as_columns, assemble, no_masks
+from quatgraph.data.node.edges_csv import read_edges
+from quatgraph.data.node.sparse import dense
+from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
+from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+NOT_FEATURES = ("id", "label", "split")
+
+
+def read_folder(
+    path: Path,
+    *,
+    directed: bool = False,
+    split_seed: int = 0,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> "Data":
+    """Reads a graph of one's own from a folder; ``notes`` report what was inferred.
+
+    Args:
+        path: The folder.
+        directed: Whether an edge goes from its first node to its second only.
+        split_seed: Seed of the split that is drawn where ``nodes.csv`` has no ``split`` column.
+        missing: Labels that count as missing, like an empty one.
+        labels_needed: Whether to refuse a graph that cannot be trained on: no labels, or a class
+            without a training node. Predicting needs none.
+    """
+    path = Path(path)
+    if path.is_file() or (any(path.glob("*_A.txt")) and not (path / "nodes.csv").exists()):
+        raise Mistake(
+            f"{path} is no graph of the task node, which is a folder with nodes.csv and edges.csv; "
+            "many graphs with a class each belong to the task graph"
+        )
+    if not path.is_dir():
+        raise Mistake(f"there is no folder {path}; name the folder that holds nodes.csv")
+    return read_files(
+        path / "nodes.csv",
+        path / "edges.csv",
+        path / "features.npz",
+        name=path.resolve().name,
+        directed=directed,
+        split_seed=split_seed,
+        missing=missing,
+        labels_needed=labels_needed,
+    )
+
+
+def read_files(
+    nodes: Path,
+    edges: Path,
+    features: Path | None = None,
+    *,
+    name: str,
+    directed: bool = False,
+    split_seed: int = 0,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> "Data":
+    """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
+    table = read_table(nodes)
+    columns = _named_columns(table)
+    node_ids, index = _node_ids(table, columns, labels_needed)
+    feature_names = [key for key in columns if key not in NOT_FEATURES]
+    x: Tensor | None = None
+    if features is not None and features.exists():
+        if feature_names:
+            raise Mistake(
+                f"{nodes} has the feature column {feature_names[0]!r} and {features} gives "
+                "features too; keep one of the two"
+            )
+        x = _read_npz(features, len(node_ids))
+    elif feature_names:
+        x = _numbers(table, [(key, columns[key]) for key in feature_names])
+    labels = columns.get("label", [""] * len(node_ids))
+    codes, label_names = encoded(labels, missing)
+    y = torch.from_numpy(codes)
+    if labels_needed and not label_names:
+        raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
+    if "split" in columns:
+        masks = _split_column(table, columns["split"])
+    elif label_names:
+        masks = as_columns(stratified_split(y, split_seed))
+    else:
+        masks = no_masks(len(node_ids))
+    if labels_needed:
+        check_split(y, masks, label_names, where=f"the split of {nodes}")
+    sender, receiver, weight, notes = read_edges(edges, index)
+    edge_index, edge_weight = merge_edges(
+        sender, receiver, len(node_ids), directed=directed, weight=weight, node_ids=node_ids
+    )
+    merged = merge_notes(sender, receiver, len(node_ids), directed=directed, weight=weight)
+    notes = notes + [f"{edges}: {note}" for note in merged]
+    if labels_needed:
+        notes = notes + label_notes(labels, missing, ("node", "nodes"))
+    return assemble(
+        name=name,
+        x=x,
+        y=y,
+        edge_index=edge_index,
+        edge_weight=edge_weight,
+        masks=masks,
+        label_names=label_names,
+        directed=directed,
+        node_ids=node_ids,
+        feature_names=feature_names or None,
+        notes=notes,
+    )
+
+
+def _named_columns(table: Table) -> dict[str, list[str]]:
+    """Each column's cells by its name, the line of names left out."""
+    if not len(table):
+        raise Mistake(f"{table.path} is empty; it needs a line of column names and a line per node")
+    header = table.row(0)
+    for place, key in enumerate(header):
+        if not key:
+            raise Mistake(f"column {place + 1} of {table.path} has no name; name or remove it")
+        if key in header[:place]:
+            raise Mistake(f"{table.path} has two columns named {key!r}; rename or remove one")
+    return {key: cells[1:] for key, cells in zip(header, table.columns, strict=True)}
+
+
+def _node_ids(
+    table: Table, columns: dict[str, list[str]], labels_needed: bool
+) -> tuple[list[str], dict[str, int]]:
+    for key in ("id", "label") if labels_needed else ("id",):
+        if key not in columns:
+            found = ", ".join(list(columns)[:8]) + (", ..." if len(columns) > 8 else "")
+            raise Mistake(
+                f"{table.path} has no column {key!r}, its columns are {found}; "
+                f"name one of them {key!r}"
+            )
+    ids = columns["id"]
+    if not ids:
+        raise Mistake(f"{table.path} lists no nodes; add a line for each")
+    index = dict(zip(ids, range(len(ids)), strict=True))
+    if "" in index:
+        raise Mistake(f"{table.at(ids.index('') + 1)} has no id; give every node one")
+    if len(index) < len(ids):
+        seen: set[str] = set()
+        for row, node in enumerate(ids):
+            if node in seen:
+                raise Mistake(
+                    f"{table.at(row + 1)} repeats the node id {node!r}; list each node once"
+                )
+            seen.add(node)
+    return ids, index
+
+
+def _split_column(table: Table, cells: list[str]) -> Masks:
+    numbers = part_numbers(cells, SPLIT_WORDS, lambda row: table.at(row + 1))
+    part = torch.tensor(numbers).unsqueeze(1)
+    return part == 0, part == 1, part == 2
+
+
+def _numbers(table: Table, columns: Sequence[tuple[str, list[str]]]) -> Tensor:
+    """Feature columns as ``(N, F)``; every cell must be a finite number."""
+    x = np.empty((len(columns[0][1]), len(columns)), dtype=np.float32)
+    for place, (key, cells) in enumerate(columns):
+        x[:, place] = column_numbers(cells, key, lambda row: table.at(row + 1))
+    return torch.from_numpy(x)
+
+
+def _read_npz(path: Path, num_nodes: int) -> Tensor:
+    arrays: dict[str, NDArray[Any]] = {}
+    try:
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
+            for key in ("x", "data", "indices", "indptr", "shape"):
+                if key in archive.files:
+                    arrays[key] = archive[key]
+    except NO_ARRAYS as error:
+        raise Mistake(
+            f"{path} cannot be read as plain arrays ({error}); write it with numpy.savez or "
+            "scipy.sparse.save_npz, without Python objects"
+        ) from error
+    if "x" in arrays:
+        x = arrays["x"]
+        if x.ndim != 2 or x.dtype.kind not in "fiub":
+            raise Mistake(
+                f"'x' in {path} must be numbers of shape (nodes, features), not {x.shape}"
+            )
+    elif {"data", "indices", "indptr", "shape"} <= arrays.keys():
+        shape = arrays["shape"]
+        if shape.shape != (2,) or shape.dtype.kind not in "iu":
+            raise Mistake(f"'shape' in {path} must be two whole numbers; write the file again")
+        data, indices, indptr = (arrays[key] for key in ("data", "indices", "indptr"))
+        x = dense(data, indices, indptr, (int(shape[0]), int(shape[1])), where=str(path))
+    else:
+        raise Mistake(f"{path} needs an array 'x', or 'data', 'indices', 'indptr' and 'shape'")
+    if len(x) != num_nodes:
+        raise Mistake(
+            f"{path} has {len(x)} rows but nodes.csv lists {num_nodes} nodes; "
+            "give one row per node, in the order of nodes.csv"
+        )
+    with np.errstate(over="ignore"):
+        x = x.astype(np.float32)
+    if not np.isfinite(x).all():
+        row, column = np.argwhere(~np.isfinite(x))[0]
+        raise Mistake(
+            f"{path} has a value that is no finite number in row {row}, column {column} "
+            "(counted from 0); replace it"
+        )
+    return torch.from_numpy(x)

@@ -1,0 +1,163 @@
+"""Files of edges, as ``edges.csv``: their columns by name, or by place where they have none.
+
+A first line that names a pair of :data:`PAIRS`, in any letter case, says which columns are the ends
+of an edge, and perhaps which one, ``weight`` or ``edge_weight``, holds weights; other columns are
+not used. Without such a line there are two columns, source and target, and perhaps a third of
+weights. What was found out of a file is told in notes; what may be read in two ways is refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatgraph.data.io.columns import column_word, places_by_role, refuse_repeated, unused_columns
+from quatgraph.data.io.numbers import column_numbers, is_number
+from quatgraph.data.io.table import Table, read_table
+from quatgraph.errors import Mistake, did_you_mean
+
+PAIRS = {
+    "source": "target",
+    "from": "to",
+    "src": "dst",
+    "head": "tail",
+    "u": "v",
+    "sender": "receiver",
+}
+"""What people call the two ends of an edge."""
+_ROLES = {
+    "source": frozenset(PAIRS),
+    "target": frozenset(PAIRS.values()),
+    "weight": frozenset({"weight", "edge_weight"}),
+}
+_REMEDY = "name the columns source, target and perhaps weight"
+
+Index = Mapping[str, int]
+"""The number of each node, by its id."""
+
+
+class Edges(NamedTuple):
+    """The edges of a file, by the numbers of their nodes; ``(E,)`` each."""
+
+    sender: NDArray[np.int64]
+    receiver: NDArray[np.int64]
+    weight: NDArray[np.float64] | None
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Which columns are what, whether the first line is a header, and what a person should know."""
+
+    source: int
+    target: int
+    weight: int | None
+    header: bool
+    notes: list[str]
+
+
+def read_edges(path: Path, index: Index) -> Edges:
+    """Reads a file of edges; one to an unknown node is a :class:`Mistake`."""
+    table = read_table(path)
+    if not len(table):
+        raise Mistake(
+            f"{path} is empty; write an edge per line, or only a line of names if there is none"
+        )
+    layout = _layout(table, index)
+    skipped = int(layout.header)
+    ends = []
+    for place in (layout.source, layout.target):
+        cells = table.columns[place][skipped:]
+        ids = np.fromiter(map(index.get, cells, repeat(-1)), dtype=np.int64, count=len(cells))
+        ends.append(ids)
+    unknown = (ends[0] < 0) | (ends[1] < 0)
+    if unknown.any():
+        row = int(unknown.argmax())
+        node = table.row(row + skipped)[layout.source if ends[0][row] < 0 else layout.target]
+        raise Mistake(
+            f"{table.at(row + skipped)} has an edge to the unknown node {node!r}; "
+            f"add it to nodes.csv or remove the edge{did_you_mean(node, index)}"
+        )
+    weight = None if layout.weight is None else _weights(table, layout.weight, skipped)
+    return Edges(ends[0], ends[1], weight, layout.notes)
+
+
+def _weights(table: Table, place: int, skipped: int) -> NDArray[np.float64]:
+    name = table.columns[place][0] if skipped else "weight"
+    cells = table.columns[place][skipped:]
+    weight = column_numbers(cells, name, lambda row: table.at(row + skipped))
+    if (weight < 0).any():
+        row = int((weight < 0).argmax())
+        raise Mistake(
+            f"{table.at(row + skipped)} has the negative weight {weight[row]:g}; "
+            "weights must be zero or more"
+        )
+    return weight
+
+
+def _layout(table: Table, index: Index) -> _Layout:
+    cells, where = table.row(0), str(table.path)
+    found = places_by_role(cells, _ROLES)
+    named = bool(found["source"] and found["target"])
+    if named and not _is_edge(cells, index):
+        return _by_name(cells, found, where)
+    if not named and _names_columns(cells, index):
+        if len(cells) > 2 or any(found.values()):
+            shown = ", ".join(map(repr, cells[:5]))
+            raise Mistake(f"the first line of {where} is {shown}, which is no edge; {_REMEDY}")
+        first, second = map(repr, cells)
+        note = (
+            f"the first line of {where} is read as column names, for it names no node: {first} as "
+            f"source, {second} as target"
+        )
+        return _Layout(0, 1, None, True, [note])
+    if len(cells) not in (2, 3):
+        raise Mistake(
+            f"{where} has {_counted(len(cells))} and no first line that says what they are; "
+            f"{_REMEDY}, separated by commas, tabs or semicolons"
+        )
+    notes = []
+    if named:
+        shown = " and ".join(map(repr, cells[:2]))
+        notes.append(
+            f"the first line of {where} is read as an edge, for {shown} are nodes; "
+            "rename the columns if it names them"
+        )
+    if len(cells) == 3:
+        notes.append(f"{where} has no column names; its third column is read as weight")
+    return _Layout(0, 1, 2 if len(cells) == 3 else None, False, notes)
+
+
+def _by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layout:
+    refuse_repeated(cells, found, where)
+    (source,), (target,) = found["source"], found["target"]
+    if PAIRS[column_word(cells[source])] != column_word(cells[target]):
+        raise Mistake(
+            f"the first line of {where} names the ends of an edge {cells[source]!r} and "
+            f"{cells[target]!r}, which are no pair; call them source and target"
+        )
+    weight = found["weight"][0] if found["weight"] else None
+    used = f"{cells[source]!r} as source, {cells[target]!r} as target"
+    used += "" if weight is None else f", {cells[weight]!r} as weight"
+    unused = unused_columns(cells, [place for places in found.values() for place in places])
+    note = f"the columns of {where} are read by name: {used}{unused}"
+    return _Layout(source, target, weight, True, [note])
+
+
+def _is_edge(cells: list[str], index: Index) -> bool:
+    """Whether a first line can be read as an edge between nodes that there are."""
+    ends, more = cells[:2], cells[2:]
+    return all(cell in index for cell in ends) and len(more) < 2 and all(map(is_number, more))
+
+
+def _names_columns(cells: list[str], index: Index) -> bool:
+    """Whether nothing in a first line can be part of an edge: neither a node nor a number."""
+    return len(cells) > 1 and not any(cell in index or is_number(cell) for cell in cells)
+
+
+def _counted(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"

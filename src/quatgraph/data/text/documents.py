@@ -1,0 +1,312 @@
+"""Texts as numbers, the same wherever they came from."""
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quatgraph.data.io.messages import some
+from quatgraph.data.io.name_table import Column, Numbering
+from quatgraph.data.labels import encoded, missing_hint
+from quatgraph.data.splits import PARTS, stratified_split
+from quatgraph.errors import Mistake
+
+FRACTIONS = (0.7, 0.1, 0.2)
+"""Shares of train, valid and test where they are drawn."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents:
+    """Texts with a class each, all texts one after the other as numbers of words.
+
+    Attributes:
+        name: The dataset's name.
+        tokens: Number of each word, in the order of the texts.
+        start: Where the words of each document begin, and the number of words.
+        vocabulary: The words; a word's number is its place. Sorted by their characters, unless
+            they were taken from elsewhere, see :meth:`in_vocabulary`.
+        y: Class of each document, ``-1`` where it is unknown.
+        label_names: Name of each class, sorted, by value where all are numbers.
+        train: Places of the documents to learn from, ascending.
+        valid: Places of those to choose by; none where a part of ``train`` is to be put aside, see
+            :func:`quatgraph.data.splits.inner_validation`.
+        test: Places of those to measure with.
+        ids: Name of each document.
+        notes: What a person should know of what was read: sentences.
+
+    Shape:
+        - tokens: ``(T,)`` int64
+        - start: ``(D + 1,)`` int64
+        - y: ``(D,)`` int64
+        - train, valid, test: ``(K,)`` int64
+    """
+
+    name: str
+    tokens: Tensor
+    start: Tensor
+    vocabulary: list[str]
+    y: Tensor
+    label_names: list[str]
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+    ids: list[str]
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return self.y.numel()
+
+    def __repr__(self) -> str:
+        return (
+            f"Documents({self.name!r}, {len(self)} documents, {len(self.vocabulary)} words, "
+            f"{self.num_classes} classes)"
+        )
+
+    @property
+    def num_classes(self) -> int:
+        """Distinct labels."""
+        return len(self.label_names)
+
+    @cached_property
+    def digest(self) -> str:
+        """A sha256 of everything that can change a number: words, labels and parts.
+
+        It depends neither on where the texts were read from, nor on their names.
+        """
+        total = hashlib.sha256(b"quatgraph text data 1")
+        total.update(json.dumps((self.vocabulary, self.label_names)).encode())
+        for key in ("tokens", "start", "y", *PARTS):
+            array = getattr(self, key).contiguous().numpy().astype("<i8", copy=False)
+            total.update(f"\n{key} {len(array)} ".encode())
+            total.update(array.data)
+        return total.hexdigest()
+
+    def words(self, place: int) -> list[str]:
+        """The words of one document."""
+        begin, end = self.start[place : place + 2].tolist()
+        return [self.vocabulary[number] for number in self.tokens[begin:end].tolist()]
+
+    def select(self, places: Sequence[int]) -> "Documents":
+        """Some of the documents, in the order of their places; they are in no part."""
+        chosen = torch.tensor(places, dtype=torch.long)
+        sizes = self.start.diff()[chosen]
+        start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        moved = (self.start[chosen] - start[:-1]).repeat_interleave(sizes)
+        return replace(
+            self,
+            tokens=self.tokens[torch.arange(len(moved)) + moved],
+            start=start,
+            y=self.y[chosen],
+            ids=[self.ids[place] for place in places],
+            train=chosen[:0],
+            valid=chosen[:0],
+            test=chosen[:0],
+        )
+
+    def without_each(self, place: int, words: Tensor) -> "Documents":
+        """One document as often as there are words, each time without one of them.
+
+        Args:
+            words: Numbers of different words, ``(W,)``.
+        """
+        begin, end = self.start[place : place + 2].tolist()
+        tokens = self.tokens[begin:end].expand(len(words), -1)
+        stays = tokens != words[:, None]
+        none = self.train[:0]
+        return replace(
+            self,
+            tokens=tokens[stays],
+            start=torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0)),
+            y=self.y[place].expand(len(words)),
+            ids=[self.ids[place]] * len(words),
+            train=none,
+            valid=none,
+            test=none,
+        )
+
+    def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
+        """The same documents by the numbers of another vocabulary, without words it lacks.
+
+        For new texts: a model has vectors for the words of its vocabulary. What was left out is
+        told in ``notes``.
+
+        Args:
+            vocabulary: Different words.
+        """
+        place = {word: number for number, word in enumerate(vocabulary)}
+        numbers = torch.tensor([place.get(word, -1) for word in self.vocabulary], dtype=torch.long)
+        tokens = numbers[self.tokens]
+        known = tokens >= 0
+        start = torch.nn.functional.pad(known.cumsum(0), (1, 0))[self.start]
+        present = self.tokens.unique().tolist()
+        unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
+        notes = [f"unknown words are left out: {some(unknown)}"] if unknown else []
+        if emptied := int(((start.diff() == 0) & (self.start.diff() > 0)).sum()):
+            notes.append(f"{counted(emptied)} of {len(self):,} {_have(emptied)} no known word")
+        return replace(
+            self,
+            tokens=tokens[known],
+            start=start,
+            vocabulary=list(vocabulary),
+            notes=self.notes + notes,
+        )
+
+
+def assemble(
+    *,
+    name: str,
+    texts: Sequence[str],
+    labels: Sequence[str],
+    parts: Sequence[int] | None,
+    ids: list[str],
+    split_seed: int = 0,
+    missing: Collection[str] = (),
+    notes: Sequence[str] = (),
+) -> Documents:
+    """Puts texts together; a document without a label is in no part.
+
+    Args:
+        name: The dataset's name.
+        texts: The documents, words with spaces between them.
+        labels: Label of each document, empty where it is unknown.
+        parts: For each document 0, 1 or 2 for train, valid and test, ``-1`` for none; drawn class
+            by class where it is left out.
+        ids: Name of each document.
+        split_seed: Seed of the draw.
+        missing: Labels that count as unknown, like an empty one.
+        notes: What a person should know.
+    """
+    documents = [text.split() for text in texts]
+    words = list(chain.from_iterable(documents))
+    numbering = Numbering()
+    numbers = numbering.numbers(Column(words, np.arange(len(words))))
+    vocabulary, place = numbering.in_order()
+    codes, label_names = encoded(labels, missing)
+    y = torch.from_numpy(codes)
+    if parts is None:
+        masks = stratified_split(y, split_seed, FRACTIONS)
+    else:
+        part = torch.where(y >= 0, torch.tensor(parts, dtype=torch.long), -1)
+        masks = part == 0, part == 1, part == 2
+    return Documents(
+        name=name,
+        tokens=torch.from_numpy(place[numbers]),
+        start=torch.from_numpy(np.cumsum([0, *map(len, documents)])),
+        vocabulary=vocabulary,
+        y=y,
+        label_names=label_names,
+        train=masks[0].nonzero().flatten(),
+        valid=masks[1].nonzero().flatten(),
+        test=masks[2].nonzero().flatten(),
+        ids=ids,
+        notes=list(notes),
+    )
+
+
+def check_trainable(documents: Documents, where: str) -> None:
+    """Refuses documents that nothing can be learned from, or nothing be measured with."""
+    y, names = documents.y, documents.label_names
+    if not names:
+        raise Mistake(f"no document in {where} has a label; label every one you know")
+    if len(names) < 2:
+        raise Mistake(
+            f"all labelled documents in {where} have the label {names[0]!r}; "
+            "training needs at least two different labels"
+        )
+    for part in ("train", "test"):
+        if not len(getattr(documents, part)):
+            raise Mistake(
+                f"{where} has no labelled document for the {part} part; "
+                "label more documents or give a split of your own"
+            )
+    trained = y[documents.train].bincount(minlength=len(names))
+    if bool((trained == 0).any()):
+        name = names[int(trained.argmin())]
+        raise Mistake(
+            f"the label {name!r} has no training document in {where}; "
+            f"mark at least one as train or remove the label{missing_hint(name)}"
+        )
+
+
+def check_drawn(documents: Documents, where: str) -> list[str]:
+    """Refuses a label that is too rare for a draw of parts to validate anything with; what a person
+    should know of others, sentences."""
+    sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes).tolist()
+    names = documents.label_names
+    if 1 in sizes:
+        name = names[sizes.index(1)]
+        raise Mistake(
+            f"the label {name!r} has a single document in {where}, so nothing could be validated; "
+            f"add documents, correct the label or remove it{missing_hint(name)}"
+        )
+    small = [name for name, size in zip(names, sizes, strict=True) if size < len(PARTS)]
+    if not small:
+        return []
+    who = "the label" if len(small) == 1 else "the labels"
+    return [
+        f"{who} {some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
+        "too few to be split: all are for training, none is tested"
+    ]
+
+
+def unsound(documents: Documents, texts: Sequence[str]) -> list[str]:
+    """What makes an accuracy say less than it seems to, sentences.
+
+    Args:
+        texts: The documents, as they were put together.
+    """
+    notes = []
+    seen = {texts[place] for place in documents.train.tolist()}
+    tested = [texts[place] for place in documents.test.tolist()]
+    repeated = [text for text in tested if text and text in seen]
+    if repeated:
+        notes.append(
+            f"{len(repeated):,} of {counted(len(tested))} for testing {_have(len(repeated))} the "
+            f"same words as one for training, {_cut(repeated[0])} for one: remove repeated "
+            "documents to learn how new ones fare"
+        )
+    runs = [run for text in texts for run in _UNSPACED.findall(text)]
+    if 2 * len(runs) > len(texts) and sum(map(len, runs)) > _LONG * len(runs):
+        notes.append(
+            f"words are what stands between spaces, so {_cut(runs[0])} is one word: put spaces "
+            "between the words of such texts"
+        )
+    return notes
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+_LONG = 6
+"""Letters that a word of these has on average where spaces were put between words, at most."""
+
+
+def _cut(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}\N{HORIZONTAL ELLIPSIS}")
+
+
+def statistics(documents: Documents) -> dict[str, int]:
+    """The sizes of a corpus, in the catalog's terms."""
+    return {
+        "documents": len(documents),
+        "labelled": int((documents.y >= 0).sum()),
+        **{part: len(getattr(documents, part)) for part in PARTS},
+        "classes": documents.num_classes,
+        "vocabulary": len(documents.vocabulary),
+        "words": documents.tokens.numel(),
+    }
+
+
+def counted(count: int) -> str:
+    """A number of documents, in words."""
+    return "1 document" if count == 1 else f"{count:,} documents"
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"

@@ -1,0 +1,28 @@
+"""The bytes and the text of a file."""
+
+import pytest
+
+from quatgraph.data.io.files import read_content, read_text
+from quatgraph.errors import Mistake
+
+
+def test_a_byte_order_mark_is_left_out_and_a_missing_file_named(tmp_path):
+    (tmp_path / "a").write_bytes(b"\xef\xbb\xbf12")
+    assert read_content(tmp_path / "a") == b"12"
+    with pytest.raises(Mistake, match="there is no file"):
+        read_content(tmp_path / "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"a\n\nb\xe4h\n", "line 3 is not UTF-8 text; save it as UTF-8"),
+        (b"a\nb\0\n", "line 2 holds a NUL byte, so it is no text; remove the byte"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_its_line(content, words, tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes(content)
+    with pytest.raises(Mistake) as caught:
+        read_text(file)
+    assert str(caught.value) == f"{file} {words}"
