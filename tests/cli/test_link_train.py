@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--data", "nowhere.tsv"], "nowhere.tsv; name a folder with train.tsv, or a file of"),
+        (["--data", "nowhere.tsv"], "nowhere.tsv; the task link reads a folder with train.tsv"),
         (["--data", "."], "has no train.tsv"),
         ([], "`quatgraph train link --data PATH`"),
         (["--data", "nowhere.tsv", "--directed"], "--directed belongs to the task node, not to"),

@@ -34,7 +34,7 @@ def test_training_graphs_refuses_what_is_no_list_of_graphs(given: Any, tmp_path:
 
 
 def test_paths_that_are_not_there_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
+    with pytest.raises(Mistake, match=r"there is no file or folder .*nowhere"):
         train_nodes("nowhere", tmp_path / "model")
     with pytest.raises(Mistake, match=r"there is no .*nowhere"):
         train_graphs("nowhere", tmp_path / "model")

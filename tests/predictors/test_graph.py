@@ -352,7 +352,7 @@ def test_the_single_graph_of_a_model_of_nodes_is_a_mistake(
     folder = tmp_path / "single"
     folder.mkdir()
     (folder / "nodes.csv").write_text("id,label\na,x\nb,y\n")
-    with pytest.raises(Mistake, match=r"holds nodes\.csv, the single graph of the task node"):
+    with pytest.raises(Mistake, match=r"is not graph data: .* it looks like node data"):
         predictor.predict(folder)
 
 

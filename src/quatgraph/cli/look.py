@@ -105,6 +105,40 @@ def check(name: Annotated[str, typer.Argument(help="A dataset, as cora.")]) -> N
 
 
 @command(data_app)
+def formats(
+    task: Annotated[str | None, typer.Argument(help="A task: node, graph, link or text.")] = None,
+    json_: Json = False,
+) -> None:
+    """List the file formats that a task reads.
+
+    quatgraph data formats graph
+    """
+    from quatgraph.data import graph, link, node, text
+
+    readers = {
+        "node": node.READERS,
+        "graph": graph.READERS,
+        "link": link.READERS,
+        "text": text.READERS,
+    }
+    if task is not None and task not in readers:
+        hint = did_you_mean(task, readers) or f"; there are {', '.join(readers)}"
+        raise Mistake(f"there is no task {task!r}{hint}")
+    rows = [
+        {"task": name, "format": reader.name, "files": reader.description}
+        for name in ([task] if task else readers)
+        for reader in readers[name]
+    ]
+    if not json_:
+        typer.echo(f"{'task':5}  {'format':6}  files")
+    for row in rows:
+        if json_:
+            emit(row)
+        else:
+            typer.echo(f"{row['task']:5}  {row['format']:6}  {row['files']}")
+
+
+@command(data_app)
 def stats(
     name: Annotated[str, typer.Argument(help="A dataset, as cora, or your own data.")],
     set_: Set = None,
@@ -129,7 +163,7 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     """Name and statistics of a dataset, or of a person's own files, read as ``train`` does."""
     from quatgraph import config as configs
     from quatgraph.data import graph, link, node, text
-    from quatgraph.data.formats import task_of
+    from quatgraph.data.formats import infer_task
     from quatgraph.data.io import store
     from quatgraph.tasks import TASKS
     from quatgraph.tasks.graph.problem import load_graphs
@@ -145,7 +179,7 @@ def _counted(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     values = configs.override({"data": place}, set_)
     if own:  # texts alone have columns to set
         columns = {"data.text", "data.label"} & configs.flatten(values).keys()
-        task = "text" if columns else task_of(path)
+        task = "text" if columns else infer_task(path)
     else:
         task = store.entry(name).task
     if task not in TASKS:

@@ -133,7 +133,7 @@ class NodePredictor:
         if not isinstance(graph, Path | str):
             raise Mistake("a model of nodes answers for one graph: give a folder or a PyG Data")
         where = self.config.data
-        return source.read_folder(
+        return source.read(
             Path(graph),
             directed=where.directed,
             split_seed=where.split_seed,

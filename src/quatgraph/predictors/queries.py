@@ -10,10 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from quatgraph.data.io.columns import TRIPLE_COLUMNS
+from quatgraph.data.io.files import read_packed
 from quatgraph.data.io.messages import some
-from quatgraph.data.io.name_table import read_packed, words
+from quatgraph.data.io.name_table import words
 from quatgraph.data.link import Triples
-from quatgraph.data.link.parts import COLUMNS, without_header
+from quatgraph.data.link.parts import without_header
 from quatgraph.errors import Mistake
 
 Row = Sequence[str | None]
@@ -56,7 +58,7 @@ def _name(number: int, ids: list[str], labels: list[str]) -> str:
 
 def _read(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows of a file, each with the beginning of a message about it."""
-    table, note = without_header(words(read_packed(path), str(path), tuple(COLUMNS)))
+    table, note = without_header(words(read_packed(path), str(path), tuple(TRIPLE_COLUMNS)))
     notes += [note] if note else []
     empty = True
     for piece in table.pieces():
@@ -77,7 +79,7 @@ def _checked(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
         raise Mistake("there are no questions; give rows of head, relation and tail")
     for number, row in enumerate(rows, 1):
         at = f"question {number}: " if len(rows) > 1 else ""
-        if isinstance(row, str) or len(row) != len(COLUMNS):
+        if isinstance(row, str) or len(row) != len(TRIPLE_COLUMNS):
             raise Mistake(
                 f"{at}{row!r} is no row of head, relation and tail, None for what is asked"
             )

@@ -121,9 +121,10 @@ class TextPredictor:
         elif isinstance(texts, Documents):
             asked = texts
         elif isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
-            asked = source.read(
-                Path(texts), text=self.config.data.text, stop_words=self._stops, labels_needed=False
+            options = source.TextOptions(
+                text=self.config.data.text, stop_words=self._stops, labels_needed=False
             )
+            asked = source.read(Path(texts), options)
         elif not isinstance(texts, Sequence):
             raise Mistake(f"texts are a string, a list of them, a path or documents, got {texts!r}")
         else:
@@ -287,7 +288,7 @@ class TextPredictor:
         for text in texts:
             if "\0" in text or not is_unicode(text):
                 raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
-        documents = source.from_list(texts, stop_words=self._stops)
+        documents = source.from_list(texts, options=source.TextOptions(stop_words=self._stops))
         return replace(documents, ids=texts)
 
     def _extended(self, documents: Documents, vectors: WordVectors | Path | str) -> WordVectors:

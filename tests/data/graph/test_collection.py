@@ -10,8 +10,8 @@ from torch_geometric.data import Data
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.graph import from_list
 from quatgraph.data.graph.collection import (
+    GraphLists,
     Graphs,
-    assemble,
     check_labels,
     flat_form,
     from_flat_form,
@@ -21,7 +21,7 @@ from quatgraph.errors import Mistake
 
 def some_graphs() -> Graphs:
     """A path of three nodes, one lone node, and a pair."""
-    return assemble(
+    return GraphLists(
         name="some",
         sizes=np.array([3, 1, 2]),
         sender=np.array([1, 0, 1, 4, 4, 1]),
@@ -32,7 +32,7 @@ def some_graphs() -> Graphs:
         tag_names=["C", "N", "O"],
         attributes=np.arange(12, dtype=np.float32).reshape(6, 2),
         graph_ids=["a", "b", "c"],
-    )
+    ).merge()
 
 
 def test_edges_get_both_directions_once_and_self_loops_go():
@@ -47,14 +47,14 @@ def test_edges_get_both_directions_once_and_self_loops_go():
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=40))
 def test_edges_are_merged_as_those_of_one_graph(pairs):
     ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    graphs = assemble(
+    graphs = GraphLists(
         name="",
         sizes=np.array([9]),
         sender=ends[:, 0],
         receiver=ends[:, 1],
         y=np.array([0]),
         label_names=["0"],
-    )
+    ).merge()
     expected, _ = merge_edges(ends[:, 0], ends[:, 1], 9, directed=False)
     assert torch.equal(graphs.edge_index, expected)
     assert graphs.tag_names == ["0"]
@@ -133,9 +133,9 @@ def test_graphs_need_two_classes_to_be_learned_from():
     none = np.empty(0, dtype=np.int64)
     graph = {"name": "", "sizes": np.array([1]), "sender": none, "receiver": none}
     with pytest.raises(Mistake, match="no graph in here has a label"):
-        check_labels(assemble(**graph, y=np.array([-1]), label_names=[]), "here")
+        check_labels(GraphLists(**graph, y=np.array([-1]), label_names=[]).merge(), "here")
     with pytest.raises(Mistake, match="all labelled graphs in here have the class 'a'"):
-        check_labels(assemble(**graph, y=np.array([0]), label_names=["a"]), "here")
+        check_labels(GraphLists(**graph, y=np.array([0]), label_names=["a"]).merge(), "here")
 
 
 def test_names_of_classes_that_no_graph_has_are_left_out_and_unknown_stays_unknown() -> None:

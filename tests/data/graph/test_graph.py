@@ -163,7 +163,7 @@ def test_what_is_no_graphs_is_refused(tmp_path):
     with pytest.raises(Mistake, match=r"there is no .*nowhere"):
         read(tmp_path / "nowhere")
     (tmp_path / "a.csv").write_text("")
-    with pytest.raises(Mistake, match=r"a\.csv is neither a \.jsonl file"):
+    with pytest.raises(Mistake, match=r"a\.csv is not graph data: the task graph reads a"):
         read(tmp_path / "a.csv")
     with pytest.raises(Mistake, match=r"has no file NAME_A\.txt"):
         read(tmp_path)

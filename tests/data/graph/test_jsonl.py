@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from quatgraph.data.graph import read
 from quatgraph.data.graph.jsonl import read_jsonl
 from quatgraph.errors import Mistake
 
@@ -56,11 +57,11 @@ def test_a_label_may_be_missing_as_nan_and_a_whole_number_have_a_point(tmp_path)
 def test_labels_are_needed_only_for_learning(tmp_path):
     path = written(tmp_path, {"edges": [[0, 1]]}, {"edges": [[0, 2]]})
     with pytest.raises(Mistake, match=r"no graph in .*mine\.jsonl has a label"):
-        read_jsonl(path)
-    graphs = read_jsonl(path, labels_needed=False)
+        read(path)
+    graphs = read(path, labels_needed=False)
     assert graphs.y.tolist() == [-1, -1]
     with pytest.raises(Mistake, match="have the class 'a'"):
-        read_jsonl(written(tmp_path, PLAIN, PLAIN))
+        read(written(tmp_path, PLAIN, PLAIN))
 
 
 @pytest.mark.parametrize(

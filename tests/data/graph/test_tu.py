@@ -107,7 +107,6 @@ def test_several_labels_of_a_node_are_one_tag(tmp_path):
         ({"graph_labels": "1,2\n0,1\n1,1\n"}, "line 1 has 2 cells"),
         ({"graph_labels": ""}, "graph_labels.txt has 0 lines"),
         ({"graph_labels": b"1\n\xff\n1\n"}, "graph_labels.txt line 2 is not UTF-8"),
-        ({"graph_labels": "1\n1\n1\n"}, "have the class '1'"),
         ({"node_labels": "1\n1\n \n1\n1\n1\n"}, "node_labels.txt line 3 has no label"),
         ({"node_labels": "1\n1\n"}, "node_labels.txt has 2 lines but there are 6 nodes"),
         ({"node_labels": "1\n" * 7}, "has 7 lines .* from .* line 7 on too many"),
@@ -128,5 +127,3 @@ def test_a_folder_holds_one_dataset(tmp_path):
     folder(tmp_path, "OTHER")
     with pytest.raises(Mistake, match=r"OTHER_A\.txt and TOY_A\.txt"):
         read_tu(tmp_path)
-    with pytest.raises(Mistake, match="there is no folder"):
-        read_tu(tmp_path / "nowhere")

@@ -1,9 +1,7 @@
 """Tables of names."""
 
 import csv
-import gzip
 import io
-import lzma
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quatgraph.data.io import name_table as module
-from quatgraph.data.io.name_table import Column, Numbering, read_packed, words
+from quatgraph.data.io.name_table import Column, Numbering, words
 from quatgraph.errors import Mistake
 
 NAMES = ("head", "relation", "tail")
@@ -120,20 +118,6 @@ def test_the_first_line_can_be_looked_at_and_left_out():
 def test_what_is_no_table_is_refused_with_its_line(content, told):
     with pytest.raises(Mistake, match=f"here {told}"):
         rows_of(content)
-
-
-def test_packed_files_are_unpacked_and_damaged_ones_refused(tmp_path):
-    content = b"\xef\xbb\xbfa\tb\tc\n"
-    for name, packed in (("t.tsv", content), ("t.tsv.gz", gzip.compress(content))):
-        (tmp_path / name).write_bytes(packed)
-        assert read_packed(tmp_path / name) == b"a\tb\tc\n"
-    (tmp_path / "t.tsv.xz").write_bytes(lzma.compress(content))
-    assert read_packed(tmp_path / "t.tsv.xz") == b"a\tb\tc\n"
-    for name, pack in (("b.gz", gzip.compress), ("b.xz", lzma.compress)):
-        for packed in (b"no archive", pack(content)[:-9]):
-            (tmp_path / name).write_bytes(packed)
-            with pytest.raises(Mistake, match=rf"{name} is damaged and cannot be unpacked"):
-                read_packed(tmp_path / name)
 
 
 def test_names_are_numbered_as_they_come_and_sorted_in_the_end():

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from quatgraph.data.formats import infer_task
+from quatgraph.data.link import READERS, from_names, read
 from quatgraph.data.link.triples import Triples
-from quatgraph.data.link.tsv import from_names, holds_triples, read
 from quatgraph.errors import Mistake
 
 TRAIN = "a\tis\tb\nb\tis\tc\nc\tof\ta\n"
@@ -179,7 +180,7 @@ def test_a_folder_that_is_no_graph_is_refused(texts, told, tmp_path):
 
 
 def test_what_is_not_there_is_told(tmp_path):
-    with pytest.raises(Mistake, match=r"there is no .*nowhere; name a folder with train.tsv"):
+    with pytest.raises(Mistake, match=r"no file or folder .*nowhere; the task link reads a folder"):
         read(tmp_path / "nowhere")
     with pytest.raises(Mistake, match="seed of a split must be 0 or more, got -1"):
         read(write(tmp_path, train=TRAIN), split_seed=-1)
@@ -188,14 +189,30 @@ def test_what_is_not_there_is_told(tmp_path):
         read(tmp_path / "bad.tsv")
 
 
-def test_triples_are_known_by_their_files(tmp_path):
-    assert not holds_triples(tmp_path)
-    assert holds_triples(write(tmp_path, train=TRAIN))
-    assert holds_triples(tmp_path / "train.tsv")
-    for name, known in (("a.csv.gz", True), ("a.jsonl", False), ("a.txt", False)):
-        (tmp_path / name).touch()
-        assert holds_triples(tmp_path / name) == known
-    assert not holds_triples(tmp_path / "nowhere.tsv")
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("a.csv.gz", True),
+        ("a.TSV", True),
+        ("a.txt", True),
+        ("a.txt.xz", True),
+        ("a.jsonl", False),
+        ("a.pdf", False),
+        ("a", False),
+    ],
+)
+def test_triples_are_known_by_the_suffix_of_their_file(name, known, tmp_path):
+    (tmp_path / name).touch()
+    assert any(reader.matches(tmp_path / name) for reader in READERS) == known
+
+
+def test_triples_are_known_by_the_files_of_their_folder(tmp_path):
+    assert infer_task(write(tmp_path, train=TRAIN)) == "link"
+    (tmp_path / "nodes.csv").touch()
+    assert infer_task(tmp_path) == "link"
+    (tmp_path / "train.tsv").unlink()
+    with pytest.raises(Mistake, match=r"is not link data.* it looks like node data"):
+        read(tmp_path)
 
 
 def test_column_names_can_be_told_or_denied(tmp_path):

@@ -2,7 +2,7 @@
 
 import torch
 
-from quatgraph.data.node.assembly import assemble, digest, no_masks
+from quatgraph.data.node.assembly import NodeGraph, digest, no_masks
 
 
 def graph(**other):
@@ -18,7 +18,7 @@ def graph(**other):
         "label_names": ["a", "b"],
         "directed": False,
     }
-    return assemble(**(values | other))
+    return NodeGraph(**(values | other)).to_data()
 
 
 def test_nodes_without_a_label_leave_the_masks():

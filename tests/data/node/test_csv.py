@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from quatgraph.data.node.csv import read_folder
+from quatgraph.data.node import read as read_folder
 from quatgraph.errors import Mistake
 
 NODES = """id,label,split,size,age
@@ -233,7 +233,7 @@ def test_features_given_twice_are_refused(folder):
 
 
 def test_missing_folders_and_files_are_named(folder):
-    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
+    with pytest.raises(Mistake, match=r"there is no file or folder .*nowhere"):
         read_folder(folder / "nowhere")
     (folder / "edges.csv").unlink()
     with pytest.raises(Mistake, match=r"there is no file .*edges\.csv"):

@@ -8,6 +8,7 @@ import torch
 from quatgraph.data.splits import inner_validation
 from quatgraph.data.text.documents import (
     Documents,
+    Texts,
     assemble,
     check_drawn,
     check_trainable,
@@ -24,7 +25,13 @@ def some_documents(**changes) -> Documents:
         "parts": [0, 0, 2, 0, 2],
         "ids": list("vwxyz"),
     }
-    return assemble(**values | changes)
+    return documents_of(values | changes)
+
+
+def documents_of(values: dict) -> Documents:
+    """Documents of values, which belong to the texts or to the assembly."""
+    others = {key: values.pop(key) for key in ("name", "split_seed", "missing") if key in values}
+    return assemble(Texts(**values, at=str), **others)
 
 
 def labelled(*labels: str, **changes) -> Documents:
@@ -32,7 +39,7 @@ def labelled(*labels: str, **changes) -> Documents:
     texts = [f"w{place}" for place in range(len(labels))]
     ids = [str(place) for place in range(len(labels))]
     values = {"name": "", "texts": texts, "labels": labels, "parts": None, "ids": ids}
-    return assemble(**values | changes)
+    return documents_of(values | changes)
 
 
 def test_words_are_places_in_the_sorted_vocabulary():

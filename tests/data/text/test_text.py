@@ -10,6 +10,7 @@ import torch
 from quatgraph.data.io import store
 from quatgraph.data.text import (
     NO_WORD,
+    TextOptions,
     WordVectors,
     from_list,
     load,
@@ -76,11 +77,11 @@ def test_texts_of_ones_own_are_cleaned_and_split(tmp_path):
     assert documents.words(0) == ["caf\u00e9", "number", "0", "!"]
     assert documents.label_names == ["a", "b"]
     assert [len(documents.train), len(documents.valid), len(documents.test)] == [28, 4, 8]
-    again = read(table(tmp_path, *rows), split_seed=1)
+    again = read(table(tmp_path, *rows), TextOptions(split_seed=1))
     assert again.digest != documents.digest
-    fewer = read(table(tmp_path, *rows), min_count=2)
+    fewer = read(table(tmp_path, *rows), TextOptions(min_count=2))
     assert fewer.vocabulary == ["!", "caf\u00e9", "number"]
-    assert "the" not in from_list(["the end"], stop_words=True).vocabulary
+    assert "the" not in from_list(["the end"], options=TextOptions(stop_words=True)).vocabulary
 
 
 def test_a_split_of_ones_own_is_kept_and_a_document_without_words_told(tmp_path):
@@ -116,7 +117,7 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path, rows, message):
     path = table(tmp_path, *rows)
     with pytest.raises(Mistake, match=message):
         read(path)
-    documents = read(path, labels_needed=False)
+    documents = read(path, TextOptions(labels_needed=False))
     assert len(documents) == len(rows)
     assert len(word_graphs(documents)) == len(rows)
 
@@ -132,7 +133,7 @@ def test_a_label_seen_twice_is_told_and_one_seen_once_refused(tmp_path):
     lonely = table(tmp_path, *rows, "lonely,c")
     with pytest.raises(Mistake, match=r"the label 'c' has a single document in .*mine\.csv"):
         read(lonely)
-    assert read(lonely, labels_needed=False).notes == []
+    assert read(lonely, TextOptions(labels_needed=False)).notes == []
     rows = [f"{row},{'train' if place < 8 else 'test'}" for place, row in enumerate(rows)]
     split = table(tmp_path, *rows, "lonely,c,train", header="text,label,split")
     assert read(split).notes == []
@@ -195,7 +196,7 @@ def test_texts_come_in_a_list_too():
 def test_a_million_words_are_read_soon(tmp_path):
     words = " ".join(f"word{place % 50_000}" for place in range(1_000_000))
     start = time.process_time()
-    documents = read(table(tmp_path, f"{words},a", "x,b"), labels_needed=False)
+    documents = read(table(tmp_path, f"{words},a", "x,b"), TextOptions(labels_needed=False))
     assert time.process_time() - start < 10
     assert documents.tokens.numel() == 1_000_001
     assert len(documents.vocabulary) == 50_001

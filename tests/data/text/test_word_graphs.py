@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.text import load
-from quatgraph.data.text.documents import Documents, assemble
+from quatgraph.data.text.documents import Documents, Texts, assemble
 from quatgraph.data.text.word_graphs import NO_WORD, word_graphs
 from quatgraph.errors import Mistake
 
@@ -24,7 +24,7 @@ CORPORA = {  # nodes and edges of all graphs together
 def documents_of(*texts: str) -> Documents:
     labels = ["ab"[place % 2] for place in range(len(texts))]
     ids = [f"text {place}" for place in range(len(texts))]
-    return assemble(name="texts", texts=texts, labels=labels, parts=None, ids=ids)
+    return assemble(Texts(texts, labels, None, ids, at=str), "texts")
 
 
 def by_windows(words: list[str], window: int) -> tuple[list[str], set[tuple[int, int]]]:

@@ -11,15 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
 from quatgraph.data.graph.cache import keep_graphs, kept_graphs
-from quatgraph.data.graph.collection import Graphs, assemble, check_labels
-from quatgraph.data.graph.dgcnn import read_dgcnn
+from quatgraph.data.graph.collection import GraphLists, Graphs, check_labels
+from quatgraph.data.graph.dgcnn import read_dgcnn, read_dgcnn_file
 from quatgraph.data.graph.folds import fixed_folds, stratified_folds
 from quatgraph.data.graph.jsonl import read_jsonl
 from quatgraph.data.graph.tu import read_tu
 from quatgraph.data.io import store
-from quatgraph.data.io.files import read_content
-from quatgraph.data.io.foreign import refuse_foreign
 from quatgraph.data.labels import encoded, encoded_numbers
 from quatgraph.data.splits import inner_validation
 from quatgraph.errors import Mistake
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 __all__ = [
+    "READERS",
     "AnyGraphs",
     "Graphs",
     "fixed_folds",
@@ -41,6 +41,13 @@ __all__ = [
 ]
 
 AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Path | str"
+
+
+READERS = (
+    Reader("jsonl", "a .jsonl file with one graph per line", match_suffix(".jsonl"), read_jsonl),
+    Reader("tu", "a folder with NAME_A.txt, in TU format", match_folder("graph"), read_tu),
+    Reader("dgcnn", "a .txt file in DGCNN format", match_suffix(".txt"), read_dgcnn_file),
+)
 
 
 def load(name: str) -> Graphs:
@@ -64,32 +71,15 @@ def read(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True)
     """Reads graphs of one's own; ``notes`` report what was inferred.
 
     Args:
-        path: A folder in the TU collection's raw format (see :mod:`quatgraph.data.graph.tu`), a
-            ``.jsonl`` file with a graph per line (see :mod:`quatgraph.data.graph.jsonl`), or a
-            ``.txt`` file in DGCNN's format (see :mod:`quatgraph.data.graph.dgcnn`).
+        path: A file or a folder in a format of :data:`READERS`.
         missing: Labels of graphs that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on: no labels, or one class
             only. Predicting needs none.
     """
     path = Path(path)
-    if path.is_dir():
-        if (path / "nodes.csv").exists() and not any(path.glob("*_A.txt")):
-            raise Mistake(
-                f"{path} holds nodes.csv, the single graph of the task node; the task graph takes "
-                "many graphs: a .jsonl file or a folder with NAME_A.txt"
-            )
-        return read_tu(path, missing=missing, labels_needed=labels_needed)
-    if not path.exists():
-        raise Mistake(f"there is no {path}; name a .jsonl file or a folder with NAME_A.txt")
-    refuse_foreign(path)
-    if path.suffix.lower() == ".jsonl":
-        return read_jsonl(path, missing=missing, labels_needed=labels_needed)
-    if path.suffix.lower() != ".txt":
-        raise Mistake(
-            f"{path} is neither a .jsonl file nor a folder with NAME_A.txt, nor a .txt file in "
-            "DGCNN's format; name one of these"
-        )
-    graphs = read_dgcnn(read_content(path), name=path.stem, where=str(path), missing=missing)
+    graphs = select_reader("graph", READERS, path).read(
+        path, missing=missing, labels_needed=labels_needed
+    )
     if labels_needed:
         check_labels(graphs, str(path))
     return graphs
@@ -163,11 +153,11 @@ def from_list(
     y, label_names = encoded(
         [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
     )
-    tags, tag_names = None, None
+    tags, tag_names = None, list[str]()
     if graphs[0].get("tag") is not None:
         parts = [_tags(g, at, int(n)) for at, (g, n) in enumerate(zip(graphs, sizes, strict=True))]
         tags, tag_names = encoded_numbers(np.concatenate(parts))
-    whole = assemble(
+    whole = GraphLists(
         name=name,
         sizes=sizes,
         sender=sender,
@@ -177,7 +167,7 @@ def from_list(
         tags=tags,
         tag_names=tag_names,
         attributes=_attributes(graphs),
-    )
+    ).merge()
     if labels_needed:
         check_labels(whole, "the list")
     return whole
@@ -224,14 +214,14 @@ def _cycles() -> Graphs:
             ends = nodes[1:], (random.random_sample(size - 1) * nodes[1:]).astype(np.int64)
         sender.append(ends[0] + start)
         receiver.append(ends[1] + start)
-    return assemble(
+    return GraphLists(
         name="cycles",
         sizes=sizes,
         sender=np.concatenate(sender),
         receiver=np.concatenate(receiver),
         y=np.arange(len(sizes)) % 2,
         label_names=["cycle", "tree"],
-    )
+    ).merge()
 
 
 def _size(graph: "Data", place: int) -> int:

@@ -172,58 +172,62 @@ class Graphs:
         return graphs
 
 
-def assemble(
-    *,
-    name: str,
-    sizes: Ids,
-    sender: Ids,
-    receiver: Ids,
-    y: Ids,
-    label_names: list[str],
-    tags: Ids | None = None,
-    tag_names: list[str] | None = None,
-    attributes: NDArray[np.float32] | None = None,
-    graph_ids: list[str] | None = None,
-    notes: list[str] | None = None,
-) -> Graphs:
-    """Puts graphs together: both directions of every edge once, no self-loops.
+@dataclass(frozen=True, eq=False)
+class GraphLists:
+    """Graphs as a reader finds them: edges in any order, repeated, in one direction or in both.
 
-    Args:
+    Attributes:
         name: The dataset's name.
-        sizes: Nodes of each graph.
+        sizes: Number of nodes of each graph.
         sender: First node of each edge, numbered through the whole collection.
         receiver: Second node, in the same graph.
         y: Class of each graph, ``-1`` for none.
         label_names: Name of each class.
-        tags: Tag of each node; all the same where it is left out.
+        tags: Tag of each node; ``None`` gives all nodes the same one.
         tag_names: Name of each tag.
         attributes: Real features of each node.
-        graph_ids: Name of each graph; numbered from 0 where it is left out.
-        notes: What a person should know.
+        graph_ids: Name of each graph; by default its number.
+        notes: What was inferred: sentences for the user.
     """
-    num_nodes = int(sizes.sum())
-    if num_nodes > MAX_NODES:
-        raise Mistake(f"{name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}")
-    edge_index = _both_directions(sender, receiver, num_nodes)
-    node_start = np.concatenate(([0], np.cumsum(sizes)))
-    edge_start = np.searchsorted(edge_index[0], node_start)
-    tagged = tags is not None
-    if tags is None or tag_names is None:
-        tags, tag_names = np.zeros(num_nodes, dtype=np.int64), ["0"]
-    return Graphs(
-        name=name,
-        node_start=torch.from_numpy(node_start),
-        edge_start=torch.from_numpy(edge_start),
-        edge_index=torch.from_numpy(edge_index),
-        tags=torch.from_numpy(tags),
-        tag_names=tag_names,
-        attributes=None if attributes is None else torch.from_numpy(attributes),
-        y=torch.from_numpy(y),
-        label_names=label_names,
-        graph_ids=[str(place) for place in range(len(sizes))] if graph_ids is None else graph_ids,
-        tagged=tagged,
-        notes=notes or [],
-    )
+
+    name: str
+    sizes: Ids
+    sender: Ids
+    receiver: Ids
+    y: Ids
+    label_names: list[str]
+    tags: Ids | None = None
+    tag_names: list[str] = field(default_factory=list)
+    attributes: NDArray[np.float32] | None = None
+    graph_ids: list[str] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def merge(self) -> Graphs:
+        """Keeps each edge once in both directions and drops self-loops."""
+        num_nodes = int(self.sizes.sum())
+        if num_nodes > MAX_NODES:
+            raise Mistake(
+                f"{self.name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}"
+            )
+        edge_index = _both_directions(self.sender, self.receiver, num_nodes)
+        node_start = np.concatenate(([0], np.cumsum(self.sizes)))
+        tagged = self.tags is not None
+        tags = np.zeros(num_nodes, dtype=np.int64) if self.tags is None else self.tags
+        numbers = map(str, range(len(self.sizes)))
+        return Graphs(
+            name=self.name,
+            node_start=torch.from_numpy(node_start),
+            edge_start=torch.from_numpy(np.searchsorted(edge_index[0], node_start)),
+            edge_index=torch.from_numpy(edge_index),
+            tags=torch.from_numpy(tags),
+            tag_names=self.tag_names if tagged else ["0"],
+            attributes=None if self.attributes is None else torch.from_numpy(self.attributes),
+            y=torch.from_numpy(self.y),
+            label_names=self.label_names,
+            graph_ids=list(numbers) if self.graph_ids is None else self.graph_ids,
+            tagged=tagged,
+            notes=self.notes,
+        )
 
 
 def check_labels(graphs: Graphs, where: str) -> None:

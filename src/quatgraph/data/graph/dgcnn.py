@@ -5,12 +5,15 @@ its nodes, a line ``tag m neighbour_1 ... neighbour_m`` with neighbours numbered
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import Graphs, Ids, assemble
+from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
+from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, whole_numbers
 from quatgraph.data.labels import encoded, encoded_numbers, label_notes
 from quatgraph.errors import Mistake
@@ -46,7 +49,7 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
     labels = list(map(str, values[first[headers] + 1].tolist()))
     y, label_names = encoded(labels, missing)
     tags, tag_names = encoded_numbers(values[first[nodes]])
-    return assemble(
+    return GraphLists(
         name=name,
         sizes=sizes,
         sender=np.repeat(np.arange(len(nodes)), degrees),
@@ -56,7 +59,19 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
         tags=tags,
         tag_names=tag_names,
         notes=label_notes(labels, missing, ("graph", "graphs")),
-    )
+    ).merge()
+
+
+def read_dgcnn_file(
+    path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True
+) -> Graphs:
+    """Reads the graphs of a file; see :func:`read_dgcnn`.
+
+    Args:
+        labels_needed: Whether the labels are for training, with notes on them.
+    """
+    graphs = read_dgcnn(read_content(path), name=path.stem, where=str(path), missing=missing)
+    return graphs if labels_needed else replace(graphs, notes=[])
 
 
 def _headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:

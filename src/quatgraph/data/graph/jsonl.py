@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import MAX_NODES, Graphs, Ids, assemble, check_labels
-from quatgraph.data.io.files import is_unicode, plain_word
+from quatgraph.data.graph.collection import MAX_NODES, GraphLists, Graphs, Ids
+from quatgraph.data.io.files import is_unicode, to_word
 from quatgraph.data.io.jsonl import json_objects
 from quatgraph.data.labels import encoded, label_notes
 from quatgraph.errors import Mistake, did_you_mean
@@ -46,7 +46,7 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     Args:
         path: The file.
         missing: Labels of graphs that count as missing.
-        labels_needed: Whether to refuse graphs that cannot be trained on.
+        labels_needed: Whether the labels are for training, with notes on them.
     """
     graphs = [_parsed(value, where, place) for place, (where, value) in enumerate(_objects(path))]
     if not graphs:
@@ -57,13 +57,13 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     ends = np.concatenate([graph.edges + at for graph, at in zip(graphs, start, strict=True)])
     labels = [graph.label for graph in graphs]
     y, label_names = encoded(labels, missing)
-    tags, tag_names, attributes = None, None, None
+    tags, tag_names, attributes = None, list[str](), None
     if graphs[0].node_labels is not None:
         tags, tag_names = encoded([tag for graph in graphs for tag in graph.node_labels or ()])
     if graphs[0].node_features is not None:
         parts = [graph.node_features for graph in graphs if graph.node_features is not None]
         attributes = np.concatenate(parts).astype(np.float32)
-    whole = assemble(
+    return GraphLists(
         name=path.stem,
         sizes=sizes,
         sender=ends[:, 0],
@@ -75,10 +75,7 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
         attributes=attributes,
         graph_ids=[graph.name for graph in graphs],
         notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
-    )
-    if labels_needed:
-        check_labels(whole, str(path))
-    return whole
+    ).merge()
 
 
 def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -181,7 +178,7 @@ def _matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
 
 
 def _word(value: object, where: str, what: str) -> str:
-    word = plain_word(value)
+    word = to_word(value)
     if word is None:
         raise Mistake(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
     if not is_unicode(word):

@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import Graphs, Ids, assemble, check_labels
+from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.io.table import Table, read_table
@@ -30,20 +30,20 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
     Args:
         folder: The folder; ``NAME`` is what stands before ``_A.txt`` in it.
         missing: Labels of graphs that count as missing.
-        labels_needed: Whether to refuse graphs that cannot be trained on.
+        labels_needed: Whether the labels are for training: their file must exist.
     """
     name = _name(folder)
     graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
     sender, receiver = _read_edges(folder / f"{name}_A.txt", graph_of)
     labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
     y, label_names = encoded(labels, missing)
-    tags, tag_names = None, None
+    tags, tag_names = None, list[str]()
     if (path := folder / f"{name}_node_labels.txt").exists():
         tags, tag_names = _read_tags(path, len(graph_of))
     attributes = None
     if (path := folder / f"{name}_node_attributes.txt").exists():
         attributes = _read_attributes(path, len(graph_of))
-    graphs = assemble(
+    return GraphLists(
         name=name,
         sizes=sizes,
         sender=sender,
@@ -54,15 +54,10 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
         tag_names=tag_names,
         attributes=attributes,
         notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
-    )
-    if labels_needed:
-        check_labels(graphs, str(folder))
-    return graphs
+    ).merge()
 
 
 def _name(folder: Path) -> str:
-    if not folder.is_dir():
-        raise Mistake(f"there is no folder {folder}; name the folder that holds NAME_A.txt")
     found = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not found:
         raise Mistake(f"{folder} has no file NAME_A.txt; put the edges of the graphs there")

@@ -5,6 +5,23 @@ from collections.abc import Container, Mapping, Sequence
 from quatgraph.data.io.messages import some
 from quatgraph.errors import Mistake
 
+EDGE_ENDS = {
+    "source": "target",
+    "from": "to",
+    "src": "dst",
+    "head": "tail",
+    "u": "v",
+    "sender": "receiver",
+}
+"""Names of the two columns that hold the ends of an edge."""
+_TRIPLE_WORDS = {
+    "head": "head h subject subj s source src from entity1 entity_1 node1 node_1",
+    "relation": "relation rel r predicate pred p property relationship type edge relation_type "
+    "rel_type relationship_type edge_type edge_label",
+    "tail": "tail t object obj o target dst to entity2 entity_2 node2 node_2",
+}
+TRIPLE_COLUMNS = {role: frozenset(words.split()) for role, words in _TRIPLE_WORDS.items()}
+"""Names of the columns of a triple, in lower case."""
 _ENDINGS = ("_id", " id", "_entity", " entity", "_node", " node", "_name", " name")
 
 

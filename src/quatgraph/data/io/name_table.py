@@ -7,33 +7,26 @@ tabs a quote is a letter like any other, but a cell wholly in quotes is taken ou
 """
 
 import csv
-import gzip
 import io
-import lzma
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from quatgraph.data.io.distinct import Ids, distinct_cells
-from quatgraph.data.io.files import read_content
+from quatgraph.data.io.table import unquote
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     import _csv
 
-SUFFIXES = (".tsv", ".csv", ".txt")
-PACKINGS = ("", ".gz", ".xz")
 _MARKS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 _CHUNK = 1 << 23  # bytes at a time: what is made of them is several times as large
 _ROWS = 1 << 12
 _NEWLINE = ord("\n")
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +121,7 @@ class Words:
         else:
             text = self._decoded(alone.content, self.line).removesuffix("\n")
             rows = [text.split(self.mark)]
-        cells = [cell.strip() for cell in self._unquoted(rows[0])] if rows else []
+        cells = [cell.strip() for cell in self._unquote(rows[0])] if rows else []
         return cells if any(cells) or len(cells) > 1 else []
 
     def with_columns(self, names: Sequence[str], places: Sequence[int]) -> "Words":
@@ -189,7 +182,7 @@ class Words:
                 chunk[begin:end].decode()
                 for begin, end in zip(begins[found].tolist(), ends.tolist(), strict=True)
             ]
-            columns.append(Column(self._unquoted(names), places))
+            columns.append(Column(self._unquote(names), places))
         return Piece(columns, np.arange(line, line + len(starts)))
 
     def _row_pieces(self, rows: Iterator[list[str]], line: int) -> Iterator[Piece]:
@@ -201,7 +194,7 @@ class Words:
             columns = list(zip(*(some[place] for place in filled), strict=True))
             cells = np.arange(len(filled))
             if filled:
-                chosen = (self._unquoted(list(columns[place])) for place in self._places())
+                chosen = (self._unquote(list(columns[place])) for place in self._places())
                 yield Piece([Column(names, cells) for names in chosen], np.array(filled) + line)
             line += len(some)
 
@@ -242,9 +235,9 @@ class Words:
             pass
         return line
 
-    def _unquoted(self, names: list[str]) -> list[str]:
+    def _unquote(self, names: list[str]) -> list[str]:
         # Between commas either nothing is in quotes or csv took them off.
-        return list(map(unquoted, names)) if self.mark == "\t" and self.quotes else names
+        return list(map(unquote, names)) if self.mark == "\t" and self.quotes else names
 
     def _check_width(self, width: int, line: int) -> None:
         if width == len(self.names):
@@ -291,28 +284,6 @@ def words(content: bytes, where: str, names: Sequence[str]) -> Words:
     first = content[: content.find(b"\n")]
     mark = "\t" if b"\t" in first else max(",;", key=lambda mark: first.count(mark.encode()))
     return Words(content, where, tuple(names), mark, b'"' in content, line)
-
-
-def read_packed(path: Path) -> bytes:
-    """The bytes of a file, those of ``.gz`` and ``.xz`` unpacked, without a byte-order mark."""
-    content = read_content(path)
-    try:
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
-        elif path.suffix == ".xz":
-            content = lzma.decompress(content)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise Mistake(f"{path} is damaged and cannot be unpacked; pack it again") from error
-    return content.removeprefix(_BOM)
-
-
-def unquoted(cell: str) -> str:
-    """A cell between tabs without the quotes around it, if they are quotes as CSV has them."""
-    cell = cell.strip()
-    if len(cell) < 2 or not cell[0] == cell[-1] == '"':
-        return cell
-    inside = cell[1:-1]
-    return cell if '"' in inside.replace('""', "") else inside.replace('""', '"')
 
 
 def _not_text(content: bytes, place: int, where: str, line: int) -> Mistake:

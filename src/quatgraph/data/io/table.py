@@ -67,6 +67,20 @@ def read_table(path: Path) -> Table:
     return Table(path, columns, text, delimiter)
 
 
+def split_cells(line: str) -> list[str]:
+    """The cells of a line; the separator is the one that it has most of."""
+    return [unquote(cell) for cell in line.split(max(DELIMITERS, key=line.count))]
+
+
+def unquote(cell: str) -> str:
+    """A cell without spaces around it, and without quotes if they are those of CSV."""
+    cell = cell.strip()
+    if len(cell) < 2 or not cell[0] == cell[-1] == '"':
+        return cell
+    inside = cell[1:-1]
+    return cell if '"' in inside.replace('""', "") else inside.replace('""', '"')
+
+
 def _reader(text: str, delimiter: str) -> "_csv.Reader":
     return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
 

@@ -4,28 +4,30 @@ Whatever the source, the result is one :class:`Triples`.
 """
 
 import json
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from torch import Tensor
 
 from quatgraph.data.edges import merge_edges
+from quatgraph.data.formats import Reader, match_folder, select_reader
 from quatgraph.data.io import store
+from quatgraph.data.io.files import TABLE_SUFFIXES, unpacked_suffix
 from quatgraph.data.link.generated import random_triples
 from quatgraph.data.link.parts import read_parts
 from quatgraph.data.link.queries import Queries, known, queries, with_inverses
 from quatgraph.data.link.triples import Triples, assemble, statistics
-from quatgraph.data.link.tsv import from_names, holds_triples, read
+from quatgraph.data.link.tsv import Unseen, from_names, read_file, read_folder
 from quatgraph.data.link.vocabulary import Vocabulary, read_labels
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import Mistake
 
 __all__ = [
+    "READERS",
     "Queries",
     "Triples",
     "Vocabulary",
     "entity_graph",
     "from_names",
-    "holds_triples",
     "known",
     "load",
     "queries",
@@ -36,6 +38,22 @@ __all__ = [
 ]
 
 NEGATIVES = ("valid_negatives", "test_negatives")
+
+
+READERS = (
+    Reader(
+        "folder",
+        "a folder with train.tsv and optional valid.tsv, test.tsv, entities.tsv, relations.tsv",
+        match_folder("link"),
+        read_folder,
+    ),
+    Reader(
+        "table",
+        "a .tsv, .csv or .txt file of triples, also packed as .gz or .xz",
+        lambda path: path.is_file() and unpacked_suffix(path) in TABLE_SUFFIXES,
+        read_file,
+    ),
+)
 
 
 def load(name: str) -> Triples:
@@ -54,6 +72,30 @@ def load(name: str) -> Triples:
     triples = _load_sample(name) if entry.builtin else _load_published(entry)
     entry.compare(statistics(triples))
     return triples
+
+
+def read(
+    path: Path,
+    *,
+    header: bool | None = None,
+    split_seed: int = 0,
+    unseen: Unseen = "refuse",
+) -> Triples:
+    """Reads a knowledge graph in a format of :data:`READERS`.
+
+    A triple that repeats in a file counts once; ``notes`` report this and what was inferred.
+
+    Args:
+        path: A file or a folder.
+        header: Whether the first line of each file names its columns; inferred by default.
+        split_seed: Seed of the splits that have no file.
+        unseen: What to do with a triple of valid or test whose entity or relation is in no training
+            triple: ``"refuse"`` raises a :class:`Mistake`, ``"drop"`` leaves the triple out,
+            ``"keep"`` keeps it.
+    """
+    path = Path(path)
+    reader = select_reader("link", READERS, path)
+    return reader.read(path, header=header, split_seed=split_seed, unseen=unseen)
 
 
 def entity_graph(train: Tensor, num_entities: int) -> Tensor:

@@ -1,10 +1,10 @@
 """Files of triples as numbers: one file per part, one list of entities and of relations for all.
 
 A file has three columns, head, relation and tail, see :mod:`quatgraph.data.io.name_table`. A first
-line that names all three by words of :data:`COLUMNS`, as ``subject predicate object``, says where
-they stand, and other columns are not used. A first line of other names that do not occur anywhere
-else may be a triple or a header, so it is refused unless ``header`` says which; one of two such
-names is read as a triple, with a note.
+line that names all three, as ``subject predicate object`` does (see ``TRIPLE_COLUMNS``), sets their
+order; other columns are not used. A first line of other names that occur nowhere else may be a
+triple or a header, so it is refused unless ``header`` says which; one of two such names is read as
+a triple, with a note.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,20 +12,17 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from quatgraph.data.io.columns import places_by_role, refuse_repeated, unused_columns
+from quatgraph.data.io.columns import (
+    TRIPLE_COLUMNS,
+    places_by_role,
+    refuse_repeated,
+    unused_columns,
+)
 from quatgraph.data.io.distinct import Ids
 from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.name_table import Column, Numbering, Words, words
 from quatgraph.errors import Mistake
 
-_WORDS = {
-    "head": "head h subject subj s source src from entity1 entity_1 node1 node_1",
-    "relation": "relation rel r predicate pred p property relationship type edge relation_type "
-    "rel_type relationship_type edge_type edge_label",
-    "tail": "tail t object obj o target dst to entity2 entity_2 node2 node_2",
-}
-COLUMNS = {role: frozenset(words.split()) for role, words in _WORDS.items()}
-"""What people call the columns, in small letters."""
 _FEW = 5
 """Triples of a file below which names that come once are nothing unusual."""
 
@@ -125,7 +122,7 @@ def name_part(rows: Iterable[Sequence[object]]) -> Parts:
         )
     rows = [to_plain(row) for row in to_plain(rows)]
     for number, row in enumerate(rows, 1):
-        if not isinstance(row, list | tuple) or len(row) != len(COLUMNS):
+        if not isinstance(row, list | tuple) or len(row) != len(TRIPLE_COLUMNS):
             raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
     if not rows:
         raise Mistake("there are no triples; give head, relation and tail of each")
@@ -133,7 +130,7 @@ def name_part(rows: Iterable[Sequence[object]]) -> Parts:
     ends, kinds = Numbering(), Numbering()
     columns = [
         Column([_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
-        for role, cells in zip(COLUMNS, zip(*rows, strict=True), strict=True)
+        for role, cells in zip(TRIPLE_COLUMNS, zip(*rows, strict=True), strict=True)
     ]
     part = Part("the list", _numbers(columns, ends, kinds), lines + 1)
     return _ordered({"train": part}, ends, kinds)
@@ -184,7 +181,7 @@ def check_size(num_entities: int, num_relations: int) -> None:
 def _read(
     content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
 ) -> Part:
-    table, note = without_header(words(content, where, tuple(COLUMNS)), header)
+    table, note = without_header(words(content, where, tuple(TRIPLE_COLUMNS)), header)
     triples: list[Ids] = []
     lines: list[Ids] = []
     for piece in table.pieces():
@@ -207,14 +204,14 @@ def without_header(table: Words, header: bool | None = None) -> tuple[Words, str
         header: Whether the first line names the columns; found out where it is left out.
     """
     cells, where = table.first(), table.where
-    found = places_by_role(cells, COLUMNS)
+    found = places_by_role(cells, TRIPLE_COLUMNS)
     lacking = [role for role, places in found.items() if not places]
-    if header and len(cells) == len(COLUMNS) and len(lacking) == 1:
+    if header and len(cells) == len(TRIPLE_COLUMNS) and len(lacking) == 1:
         # Two columns have their names, so the third is what is left.
         taken = {place for places in found.values() for place in places}
         found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
     named = all(found.values())
-    if not named and len(cells) > len(COLUMNS):
+    if not named and len(cells) > len(TRIPLE_COLUMNS):
         raise Mistake(
             f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
             "others, or name three of them head, relation and tail in the first line"
@@ -222,7 +219,9 @@ def without_header(table: Words, header: bool | None = None) -> tuple[Words, str
     if header is False or not (header or named):
         return table, ""
     if not named:
-        used = ", ".join(f"{cell!r} as {role}" for cell, role in zip(cells, COLUMNS, strict=False))
+        used = ", ".join(
+            f"{cell!r} as {role}" for cell, role in zip(cells, TRIPLE_COLUMNS, strict=False)
+        )
         note = (
             f"the first line of {where} is read as column names, and the columns by place: {used}"
         )
@@ -264,7 +263,7 @@ def _check_first_lines(parts: Parts) -> list[str]:
 
 def _half_named(names: Sequence[str]) -> bool:
     """Whether two of the names are those of columns, and not just letters."""
-    found = places_by_role([name if len(name) > 1 else "" for name in names], COLUMNS)
+    found = places_by_role([name if len(name) > 1 else "" for name in names], TRIPLE_COLUMNS)
     return sum(map(bool, found.values())) > 1
 
 
@@ -277,7 +276,7 @@ def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
 
 
 def _refuse_blank(part: Part, ends: Ids, kinds: Ids) -> None:
-    for column, (name, blank) in enumerate(zip(COLUMNS, (ends, kinds, ends), strict=True)):
+    for column, (name, blank) in enumerate(zip(TRIPLE_COLUMNS, (ends, kinds, ends), strict=True)):
         if not len(blank):
             continue
         missing = np.isin(part.triples[:, column], blank)

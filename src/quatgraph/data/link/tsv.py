@@ -6,16 +6,15 @@
 * ``entities.tsv``, ``relations.tsv``: perhaps, in the same formats: an id and a label per line
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import product
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from quatgraph.data.io.foreign import refuse_foreign, unpacked_suffix
+from quatgraph.data.formats import table_files
+from quatgraph.data.io.files import is_packed, read_packed
 from quatgraph.data.io.messages import some
-from quatgraph.data.io.name_table import PACKINGS, SUFFIXES, read_packed
 from quatgraph.data.link.parts import Part, Parts, name_part, read_parts
 from quatgraph.data.link.split import draw_parts
 from quatgraph.data.link.triples import Triples, assemble
@@ -25,48 +24,30 @@ from quatgraph.errors import Mistake, did_you_mean
 
 Unseen = Literal["refuse", "drop", "keep"]
 
-STEMS = {"train": ("train",), "valid": ("valid", "val", "validation", "dev"), "test": ("test",)}
+STEMS = {
+    "train": ("train",),
+    "valid": ("valid", "val", "validation", "dev"),
+    "test": ("test",),
+    "entities": ("entities",),
+    "relations": ("relations",),
+}
+"""Names of the files in a folder."""
 
 
-def read(
-    path: Path,
-    *,
-    header: bool | None = None,
-    split_seed: int = 0,
-    unseen: Unseen = "refuse",
-) -> Triples:
-    """Reads a knowledge graph of one's own.
+def read_file(path: Path, **options: Any) -> Triples:
+    """Reads one file with all triples; for the options see :func:`quatgraph.data.link.read`."""
+    name = Path(path.stem).stem if is_packed(path) else path.stem
+    return _read_files(name, {"train": path}, **options)
 
-    A triple that comes twice in a file is kept once; this and what else is worth knowing is told
-    in ``notes``.
 
-    Args:
-        path: A folder with ``train.tsv`` and perhaps ``valid.tsv``, ``test.tsv``,
-            ``entities.tsv``, ``relations.tsv``, or one file with all triples.
-        header: Whether the first line of each file names its columns; found out where it is left
-            out.
-        split_seed: Seed of the draw of parts that have no file.
-        unseen: What becomes of a triple of valid or test with an entity or a relation that no
-            training triple has: ``"refuse"`` makes it a :class:`Mistake`, ``"drop"`` leaves the
-            triple out, ``"keep"`` keeps it.
-    """
-    path = Path(path)
-    if unseen not in get_args(Unseen):
-        known = get_args(Unseen)
-        raise Mistake(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
-    if split_seed < 0:
-        raise Mistake(f"the seed of a split must be 0 or more, got {split_seed}")
-    files = _files(path)
-    contents = {key: (str(file), read_packed(file)) for key, file in files.items()}
-    parts, notes = _cleaned(read_parts(contents, header=header), unseen)
-    labels = {kind: _labels(path, kind, getattr(parts, PLURAL[kind]), notes) for kind in PLURAL}
-    return assemble(
-        draw_parts(parts, split_seed, notes),
-        name=_name(path),
-        entity_labels=labels["entity"],
-        relation_labels=labels["relation"],
-        notes=notes,
-    )
+def read_folder(path: Path, **options: Any) -> Triples:
+    """Reads a folder; for the options see :func:`quatgraph.data.link.read`."""
+    files = {key: file for key in STEMS if (file := _find_table(path, STEMS[key]))}
+    if "train" not in files:
+        names = [file.name for file in sorted(path.iterdir())]
+        hint = did_you_mean("train.tsv", names) or (f"; it holds {some(names)}" if names else "")
+        raise Mistake(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
+    return _read_files(path.resolve().name, files, **options)
 
 
 def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Triples:
@@ -79,62 +60,42 @@ def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Trip
         >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])
         Triples('triples', 2 entities, 1 relations, 1 + 1 + 0 triples)
     """
-    parts, notes = _cleaned(name_part(rows), "refuse")
+    parts, notes = _clean_parts(name_part(rows), "refuse")
     return assemble(draw_parts(parts, split_seed, notes), name="triples", notes=notes)
 
 
-def holds_triples(path: Path) -> bool:
-    """Whether a path looks like a knowledge graph: a folder with ``train.tsv``, or a table.
-
-    A single ``.txt`` file does not say what it holds, so it does not count.
-    """
-    path = Path(path)
-    if path.is_dir():
-        return training_file(path) is not None
-    return path.is_file() and unpacked_suffix(path) in (".tsv", ".csv")
-
-
-def training_file(folder: Path) -> Path | None:
-    """The file of training triples in a folder, if there is one."""
-    return next((place for place in _places(folder, STEMS["train"]) if place.is_file()), None)
-
-
-def _files(path: Path) -> dict[str, Path]:
-    """The file of each part that has one."""
-    if path.is_file():
-        refuse_foreign(path)
-        return {"train": path}
-    if not path.is_dir():
-        raise Mistake(f"there is no {path}; name a folder with train.tsv, or a file of triples")
-    found = {key: file for key in PARTS if (file := _one_of(path, STEMS[key]))}
-    if "train" not in found:
-        names = [file.name for file in sorted(path.iterdir())]
-        hint = did_you_mean("train.tsv", names) or (f"; it holds {some(names)}" if names else "")
-        raise Mistake(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
-    return found
+def _read_files(
+    name: str,
+    files: Mapping[str, Path],
+    *,
+    header: bool | None = None,
+    split_seed: int = 0,
+    unseen: Unseen = "refuse",
+) -> Triples:
+    """Builds a knowledge graph from the files of its splits and of labels."""
+    if unseen not in get_args(Unseen):
+        known = get_args(Unseen)
+        raise Mistake(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
+    if split_seed < 0:
+        raise Mistake(f"the seed of a split must be 0 or more, got {split_seed}")
+    contents = {key: (str(files[key]), read_packed(files[key])) for key in PARTS if key in files}
+    parts, notes = _clean_parts(read_parts(contents, header=header), unseen)
+    labels = {
+        f"{kind}_labels": _read_label_file(files[plural], kind, getattr(parts, plural), notes)
+        for kind, plural in PLURAL.items()
+        if plural in files
+    }
+    return assemble(draw_parts(parts, split_seed, notes), name=name, notes=notes, **labels)
 
 
-def _one_of(folder: Path, stems: tuple[str, ...]) -> Path | None:
-    found = [place for place in _places(folder, stems) if place.is_file()]
+def _find_table(folder: Path, stems: Sequence[str]) -> Path | None:
+    found = list(table_files(folder, stems))
     if len(found) > 1:
         raise Mistake(f"{folder} has both {found[0].name} and {found[1].name}; keep one of them")
     return found[0] if found else None
 
 
-def _places(folder: Path, stems: tuple[str, ...]) -> Iterator[Path]:
-    for stem, suffix, packing in product(stems, SUFFIXES, PACKINGS):
-        yield folder / f"{stem}{suffix}{packing}"
-
-
-def _name(path: Path) -> str:
-    name = path.resolve().name
-    if path.is_file():
-        for ending in (*PACKINGS[1:], *SUFFIXES):
-            name = name.removesuffix(ending)
-    return name
-
-
-def _cleaned(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
+def _clean_parts(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
     """Parts without repeated triples and unwanted unseen names, and what is to be told."""
     notes = [part.header for part in parts.by_name.values() if part.header]
     notes += parts.notes
@@ -194,12 +155,9 @@ def _seen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
     )
 
 
-def _labels(path: Path, kind: str, ids: list[str], notes: list[str]) -> dict[str, str]:
-    """The labels in a folder's label file; none where there is no such file."""
+def _read_label_file(file: Path, kind: str, ids: list[str], notes: list[str]) -> dict[str, str]:
+    """The labels of entities or relations, by id."""
     plural = PLURAL[kind]
-    file = _one_of(path, (plural,)) if path.is_dir() else None
-    if file is None:
-        return {}
     known = set(ids)
     labels = read_labels(read_packed(file), str(file), ("id", "label"), known)
     if not labels:
@@ -207,8 +165,8 @@ def _labels(path: Path, kind: str, ids: list[str], notes: list[str]) -> dict[str
     found = known & labels.keys()
     if not found:
         raise Mistake(
-            f"{file} names none of the {len(ids):,} {plural} of {path} (it has {some(labels)}); "
-            "write the ids of the triples in its first column, or remove it"
+            f"{file} names none of the {len(ids):,} {plural} of the triples (it has "
+            f"{some(labels)}); write the ids of the triples in its first column, or remove it"
         )
     if len(found) < len(known):
         less = len(known) - len(found)

@@ -11,15 +11,18 @@ Whatever the source, the result is a PyG ``Data`` with the same attributes:
 * ``notes``, what a person should know of what was read: sentences
 """
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from quatgraph.data.edges import count_edges, is_symmetric
+from quatgraph.data.formats import Reader, match_folder, select_reader
 from quatgraph.data.io import store
-from quatgraph.data.node.assembly import as_columns, assemble, no_masks
-from quatgraph.data.node.csv import read_files, read_folder
+from quatgraph.data.node.assembly import NodeGraph, as_columns, no_masks
+from quatgraph.data.node.csv import NodeOptions, read_files, read_folder
 from quatgraph.data.node.planetoid import read_planetoid
 from quatgraph.data.scaling import Scaling
 from quatgraph.data.splits import Masks, check_split, stratified_split
@@ -29,15 +32,26 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 __all__ = [
+    "READERS",
     "Scaling",
     "from_data",
     "load",
-    "read_folder",
+    "read",
     "statistics",
     "stratified_split",
 ]
 
 MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+READERS = (
+    Reader(
+        "csv",
+        "a folder with nodes.csv, edges.csv and optional features.npz",
+        match_folder("node"),
+        read_folder,
+    ),
+)
 
 
 def load(name: str) -> "Data":
@@ -53,6 +67,34 @@ def load(name: str) -> "Data":
     data = _read_sample(name) if entry.builtin else read_planetoid(name)
     entry.compare(statistics(data))
     return data
+
+
+def read(
+    path: Path,
+    *,
+    directed: bool = False,
+    split_seed: int = 0,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> "Data":
+    """Reads a graph in a format of :data:`READERS`.
+
+    Args:
+        path: The folder.
+        directed: Whether an edge goes from its first node to its second only.
+        split_seed: Seed of the split that is drawn if the files give none.
+        missing: Labels that count as missing, like an empty one.
+        labels_needed: Whether to refuse a graph that cannot be trained on: no labels, or a class
+            without a training node. Prediction needs no labels.
+    """
+    path = Path(path)
+    return select_reader("node", READERS, path).read(
+        path,
+        directed=directed,
+        split_seed=split_seed,
+        missing=missing,
+        labels_needed=labels_needed,
+    )
 
 
 def statistics(data: "Data") -> dict[str, int]:
@@ -107,7 +149,7 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
     masks = masks or no_masks(num_nodes)
     if labels_needed:
         check_split(y, masks, label_names, where="the split of the graph")
-    return assemble(
+    return NodeGraph(
         name=str(data.get("name") or "data"),
         x=x,
         y=y,
@@ -118,12 +160,12 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         directed=not is_symmetric(edge_index, edge_weight, num_nodes),
         node_ids=_names(data, "node_ids", num_nodes),
         feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),
-    )
+    ).to_data()
 
 
 def _read_sample(name: str) -> "Data":
     files = (store.SAMPLES / f"{name}_{kind}.csv" for kind in ("nodes", "edges"))
-    data = read_files(*files, name=name)
+    data = read_files(*files, name=name, options=NodeOptions())
     data.notes = []  # on files that are not the person's
     return data
 

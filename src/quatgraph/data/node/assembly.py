@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,37 +14,22 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def assemble(
-    *,
-    name: str,
-    x: Tensor | None,
-    y: Tensor,
-    edge_index: Tensor,
-    edge_weight: Tensor | None,
-    masks: Masks,
-    label_names: list[str],
-    directed: bool,
-    node_ids: list[str] | None = None,
-    feature_names: list[str] | None = None,
-    notes: list[str] | None = None,
-) -> "Data":
-    """The graph as a PyG ``Data``.
+@dataclass(frozen=True, eq=False)
+class NodeGraph:
+    """A graph for node classification as a reader finds it.
 
-    Nodes without a label leave every mask. What has no name is numbered. ``x`` is ``None`` for a
-    graph without features.
-
-    Args:
+    Attributes:
         name: The dataset's name.
-        x: Features of each node.
+        x: Features of each node, or ``None``.
         y: Class of each node, ``-1`` for none.
         edge_index: Sender and receiver of each edge.
-        edge_weight: Weight of each edge.
         masks: Train, valid and test masks.
         label_names: Name of each class.
         directed: Whether an edge may lack its opposite.
-        node_ids: Name of each node.
-        feature_names: Name of each feature.
-        notes: What a person should know of what was read: sentences.
+        edge_weight: Weight of each edge.
+        node_ids: Name of each node; by default its number.
+        feature_names: Name of each feature; by default its number after an ``x``.
+        notes: What was inferred: sentences for the user.
 
     Shape:
         - x: ``(N, F)``
@@ -52,36 +38,52 @@ def assemble(
         - edge_weight: ``(E,)``
         - masks: three of ``(N, S)``
     """
-    from torch_geometric.data import Data
 
-    labelled = (y >= 0).unsqueeze(1)
-    train, valid, test = (mask & labelled for mask in masks)
-    if x is not None and x.size(1) == 0:
-        x = None
-    if x is None:
-        feature_names = []
-    elif feature_names is None:
-        feature_names = made_up_names(x.size(1))
-    data = Data(
-        x=x,
-        y=y,
-        edge_index=edge_index,
-        train_mask=train,
-        val_mask=valid,
-        test_mask=test,
-        # Said outright: a graph without features would have to guess it from the edges.
-        num_nodes=y.numel(),
-        node_ids=[str(v) for v in range(y.numel())] if node_ids is None else node_ids,
-        label_names=label_names,
-        feature_names=feature_names,
-        name=name,
-        directed=directed,
-        notes=notes or [],
-    )
-    if edge_weight is not None:
-        data.edge_weight = edge_weight
-    data.digest = digest(data)
-    return data
+    name: str
+    x: Tensor | None
+    y: Tensor
+    edge_index: Tensor
+    masks: Masks
+    label_names: list[str]
+    directed: bool
+    edge_weight: Tensor | None = None
+    node_ids: list[str] | None = None
+    feature_names: list[str] | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def to_data(self) -> "Data":
+        """The graph as a PyG ``Data`` with its digest; unlabelled nodes are in no mask."""
+        from torch_geometric.data import Data
+
+        labelled = (self.y >= 0).unsqueeze(1)
+        train, valid, test = (mask & labelled for mask in self.masks)
+        x = None if self.x is None or self.x.size(1) == 0 else self.x
+        feature_names = self.feature_names
+        if x is None:
+            feature_names = []
+        elif feature_names is None:
+            feature_names = made_up_names(x.size(1))
+        num_nodes = self.y.numel()
+        data = Data(
+            x=x,
+            y=self.y,
+            edge_index=self.edge_index,
+            train_mask=train,
+            val_mask=valid,
+            test_mask=test,
+            # Given: PyG would have to guess it from the edges of a graph without features.
+            num_nodes=num_nodes,
+            node_ids=self.node_ids or [str(node) for node in range(num_nodes)],
+            label_names=self.label_names,
+            feature_names=feature_names,
+            name=self.name,
+            directed=self.directed,
+            notes=self.notes,
+        )
+        if self.edge_weight is not None:
+            data.edge_weight = self.edge_weight
+        data.digest = digest(data)
+        return data
 
 
 def made_up_names(count: int) -> list[str]:

@@ -12,6 +12,7 @@ For other names, or none, see :mod:`quatgraph.data.node.edges_csv`; for how edge
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.numbers import column_numbers
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.data.labels import encoded, label_notes
-from quatgraph.data.node.assembly import as_columns, assemble, no_masks
+from quatgraph.data.node.assembly import NodeGraph, as_columns, no_masks
 from quatgraph.data.node.edges_csv import read_edges
 from quatgraph.data.node.sparse import dense
 from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
@@ -37,42 +38,20 @@ if TYPE_CHECKING:
 NOT_FEATURES = ("id", "label", "split")
 
 
-def read_folder(
-    path: Path,
-    *,
-    directed: bool = False,
-    split_seed: int = 0,
-    missing: Sequence[str] = (),
-    labels_needed: bool = True,
-) -> "Data":
-    """Reads a graph of one's own from a folder; ``notes`` report what was inferred.
+@dataclass(frozen=True, slots=True)
+class NodeOptions:
+    """How a graph is read; see :func:`quatgraph.data.node.read`."""
 
-    Args:
-        path: The folder.
-        directed: Whether an edge goes from its first node to its second only.
-        split_seed: Seed of the split that is drawn where ``nodes.csv`` has no ``split`` column.
-        missing: Labels that count as missing, like an empty one.
-        labels_needed: Whether to refuse a graph that cannot be trained on: no labels, or a class
-            without a training node. Predicting needs none.
-    """
-    path = Path(path)
-    if path.is_file() or (any(path.glob("*_A.txt")) and not (path / "nodes.csv").exists()):
-        raise Mistake(
-            f"{path} is no graph of the task node, which is a folder with nodes.csv and edges.csv; "
-            "many graphs with a class each belong to the task graph"
-        )
-    if not path.is_dir():
-        raise Mistake(f"there is no folder {path}; name the folder that holds nodes.csv")
-    return read_files(
-        path / "nodes.csv",
-        path / "edges.csv",
-        path / "features.npz",
-        name=path.resolve().name,
-        directed=directed,
-        split_seed=split_seed,
-        missing=missing,
-        labels_needed=labels_needed,
-    )
+    directed: bool = False
+    split_seed: int = 0
+    missing: Sequence[str] = ()
+    labels_needed: bool = True
+
+
+def read_folder(path: Path, **options: Any) -> "Data":
+    """Reads the files of a folder; for the options see :class:`NodeOptions`."""
+    files = (path / name for name in ("nodes.csv", "edges.csv", "features.npz"))
+    return read_files(*files, name=path.resolve().name, options=NodeOptions(**options))
 
 
 def read_files(
@@ -81,15 +60,12 @@ def read_files(
     features: Path | None = None,
     *,
     name: str,
-    directed: bool = False,
-    split_seed: int = 0,
-    missing: Sequence[str] = (),
-    labels_needed: bool = True,
+    options: NodeOptions,
 ) -> "Data":
     """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
     table = read_table(nodes)
     columns = _named_columns(table)
-    node_ids, index = _node_ids(table, columns, labels_needed)
+    node_ids, index = _node_ids(table, columns, options.labels_needed)
     feature_names = [key for key in columns if key not in NOT_FEATURES]
     x: Tensor | None = None
     if features is not None and features.exists():
@@ -102,27 +78,27 @@ def read_files(
     elif feature_names:
         x = _numbers(table, [(key, columns[key]) for key in feature_names])
     labels = columns.get("label", [""] * len(node_ids))
-    codes, label_names = encoded(labels, missing)
+    codes, label_names = encoded(labels, options.missing)
     y = torch.from_numpy(codes)
-    if labels_needed and not label_names:
+    if options.labels_needed and not label_names:
         raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
     if "split" in columns:
         masks = _split_column(table, columns["split"])
     elif label_names:
-        masks = as_columns(stratified_split(y, split_seed))
+        masks = as_columns(stratified_split(y, options.split_seed))
     else:
         masks = no_masks(len(node_ids))
-    if labels_needed:
+    if options.labels_needed:
         check_split(y, masks, label_names, where=f"the split of {nodes}")
     sender, receiver, weight, notes = read_edges(edges, index)
     edge_index, edge_weight = merge_edges(
-        sender, receiver, len(node_ids), directed=directed, weight=weight, node_ids=node_ids
+        sender, receiver, len(node_ids), directed=options.directed, weight=weight, node_ids=node_ids
     )
-    merged = merge_notes(sender, receiver, len(node_ids), directed=directed, weight=weight)
+    merged = merge_notes(sender, receiver, len(node_ids), directed=options.directed, weight=weight)
     notes = notes + [f"{edges}: {note}" for note in merged]
-    if labels_needed:
-        notes = notes + label_notes(labels, missing, ("node", "nodes"))
-    return assemble(
+    if options.labels_needed:
+        notes = notes + label_notes(labels, options.missing, ("node", "nodes"))
+    return NodeGraph(
         name=name,
         x=x,
         y=y,
@@ -130,11 +106,11 @@ def read_files(
         edge_weight=edge_weight,
         masks=masks,
         label_names=label_names,
-        directed=directed,
+        directed=options.directed,
         node_ids=node_ids,
         feature_names=feature_names or None,
         notes=notes,
-    )
+    ).to_data()
 
 
 def _named_columns(table: Table) -> dict[str, list[str]]:

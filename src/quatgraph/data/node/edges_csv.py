@@ -1,9 +1,9 @@
-"""Files of edges, as ``edges.csv``: their columns by name, or by place where they have none.
+"""Edge files such as ``edges.csv``, with or without column names.
 
-A first line that names a pair of :data:`PAIRS`, in any letter case, says which columns are the ends
-of an edge, and perhaps which one, ``weight`` or ``edge_weight``, holds weights; other columns are
-not used. Without such a line there are two columns, source and target, and perhaps a third of
-weights. What was found out of a file is told in notes; what may be read in two ways is refused.
+A first line that names a pair of ``EDGE_ENDS``, in any letter case, selects the columns of source
+and target; ``weight`` or ``edge_weight`` is optional, and other columns are not used. Without such
+a line the columns are source, target and optionally weight. Notes report what was inferred; an
+ambiguous file is refused.
 """
 
 from collections.abc import Mapping
@@ -15,23 +15,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.io.columns import column_word, places_by_role, refuse_repeated, unused_columns
+from quatgraph.data.io.columns import (
+    EDGE_ENDS,
+    column_word,
+    places_by_role,
+    refuse_repeated,
+    unused_columns,
+)
 from quatgraph.data.io.numbers import column_numbers, is_number
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.errors import Mistake, did_you_mean
 
-PAIRS = {
-    "source": "target",
-    "from": "to",
-    "src": "dst",
-    "head": "tail",
-    "u": "v",
-    "sender": "receiver",
-}
-"""What people call the two ends of an edge."""
 _ROLES = {
-    "source": frozenset(PAIRS),
-    "target": frozenset(PAIRS.values()),
+    "source": frozenset(EDGE_ENDS),
+    "target": frozenset(EDGE_ENDS.values()),
     "weight": frozenset({"weight", "edge_weight"}),
 }
 _REMEDY = "name the columns source, target and perhaps weight"
@@ -135,7 +132,7 @@ def _layout(table: Table, index: Index) -> _Layout:
 def _by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layout:
     refuse_repeated(cells, found, where)
     (source,), (target,) = found["source"], found["target"]
-    if PAIRS[column_word(cells[source])] != column_word(cells[target]):
+    if EDGE_ENDS[column_word(cells[source])] != column_word(cells[target]):
         raise Mistake(
             f"the first line of {where} names the ends of an edge {cells[source]!r} and "
             f"{cells[target]!r}, which are no pair; call them source and target"

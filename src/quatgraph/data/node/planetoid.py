@@ -17,7 +17,7 @@ from torch import Tensor
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.store import read_bytes
-from quatgraph.data.node.assembly import assemble
+from quatgraph.data.node.assembly import NodeGraph
 from quatgraph.data.node.sparse import MAX_NUMBERS, dense
 from quatgraph.data.splits import Masks
 from quatgraph.errors import Mistake
@@ -66,16 +66,15 @@ def read_planetoid(name: str) -> "Data":
     x, y = _nodes(files, tested, where=f"ind.{name}")
     sender, receiver = _links(files["graph"], len(y), where=f"ind.{name}.graph")
     edge_index, _ = merge_edges(sender, receiver, len(y), directed=False)
-    return assemble(
+    return NodeGraph(
         name=name,
         x=torch.from_numpy(x),
         y=torch.from_numpy(y),
         edge_index=edge_index,
-        edge_weight=None,
         masks=_splits(name, len(y)),
         label_names=[str(label) for label in range(int(y.max()) + 1)],
         directed=False,
-    )
+    ).to_data()
 
 
 def unpickle(content: bytes, *, where: str) -> Any:

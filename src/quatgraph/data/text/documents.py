@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -12,14 +12,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quatgraph.data import splits
 from quatgraph.data.io.messages import some
-from quatgraph.data.io.name_table import Column, Numbering
 from quatgraph.data.labels import encoded, missing_hint
 from quatgraph.data.splits import PARTS, stratified_split
 from quatgraph.errors import Mistake
 
 FRACTIONS = (0.7, 0.1, 0.2)
-"""Shares of train, valid and test where they are drawn."""
+"""Shares of train, valid and test in a drawn split."""
+SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Documents as the files give them.
+
+    Attributes:
+        texts: The documents.
+        labels: Label of each, empty if unknown.
+        parts: For each 0, 1 or 2 for train, valid and test, ``-1`` for none; ``None`` if the files
+            give no splits.
+        ids: Name of each.
+        at: Where a document, counted from 0, is, for messages.
+        notes: What was inferred: sentences for the user.
+    """
+
+    texts: list[str]
+    labels: list[str]
+    parts: list[int] | None
+    ids: list[str]
+    at: Callable[[int], str]
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,44 +183,32 @@ class Documents:
 
 
 def assemble(
-    *,
-    name: str,
-    texts: Sequence[str],
-    labels: Sequence[str],
-    parts: Sequence[int] | None,
-    ids: list[str],
-    split_seed: int = 0,
-    missing: Collection[str] = (),
-    notes: Sequence[str] = (),
+    texts: Texts, name: str, *, split_seed: int = 0, missing: Collection[str] = ()
 ) -> Documents:
-    """Puts texts together; a document without a label is in no part.
+    """Builds documents from cleaned texts; a document without a label is in no split.
 
     Args:
+        texts: The documents, words separated by spaces. Splits that the files do not give are drawn
+            class by class.
         name: The dataset's name.
-        texts: The documents, words with spaces between them.
-        labels: Label of each document, empty where it is unknown.
-        parts: For each document 0, 1 or 2 for train, valid and test, ``-1`` for none; drawn class
-            by class where it is left out.
-        ids: Name of each document.
         split_seed: Seed of the draw.
-        missing: Labels that count as unknown, like an empty one.
-        notes: What a person should know.
+        missing: Labels that count as missing, like an empty one.
     """
-    documents = [text.split() for text in texts]
+    documents = [text.split() for text in texts.texts]
     words = list(chain.from_iterable(documents))
-    numbering = Numbering()
-    numbers = numbering.numbers(Column(words, np.arange(len(words))))
-    vocabulary, place = numbering.in_order()
-    codes, label_names = encoded(labels, missing)
+    vocabulary = sorted(set(words))
+    place = {word: number for number, word in enumerate(vocabulary)}
+    codes, label_names = encoded(texts.labels, missing)
     y = torch.from_numpy(codes)
-    if parts is None:
+    tokens = np.fromiter(map(place.__getitem__, words), dtype=np.int64, count=len(words))
+    if texts.parts is None:
         masks = stratified_split(y, split_seed, FRACTIONS)
     else:
-        part = torch.where(y >= 0, torch.tensor(parts, dtype=torch.long), -1)
+        part = torch.where(y >= 0, torch.tensor(texts.parts, dtype=torch.long), -1)
         masks = part == 0, part == 1, part == 2
     return Documents(
         name=name,
-        tokens=torch.from_numpy(place[numbers]),
+        tokens=torch.from_numpy(tokens),
         start=torch.from_numpy(np.cumsum([0, *map(len, documents)])),
         vocabulary=vocabulary,
         y=y,
@@ -205,8 +216,8 @@ def assemble(
         train=masks[0].nonzero().flatten(),
         valid=masks[1].nonzero().flatten(),
         test=masks[2].nonzero().flatten(),
-        ids=ids,
-        notes=list(notes),
+        ids=texts.ids,
+        notes=list(texts.notes),
     )
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from quatgraph.data.graph.collection import Graphs, assemble
+from quatgraph.data.graph.collection import GraphLists, Graphs
 from quatgraph.data.text.documents import Documents
 from quatgraph.errors import Mistake
 
@@ -51,7 +51,7 @@ def word_graphs(documents: Documents, window: int = 3) -> Graphs:
         sender.append(node[:-apart][together])
         receiver.append(node[apart:][together])
     owners, tags = np.divmod(key[order], len(tag_names))
-    return assemble(
+    return GraphLists(
         name=documents.name,
         sizes=np.bincount(owners, minlength=len(documents)),
         sender=np.concatenate(sender),
@@ -61,4 +61,4 @@ def word_graphs(documents: Documents, window: int = 3) -> Graphs:
         tags=tags,
         tag_names=tag_names,
         graph_ids=documents.ids,
-    )
+    ).merge()

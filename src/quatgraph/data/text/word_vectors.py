@@ -6,15 +6,12 @@
 * ``.npz``: the arrays ``words_utf8``, the words joined by line ends, and ``vectors``
 """
 
-import gzip
 import io
-import lzma
 import zipfile
-import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import torch
@@ -22,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.io import store
-from quatgraph.data.io.files import NO_ARRAYS
+from quatgraph.data.io.files import NO_ARRAYS, open_packed, unpacked_suffix
 from quatgraph.data.io.numbers import is_number
 from quatgraph.data.splits import check_seed
 from quatgraph.errors import Mistake, did_you_mean
@@ -99,12 +96,11 @@ def load_vectors(source: str | Path, words: Collection[str] | None = None) -> Wo
         known = [name for name, one in store.catalog().items() if one.task == "vectors"]
         hint = did_you_mean(str(source), known) or f" or one of {', '.join(known)}"
         raise Mistake(f"there is no file {path}; name a file of word vectors{hint}")
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         return _kept(_read_npz(path.read_bytes(), str(path)), words)
     wanted = None if words is None else {word.encode() for word in words}
-    packing = path.suffix if path.suffix in (".gz", ".xz") else ""
-    read = _read_binary if path.name.removesuffix(packing).endswith(".bin") else _read_text
-    with _opened(path) as stream:
+    read = _read_binary if unpacked_suffix(path) == ".bin" else _read_text
+    with open_packed(path) as stream:
         return read(stream, str(path), wanted)
 
 
@@ -195,23 +191,7 @@ def _read_npz(content: bytes, where: str) -> WordVectors:
     return _finite(words, matrix, where)
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[io.BufferedIOBase]:
-    """The bytes of a file, those of ``.gz`` and ``.xz`` unpacked, without reading it whole."""
-    readers: dict[str, Callable[[Path], io.BufferedIOBase]] = {
-        ".gz": gzip.GzipFile,
-        ".xz": lzma.LZMAFile,
-    }
-    try:
-        with readers.get(path.suffix, lambda path: path.open("rb"))(path) as stream:
-            yield stream
-    except (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise Mistake(f"{path} is damaged and cannot be unpacked; pack it again") from error
-    except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
-
-
-def _read_text(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None) -> WordVectors:
+def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> WordVectors:
     """Of a text the words that are wanted."""
     found: dict[bytes, _Vector] = {}
     width = 0
@@ -251,7 +231,7 @@ def _read_text(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None)
     return _assembled(found, width, where)
 
 
-def _read_binary(stream: io.BufferedIOBase, where: str, wanted: set[bytes] | None) -> WordVectors:
+def _read_binary(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> WordVectors:
     """Of a binary file the words that are wanted: a line of sizes, then word, space, numbers."""
     sizes = stream.readline(64).split()
     if len(sizes) != 2 or not all(size.isdigit() for size in sizes):

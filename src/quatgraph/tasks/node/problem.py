@@ -31,7 +31,7 @@ def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
     if config.name:
         return source.load(config.name)
     missing = missing_labels(config.missing)
-    data = source.read_folder(
+    data = source.read(
         Path(config.path),
         directed=config.directed,
         split_seed=config.split_seed,

@@ -93,8 +93,7 @@ def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documen
     if config.name:
         return source.load(config.name)
     missing = missing_labels(config.missing)
-    documents = source.read(
-        Path(config.path),
+    options = source.TextOptions(
         text=config.text,
         label=config.label,
         split_seed=config.draw_seed,
@@ -103,6 +102,7 @@ def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documen
         missing=missing,
         labels_needed=labels_needed,
     )
+    documents = source.read(Path(config.path), options)
     if not labels_needed:
         what = ("document", "documents")
         names = documents.label_names

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from quatgraph.data.text.files import Texts, holds_texts, lines_of, names_a_file, read_texts
+from quatgraph.data.formats import infer_task
+from quatgraph.data.text import names_a_file, read_texts
+from quatgraph.data.text.documents import Texts
+from quatgraph.data.text.tables import lines_of
 from quatgraph.errors import Mistake
 
 TABLE = 'text,label,split,id\n"Rain, again",weather,train,a\n"Two\nlines ""quoted""",,test,b\n'
@@ -237,6 +240,13 @@ def test_a_text_names_a_file_that_is_there_or_ends_like_one(tmp_path, monkeypatc
     assert not any(map(names_a_file, ("", "films", "a film.", "film " * 5000, "fi\0lm", "x.csv?")))
 
 
+def looks_like_texts(path: Path) -> bool:
+    try:
+        return infer_task(path) == "text"
+    except Mistake:
+        return False
+
+
 @pytest.mark.parametrize(
     ("name", "content", "found"),
     [
@@ -257,26 +267,28 @@ def test_a_text_names_a_file_that_is_there_or_ends_like_one(tmp_path, monkeypatc
     ],
 )
 def test_whether_a_file_looks_like_texts(tmp_path, name, content, found):
-    assert holds_texts(written(tmp_path, name, content)) == found
+    assert looks_like_texts(written(tmp_path, name, content)) == found
 
 
 def test_whether_a_folder_looks_like_texts(tmp_path):
-    assert not holds_texts(tmp_path / "nowhere")
-    assert not holds_texts(tmp_path)
+    assert not looks_like_texts(tmp_path)
     written(tmp_path, "a.txt", "x")
     (tmp_path / "spam").mkdir()
-    assert not holds_texts(tmp_path)
+    assert not looks_like_texts(tmp_path)
     written(tmp_path / "spam", "a.txt", "x")
-    assert holds_texts(tmp_path)
+    assert looks_like_texts(tmp_path)
     (tmp_path / "split" / "train" / "spam").mkdir(parents=True)
-    assert not holds_texts(tmp_path / "split")
+    assert not looks_like_texts(tmp_path / "split")
     written(tmp_path / "split" / "train" / "spam", "a.txt", "x")
-    assert holds_texts(tmp_path / "split")
+    assert looks_like_texts(tmp_path / "split")
 
 
 def test_what_is_no_file_of_texts_is_refused(tmp_path):
-    refused(tmp_path / "none.csv", "there is no .*none.csv; name a .csv, .tsv or .jsonl file")
-    refused(written(tmp_path, "a.pdf", "x"), "a.pdf is no .csv, .tsv, .jsonl or .txt file")
+    refused(tmp_path / "none.csv", "no file or folder .*none.csv; the task text reads a .csv")
+    refused(
+        written(tmp_path, "a.pdf", "x"),
+        "a.pdf is not text data: the task text reads",
+    )
 
 
 @pytest.mark.parametrize(
