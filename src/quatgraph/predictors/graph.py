@@ -145,7 +145,7 @@ class GraphPredictor:
 
     def _refuse_huge(self, graphs: Graphs) -> None:
         """Checks that what the layers hold of the largest graph fits into memory."""
-        sizes, model = graphs.node_start.diff(), self.config.model
+        sizes, model = graphs.node_ptr.diff(), self.config.model
         place = int(sizes.argmax())
         numbers = int(sizes[place]) * model.width * (model.num_layers + 4)
         numbers *= self.models.num_members

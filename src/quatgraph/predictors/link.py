@@ -215,7 +215,7 @@ class LinkPredictor:
     def _known_answers(self, pairs: Tensor) -> Tensor:
         """Whether an entity is a known answer to each question, ``(Q, E)``."""
         found = self._known.select(pairs)
-        owner = torch.arange(len(pairs)).repeat_interleave(found.pointers.diff())
+        owner = torch.arange(len(pairs)).repeat_interleave(found.ptr.diff())
         known = torch.zeros(len(pairs), self.triples.num_entities, dtype=torch.bool)
         known[owner, found.tails] = True
         return known.to(self.device)

@@ -38,8 +38,8 @@ def some_graphs() -> Graphs:
 def test_edges_get_both_directions_once_and_self_loops_go():
     graphs = some_graphs()
     assert graphs.edge_index.tolist() == [[0, 1, 1, 2, 4, 5], [1, 0, 2, 1, 5, 4]]
-    assert graphs.node_start.tolist() == [0, 3, 4, 6]
-    assert graphs.edge_start.tolist() == [0, 4, 4, 6]
+    assert graphs.node_ptr.tolist() == [0, 3, 4, 6]
+    assert graphs.edge_ptr.tolist() == [0, 4, 4, 6]
     assert graphs.degrees.tolist() == [1, 2, 1, 0, 1, 1]
     assert (len(graphs), graphs.num_nodes, graphs.num_classes, graphs.num_tags) == (3, 6, 2, 3)
 
@@ -72,8 +72,8 @@ def test_selected_graphs_equal_the_same_entries_of_the_list(index):
         assert found.num_nodes == everything[place].num_nodes
     assert chosen.graph_ids == [graphs.graph_ids[place] for place in index]
     assert chosen.label_names == graphs.label_names
-    assert chosen.node_start[-1] == chosen.num_nodes
-    assert chosen.edge_start[-1] == chosen.edge_index.size(1)
+    assert chosen.node_ptr[-1] == chosen.num_nodes
+    assert chosen.edge_ptr[-1] == chosen.edge_index.size(1)
 
 
 def test_a_mask_selects_and_places_beyond_the_end_are_refused():
@@ -122,7 +122,7 @@ def test_the_flat_form_gives_the_same_graphs_back():
         tag_names=graphs.tag_names,
         graph_ids=graphs.graph_ids,
     )
-    for key in ("node_start", "edge_start", "edge_index", "tags", "attributes", "y"):
+    for key in ("node_ptr", "edge_ptr", "edge_index", "tags", "attributes", "y"):
         assert torch.equal(getattr(again, key), getattr(graphs, key))
         assert getattr(again, key).dtype == getattr(graphs, key).dtype
     assert again.digest == graphs.digest

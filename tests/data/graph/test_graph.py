@@ -37,10 +37,10 @@ def assert_sound(graphs: Graphs) -> None:
     assert bool((key.diff() > 0).all())
     assert bool((sender != receiver).all())
     assert torch.equal((receiver * graphs.num_nodes + sender).sort().values, key)
-    home = torch.arange(len(graphs)).repeat_interleave(graphs.node_start.diff())
+    home = torch.arange(len(graphs)).repeat_interleave(graphs.node_ptr.diff())
     assert torch.equal(home[sender], home[receiver])
     counts = torch.bincount(home[sender], minlength=len(graphs))
-    assert torch.equal(counts, graphs.edge_start.diff())
+    assert torch.equal(counts, graphs.edge_ptr.diff())
     assert graphs.tags.unique().tolist() == list(range(graphs.num_tags))
 
 
@@ -177,7 +177,7 @@ def pair(**more: object) -> Data:
 def test_a_list_of_pyg_graphs_comes_back_as_it_was():
     graphs = load("cycles").with_degrees_as_tags()
     again = from_list(graphs.to_data_list())
-    for key in ("node_start", "edge_start", "edge_index", "tags", "y"):
+    for key in ("node_ptr", "edge_ptr", "edge_index", "tags", "y"):
         assert torch.equal(getattr(again, key), getattr(graphs, key))
     assert all(is_undirected(one.edge_index) for one in again.to_data_list())
 

@@ -35,7 +35,7 @@ def test_a_folder_is_read(tmp_path):
     assert graphs.tag_names == ["0", "3", "10"]
     assert graphs.tags.tolist() == [0, 1, 0, 2, 1, 0]
     assert graphs.edge_index.tolist() == [[0, 1, 1, 2, 3, 4], [1, 0, 2, 1, 4, 3]]
-    assert graphs.node_start.tolist() == [0, 3, 5, 6]
+    assert graphs.node_ptr.tolist() == [0, 3, 5, 6]
     assert graphs.attributes[2].tolist() == [2.0, -30.0]
     assert graphs.attributes.dtype == torch.float32
 
@@ -50,8 +50,8 @@ def test_a_folder_is_read_as_pyg_reads_it(tmp_path):
     }
     graphs = read_tu(folder(tmp_path, **last))
     data, slices, sizes = read_tu_data(str(tmp_path), "TOY")
-    assert torch.equal(graphs.node_start, slices["x"])
-    assert torch.equal(graphs.edge_start, slices["edge_index"])
+    assert torch.equal(graphs.node_ptr, slices["x"])
+    assert torch.equal(graphs.edge_ptr, slices["edge_index"])
     # PyG numbers the nodes of each graph anew.
     assert torch.equal(
         torch.cat([graph.edge_index for graph in graphs.to_data_list()], dim=1), data.edge_index
@@ -76,7 +76,7 @@ def test_one_direction_of_an_edge_is_enough(tmp_path):
 
 
 def test_graphs_without_edges_are_graphs(tmp_path):
-    assert read_tu(folder(tmp_path, A="")).edge_start.tolist() == [0, 0, 0, 0]
+    assert read_tu(folder(tmp_path, A="")).edge_ptr.tolist() == [0, 0, 0, 0]
 
 
 def test_several_labels_of_a_node_are_one_tag(tmp_path):

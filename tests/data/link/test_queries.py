@@ -25,7 +25,7 @@ def by_loops(triples: list[tuple[int, int, int]], reciprocal: bool) -> dict:
 
 def listed(found: Queries) -> list[tuple[tuple[int, int], list[int]]]:
     """Each query with its tails."""
-    begin, tails = found.pointers.tolist(), found.tails.tolist()
+    begin, tails = found.ptr.tolist(), found.tails.tolist()
     return [
         (tuple(pair), tails[begin[place] : begin[place + 1]])
         for place, pair in enumerate(found.pairs.tolist())
@@ -38,9 +38,9 @@ def test_queries_are_those_of_a_loop(triples, reciprocal):
     expected = by_loops(triples, reciprocal)
     assert listed(found) == [(pair, sorted(expected[pair])) for pair in sorted(expected)]
     assert len(found) == len(expected)
-    assert found.pointers.shape == (len(found) + 1,)
+    assert found.ptr.shape == (len(found) + 1,)
     assert found.num_relations == (2 * R if reciprocal else R)
-    for tensor in (found.pairs, found.pointers, found.tails):
+    for tensor in (found.pairs, found.ptr, found.tails):
         assert tensor.dtype == torch.int64
 
 
@@ -66,7 +66,7 @@ def test_known_tails_hold_all_parts_and_both_sides():
             right = [end for end in range(40) if (end, relation - 4, entity) in facts]
         assert tails == right
         assert int(answer) in tails
-    assert int(known(triples).pointers[-1]) == 2 * len(facts)
+    assert int(known(triples).ptr[-1]) == 2 * len(facts)
 
 
 @pytest.mark.parametrize(

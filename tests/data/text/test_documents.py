@@ -46,7 +46,7 @@ def test_words_are_places_in_the_sorted_vocabulary():
     documents = some_documents()
     assert documents.vocabulary == ["a", "b", "c", "d"]
     assert documents.tokens.tolist() == [1, 0, 1, 2, 0, 2, 2, 3]
-    assert documents.start.tolist() == [0, 3, 3, 4, 7, 8]
+    assert documents.ptr.tolist() == [0, 3, 3, 4, 7, 8]
     assert documents.words(0) == ["b", "a", "b"]
     assert documents.words(1) == []
     assert len(documents) == 5
@@ -150,7 +150,7 @@ def test_new_documents_are_numbered_as_a_model_knows_words():
     documents = some_documents().in_vocabulary(["x", "c", "b"])
     assert documents.vocabulary == ["x", "c", "b"]
     assert documents.tokens.tolist() == [2, 2, 1, 1, 1]
-    assert documents.start.tolist() == [0, 2, 2, 3, 5, 5]
+    assert documents.ptr.tolist() == [0, 2, 2, 3, 5, 5]
     assert documents.words(3) == ["c", "c"]
     assert documents.notes == [
         "unknown words are left out: 'a', 'd'",
@@ -165,5 +165,5 @@ def test_in_its_own_vocabulary_nothing_changes():
     assert again.notes == []
     nothing = documents.in_vocabulary([])
     assert nothing.tokens.numel() == 0
-    assert nothing.start.tolist() == [0] * 6
+    assert nothing.ptr.tolist() == [0] * 6
     assert replace(nothing, notes=[]).in_vocabulary(["a"]).notes == []

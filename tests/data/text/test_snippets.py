@@ -13,7 +13,7 @@ SNIPPETS = store.SAMPLES / "snippets.tsv"
 def counts(documents: Documents) -> torch.Tensor:
     """How often each document has each word, as vectors of length one."""
     table = torch.zeros(len(documents), len(documents.vocabulary))
-    owner = torch.arange(len(documents)).repeat_interleave(documents.start.diff())
+    owner = torch.arange(len(documents)).repeat_interleave(documents.ptr.diff())
     table.index_put_((owner, documents.tokens), torch.ones(len(owner)), accumulate=True)
     spread = len(documents) / (table > 0).sum(dim=0)
     return torch.nn.functional.normalize(table * spread.log())

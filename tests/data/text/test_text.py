@@ -55,7 +55,7 @@ def test_a_published_corpus_is_what_the_catalog_says(name):
     assert documents.label_names == sorted(documents.label_names)
     assert documents.vocabulary == sorted(documents.vocabulary)
     assert len(set(documents.ids)) == len(documents)
-    assert documents.start.diff().min() >= 1
+    assert documents.ptr.diff().min() >= 1
     clean = store.read_bytes(name, store.entry(name).files[1].path).decode()
     for place in range(0, len(documents), 1009):
         assert " ".join(documents.words(place)) == clean.split("\n")[place]
@@ -224,6 +224,6 @@ def test_new_texts_meet_the_vectors_of_a_model_and_those_of_a_file():
         NO_WORD,
     ]
     # A tag is a row of the vectors; the rows a model was trained with stay where they were.
-    rows = graphs.tags[: known.start[1]]
+    rows = graphs.tags[: known.ptr[1]]
     assert torch.equal(more.matrix[rows[1:]], matrix[[0, 1]])
     assert torch.equal(more.matrix[rows[0]], torch.ones(4))

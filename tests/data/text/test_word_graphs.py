@@ -76,8 +76,8 @@ def test_a_tag_is_the_number_of_a_word_and_what_is_known_of_a_document_stays():
     graphs = word_graphs(documents)
     assert graphs.tag_names == ["a", "b", "c", NO_WORD]
     assert graphs.tags.tolist() == [1, 0, 3, 2]
-    assert graphs.node_start.tolist() == [0, 2, 3, 4]
-    assert graphs.edge_start.tolist() == [0, 2, 2, 2]
+    assert graphs.node_ptr.tolist() == [0, 2, 3, 4]
+    assert graphs.edge_ptr.tolist() == [0, 2, 2, 2]
     assert graphs.graph_ids == documents.ids
     assert torch.equal(graphs.y, documents.y)
     assert graphs.label_names == documents.label_names
@@ -92,7 +92,7 @@ def test_a_document_of_one_word_has_one_node_and_no_edge():
 def test_documents_without_any_word_still_have_a_node_each():
     graphs = word_graphs(documents_of("", ""))
     assert graphs.tags.tolist() == [0, 0]
-    assert graphs.node_start.tolist() == [0, 1, 2]
+    assert graphs.node_ptr.tolist() == [0, 1, 2]
 
 
 def test_the_matrix_of_all_graphs_is_normalised_within_each():
@@ -117,7 +117,7 @@ def test_a_document_of_a_million_words_is_one_graph_soon():
     start = time.process_time()
     graphs = word_graphs(documents)
     assert time.process_time() - start < 10
-    assert graphs.node_start[1] == len(set(numbers))
+    assert graphs.node_ptr[1] == len(set(numbers))
 
 
 @pytest.mark.realdata

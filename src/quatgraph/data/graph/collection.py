@@ -33,8 +33,8 @@ class Graphs:
 
     Attributes:
         name: The dataset's name.
-        node_start: Where the nodes of each graph begin, and the number of nodes.
-        edge_start: Where the edges of each graph begin, and the number of edges.
+        node_ptr: Where the nodes of each graph begin, and the number of nodes.
+        edge_ptr: Where the edges of each graph begin, and the number of edges.
         edge_index: Sender and receiver of each edge.
         tags: Tag of each node; all zero where the nodes have none.
         tag_names: Name of each tag, sorted, by value where all are numbers.
@@ -46,7 +46,7 @@ class Graphs:
         notes: What a person should know of what was read: sentences.
 
     Shape:
-        - node_start, edge_start: ``(G + 1,)`` int64
+        - node_ptr, edge_ptr: ``(G + 1,)`` int64
         - edge_index: ``(2, E)`` int64
         - tags: ``(N,)`` int64
         - attributes: ``(N, F)`` float32
@@ -54,8 +54,8 @@ class Graphs:
     """
 
     name: str
-    node_start: Tensor
-    edge_start: Tensor
+    node_ptr: Tensor
+    edge_ptr: Tensor
     edge_index: Tensor
     tags: Tensor
     tag_names: list[str]
@@ -121,14 +121,14 @@ class Graphs:
         if bool(((index < 0) | (index >= len(self))).any()):
             wrong = int(index[(index < 0) | (index >= len(self))][0])
             raise Mistake(f"there is no graph {wrong}; the graphs are 0..{len(self) - 1}")
-        nodes, node_start = _ranges(self.node_start, index)
-        edges, edge_start = _ranges(self.edge_start, index)
+        nodes, node_ptr = _ranges(self.node_ptr, index)
+        edges, edge_ptr = _ranges(self.edge_ptr, index)
         # How far the nodes of each chosen graph have moved.
-        moved = (node_start[:-1] - self.node_start[index]).repeat_interleave(edge_start.diff())
+        moved = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())
         return replace(
             self,
-            node_start=node_start,
-            edge_start=edge_start,
+            node_ptr=node_ptr,
+            edge_ptr=edge_ptr,
             edge_index=self.edge_index[:, edges] + moved,
             tags=self.tags[nodes],
             attributes=None if self.attributes is None else self.attributes[nodes],
@@ -156,7 +156,7 @@ class Graphs:
         """One PyG ``Data`` per graph: ``edge_index``, ``tag``, ``y``, and ``x`` for attributes."""
         from torch_geometric.data import Data
 
-        nodes, edges = self.node_start.tolist(), self.edge_start.tolist()
+        nodes, edges = self.node_ptr.tolist(), self.edge_ptr.tolist()
         graphs = []
         for place in range(len(self)):
             own = slice(nodes[place], nodes[place + 1])
@@ -210,14 +210,14 @@ class GraphLists:
                 f"{self.name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}"
             )
         edge_index = _both_directions(self.sender, self.receiver, num_nodes)
-        node_start = np.concatenate(([0], np.cumsum(self.sizes)))
+        node_ptr = np.concatenate(([0], np.cumsum(self.sizes)))
         tagged = self.tags is not None
         tags = np.zeros(num_nodes, dtype=np.int64) if self.tags is None else self.tags
         numbers = map(str, range(len(self.sizes)))
         return Graphs(
             name=self.name,
-            node_start=torch.from_numpy(node_start),
-            edge_start=torch.from_numpy(np.searchsorted(edge_index[0], node_start)),
+            node_ptr=torch.from_numpy(node_ptr),
+            edge_ptr=torch.from_numpy(np.searchsorted(edge_index[0], node_ptr)),
             edge_index=torch.from_numpy(edge_index),
             tags=torch.from_numpy(tags),
             tag_names=self.tag_names if tagged else ["0"],
@@ -246,9 +246,9 @@ def flat_form(graphs: Graphs) -> dict[str, Tensor]:
 
     Edges are sorted by sender, so the neighbours and their number per node say all.
     """
-    start = graphs.node_start[:-1].repeat_interleave(graphs.edge_start.diff())
+    start = graphs.node_ptr[:-1].repeat_interleave(graphs.edge_ptr.diff())
     flat = {
-        "sizes": graphs.node_start.diff().int(),
+        "sizes": graphs.node_ptr.diff().int(),
         "degrees": graphs.degrees.int(),
         "neighbours": (graphs.edge_index[1] - start).int(),
         "tags": graphs.tags.int(),
@@ -281,17 +281,17 @@ def from_flat_form(
 ) -> Graphs:
     """The inverse of :func:`flat_form`."""
     sizes, degrees = flat["sizes"].long(), flat["degrees"].long()
-    node_start, upto = _starts(sizes), _starts(degrees)
-    edge_start = upto[node_start]
+    node_ptr, upto = _starts(sizes), _starts(degrees)
+    edge_ptr = upto[node_ptr]
     # Written in place: for the largest sets a copy takes as long as all the rest.
     edge_index = torch.empty(2, flat["neighbours"].numel(), dtype=torch.long)
     edge_index[0] = torch.arange(degrees.numel()).repeat_interleave(degrees)
-    start = node_start[:-1].repeat_interleave(edge_start.diff())
+    start = node_ptr[:-1].repeat_interleave(edge_ptr.diff())
     torch.add(flat["neighbours"], start, out=edge_index[1])
     return Graphs(
         name=name,
-        node_start=node_start,
-        edge_start=edge_start,
+        node_ptr=node_ptr,
+        edge_ptr=edge_ptr,
         edge_index=edge_index,
         tags=flat["tags"].long(),
         tag_names=tag_names,

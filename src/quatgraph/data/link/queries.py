@@ -22,19 +22,19 @@ class Queries:
 
     Attributes:
         pairs: Head and relation of each query.
-        pointers: Where the tails of each query begin, and the number of all tails.
+        ptr: Offset of the first tail of each query, then the number of tails.
         tails: The tails, sorted within a query, each once.
         num_entities: Entities of the graph, N.
         num_relations: Relations that a query may have; twice those of the graph with inverses.
 
     Shape:
         - pairs: ``(Q, 2)`` int64
-        - pointers: ``(Q + 1,)`` int64
+        - ptr: ``(Q + 1,)`` int64
         - tails: ``(P,)`` int64
     """
 
     pairs: Tensor
-    pointers: Tensor
+    ptr: Tensor
     tails: Tensor
     num_entities: int
     num_relations: int
@@ -55,15 +55,15 @@ class Queries:
         place = np.searchsorted(own, asked)
         there = place < len(own)
         there[there] = own[place[there]] == asked[there]
-        pointers = self.pointers.numpy()
+        ptr = self.ptr.numpy()
         sizes, begin = np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.int64)
-        begin[there] = pointers[place[there]]
-        sizes[there] = pointers[place[there] + 1] - begin[there]
+        begin[there] = ptr[place[there]]
+        sizes[there] = ptr[place[there] + 1] - begin[there]
         starts = np.concatenate(([0], np.cumsum(sizes)))
         places = np.arange(starts[-1]) + np.repeat(begin - starts[:-1], sizes)
         return Queries(
             pairs=pairs,
-            pointers=torch.from_numpy(starts),
+            ptr=torch.from_numpy(starts),
             tails=self.tails[torch.from_numpy(places)],
             num_entities=self.num_entities,
             num_relations=self.num_relations,
@@ -86,7 +86,7 @@ def queries(
 
     Example:
         >>> found = queries(torch.tensor([[0, 0, 2], [0, 0, 1]]), 3, 1)
-        >>> found.pairs.tolist(), found.pointers.tolist(), found.tails.tolist()
+        >>> found.pairs.tolist(), found.ptr.tolist(), found.tails.tolist()
         ([[0, 0], [1, 1], [2, 1]], [0, 2, 3, 4], [1, 2, 0, 0])
     """
     check_size(num_entities, num_relations)
@@ -100,7 +100,7 @@ def queries(
     begin = np.flatnonzero(np.diff(pair, prepend=-1))
     return Queries(
         pairs=torch.from_numpy(np.stack(np.divmod(pair[begin], max(num_relations, 1)), axis=1)),
-        pointers=torch.from_numpy(np.append(begin, len(key))),
+        ptr=torch.from_numpy(np.append(begin, len(key))),
         tails=torch.from_numpy(tail),
         num_entities=num_entities,
         num_relations=num_relations,

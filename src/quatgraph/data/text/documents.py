@@ -52,7 +52,7 @@ class Documents:
     Attributes:
         name: The dataset's name.
         tokens: Number of each word, in the order of the texts.
-        start: Where the words of each document begin, and the number of words.
+        ptr: Offset of the first word of each document, then the number of words.
         vocabulary: The words; a word's number is its place. Sorted by their characters, unless
             they were taken from elsewhere, see :meth:`in_vocabulary`.
         y: Class of each document, ``-1`` where it is unknown.
@@ -66,14 +66,14 @@ class Documents:
 
     Shape:
         - tokens: ``(T,)`` int64
-        - start: ``(D + 1,)`` int64
+        - ptr: ``(D + 1,)`` int64
         - y: ``(D,)`` int64
         - train, valid, test: ``(K,)`` int64
     """
 
     name: str
     tokens: Tensor
-    start: Tensor
+    ptr: Tensor
     vocabulary: list[str]
     y: Tensor
     label_names: list[str]
@@ -105,27 +105,28 @@ class Documents:
         """
         total = hashlib.sha256(b"quatgraph text data 1")
         total.update(json.dumps((self.vocabulary, self.label_names)).encode())
-        for key in ("tokens", "start", "y", *PARTS):
+        for key in ("tokens", "ptr", "y", *PARTS):
             array = getattr(self, key).contiguous().numpy().astype("<i8", copy=False)
-            total.update(f"\n{key} {len(array)} ".encode())
+            # Records hold digests from when this tensor had another name.
+            total.update(f"\n{'start' if key == 'ptr' else key} {len(array)} ".encode())
             total.update(array.data)
         return total.hexdigest()
 
     def words(self, place: int) -> list[str]:
         """The words of one document."""
-        begin, end = self.start[place : place + 2].tolist()
+        begin, end = self.ptr[place : place + 2].tolist()
         return [self.vocabulary[number] for number in self.tokens[begin:end].tolist()]
 
     def select(self, places: Sequence[int]) -> "Documents":
         """Some of the documents, in the order of their places; they are in no part."""
         chosen = torch.tensor(places, dtype=torch.long)
-        sizes = self.start.diff()[chosen]
-        start = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-        moved = (self.start[chosen] - start[:-1]).repeat_interleave(sizes)
+        sizes = self.ptr.diff()[chosen]
+        ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        moved = (self.ptr[chosen] - ptr[:-1]).repeat_interleave(sizes)
         return replace(
             self,
             tokens=self.tokens[torch.arange(len(moved)) + moved],
-            start=start,
+            ptr=ptr,
             y=self.y[chosen],
             ids=[self.ids[place] for place in places],
             train=chosen[:0],
@@ -139,14 +140,14 @@ class Documents:
         Args:
             words: Numbers of different words, ``(W,)``.
         """
-        begin, end = self.start[place : place + 2].tolist()
+        begin, end = self.ptr[place : place + 2].tolist()
         tokens = self.tokens[begin:end].expand(len(words), -1)
         stays = tokens != words[:, None]
         none = self.train[:0]
         return replace(
             self,
             tokens=tokens[stays],
-            start=torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0)),
+            ptr=torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0)),
             y=self.y[place].expand(len(words)),
             ids=[self.ids[place]] * len(words),
             train=none,
@@ -167,16 +168,16 @@ class Documents:
         numbers = torch.tensor([place.get(word, -1) for word in self.vocabulary], dtype=torch.long)
         tokens = numbers[self.tokens]
         known = tokens >= 0
-        start = torch.nn.functional.pad(known.cumsum(0), (1, 0))[self.start]
+        ptr = torch.nn.functional.pad(known.cumsum(0), (1, 0))[self.ptr]
         present = self.tokens.unique().tolist()
         unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
         notes = [f"unknown words are left out: {some(unknown)}"] if unknown else []
-        if emptied := int(((start.diff() == 0) & (self.start.diff() > 0)).sum()):
+        if emptied := int(((ptr.diff() == 0) & (self.ptr.diff() > 0)).sum()):
             notes.append(f"{counted(emptied)} of {len(self):,} {_have(emptied)} no known word")
         return replace(
             self,
             tokens=tokens[known],
-            start=start,
+            ptr=ptr,
             vocabulary=list(vocabulary),
             notes=self.notes + notes,
         )
@@ -209,7 +210,7 @@ def assemble(
     return Documents(
         name=name,
         tokens=torch.from_numpy(tokens),
-        start=torch.from_numpy(np.cumsum([0, *map(len, documents)])),
+        ptr=torch.from_numpy(np.cumsum([0, *map(len, documents)])),
         vocabulary=vocabulary,
         y=y,
         label_names=label_names,

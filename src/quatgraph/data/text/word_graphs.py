@@ -33,7 +33,7 @@ def word_graphs(documents: Documents, window: int = 3) -> Graphs:
     if window < 1:
         raise Mistake(f"a window must hold at least 1 word, got {window}")
     tag_names = [*documents.vocabulary, NO_WORD]
-    start = documents.start.numpy()
+    start = documents.ptr.numpy()
     lengths = np.diff(start)
     tokens = np.insert(documents.tokens.numpy(), start[:-1][lengths == 0], len(tag_names) - 1)
     owner = np.repeat(np.arange(len(documents)), np.maximum(lengths, 1))

@@ -141,11 +141,11 @@ def collected(documents: Documents, window: int | None, device: torch.device) ->
     """
     num_words = len(documents.vocabulary)
     if window is None:
-        start, words = documents.start, documents.tokens
+        start, words = documents.ptr, documents.tokens
         edges = torch.empty(2, 0, dtype=torch.int64)
     else:
         graphs = source.word_graphs(documents, window)
-        start, words, edges = graphs.node_start, graphs.tags, graphs.edge_index
+        start, words, edges = graphs.node_ptr, graphs.tags, graphs.edge_index
     count, nodes = len(words), torch.arange(len(words))
     owner = torch.arange(len(documents)).repeat_interleave(start.diff())
     known = words < num_words  # not NO_WORD
