@@ -29,7 +29,7 @@ def test_training_nodes_refuses_what_is_no_graph(given: Any, tmp_path: Path) -> 
 def test_training_graphs_refuses_what_is_no_list_of_graphs(given: Any, tmp_path: Path) -> None:
     with pytest.raises(Mistake, match=r"^graphs must be a list of PyG's Data, or the path of"):
         train_graphs(given, tmp_path / "model")
-    with pytest.raises(Mistake, match=r"^item 0 of the list is a int; give a list of PyG's Data"):
+    with pytest.raises(Mistake, match=r"^graphs\[0\] is a int; give a list of PyG's Data"):
         train_graphs([1], tmp_path / "model")
 
 

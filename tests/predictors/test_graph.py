@@ -312,8 +312,8 @@ def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["a"], "item 0 of the list is a str; give a list of PyG's Data"),
-        ([Data(num_nodes=1), torch.zeros(2, 1)], "item 1 of the list is a Tensor"),
+        (["a"], r"graphs\[0\] is a str; give a list of PyG's Data"),
+        ([Data(num_nodes=1), torch.zeros(2, 1)], r"graphs\[1\] is a Tensor"),
         ([], "the list has no graphs"),
     ],
 )

@@ -10,27 +10,34 @@ import numpy as np
 from quatgraph.data.io.distinct import Ids
 from quatgraph.data.io.numbers import is_number
 
-_NO_LABEL = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
-"""What files write where a label is missing, in small letters."""
+_MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
+"""What files write for a missing label, in lower case."""
 
 
-def encoded(cells: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
-    """Names as places in their sorted list; ``-1`` for an empty one.
+def encode_labels(labels: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
+    """The class of each label and the names of the classes; ``-1`` for a missing label.
+
+    Names are sorted, by value if all of them are numbers.
 
     Args:
-        missing: Names that count as empty.
+        missing: Labels that count as missing, like an empty one.
 
     Example:
-        >>> encoded(["10", "9", "", "10", "NA"], missing=["NA"])
+        >>> encode_labels(["10", "9", "", "10", "NA"], missing=["NA"])
         (array([ 1,  0, -1,  1, -1]), ['9', '10'])
     """
-    names = _in_order(set(cells).difference(missing, [""]))
+    found = set(labels).difference(missing, [""])
+    names = sorted(found)
+    if all(map(is_number, found)):
+        values = {name: float(name) for name in found}
+        if all(map(math.isfinite, values.values())):
+            names = sorted(found, key=lambda name: (values[name], name))
     place = {name: number for number, name in enumerate(names)}
-    return np.array([place.get(cell, -1) for cell in cells], dtype=np.int64), names
+    return np.array([place.get(label, -1) for label in labels], dtype=np.int64), names
 
 
-def encoded_numbers(values: Ids) -> tuple[Ids, list[str]]:
-    """Like :func:`encoded`, for whole numbers, none of them empty."""
+def encode_numbers(values: Ids) -> tuple[Ids, list[str]]:
+    """Like :func:`encode_labels`, for whole numbers, none of them missing."""
     names, codes = np.unique(values, return_inverse=True)
     return codes.astype(np.int64), [str(name) for name in names.tolist()]
 
@@ -45,54 +52,34 @@ def missing_labels(setting: str | int) -> list[str]:
     return [label for word in str(setting).split(",") if (label := word.strip())]
 
 
-def label_notes(cells: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
-    """What a person should know of labels: see :func:`marker_notes`, and which labels are to count
-    as missing but are not there.
+def label_notes(labels: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
+    """Reports labels of ``missing`` that do not occur, and those that look like a missing one.
 
     Args:
-        cells: Label of each item.
+        labels: Label of each item.
         missing: Labels that count as missing.
-        what: What an item is called, one and several of them.
+        what: Singular and plural of an item.
 
     Example:
         >>> label_notes(["-", "x"], ["NA"], ("node", "nodes"))
         ["no node has the label 'NA' of data.missing", "labels that may mean missing are read as \
 classes: '-' (1 node); --set data.missing=NA,- makes them missing"]
     """
-    sizes = Counter(cells)
-    absent = (name for name in missing if name not in sizes)
+    counts = Counter(labels)
+    absent = (name for name in missing if name not in counts)
     notes = [f"no {what[0]} has the label {name!r} of data.missing" for name in absent]
-    return notes + marker_notes(sizes, missing, what)
-
-
-def marker_notes(
-    sizes: Mapping[str, int], missing: Sequence[str], what: tuple[str, str]
-) -> list[str]:
-    """Reports labels that usually mark a missing one but are classes; like :func:`label_notes`.
-
-    Args:
-        sizes: How many items have each label.
-    """
-    found = sorted(name for name in sizes if _is_marker(name) and name not in missing)
-    if not found:
-        return []
-    shown = (f"{name!r} ({sizes[name]:,} {what[sizes[name] != 1]})" for name in found)
-    return [
-        f"labels that may mean missing are read as classes: {', '.join(shown)}; "
-        f"{_missing_setting([*missing, *found])} makes them missing"
-    ]
+    return notes + _marker_notes(counts, missing, what)
 
 
 def class_notes(
     codes: Iterable[int], names: Sequence[str], missing: Sequence[str], what: tuple[str, str]
 ) -> list[str]:
-    """Like :func:`marker_notes`, for what :func:`encoded` gave."""
-    return marker_notes(Counter(names[code] for code in codes if code >= 0), missing, what)
+    """Like :func:`label_notes`, for encoded labels: only those that look like a missing one."""
+    return _marker_notes(Counter(names[code] for code in codes if code >= 0), missing, what)
 
 
 def missing_hint(name: str) -> str:
-    """A way out for the end of a refusal of a label that usually marks a missing one; else
-    nothing.
+    """The end of an error about a label that looks like a missing one; empty for other labels.
 
     Example:
         >>> missing_hint("?"), missing_hint("x")
@@ -101,20 +88,23 @@ def missing_hint(name: str) -> str:
     return f", or count it as missing with {_missing_setting([name])}" if _is_marker(name) else ""
 
 
+def _marker_notes(
+    counts: Mapping[str, int], missing: Sequence[str], what: tuple[str, str]
+) -> list[str]:
+    found = sorted(name for name in counts if _is_marker(name) and name not in missing)
+    if not found:
+        return []
+    shown = (f"{name!r} ({counts[name]:,} {what[counts[name] != 1]})" for name in found)
+    return [
+        f"labels that may mean missing are read as classes: {', '.join(shown)}; "
+        f"{_missing_setting([*missing, *found])} makes them missing"
+    ]
+
+
 def _is_marker(name: str) -> bool:
-    return name.casefold() in _NO_LABEL
+    return name.casefold() in _MISSING_MARKERS
 
 
 def _missing_setting(names: Sequence[str]) -> str:
     """The option that makes labels missing, safe to paste into a shell."""
     return f"--set {quote('data.missing=' + ','.join(names))}"
-
-
-def _in_order(names: set[str]) -> list[str]:
-    """Names sorted, by value where all of them are numbers."""
-    if not all(map(is_number, names)):
-        return sorted(names)
-    values = {name: float(name) for name in names}
-    if not all(map(math.isfinite, values.values())):
-        return sorted(names)
-    return sorted(names, key=lambda name: (values[name], name))

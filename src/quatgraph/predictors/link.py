@@ -10,7 +10,7 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.data import link as source
-from quatgraph.data.io.messages import some
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import Mistake
@@ -238,7 +238,7 @@ class LinkPredictor:
             strange += [names[number] for number in new.tolist()]
         if not strange:
             return []
-        return [f"no training triple has {some(strange)}: what is said of it is a guess"]
+        return [f"no training triple has {quote_some(strange)}: what is said of it is a guess"]
 
     @cached_property
     def _entities(self) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
-from quatgraph.data.io.messages import some
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.node.assembly import made_up_names
 from quatgraph.data.scaling import Scaling
@@ -168,7 +168,7 @@ def _in_order(data: "Data", wanted: list[str]) -> "Data":
     made.notes = [
         *data.notes,
         "the graph has no data.feature_names, so its columns are taken in the order of the "
-        f"training data: {some(wanted)}",
+        f"training data: {quote_some(wanted)}",
     ]
     return made
 

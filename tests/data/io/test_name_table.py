@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from quatgraph.data.io import name_table as module
-from quatgraph.data.io.name_table import Column, Numbering, words
+from quatgraph.data.io.name_table import Column, NameTable, Numbering
 from quatgraph.errors import Mistake
 
 NAMES = ("head", "relation", "tail")
@@ -18,13 +18,17 @@ NAMES = ("head", "relation", "tail")
 def rows_of(content: bytes) -> list[list[str]]:
     """All rows, whatever the pieces."""
     found = []
-    for piece in words(content, "here", NAMES).pieces():
-        found += zip(*(column.cells() for column in piece.columns), strict=True)
+    for chunk in NameTable.parse(content, "here", NAMES).chunks():
+        found += zip(*(column.cells() for column in chunk.columns), strict=True)
     return [list(row) for row in found]
 
 
 def lines_of(content: bytes) -> list[int]:
-    return [line for piece in words(content, "f", NAMES).pieces() for line in piece.lines.tolist()]
+    return [
+        line
+        for chunk in NameTable.parse(content, "f", NAMES).chunks()
+        for line in chunk.lines.tolist()
+    ]
 
 
 @pytest.mark.parametrize("mark", ["\t", ",", ";"])
@@ -89,14 +93,14 @@ def test_pieces_of_any_size_make_the_same_table(chunk, rows):
 
 
 def test_the_first_line_can_be_looked_at_and_left_out():
-    table = words(b'\n"h",r,t\na,b,"c"\n', "here", NAMES)
-    assert table.first() == ["h", "r", "t"]
-    (piece,) = table.without_first().pieces()
-    assert [column.cells() for column in piece.columns] == [["a"], ["b"], ["c"]]
-    assert piece.lines.tolist() == [3]
-    empty = words(b"\n\n", "here", NAMES)
-    assert empty.first() == []
-    assert list(empty.pieces()) == list(empty.without_first().pieces()) == []
+    table = NameTable.parse(b'\n"h",r,t\na,b,"c"\n', "here", NAMES)
+    assert table.first_row() == ["h", "r", "t"]
+    (chunk,) = table.skip_first().chunks()
+    assert [column.cells() for column in chunk.columns] == [["a"], ["b"], ["c"]]
+    assert chunk.lines.tolist() == [3]
+    empty = NameTable.parse(b"\n\n", "here", NAMES)
+    assert empty.first_row() == []
+    assert list(empty.chunks()) == list(empty.skip_first().chunks()) == []
 
 
 @pytest.mark.parametrize(
@@ -122,10 +126,10 @@ def test_what_is_no_table_is_refused_with_its_line(content, told):
 
 def test_names_are_numbered_as_they_come_and_sorted_in_the_end():
     numbering = Numbering()
-    first = numbering.numbers(Column(["b", " a"], np.array([0, 1, 0])))
-    again = numbering.numbers(Column(["a", "b ", " "], np.array([0, 1, 2])))
+    first = numbering.encode(Column(["b", " a"], np.array([0, 1, 0])))
+    again = numbering.encode(Column(["a", "b ", " "], np.array([0, 1, 2])))
     assert [*first, *again] == [0, 1, 0, 2, 3, 4]
-    assert numbering.blank().tolist() == [4]
-    names, place = numbering.in_order()
+    assert numbering.find_blank().tolist() == [4]
+    names, place = numbering.sort()
     assert names == ["", "a", "b"]
     assert place[[*first, *again]].tolist() == [2, 1, 2, 1, 2, 0]

@@ -122,7 +122,7 @@ def test_the_countries_are_what_the_catalog_says():
 
 
 def test_a_dataset_of_another_task_is_refused():
-    with pytest.raises(Mistake, match="'cora' is a dataset for 'node', not for link prediction"):
+    with pytest.raises(Mistake, match="'cora' is a dataset of the task 'node', not of"):
         load("cora")
     with pytest.raises(Mistake, match="no dataset 'codex-x'; did you mean 'codex-"):
         load("codex-x")

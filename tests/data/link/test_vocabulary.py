@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from quatgraph.data.io.messages import some
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link.vocabulary import Vocabulary, labelled, read_labels
 from quatgraph.errors import Mistake
 
@@ -42,7 +42,7 @@ def test_many_of_one_name_are_not_all_listed():
     many = Vocabulary("relation", [f"P{n}" for n in range(9)], ["of"] * 9)
     with pytest.raises(Mistake, match=r"9 relations are called 'of': 'P0', .* 'P4' and 4 more;"):
         many.find("of")
-    assert some(["a"]) == "'a'"
+    assert quote_some(["a"]) == "'a'"
 
 
 def test_a_hint_among_very_many_names_is_given_in_time():

@@ -7,6 +7,7 @@ from torch_geometric.data import Data
 
 from quatgraph.data import node
 from quatgraph.data.io import store
+from quatgraph.data.node.pyg import MASKS
 from quatgraph.errors import Mistake
 
 CLUB = [f"{k}" for k in range(1, 35)]
@@ -40,7 +41,7 @@ def test_unknown_names_and_changed_data_are_mistakes(monkeypatch):
         node.load("karate")
     other = store.Entry("karate", "link", "", "", "", "", "", True, {}, ())
     monkeypatch.setattr(store, "catalog", lambda: {"karate": other})
-    with pytest.raises(Mistake, match="not for node classification"):
+    with pytest.raises(Mistake, match="not of 'node'"):
         node.load("karate")
 
 
@@ -172,12 +173,12 @@ def nan_at(row: int) -> torch.Tensor:
         (part_masks("rrvvttrrrrrr", "rvvvttrvrvrv"), "class '1' has no training node"),
         (part_masks("rrttttrrrrrr"), "no labelled node for the valid part"),
         (
-            {key: torch.ones(12, 1, dtype=torch.bool) for key in node.MASKS},
+            {key: torch.ones(12, 1, dtype=torch.bool) for key in MASKS},
             "two parts of one split",
         ),
-        ({key: torch.arange(3) for key in node.MASKS}, r"data\.train_mask must be a boolean"),
+        ({key: torch.arange(3) for key in MASKS}, r"data\.train_mask must be a boolean"),
         (
-            {key: torch.ones(3, dtype=torch.bool) for key in node.MASKS},
+            {key: torch.ones(3, dtype=torch.bool) for key in MASKS},
             "train_mask has 3 rows but the graph 12",
         ),
         (

@@ -62,9 +62,9 @@ def test_a_published_corpus_is_what_the_catalog_says(name):
 
 
 def test_a_dataset_of_another_task_is_refused():
-    with pytest.raises(Mistake, match="'cora' is a dataset for 'node', not for text class"):
+    with pytest.raises(Mistake, match="'cora' is a dataset of the task 'node', not of"):
         load("cora")
-    with pytest.raises(Mistake, match="'glove-100d' is a dataset for 'vectors'"):
+    with pytest.raises(Mistake, match="'glove-100d' is a dataset of the task 'vectors'"):
         load("glove-100d")
     with pytest.raises(Mistake, match="no dataset 'snippet'; did you mean 'snippets'"):
         load("snippet")

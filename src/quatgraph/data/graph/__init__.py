@@ -1,15 +1,13 @@
-"""Graphs for graph classification: the catalog's, a person's own files, or their own ``Data``.
+"""Graphs for graph classification: datasets of the catalog, files, or PyG ``Data``.
 
-Whatever the source, the result is one :class:`Graphs`: many graphs as flat tensors.
+Each source gives one :class:`Graphs`: many graphs as flat tensors.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
 from quatgraph.data.graph.cache import keep_graphs, kept_graphs
@@ -17,11 +15,10 @@ from quatgraph.data.graph.collection import GraphLists, Graphs, check_labels
 from quatgraph.data.graph.dgcnn import read_dgcnn, read_dgcnn_file
 from quatgraph.data.graph.folds import fixed_folds, stratified_folds
 from quatgraph.data.graph.jsonl import read_jsonl
+from quatgraph.data.graph.pyg import from_list
 from quatgraph.data.graph.tu import read_tu
 from quatgraph.data.io import store
-from quatgraph.data.labels import encoded, encoded_numbers
 from quatgraph.data.splits import inner_validation
-from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -51,30 +48,28 @@ READERS = (
 
 
 def load(name: str) -> Graphs:
-    """Reads a dataset of the catalog and checks that it is what the catalog describes.
+    """Reads a dataset of the catalog and checks its statistics.
 
-    The first reading is kept in the cache, in a form that is read faster.
+    The cache holds graphs that were read before, in a faster form.
 
     Example:
         >>> load("cycles")
         Graphs('cycles', 200 graphs, 1890 nodes, 1790 edges)
     """
-    entry = store.entry(name)
-    if entry.task != "graph":
-        raise Mistake(f"{name!r} is a dataset for {entry.task!r}, not for graph classification")
-    graphs = _cycles() if entry.builtin else _load_text(entry)
+    entry = store.entry(name, "graph")
+    graphs = _generate_cycles() if entry.builtin else _load_published(entry)
     entry.compare(statistics(graphs))
     return graphs
 
 
 def read(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
-    """Reads graphs of one's own; ``notes`` report what was inferred.
+    """Reads graphs; ``notes`` report what was inferred.
 
     Args:
         path: A file or a folder in a format of :data:`READERS`.
         missing: Labels of graphs that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on: no labels, or one class
-            only. Predicting needs none.
+            only. Prediction needs no labels.
     """
     path = Path(path)
     graphs = select_reader("graph", READERS, path).read(
@@ -88,8 +83,7 @@ def read(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True)
 def from_any(
     graphs: AnyGraphs, *, missing: Sequence[str] = (), labels_needed: bool = True
 ) -> Graphs:
-    """Takes graphs of one's own in any form: a path, see :func:`read`, PyG graphs, see
-    :func:`from_list`, or a collection.
+    """Graphs from a path (see :func:`read`), PyG graphs (see :func:`from_list`) or a collection.
 
     Args:
         missing: Labels in files that count as missing.
@@ -108,76 +102,8 @@ def from_any(
     return from_list(listed, labels_needed=labels_needed)
 
 
-def from_list(
-    graphs: "Iterable[Data]", *, name: str = "data", labels_needed: bool = True
-) -> Graphs:
-    """Takes PyG graphs of one's own; edges get both directions, repeated ones and self-loops go.
-
-    Classes may have any numbers from 0; they become ``0..C-1`` and the numbers their names.
-
-    Args:
-        graphs: Each with ``edge_index``, perhaps ``y`` (one whole number, ``-1`` for unknown),
-            ``x`` (features, all graphs or none) and ``tag`` (a whole number per node, likewise).
-        name: Name of the collection.
-        labels_needed: Whether to refuse graphs that cannot be trained on.
-    """
-    from torch_geometric.data import Data
-    from torch_geometric.data.data import BaseData
-
-    refused = isinstance(graphs, str | bytes | Mapping | Tensor | BaseData)
-    if refused or not (hasattr(graphs, "__iter__") or hasattr(graphs, "__getitem__")):
-        raise Mistake(
-            "graphs must be a list of PyG's Data, or the path of a file or folder of graphs, not "
-            f"{type(graphs).__name__}"
-        )
-    graphs = list(graphs)
-    if not graphs:
-        raise Mistake("the list has no graphs; give at least one")
-    for place, graph in enumerate(graphs):
-        if not isinstance(graph, Data):
-            kind = type(graph).__name__
-            raise Mistake(f"item {place} of the list is a {kind}; give a list of PyG's Data")
-    for key in ("x", "tag"):
-        given = [graph.get(key) is not None for graph in graphs]
-        if any(given) and not all(given):
-            place = given.index(False)
-            raise Mistake(f"graph {place} of the list has no {key} but others do; give all or none")
-    sizes = np.array([_size(graph, place) for place, graph in enumerate(graphs)])
-    start = np.cumsum(sizes) - sizes
-    edges = [
-        _edges(g, place, int(n)) for place, (g, n) in enumerate(zip(graphs, sizes, strict=True))
-    ]
-    sender, receiver = np.concatenate(
-        [edge + at for edge, at in zip(edges, start, strict=True)], axis=1
-    )
-    y, label_names = encoded(
-        [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
-    )
-    tags, tag_names = None, list[str]()
-    if graphs[0].get("tag") is not None:
-        parts = [_tags(g, at, int(n)) for at, (g, n) in enumerate(zip(graphs, sizes, strict=True))]
-        tags, tag_names = encoded_numbers(np.concatenate(parts))
-    whole = GraphLists(
-        name=name,
-        sizes=sizes,
-        sender=sender,
-        receiver=receiver,
-        y=y,
-        label_names=label_names,
-        tags=tags,
-        tag_names=tag_names,
-        attributes=_attributes(graphs),
-    ).merge()
-    if labels_needed:
-        check_labels(whole, "the list")
-    return whole
-
-
 def statistics(graphs: Graphs) -> dict[str, int]:
-    """The sizes of a collection, in the catalog's terms.
-
-    ``edges`` counts both directions of an edge as one.
-    """
+    """The sizes of a collection, as the catalog lists them; an edge has two directions."""
     return {
         "graphs": len(graphs),
         "labelled": int((graphs.y >= 0).sum()),
@@ -189,7 +115,7 @@ def statistics(graphs: Graphs) -> dict[str, int]:
     }
 
 
-def _load_text(entry: store.Entry) -> Graphs:
+def _load_published(entry: store.Entry) -> Graphs:
     # The graphs' own file comes first in the catalog; the others are lists of folds.
     text = entry.files[0]
     graphs = kept_graphs(entry.name, text.sha256)
@@ -200,9 +126,9 @@ def _load_text(entry: store.Entry) -> Graphs:
     return graphs
 
 
-def _cycles() -> Graphs:
-    """The generated sample: every second graph a cycle, the others random trees."""
-    random = np.random.RandomState(0)  # numpy keeps this generator as it is
+def _generate_cycles() -> Graphs:
+    """The generated sample: cycles and random trees in turn."""
+    random = np.random.RandomState(0)  # the same in every version of numpy
     sizes = random.randint(5, 15, size=200).astype(np.int64)
     sender, receiver = [], []
     for place, (size, start) in enumerate(zip(sizes, np.cumsum(sizes) - sizes, strict=True)):
@@ -222,71 +148,3 @@ def _cycles() -> Graphs:
         y=np.arange(len(sizes)) % 2,
         label_names=["cycle", "tree"],
     ).merge()
-
-
-def _size(graph: "Data", place: int) -> int:
-    x, tag = graph.get("x"), graph.get("tag")
-    # Asked of each in turn: PyG guesses the number from the edges, with a warning.
-    given = [v.size(0) for v in (x, tag) if isinstance(v, Tensor) and v.dim()]
-    size = next((size for size in (*given, graph.get("num_nodes")) if size is not None), None)
-    if size is None or size < 1:
-        raise Mistake(f"graph {place} of the list has no nodes; give it x, tag or num_nodes")
-    return int(size)
-
-
-def _edges(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
-    edges = graph.get("edge_index")
-    whole = (torch.int64, torch.int32)
-    if not isinstance(edges, Tensor) or edges.dtype not in whole or edges.shape[:-1] != (2,):
-        raise Mistake(
-            f"edge_index of graph {place} must be a tensor of whole numbers of shape (2, edges)"
-        )
-    array = edges.detach().cpu().long().as_subclass(Tensor).numpy()
-    outside = (array < 0) | (array >= num_nodes)
-    if outside.any():
-        raise Mistake(
-            f"edge_index of graph {place} names the node {array[outside][0]} but its nodes are "
-            f"0..{num_nodes - 1}; correct it"
-        )
-    return array
-
-
-def _label(graph: "Data", place: int, *, needed: bool) -> str:
-    y = graph.get("y")
-    if y is None:
-        return ""
-    if isinstance(y, Tensor) and y.numel() == 1 and not (y.is_floating_point() or y.is_complex()):
-        y = int(y)
-    if not isinstance(y, int) or y < -1:
-        if not needed:
-            return ""
-        raise Mistake(f"y of graph {place} must be one whole number, 0 or more, or -1 for unknown")
-    return "" if y == -1 else str(int(y))
-
-
-def _tags(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
-    tag = graph.tag
-    if not isinstance(tag, Tensor) or tag.shape != (num_nodes,) or tag.is_floating_point():
-        raise Mistake(f"tag of graph {place} must be a whole number for each of its nodes")
-    return tag.detach().cpu().long().numpy()
-
-
-def _attributes(graphs: "Sequence[Data]") -> np.ndarray | None:
-    if graphs[0].get("x") is None:
-        return None
-    parts: list[np.ndarray] = []
-    for place, graph in enumerate(graphs):
-        x = graph.x
-        if not isinstance(x, Tensor) or x.dim() != 2 or x.is_complex():
-            raise Mistake(f"x of graph {place} must be numbers of shape (nodes, features)")
-        if parts and x.size(1) != parts[0].shape[1]:
-            raise Mistake(
-                f"x of graph {place} has {x.size(1)} features but graph 0 has "
-                f"{parts[0].shape[1]}; give every node the same number"
-            )
-        x = x.detach().cpu().float()
-        if not bool(x.isfinite().all()):
-            raise Mistake(f"x of graph {place} has a value that is no finite number; replace it")
-        parts.append(x.numpy())
-    whole = np.concatenate(parts)
-    return whole if whole.shape[1] else None

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, whole_numbers
-from quatgraph.data.labels import encoded, encoded_numbers, label_notes
+from quatgraph.data.labels import encode_labels, encode_numbers, label_notes
 from quatgraph.errors import Mistake
 
 
@@ -47,8 +47,8 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
     _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
     starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
     labels = list(map(str, values[first[headers] + 1].tolist()))
-    y, label_names = encoded(labels, missing)
-    tags, tag_names = encoded_numbers(values[first[nodes]])
+    y, label_names = encode_labels(labels, missing)
+    tags, tag_names = encode_numbers(values[first[nodes]])
     return GraphLists(
         name=name,
         sizes=sizes,

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from quatgraph.data.graph.collection import MAX_NODES, GraphLists, Graphs, Ids
 from quatgraph.data.io.files import is_unicode, to_word
 from quatgraph.data.io.jsonl import json_objects
-from quatgraph.data.labels import encoded, label_notes
+from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.errors import Mistake, did_you_mean
 
 KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
@@ -56,10 +56,12 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     start = np.cumsum(sizes) - sizes
     ends = np.concatenate([graph.edges + at for graph, at in zip(graphs, start, strict=True)])
     labels = [graph.label for graph in graphs]
-    y, label_names = encoded(labels, missing)
+    y, label_names = encode_labels(labels, missing)
     tags, tag_names, attributes = None, list[str](), None
     if graphs[0].node_labels is not None:
-        tags, tag_names = encoded([tag for graph in graphs for tag in graph.node_labels or ()])
+        tags, tag_names = encode_labels(
+            [tag for graph in graphs for tag in graph.node_labels or ()]
+        )
     if graphs[0].node_features is not None:
         parts = [graph.node_features for graph in graphs if graph.node_features is not None]
         attributes = np.concatenate(parts).astype(np.float32)

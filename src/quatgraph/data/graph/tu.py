@@ -20,7 +20,7 @@ from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.io.table import Table, read_table
-from quatgraph.data.labels import encoded, label_notes
+from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.errors import Mistake
 
 
@@ -36,7 +36,7 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
     graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
     sender, receiver = _read_edges(folder / f"{name}_A.txt", graph_of)
     labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
-    y, label_names = encoded(labels, missing)
+    y, label_names = encode_labels(labels, missing)
     tags, tag_names = None, list[str]()
     if (path := folder / f"{name}_node_labels.txt").exists():
         tags, tag_names = _read_tags(path, len(graph_of))
@@ -126,7 +126,7 @@ def _read_tags(path: Path, num_nodes: int) -> tuple[Ids, list[str]]:
         if "" in column:
             raise Mistake(f"{table.at(column.index(''))} has no label; give every node one")
     # Some sets give a node several labels; together they are its kind.
-    return encoded([",".join(cells) for cells in zip(*table.columns, strict=True)])
+    return encode_labels([",".join(cells) for cells in zip(*table.columns, strict=True)])
 
 
 def _read_attributes(path: Path, num_nodes: int) -> NDArray[np.float32]:

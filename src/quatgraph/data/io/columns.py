@@ -1,8 +1,8 @@
-"""What the columns of a table are, by the names that its first line gives them."""
+"""Columns of a table by their names in the first line."""
 
 from collections.abc import Container, Mapping, Sequence
 
-from quatgraph.data.io.messages import some
+from quatgraph.data.io.messages import quote_some
 from quatgraph.errors import Mistake
 
 EDGE_ENDS = {
@@ -26,7 +26,7 @@ _ENDINGS = ("_id", " id", "_entity", " entity", "_node", " node", "_name", " nam
 
 
 def column_word(cell: str) -> str:
-    """What a column's name says, in small letters: ``Head_ID`` says ``head``."""
+    """The word in a column's name, in lower case: ``head`` for ``Head_ID``."""
     word = cell.strip().casefold()
     for ending in _ENDINGS:
         word = word.removesuffix(ending)
@@ -36,10 +36,7 @@ def column_word(cell: str) -> str:
 def places_by_role(
     cells: Sequence[str], roles: Mapping[str, Container[str]]
 ) -> dict[str, list[int]]:
-    """Which columns of a first line name each role.
-
-    Args:
-        roles: The words that name each role.
+    """The columns whose name is one of the words for each role.
 
     Example:
         >>> places_by_role(["to", "Source_ID", "when"], {"head": {"source"}, "tail": {"to"}})
@@ -53,7 +50,7 @@ def places_by_role(
 
 
 def refuse_repeated(cells: Sequence[str], found: Mapping[str, Sequence[int]], where: str) -> None:
-    """Refuses a first line of which two columns name the same role."""
+    """Refuses a first line in which two columns name the same role."""
     for role, places in found.items():
         if len(places) > 1:
             names = " and ".join(repr(cells[place]) for place in places[:2])
@@ -66,4 +63,4 @@ def refuse_repeated(cells: Sequence[str], found: Mapping[str, Sequence[int]], wh
 def unused_columns(cells: Sequence[str], used: Container[int]) -> str:
     """The end of a sentence about columns: ``"; not used: 'id'"``, or nothing."""
     names = [cell or f"column {place + 1}" for place, cell in enumerate(cells) if place not in used]
-    return f"; not used: {some(names)}" if names else ""
+    return f"; not used: {quote_some(names)}" if names else ""

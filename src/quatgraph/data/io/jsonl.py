@@ -11,7 +11,7 @@ from quatgraph.errors import Mistake
 
 
 def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The object of each line that is not blank, after where it stands.
+    """The location and the object of each line that is not blank.
 
     Args:
         what: What an object describes, for messages.
@@ -21,7 +21,7 @@ def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
             continue
         where = f"{path} line {number}"
         try:
-            value = json.loads(line.decode("utf-8"), object_pairs_hook=partial(_object, where))
+            value = json.loads(line.decode("utf-8"), object_pairs_hook=partial(_unique_keys, where))
         except UnicodeDecodeError as error:
             raise Mistake(f"{where} is not UTF-8 text; save the file as UTF-8") from error
         except json.JSONDecodeError as error:
@@ -38,11 +38,11 @@ def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
         yield where, value
 
 
-def _object(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, each key of which comes once."""
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise Mistake(f"{where} has the key {twice!r} twice; keep one of the two")
-    return made
+def _unique_keys(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a repeated key is a :class:`Mistake`."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Mistake(f"{where} has the key {key!r} twice; keep one of the two")
+        found[key] = value
+    return found

@@ -1,9 +1,9 @@
-"""Reads tables of names by columns, fast, and still knows the line of each row.
+"""Large tables of names by columns, with the line of each row.
 
-Built for millions of lines: where a file is as it should be, nothing of Python's own runs per line
-or per cell. A file with a tab in its first line is separated by tabs, any other by commas or
-semicolons, whichever the first line has more of. Between commas quotes are those of CSV; between
-tabs a quote is a letter like any other, but a cell wholly in quotes is taken out of them.
+Built for millions of lines: no Python code runs per line or per cell unless a line is malformed.
+A tab in the first line makes tabs the separator, otherwise commas or semicolons, whichever the
+first line has more of. Between commas, quotes are those of CSV. Between tabs, a quote is an
+ordinary character unless the whole cell is quoted.
 """
 
 import csv
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     import _csv
 
 _MARKS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
-_CHUNK = 1 << 23  # bytes at a time: what is made of them is several times as large
+_CHUNK = 1 << 23  # bytes at a time: the arrays made of them are several times as large
 _ROWS = 1 << 12
 _NEWLINE = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Cells that stand one below the other.
+    """The cells of a column.
 
     Attributes:
-        names: The names in them, perhaps with spaces around, each once or more often.
-        places: Which of the names each cell has.
+        names: Their names, possibly repeated and with surrounding spaces.
+        places: Index into the names for each cell.
     """
 
     names: list[str]
@@ -60,31 +60,31 @@ class Numbering:
     def __contains__(self, name: str) -> bool:
         return name in self._number
 
-    def numbers(self, column: Column) -> Ids:
+    def encode(self, column: Column) -> Ids:
         """The number of each cell's name."""
         numbers = map(self._number.__getitem__, column.names)
         return np.fromiter(numbers, dtype=np.int64, count=len(column.names))[column.places]
 
-    def in_order(self) -> tuple[list[str], Ids]:
-        """The names without surrounding spaces, sorted, and for each number its place there."""
+    def sort(self) -> tuple[list[str], Ids]:
+        """The names without surrounding spaces, sorted, and the new number of each old one."""
         names = [name.strip() for name in self._number]
         ordered = sorted(set(names))
         place = dict(zip(ordered, range(len(ordered)), strict=True))
         return ordered, np.fromiter(map(place.__getitem__, names), dtype=np.int64, count=len(names))
 
-    def blank(self) -> Ids:
-        """The numbers of names that are nothing but spaces."""
+    def find_blank(self) -> Ids:
+        """The numbers of blank names."""
         names = enumerate(self._number)
         return np.array([number for number, name in names if not name.strip()], dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Some rows of a table, one after the other; blank lines are left out.
+class Chunk:
+    """Consecutive rows of a table, without blank lines.
 
     Attributes:
-        columns: The cells, column by column.
-        lines: Which line of the text, counted from 1, each row is.
+        columns: The columns that are read.
+        lines: Line number of each row, counted from 1.
     """
 
     columns: list[Column]
@@ -92,17 +92,17 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """A text of which each line is a row of names.
+class NameTable:
+    """A text in which each line is a row of names.
 
     Attributes:
         content: The text; its lines end with a newline.
         where: The file, for messages.
-        names: What the columns are, for messages; every row must have as many.
-        mark: What separates the columns.
+        names: Names of all columns, for messages; every row must have as many.
+        mark: The separator.
         quotes: Whether there are quotes.
-        line: Which line of the file the first one is.
-        places: Which columns are read, in this order; all where it is left out.
+        line: Line number of the first row.
+        places: The columns to read, in this order; by default all.
     """
 
     content: bytes
@@ -113,44 +113,65 @@ class Words:
     line: int
     places: tuple[int, ...] | None = None
 
-    def first(self) -> list[str]:
-        """The cells of the first line, however many they are; none of a blank one."""
+    @classmethod
+    def parse(cls, content: bytes, where: str, names: Sequence[str]) -> "NameTable":
+        """Prepares a table in UTF-8.
+
+        Example:
+            >>> table = NameTable.parse(b"id,label\\nQ64,Berlin\\n\\nQ90,Paris", "f", "ab")
+            >>> table.first_row()
+            ['id', 'label']
+            >>> for chunk in table.skip_first().chunks():
+            ...     print(chunk.columns[1].cells(), chunk.lines)
+            ['Berlin', 'Paris'] [2 4]
+        """
+        if b"\0" in content:
+            raise _not_text(content, content.find(b"\0"), where, 1)
+        if b"\r" in content:
+            content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        stripped = content.lstrip(b"\n")
+        line = 1 + len(content) - len(stripped)
+        content = stripped.rstrip(b"\n")
+        if content:
+            content += b"\n"
+        first = content[: content.find(b"\n")]
+        mark = "\t" if b"\t" in first else max(",;", key=lambda mark: first.count(mark.encode()))
+        return cls(content, where, tuple(names), mark, b'"' in content, line)
+
+    def first_row(self) -> list[str]:
+        """The cells of the first line, however many; none of a blank one."""
         alone = replace(self, content=self.content[: self._second()])
         if self.mark != "\t" and self.quotes:
             rows = self._next_rows(alone._reader())
         else:
-            text = self._decoded(alone.content, self.line).removesuffix("\n")
+            text = self._decode(alone.content, self.line).removesuffix("\n")
             rows = [text.split(self.mark)]
         cells = [cell.strip() for cell in self._unquote(rows[0])] if rows else []
         return cells if any(cells) or len(cells) > 1 else []
 
-    def with_columns(self, names: Sequence[str], places: Sequence[int]) -> "Words":
-        """The same text, with columns of these names, of which some are read.
-
-        Args:
-            places: Which, in the order in which pieces are to have them.
-        """
+    def select_columns(self, names: Sequence[str], places: Sequence[int]) -> "NameTable":
+        """The same text with other names of columns, of which some are read."""
         return replace(self, names=tuple(names), places=tuple(places))
 
-    def without_first(self) -> "Words":
+    def skip_first(self) -> "NameTable":
         """The same text without its first line."""
         return replace(self, content=self.content[self._second() :], line=self.line + 1)
 
-    def pieces(self) -> Iterator[Piece]:
-        """The rows, piece by piece; a row of another length is a :class:`Mistake`."""
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows; one of another length is a :class:`Mistake`."""
         if self.mark != "\t" and self.quotes:
-            yield from self._quoted_pieces()
+            yield from self._quoted_chunks()
             return
         start, line = 0, self.line
         while start < len(self.content):
             end = self.content.find(b"\n", start + _CHUNK) + 1 or len(self.content)
             chunk = self.content[start:end]
-            text = self._decoded(chunk, line)
+            text = self._decode(chunk, line)
             starts, lengths = self._spans(chunk)
             if len(starts):
-                yield self._piece(chunk, starts, lengths, line)
+                yield self._chunk(chunk, starts, lengths, line)
             else:
-                yield from self._row_pieces(
+                yield from self._row_chunks(
                     (row.split(self.mark) for row in text.removesuffix("\n").split("\n")), line
                 )
             start, line = end, line + chunk.count(b"\n")
@@ -162,7 +183,7 @@ class Words:
         return self.content.find(b"\n") + 1 or len(self.content)
 
     def _spans(self, chunk: bytes) -> tuple[Ids, Ids]:
-        """Beginning and length of each cell ``(rows, width)``; none where some row is odd."""
+        """Offset and length of each cell ``(rows, width)``; none if a row has a wrong length."""
         codes = np.frombuffer(chunk, dtype=np.uint8)
         ends = np.flatnonzero((codes == ord(self.mark)) | (codes == _NEWLINE))
         width = len(self.names)
@@ -172,21 +193,21 @@ class Words:
         starts = np.concatenate(([0], ends[:-1] + 1))
         return starts.reshape(-1, width), (ends - starts).reshape(-1, width)
 
-    def _piece(self, chunk: bytes, starts: Ids, lengths: Ids, line: int) -> Piece:
+    def _chunk(self, chunk: bytes, starts: Ids, lengths: Ids, line: int) -> Chunk:
         columns = []
         for place in self._places():
-            begins, sizes = starts[:, place], lengths[:, place]
-            found, places = distinct_cells(chunk, begins, sizes)
-            ends = begins[found] + sizes[found]
+            offsets, sizes = starts[:, place], lengths[:, place]
+            found, places = distinct_cells(chunk, offsets, sizes)
+            ends = offsets[found] + sizes[found]
             names = [
                 chunk[begin:end].decode()
-                for begin, end in zip(begins[found].tolist(), ends.tolist(), strict=True)
+                for begin, end in zip(offsets[found].tolist(), ends.tolist(), strict=True)
             ]
             columns.append(Column(self._unquote(names), places))
-        return Piece(columns, np.arange(line, line + len(starts)))
+        return Chunk(columns, np.arange(line, line + len(starts)))
 
-    def _row_pieces(self, rows: Iterator[list[str]], line: int) -> Iterator[Piece]:
-        """The slow way, which leaves out blank lines and tells which row is odd."""
+    def _row_chunks(self, rows: Iterator[list[str]], line: int) -> Iterator[Chunk]:
+        """Rows that may be blank or have a wrong length; slow."""
         while some := list(islice(rows, _ROWS)):
             filled = [place for place, row in enumerate(some) if len(row) > 1 or row[0].strip()]
             for place in filled:
@@ -195,10 +216,10 @@ class Words:
             cells = np.arange(len(filled))
             if filled:
                 chosen = (self._unquote(list(columns[place])) for place in self._places())
-                yield Piece([Column(names, cells) for names in chosen], np.array(filled) + line)
+                yield Chunk([Column(names, cells) for names in chosen], np.array(filled) + line)
             line += len(some)
 
-    def _quoted_pieces(self) -> Iterator[Piece]:
+    def _quoted_chunks(self) -> Iterator[Chunk]:
         """The rows of a text with CSV's quotes, none of which may span lines."""
         reader = self._reader()
         before = 0
@@ -209,11 +230,11 @@ class Words:
                     f"{self.where} line {self.line + before + torn} has a quoted name that goes on "
                     "in the next line; close its quotes"
                 )
-            yield from self._row_pieces((row or [""] for row in rows), self.line + before)
+            yield from self._row_chunks((row or [""] for row in rows), self.line + before)
             before = reader.line_num
 
     def _reader(self) -> "_csv.Reader":
-        text = io.StringIO(self._decoded(self.content, self.line), newline="")
+        text = io.StringIO(self._decode(self.content, self.line), newline="")
         return csv.reader(text, delimiter=self.mark, skipinitialspace=True, strict=True)
 
     def _next_rows(self, reader: "_csv.Reader") -> list[list[str]]:
@@ -226,7 +247,7 @@ class Words:
             ) from error
 
     def _broken_line(self) -> int:
-        """The line in which the first row begins that is no CSV."""
+        """The line in which the first row of invalid CSV starts."""
         reader, line = self._reader(), self.line
         try:
             for _ in reader:
@@ -248,42 +269,11 @@ class Words:
             f"{', '.join(self.names)}, separated by {_MARKS[self.mark] if width > 1 else 'tabs'}"
         )
 
-    def _decoded(self, chunk: bytes, line: int) -> str:
+    def _decode(self, chunk: bytes, line: int) -> str:
         try:
             return chunk.decode("utf-8")
         except UnicodeDecodeError as error:
             raise _not_text(chunk, error.start, self.where, line) from error
-
-
-def words(content: bytes, where: str, names: Sequence[str]) -> Words:
-    """Prepares a table in UTF-8.
-
-    Args:
-        content: The text.
-        where: The file, for messages.
-        names: What the columns are, for messages; every row must have as many.
-
-    Example:
-        >>> table = words(b"id,label\\nQ64,Berlin\\n\\nQ90,Paris", "here", ["id", "label"])
-        >>> table.first()
-        ['id', 'label']
-        >>> for piece in table.without_first().pieces():
-        ...     print(piece.columns[1].cells(), piece.lines)
-        ['Berlin', 'Paris'] [2 4]
-    """
-    if b"\0" in content:
-        raise _not_text(content, content.find(b"\0"), where, 1)
-    if b"\r" in content:
-        content = content.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    start, line = 0, 1
-    while content.startswith(b"\n", start):
-        start, line = start + 1, line + 1
-    content = content[start:].rstrip(b"\n")
-    if content:
-        content += b"\n"
-    first = content[: content.find(b"\n")]
-    mark = "\t" if b"\t" in first else max(",;", key=lambda mark: first.count(mark.encode()))
-    return Words(content, where, tuple(names), mark, b'"' in content, line)
 
 
 def _not_text(content: bytes, place: int, where: str, line: int) -> Mistake:

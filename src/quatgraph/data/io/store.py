@@ -78,12 +78,14 @@ def catalog() -> dict[str, Entry]:
     return {name: _entry(name, values) for name, values in tomllib.loads(text).items()}
 
 
-def entry(name: str) -> Entry:
-    """The catalog's entry for ``name``; an unknown name is a :class:`Mistake`."""
+def entry(name: str, task: str | None = None) -> Entry:
+    """The catalog's entry for ``name``; an unknown name, or another task, is a :class:`Mistake`."""
     known = catalog()
     if name not in known:
         hint = did_you_mean(name, known) or f"; known are {', '.join(sorted(known))}"
         raise Mistake(f"there is no dataset {name!r}{hint}")
+    if task is not None and known[name].task != task:
+        raise Mistake(f"{name!r} is a dataset of the task {known[name].task!r}, not of {task!r}")
     return known[name]
 
 

@@ -1,4 +1,4 @@
-"""Reads a table of text by columns, fast, and still knows the line of each row."""
+"""CSV tables by columns, with the line of each row."""
 
 import csv
 import io
@@ -19,11 +19,11 @@ _CHUNK = 1 << 10  # rows at a time: few enough to stay in the processor's cache
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The cells of a file, column by column; blank lines are left out.
+    """The cells of a file without its blank lines.
 
     Attributes:
         path: The file.
-        columns: The cells, without surrounding spaces; no columns for an empty file.
+        columns: The cells of each column, without surrounding spaces.
     """
 
     path: Path
@@ -39,19 +39,16 @@ class Table:
         return [column[number] for column in self.columns]
 
     def at(self, number: int) -> str:
-        """Where a row, counted from 0, stands: ``"FILE line LINE"``."""
-        # Read once more: only a mistake needs lines, and quoted cells may hold line breaks.
+        """The location of a row, counted from 0: ``"FILE line LINE"``."""
+        # Only errors need it, so the file is parsed again: quoted cells may hold line breaks.
         reader = _reader(self._text, self._delimiter)
         next(islice(filter(None, reader), number, None))
         return f"{self.path} line {reader.line_num}"
 
 
 def read_table(path: Path) -> Table:
-    """Reads a UTF-8 file whose cells are separated by commas, tabs or semicolons.
-
-    The separator is the one that the first line has most of. Rows of unequal length, other
-    encodings and broken quotes are refused.
-    """
+    """Reads a UTF-8 file separated by commas, tabs or semicolons, whichever its first line has most
+    of. Rows of unequal length and broken quotes are refused."""
     text = read_text(path)
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
@@ -86,7 +83,7 @@ def _reader(text: str, delimiter: str) -> "_csv.Reader":
 
 
 def _next_rows(reader: "_csv.Reader", path: Path) -> list[list[str]]:
-    """Some more rows, without the blank lines; none at the end."""
+    """The next rows that are not blank; none at the end."""
     try:
         return list(islice(filter(None, reader), _CHUNK))
     except csv.Error as error:

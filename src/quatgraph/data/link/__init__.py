@@ -19,7 +19,6 @@ from quatgraph.data.link.triples import Triples, assemble, statistics
 from quatgraph.data.link.tsv import Unseen, from_names, read_file, read_folder
 from quatgraph.data.link.vocabulary import Vocabulary, read_labels
 from quatgraph.data.splits import PARTS
-from quatgraph.errors import Mistake
 
 __all__ = [
     "READERS",
@@ -66,9 +65,7 @@ def load(name: str) -> Triples:
         >>> load("countries")
         Triples('countries', 1536 entities, 13 relations, 3804 + 212 + 212 triples)
     """
-    entry = store.entry(name)
-    if entry.task != "link":
-        raise Mistake(f"{name!r} is a dataset for {entry.task!r}, not for link prediction")
+    entry = store.entry(name, "link")
     triples = _load_sample(name) if entry.builtin else _load_published(entry)
     entry.compare(statistics(triples))
     return triples

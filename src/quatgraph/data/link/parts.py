@@ -20,7 +20,7 @@ from quatgraph.data.io.columns import (
 )
 from quatgraph.data.io.distinct import Ids
 from quatgraph.data.io.files import to_plain
-from quatgraph.data.io.name_table import Column, Numbering, Words, words
+from quatgraph.data.io.name_table import Column, NameTable, Numbering
 from quatgraph.errors import Mistake
 
 _FEW = 5
@@ -156,8 +156,8 @@ def _name(cell: object, number: int, role: str) -> str:
 def _ordered(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
     """The parts by places in sorted names."""
     for part in parts.values():
-        _refuse_blank(part, ends.blank(), kinds.blank())
-    (entities, end), (relations, kind) = ends.in_order(), kinds.in_order()
+        _refuse_blank(part, ends.find_blank(), kinds.find_blank())
+    (entities, end), (relations, kind) = ends.sort(), kinds.sort()
     check_size(len(entities), len(relations))
     numbered = {key: _renumbered(part, end, kind) for key, part in parts.items()}
     return Parts(numbered, entities, relations)
@@ -165,7 +165,7 @@ def _ordered(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Pa
 
 def _numbers(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
     head, relation, tail = columns
-    found = ends.numbers(head), kinds.numbers(relation), ends.numbers(tail)
+    found = ends.encode(head), kinds.encode(relation), ends.encode(tail)
     return np.stack(found, axis=1)
 
 
@@ -181,12 +181,12 @@ def check_size(num_entities: int, num_relations: int) -> None:
 def _read(
     content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
 ) -> Part:
-    table, note = without_header(words(content, where, tuple(TRIPLE_COLUMNS)), header)
+    table, note = without_header(NameTable.parse(content, where, tuple(TRIPLE_COLUMNS)), header)
     triples: list[Ids] = []
     lines: list[Ids] = []
-    for piece in table.pieces():
-        triples.append(_numbers(piece.columns, ends, kinds))
-        lines.append(piece.lines)
+    for chunk in table.chunks():
+        triples.append(_numbers(chunk.columns, ends, kinds))
+        lines.append(chunk.lines)
     if not lines:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
     if header is None and table.places:
@@ -196,14 +196,14 @@ def _read(
     return Part(where, np.concatenate(triples), np.concatenate(lines), header=note)
 
 
-def without_header(table: Words, header: bool | None = None) -> tuple[Words, str]:
+def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTable, str]:
     """A table of triples, with the columns head, relation and tail, and what its first line was
     read as, a sentence; empty where it is a triple.
 
     Args:
         header: Whether the first line names the columns; found out where it is left out.
     """
-    cells, where = table.first(), table.where
+    cells, where = table.first_row(), table.where
     found = places_by_role(cells, TRIPLE_COLUMNS)
     lacking = [role for role, places in found.items() if not places]
     if header and len(cells) == len(TRIPLE_COLUMNS) and len(lacking) == 1:
@@ -225,12 +225,12 @@ def without_header(table: Words, header: bool | None = None) -> tuple[Words, str
         note = (
             f"the first line of {where} is read as column names, and the columns by place: {used}"
         )
-        return table.without_first(), note
+        return table.skip_first(), note
     refuse_repeated(cells, found, where)
     places = [place for (place,) in found.values()]
     used = ", ".join(f"{cells[place]!r} as {role}" for role, (place,) in found.items())
     note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
-    return table.without_first().with_columns(cells, places), note
+    return table.skip_first().select_columns(cells, places), note
 
 
 def _check_first_lines(parts: Parts) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from quatgraph.data.formats import table_files
 from quatgraph.data.io.files import is_packed, read_packed
-from quatgraph.data.io.messages import some
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link.parts import Part, Parts, name_part, read_parts
 from quatgraph.data.link.split import draw_parts
 from quatgraph.data.link.triples import Triples, assemble
@@ -45,7 +45,9 @@ def read_folder(path: Path, **options: Any) -> Triples:
     files = {key: file for key in STEMS if (file := _find_table(path, STEMS[key]))}
     if "train" not in files:
         names = [file.name for file in sorted(path.iterdir())]
-        hint = did_you_mean("train.tsv", names) or (f"; it holds {some(names)}" if names else "")
+        hint = did_you_mean("train.tsv", names) or (
+            f"; it holds {quote_some(names)}" if names else ""
+        )
         raise Mistake(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
     return _read_files(path.resolve().name, files, **options)
 
@@ -150,7 +152,7 @@ def _seen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
     where = part.at(int(unknown[:, columns].any(axis=1).argmax()))
     raise Mistake(
         f"{where}: no training triple has the {kind if len(names) == 1 else PLURAL[kind]} "
-        f"{some(names)} of this part; add training triples, or leave such triples out with "
+        f"{quote_some(names)} of this part; add training triples, or leave such triples out with "
         "unseen='drop' (for a command: --set data.unseen=drop)"
     )
 
@@ -166,7 +168,7 @@ def _read_label_file(file: Path, kind: str, ids: list[str], notes: list[str]) ->
     if not found:
         raise Mistake(
             f"{file} names none of the {len(ids):,} {plural} of the triples (it has "
-            f"{some(labels)}); write the ids of the triples in its first column, or remove it"
+            f"{quote_some(labels)}); write the ids of the triples in its first column, or remove it"
         )
     if len(found) < len(known):
         less = len(known) - len(found)

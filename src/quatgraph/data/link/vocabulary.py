@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from quatgraph.data.io.messages import some
-from quatgraph.data.io.name_table import words
+from quatgraph.data.io.messages import quote_some
+from quatgraph.data.io.name_table import NameTable
 from quatgraph.errors import Mistake, did_you_mean
 
 PLURAL = {"entity": "entities", "relation": "relations"}
@@ -48,7 +48,9 @@ class Vocabulary:
         if not places:
             raise Mistake(f"there is no {self.kind} {name!r}{self._hint(name)}")
         ids = [self.ids[place] for place in places]
-        raise Mistake(f"{len(ids)} {plural} are called {name!r}: {some(ids)}; name one by its id")
+        raise Mistake(
+            f"{len(ids)} {plural} are called {name!r}: {quote_some(ids)}; name one by its id"
+        )
 
     @cached_property
     def _by_id(self) -> dict[str, int]:
@@ -74,7 +76,7 @@ class Vocabulary:
         if hint := did_you_mean(name, known):
             return hint
         few = list(dict.fromkeys((*self.labels[:_FEW], *self.ids[:_FEW])))[:3]
-        return f"; {PLURAL[self.kind]} are, for instance, {some(few)}" if few else ""
+        return f"; {PLURAL[self.kind]} are, for instance, {quote_some(few)}" if few else ""
 
 
 def read_labels(
@@ -91,14 +93,14 @@ def read_labels(
         columns: What all its columns are.
         known: Ids that begin no line of column names.
     """
-    table = words(content, where, columns)
-    first = table.first()
+    table = NameTable.parse(content, where, columns)
+    first = table.first_row()
     if first and first[0] not in known and _names_a_column(first[0]):
-        table = table.without_first()
+        table = table.skip_first()
     labels: dict[str, str] = {}
-    for piece in table.pieces():
-        ids, names = (column.cells() for column in piece.columns[:2])
-        for line, key, label in zip(piece.lines.tolist(), ids, names, strict=True):
+    for chunk in table.chunks():
+        ids, names = (column.cells() for column in chunk.columns[:2])
+        for line, key, label in zip(chunk.lines.tolist(), ids, names, strict=True):
             if not key:
                 raise Mistake(f"{where} line {line} has a label but no id; give it one")
             if label and labels.setdefault(key, label) != label:

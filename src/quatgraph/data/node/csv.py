@@ -25,7 +25,7 @@ from quatgraph.data.edges import merge_edges, merge_notes
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.numbers import column_numbers
 from quatgraph.data.io.table import Table, read_table
-from quatgraph.data.labels import encoded, label_notes
+from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.data.node.assembly import NodeGraph, as_columns, no_masks
 from quatgraph.data.node.edges_csv import read_edges
 from quatgraph.data.node.sparse import dense
@@ -78,7 +78,7 @@ def read_files(
     elif feature_names:
         x = _numbers(table, [(key, columns[key]) for key in feature_names])
     labels = columns.get("label", [""] * len(node_ids))
-    codes, label_names = encoded(labels, options.missing)
+    codes, label_names = encode_labels(labels, options.missing)
     y = torch.from_numpy(codes)
     if options.labels_needed and not label_names:
         raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")

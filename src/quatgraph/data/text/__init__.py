@@ -95,9 +95,7 @@ def load(name: str) -> Documents:
         >>> load("snippets")
         Documents('snippets', 600 documents, 2106 words, 5 classes)
     """
-    entry = store.entry(name)
-    if entry.task != "text":
-        raise Mistake(f"{name!r} is a dataset for {entry.task!r}, not for text classification")
+    entry = store.entry(name, "text")
     documents = read(store.SAMPLES / f"{name}.tsv") if entry.builtin else _load_published(entry)
     entry.compare(statistics(documents))
     return documents

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from quatgraph.data import splits
-from quatgraph.data.io.messages import some
-from quatgraph.data.labels import encoded, missing_hint
+from quatgraph.data.io.messages import quote_some
+from quatgraph.data.labels import encode_labels, missing_hint
 from quatgraph.data.splits import PARTS, stratified_split
 from quatgraph.errors import Mistake
 
@@ -171,7 +171,7 @@ class Documents:
         ptr = torch.nn.functional.pad(known.cumsum(0), (1, 0))[self.ptr]
         present = self.tokens.unique().tolist()
         unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
-        notes = [f"unknown words are left out: {some(unknown)}"] if unknown else []
+        notes = [f"unknown words are left out: {quote_some(unknown)}"] if unknown else []
         if emptied := int(((ptr.diff() == 0) & (self.ptr.diff() > 0)).sum()):
             notes.append(f"{counted(emptied)} of {len(self):,} {_have(emptied)} no known word")
         return replace(
@@ -199,7 +199,7 @@ def assemble(
     words = list(chain.from_iterable(documents))
     vocabulary = sorted(set(words))
     place = {word: number for number, word in enumerate(vocabulary)}
-    codes, label_names = encoded(texts.labels, missing)
+    codes, label_names = encode_labels(texts.labels, missing)
     y = torch.from_numpy(codes)
     tokens = np.fromiter(map(place.__getitem__, words), dtype=np.int64, count=len(words))
     if texts.parts is None:
@@ -263,7 +263,7 @@ def check_drawn(documents: Documents, where: str) -> list[str]:
         return []
     who = "the label" if len(small) == 1 else "the labels"
     return [
-        f"{who} {some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
+        f"{who} {quote_some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
         "too few to be split: all are for training, none is tested"
     ]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from quatgraph.data.io.files import decode_text, is_unicode, read_text, to_word
 from quatgraph.data.io.jsonl import json_objects
-from quatgraph.data.io.messages import some
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
 from quatgraph.data.splits import part_numbers
 from quatgraph.data.text.documents import SPLIT_WORDS, Texts
@@ -123,8 +123,9 @@ def choose_columns(
             missing = "text" if texts is None else "label"
             named = f", or say which one it is (for a command: --set data.{missing}=NAME)"
             raise Mistake(
-                f"{path} has no column {missing!r}, its columns are {some(columns) or 'none'}; "
-                f"rename one of them{named if labels_needed else ''}"
+                f"{path} has no column {missing!r}, its columns are "
+                f"{quote_some(columns) or 'none'}; rename one of them"
+                f"{named if labels_needed else ''}"
             )
 
         def length(key: str) -> int:
@@ -164,12 +165,12 @@ def _find_column(path: Path, columns: _Columns, name: str, usual: str) -> str | 
         found = [key for key in columns if key.casefold() == usual]
         if len(found) > 1:
             raise Mistake(
-                f"{path} has the columns {some(found)}, which differ in letter case alone; "
+                f"{path} has the columns {quote_some(found)}, which differ in letter case alone; "
                 "rename all but one of them"
             )
         return found[0] if found else None
     if name not in columns:
-        hint = did_you_mean(name, columns) or f"; its columns are {some(columns)}"
+        hint = did_you_mean(name, columns) or f"; its columns are {quote_some(columns)}"
         raise Mistake(f"{path} has no column {name!r}{hint}")
     return name
 
