@@ -11,7 +11,7 @@ from quatgraph import config as configs
 from quatgraph.data import node as source
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import missing_labels
-from quatgraph.data.node.assembly import made_up_names
+from quatgraph.data.node.assembly import default_feature_names
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.models.node import MODELS
@@ -179,7 +179,9 @@ def _with_columns(data: "Data", wanted: list[str]) -> "Data":
         raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
     if data.feature_names == wanted:
         return data
-    if wanted == made_up_names(len(wanted)) and data.feature_names == made_up_names(data.x.size(1)):
+    if wanted == default_feature_names(len(wanted)) and data.feature_names == default_feature_names(
+        data.x.size(1)
+    ):
         raise Mistake(
             f"the graph has {data.x.size(1)} features; give it the {len(wanted)} that the model "
             "was trained on"

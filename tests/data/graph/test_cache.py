@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 
 from quatgraph.data.graph import cache
-from quatgraph.data.graph.cache import keep_graphs, kept_graphs
+from quatgraph.data.graph.cache import load_cached, save_cached
 from quatgraph.data.graph.dgcnn import read_dgcnn
 from quatgraph.data.io import store
 
@@ -28,10 +28,10 @@ def the_file():
     return place
 
 
-def test_kept_graphs_come_back_as_they_were():
-    assert kept_graphs("toy", "abc") is None
-    keep_graphs(toy(), "abc")
-    found = kept_graphs("toy", "abc")
+def test_load_cached_come_back_as_they_were():
+    assert load_cached("toy", "abc") is None
+    save_cached(toy(), "abc")
+    found = load_cached("toy", "abc")
     assert found.digest == toy().digest == found.select([0, 1]).digest
     assert torch.equal(found.edge_index, toy().edge_index)
     assert (found.name, found.label_names, found.tag_names) == ("toy", ["-1", "5"], ["0", "7"])
@@ -39,54 +39,54 @@ def test_kept_graphs_come_back_as_they_were():
 
 
 def test_another_source_or_version_is_not_taken(monkeypatch):
-    keep_graphs(toy(), "abc")
-    assert kept_graphs("toy", "abd") is None
+    save_cached(toy(), "abc")
+    assert load_cached("toy", "abd") is None
     monkeypatch.setattr(cache, "_VERSION", "other")
-    assert kept_graphs("toy", "abc") is None
+    assert load_cached("toy", "abc") is None
 
 
 def test_a_file_with_any_changed_byte_is_not_taken():
-    keep_graphs(toy(), "abc")
+    save_cached(toy(), "abc")
     content = the_file().read_bytes()
     for place in range(0, len(content), 3):
         changed = bytearray(content)
         changed[place] ^= 0x41
         the_file().write_bytes(changed)
-        found = kept_graphs("toy", "abc")
+        found = load_cached("toy", "abc")
         # A space in the header may change without changing what is read.
         assert found is None or found.select([0, 1]).digest == toy().digest
     the_file().write_bytes(content)
-    assert kept_graphs("toy", "abc") is not None
+    assert load_cached("toy", "abc") is not None
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"\xff" * 100])
 def test_a_file_that_is_something_else_is_not_taken_and_is_replaced(content):
-    keep_graphs(toy(), "abc")
+    save_cached(toy(), "abc")
     the_file().write_bytes(content)
-    assert kept_graphs("toy", "abc") is None
-    keep_graphs(toy(), "abc")
-    assert kept_graphs("toy", "abc").digest == toy().digest
+    assert load_cached("toy", "abc") is None
+    save_cached(toy(), "abc")
+    assert load_cached("toy", "abc").digest == toy().digest
 
 
 def test_arrays_that_do_not_fit_or_are_not_there_are_not_taken():
-    keep_graphs(toy(), "abc")
+    save_cached(toy(), "abc")
     tensors = safetensors.torch.load_file(the_file())
     for told in (None, {"digest": "0"}, {"digest": "0", "names": "[1]"}, {"names": "{"}):
         safetensors.torch.save_file(tensors, the_file(), told)
-        assert kept_graphs("toy", "abc") is None
+        assert load_cached("toy", "abc") is None
 
 
 def test_a_cache_that_cannot_be_written_is_no_mistake(tmp_path):
     (tmp_path / "cache").write_text("a file where a folder should be")
-    keep_graphs(toy(), "abc")
-    assert kept_graphs("toy", "abc") is None
+    save_cached(toy(), "abc")
+    assert load_cached("toy", "abc") is None
 
 
 def test_several_may_write_at_once_and_leave_one_whole_file():
-    threads = [threading.Thread(target=keep_graphs, args=(toy(), "abc")) for _ in range(6)]
+    threads = [threading.Thread(target=save_cached, args=(toy(), "abc")) for _ in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert the_file().suffix == ".safetensors"
-    assert kept_graphs("toy", "abc").digest == toy().digest
+    assert load_cached("toy", "abc").digest == toy().digest

@@ -64,10 +64,10 @@ def test_column_names_of_ones_own_are_left_out_when_told():
 def test_names_that_no_triple_has_can_be_left_out():
     parts = parsed("c\tis\ta\nb\tof\ta\n")
     kept = {"train": parts.by_name["train"].take(np.array([True, False]))}
-    less = Parts(kept, parts.entities, parts.relations).used()
+    less = Parts(kept, parts.entities, parts.relations).without_unused()
     assert (less.entities, less.relations) == (["a", "c"], ["is"])
     assert named(less) == [("c", "is", "a")]
-    assert parts.used() is parts
+    assert parts.without_unused() is parts
 
 
 @pytest.mark.parametrize(

@@ -97,8 +97,8 @@ def test_repeated_and_shared_triples_are_told(tmp_path):
     assert [len(part) for part in (triples.train, triples.valid, triples.test)] == [3, 1, 1]
     train, valid, test = (tmp_path / f"{part}.tsv" for part in ("train", "valid", "test"))
     assert triples.notes == [
-        f"{train} repeats 4 triples, each is kept once",
-        f"{test} repeats 1 triple, each is kept once",
+        f"{train} repeats 4 triples; each counts once",
+        f"{test} repeats 1 triple; each counts once",
         f"1 triple of {valid} is in {train} too, "
         "which makes valid results look better than they are",
         f"1 triple of {test} is in {train} too, which makes test results look better than they are",
@@ -229,7 +229,7 @@ def test_rows_of_names_are_as_their_file(tmp_path):
     file.write_text(lines)
     assert triples.digest == read(file).digest
     assert triples.notes == [note.replace(str(file), "the list") for note in read(file).notes]
-    assert triples.notes[0] == "the list repeats 1 triple, each is kept once"
+    assert triples.notes[0] == "the list repeats 1 triple; each counts once"
     assert from_names(rows, split_seed=1).digest != triples.digest
 
 

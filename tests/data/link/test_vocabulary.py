@@ -5,7 +5,7 @@ import time
 import pytest
 
 from quatgraph.data.io.messages import quote_some
-from quatgraph.data.link.vocabulary import Vocabulary, labelled, read_labels
+from quatgraph.data.link.vocabulary import Vocabulary, read_labels
 from quatgraph.errors import Mistake
 
 TOWNS = Vocabulary(
@@ -62,7 +62,6 @@ def test_labels_are_read_with_or_without_column_names():
     assert read_labels(headed, "f", ("id", "label"), {"id", "1"}) == {"id": "name", "1": "One"}
     assert read_labels(b"a\tA\tbook", "f", ("id", "label", "source")) == {"a": "A"}
     assert read_labels(b"", "f", ("id", "label")) == {}
-    assert labelled(["Q1", "Q2"], {"Q1": "One"}) == ["One", "Q2"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
-from quatgraph.data.graph.cache import keep_graphs, kept_graphs
+from quatgraph.data.graph.cache import load_cached, save_cached
 from quatgraph.data.graph.collection import GraphLists, Graphs, check_labels
 from quatgraph.data.graph.dgcnn import read_dgcnn, read_dgcnn_file
 from quatgraph.data.graph.folds import fixed_folds, stratified_folds
@@ -118,11 +118,11 @@ def statistics(graphs: Graphs) -> dict[str, int]:
 def _load_published(entry: store.Entry) -> Graphs:
     # The graphs' own file comes first in the catalog; the others are lists of folds.
     text = entry.files[0]
-    graphs = kept_graphs(entry.name, text.sha256)
+    graphs = load_cached(entry.name, text.sha256)
     if graphs is None:
         content = store.read_bytes(entry.name, text.path)
         graphs = read_dgcnn(content, name=entry.name, where=text.path)
-        keep_graphs(graphs, text.sha256)
+        save_cached(graphs, text.sha256)
     return graphs
 
 

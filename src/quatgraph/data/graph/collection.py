@@ -1,4 +1,4 @@
-"""Many graphs as one: flat tensors, put together the same way wherever they came from."""
+"""Many graphs as flat tensors."""
 
 import hashlib
 import json
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 Ids = NDArray[np.int64]
 
 MAX_NODES = 2**31 - 1
-"""Of all graphs together: a pair of nodes must fit an int64, a node an int32."""
+"""Maximum for all graphs: a pair of nodes must fit an int64, a node an int32."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Graphs:
-    """A collection of undirected graphs with a class each, all graphs one after the other.
+    """A collection of undirected graphs with a class each, one after the other.
 
-    Nodes are numbered through the whole collection. Edges stand in both directions, each once,
-    sorted by sender and receiver, without self-loops. A tag is a node's kind, stored as its place
-    in ``tag_names``; a one-hot matrix of tags is never built.
+    Nodes are numbered through the whole collection. Each edge is stored once per direction, sorted
+    by sender and receiver, without self-loops. A node's tag is an index into ``tag_names``; a
+    one-hot matrix of tags is never built.
 
     Attributes:
         name: The dataset's name.
-        node_ptr: Where the nodes of each graph begin, and the number of nodes.
-        edge_ptr: Where the edges of each graph begin, and the number of edges.
+        node_ptr: Offset of the first node of each graph, then the number of nodes.
+        edge_ptr: Offset of the first edge of each graph, then the number of edges.
         edge_index: Sender and receiver of each edge.
-        tags: Tag of each node; all zero where the nodes have none.
-        tag_names: Name of each tag, sorted, by value where all are numbers.
+        tags: Tag of each node; all zero without tags.
+        tag_names: Name of each tag, sorted, by value if all are numbers.
         attributes: Real features of each node, or ``None``.
-        y: Class of each graph, ``-1`` where it is unknown.
-        label_names: Name of each class, sorted as the tags are.
+        y: Class of each graph, ``-1`` if unknown.
+        label_names: Name of each class, sorted like the tags.
         graph_ids: Name of each graph.
-        tagged: Whether the nodes came with tags; without, all have the tag ``"0"``.
-        notes: What a person should know of what was read: sentences.
+        tagged: Whether the source has tags; without, all nodes have the tag ``"0"``.
+        notes: What was inferred: sentences for the user.
 
     Shape:
         - node_ptr, edge_ptr: ``(G + 1,)`` int64
@@ -75,17 +75,17 @@ class Graphs:
 
     @property
     def num_nodes(self) -> int:
-        """Nodes of all graphs together."""
+        """Number of nodes of all graphs."""
         return self.tags.numel()
 
     @property
     def num_classes(self) -> int:
-        """Distinct labels."""
+        """Number of classes."""
         return len(self.label_names)
 
     @property
     def num_tags(self) -> int:
-        """Distinct tags."""
+        """Number of distinct tags."""
         return len(self.tag_names)
 
     @cached_property
@@ -95,22 +95,16 @@ class Graphs:
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 of everything that can change a number: graphs, labels, ids and names.
+        """A sha256 of everything that can change a result: graphs, labels, ids and names.
 
-        It does not depend on where the graphs were read from, nor on the collection's name.
+        It does not depend on the source of the graphs or the collection's name.
         """
         return flat_digest(flat_form(self), self.label_names, self.tag_names, self.graph_ids)
 
     def select(self, index: Tensor | Sequence[int]) -> "Graphs":
-        """Some of the graphs, in the order of ``index``; a graph may come more than once.
+        """The graphs at ``index`` ``(K,)``, possibly repeated, or of a boolean mask ``(G,)``.
 
-        Names of labels and tags stay as they are, so that codes mean the same in both collections.
-
-        Args:
-            index: Places of the graphs, or a boolean mask.
-
-        Shape:
-            - index: ``(K,)``, or ``(G,)`` for a mask
+        Names of labels and tags stay, so codes mean the same in both collections.
         """
         index = torch.as_tensor(index)
         if index.dtype == torch.bool:
@@ -121,15 +115,14 @@ class Graphs:
         if bool(((index < 0) | (index >= len(self))).any()):
             wrong = int(index[(index < 0) | (index >= len(self))][0])
             raise Mistake(f"there is no graph {wrong}; the graphs are 0..{len(self) - 1}")
-        nodes, node_ptr = _ranges(self.node_ptr, index)
-        edges, edge_ptr = _ranges(self.edge_ptr, index)
-        # How far the nodes of each chosen graph have moved.
-        moved = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())
+        nodes, node_ptr = _select_ranges(self.node_ptr, index)
+        edges, edge_ptr = _select_ranges(self.edge_ptr, index)
+        shift = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())
         return replace(
             self,
             node_ptr=node_ptr,
             edge_ptr=edge_ptr,
-            edge_index=self.edge_index[:, edges] + moved,
+            edge_index=self.edge_index[:, edges] + shift,
             tags=self.tags[nodes],
             attributes=None if self.attributes is None else self.attributes[nodes],
             y=self.y[index],
@@ -137,17 +130,14 @@ class Graphs:
         )
 
     def with_present_labels(self) -> "Graphs":
-        """The same graphs, without the names of classes that none of them has."""
+        """The same graphs without unused names of classes."""
         used, y = self.y.unique(return_inverse=True)
-        missing = int((used < 0).any())  # -1, unknown, comes first and stays what it is
+        missing = int((used < 0).any())  # -1, for unknown, sorts first
         names = [self.label_names[place] for place in used[missing:].tolist()]
         return replace(self, y=y - missing, label_names=names)
 
     def with_degrees_as_tags(self) -> "Graphs":
-        """The same graphs, each node's tag replaced by its number of neighbours.
-
-        For social sets, whose nodes all have one tag. A self-loop in a source is no neighbour.
-        """
+        """The same graphs with node degrees as tags, for social networks without tags."""
         values, tags = self.degrees.unique(return_inverse=True)
         names = [str(value) for value in values.tolist()]
         return replace(self, tags=tags, tag_names=names, tagged=True)
@@ -231,7 +221,7 @@ class GraphLists:
 
 
 def check_labels(graphs: Graphs, where: str) -> None:
-    """Refuses graphs that nothing can be learned from: no labels, or one class only."""
+    """Refuses graphs that cannot be trained on: no labels, or one class only."""
     if not graphs.label_names:
         raise Mistake(f"no graph in {where} has a label; give a class to every graph you know")
     if graphs.num_classes < 2:
@@ -242,15 +232,15 @@ def check_labels(graphs: Graphs, where: str) -> None:
 
 
 def flat_form(graphs: Graphs) -> dict[str, Tensor]:
-    """What a collection is made of, without what follows from it, in small numbers.
+    """The tensors that determine a collection, as int32 for a digest or a file.
 
-    Edges are sorted by sender, so the neighbours and their number per node say all.
+    Edges are sorted by sender, so node degrees and neighbours determine them.
     """
-    start = graphs.node_ptr[:-1].repeat_interleave(graphs.edge_ptr.diff())
+    offset = graphs.node_ptr[:-1].repeat_interleave(graphs.edge_ptr.diff())
     flat = {
         "sizes": graphs.node_ptr.diff().int(),
         "degrees": graphs.degrees.int(),
-        "neighbours": (graphs.edge_index[1] - start).int(),
+        "neighbours": (graphs.edge_index[1] - offset).int(),
         "tags": graphs.tags.int(),
         "y": graphs.y.int(),
     }
@@ -260,7 +250,7 @@ def flat_form(graphs: Graphs) -> dict[str, Tensor]:
 
 
 def flat_digest(flat: dict[str, Tensor], *names: list[str]) -> str:
-    """The digest of the collection that has this flat form and these names."""
+    """The digest of a collection from its flat form and names."""
     total = hashlib.sha256(b"quatgraph graph data 1")
     for key in sorted(flat):
         array = flat[key].contiguous().numpy()
@@ -281,13 +271,13 @@ def from_flat_form(
 ) -> Graphs:
     """The inverse of :func:`flat_form`."""
     sizes, degrees = flat["sizes"].long(), flat["degrees"].long()
-    node_ptr, upto = _starts(sizes), _starts(degrees)
-    edge_ptr = upto[node_ptr]
-    # Written in place: for the largest sets a copy takes as long as all the rest.
+    node_ptr, degree_ptr = _sizes_to_ptr(sizes), _sizes_to_ptr(degrees)
+    edge_ptr = degree_ptr[node_ptr]
+    # In place: for the largest datasets a copy doubles the time.
     edge_index = torch.empty(2, flat["neighbours"].numel(), dtype=torch.long)
     edge_index[0] = torch.arange(degrees.numel()).repeat_interleave(degrees)
-    start = node_ptr[:-1].repeat_interleave(edge_ptr.diff())
-    torch.add(flat["neighbours"], start, out=edge_index[1])
+    offset = node_ptr[:-1].repeat_interleave(edge_ptr.diff())
+    torch.add(flat["neighbours"], offset, out=edge_index[1])
     return Graphs(
         name=name,
         node_ptr=node_ptr,
@@ -305,9 +295,8 @@ def from_flat_form(
 def _both_directions(sender: Ids, receiver: Ids, num_nodes: int) -> Ids:
     """Every edge once in each direction, sorted by sender and receiver, without self-loops.
 
-    What :func:`quatgraph.data.edges.merge_edges` gives, for tens of millions of edges: sorting the
-    undirected edges first halves time and memory, and sources come in sorted runs, which a stable
-    sort makes use of.
+    Like :func:`quatgraph.data.edges.merge_edges`, for tens of millions of edges: sorting undirected
+    edges first halves time and memory, and a stable sort is fast on the sorted runs of the files.
     """
     key = np.minimum(sender, receiver) * num_nodes + np.maximum(sender, receiver)
     key = np.sort(key[sender != receiver], kind="stable")
@@ -317,13 +306,13 @@ def _both_directions(sender: Ids, receiver: Ids, num_nodes: int) -> Ids:
     return np.stack(np.divmod(key, num_nodes))
 
 
-def _starts(sizes: Tensor) -> Tensor:
+def _sizes_to_ptr(sizes: Tensor) -> Tensor:
     return torch.cat((sizes.new_zeros(1), sizes.cumsum(0)))
 
 
-def _ranges(start: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """All places of the chosen pieces, one after the other, and where each piece begins now."""
-    sizes = start.diff()[index]
-    begins = _starts(sizes)
-    places = torch.arange(int(begins[-1]))
-    return places + (start[index] - begins[:-1]).repeat_interleave(sizes), begins
+def _select_ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+    """The indices of the items in the chosen ranges, and the new ``ptr``."""
+    sizes = ptr.diff()[index]
+    selected = _sizes_to_ptr(sizes)
+    items = torch.arange(int(selected[-1]))
+    return items + (ptr[index] - selected[:-1]).repeat_interleave(sizes), selected

@@ -20,32 +20,30 @@ from quatgraph.errors import Mistake
 
 
 def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] = ()) -> Graphs:
-    """Reads the graphs of one file.
+    """Reads the graphs of one file; see :meth:`GraphLists.merge`.
 
-    Edges get both directions, repeated ones are merged and self-loops dropped (of the catalog's
-    sets only COLLAB has any: 2,837).
+    In the catalog only COLLAB has self-loops: 2,837.
 
     Args:
-        content: The bytes of the file.
         name: Name of the collection.
         where: The file, for messages.
         missing: Labels of graphs that count as missing.
     """
     rows = whole_numbers(content, where)
     values, first = cast(Ids, rows.values), rows.first
-    headers, sizes = _headers(rows, values, first)
+    headers, sizes = _find_headers(rows, values, first)
     is_node = np.ones(len(rows), dtype=bool)
     is_node[0] = is_node[headers] = False
     nodes = np.flatnonzero(is_node)
-    degrees = _degrees(rows, values, first, nodes)
-    # What is left without the first line, the headers, the tags and the counts: the neighbours.
+    degrees = _check_degrees(rows, values, first, nodes)
+    # Neighbours are the values that are no header, tag or count.
     is_neighbour = np.ones(len(values), dtype=bool)
     is_neighbour[0] = False
     for place in (first[headers], first[headers] + 1, first[nodes], first[nodes] + 1):
         is_neighbour[place] = False
     neighbours = values[is_neighbour]
     _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
-    starts = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    offsets = np.repeat(np.cumsum(sizes) - sizes, sizes)
     labels = list(map(str, values[first[headers] + 1].tolist()))
     y, label_names = encode_labels(labels, missing)
     tags, tag_names = encode_numbers(values[first[nodes]])
@@ -53,7 +51,7 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
         name=name,
         sizes=sizes,
         sender=np.repeat(np.arange(len(nodes)), degrees),
-        receiver=neighbours + np.repeat(starts, degrees),
+        receiver=neighbours + np.repeat(offsets, degrees),
         y=y,
         label_names=label_names,
         tags=tags,
@@ -74,14 +72,14 @@ def read_dgcnn_file(
     return graphs if labels_needed else replace(graphs, notes=[])
 
 
-def _headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:
-    """The row that begins each graph, and each graph's number of nodes."""
+def _find_headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:
+    """The header row and the number of nodes of each graph."""
     if not len(rows) or rows.counts[0] != 1 or values[0] < 1:
         raise Mistake(f"{rows.where} has no graphs; its first line must be their number")
     promised = int(values[0])
     headers: list[int] = []
     row = 1
-    # A graph's place follows from the sizes of those before it: the one loop, over graphs.
+    # A loop over graphs: the row of a header depends on the sizes of all graphs before it.
     while row < len(rows) and len(headers) < promised:
         if rows.counts[row] != 2 or values[first[row]] < 1:
             raise Mistake(
@@ -100,11 +98,11 @@ def _headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:
             f"{rows.at(row)} is left over after the {promised} graphs that the first line promises"
             "; correct that number, or remove the line"
         )
-    begins = np.array(headers)
-    return begins, values[first[begins]]
+    header_rows = np.array(headers)
+    return header_rows, values[first[header_rows]]
 
 
-def _degrees(rows: Rows, values: Ids, first: Ids, nodes: Ids) -> Ids:
+def _check_degrees(rows: Rows, values: Ids, first: Ids, nodes: Ids) -> Ids:
     short = rows.counts[nodes] < 2
     if short.any():
         raise Mistake(

@@ -17,16 +17,16 @@ from quatgraph.errors import Mistake
 def stratified_folds(
     y: Tensor, num_folds: int = 10, seed: int = 0, *, names: Sequence[str] | None = None
 ) -> list[Fold]:
-    """Cuts the labelled graphs into folds that all have the same mixture of classes.
+    """Splits the labelled graphs into folds with the same class proportions.
 
     The folds are those of scikit-learn's ``StratifiedKFold(num_folds, shuffle=True,
-    random_state=seed)``, which published results use. Graphs without a label (``-1``) are in none.
+    random_state=seed)``, which published results use. Unlabelled graphs (``-1``) are in none.
 
     Args:
         y: Class of each graph.
         num_folds: Number of folds; each class needs as many graphs.
-        seed: Zero or more; the same seed gives the same folds.
-        names: What the classes are called in messages; their numbers unless given.
+        seed: Zero or more.
+        names: Names of the classes, for messages.
 
     Shape:
         - y: ``(G,)``
@@ -52,9 +52,8 @@ def stratified_folds(
             f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
             f"add graphs, or leave the class out{missing_hint(str(name))}"
         )
-    # Classes are taken as they first appear. Laid end to end, sorted by class, the graphs are
-    # dealt to the folds like cards, which says how many of a class each fold gets; only which
-    # graph gets which of its class's folds is left to chance. numpy keeps this generator as it is.
+    # As in scikit-learn: graphs sorted by class, in order of first appearance, are dealt to the
+    # folds in turn, which sets the number of each class per fold; then each class is shuffled.
     random = np.random.RandomState(seed)
     fold_of = np.empty(len(labels), dtype=np.int64)
     dealt = 0
@@ -68,10 +67,10 @@ def stratified_folds(
 
 
 def fixed_folds(name: str) -> list[Fold]:
-    """The ten published folds of a dataset of the catalog, in the order of their files.
+    """The ten published folds of a dataset of the catalog.
 
-    Each test fold has a tenth of the graphs, rounded down: what is left over is in every training
-    fold and is never tested.
+    Each test fold has a tenth of the graphs, rounded down; the rest is in every training fold and
+    is never tested.
     """
     entry = store.entry(name)
     paths = [
@@ -84,7 +83,7 @@ def fixed_folds(name: str) -> list[Fold]:
     folds = []
     for pair in paths:
         train, test = (_read_list(name, path) for path in pair)
-        if wrong := _not_shared_out(torch.cat((train, test)), num_graphs):
+        if wrong := _find_error(torch.cat((train, test)), num_graphs):
             raise Mistake(
                 f"{pair[0]} and {pair[1]} of {name} do not share out its {num_graphs} graphs: "
                 f"{wrong}; run 'quatgraph data check {name}'"
@@ -93,8 +92,8 @@ def fixed_folds(name: str) -> list[Fold]:
     return folds
 
 
-def _not_shared_out(places: Tensor, num_graphs: int) -> str:
-    """What is wrong with a list that should have every graph once; nothing for such a list."""
+def _find_error(places: Tensor, num_graphs: int) -> str:
+    """The error in a list that should have every graph once; empty if there is none."""
     outside = places[(places < 0) | (places >= num_graphs)]
     if len(outside):
         return f"there is no graph {int(outside[0])}"

@@ -1,13 +1,13 @@
-"""Graphs of one's own as JSON lines: one object per line, one graph per object.
+"""Graphs as JSON lines: one object per line, one graph per object.
 
     {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "O"], "label": "toxic"}
 
 * ``edges``: pairs of nodes, counted from 0
 * ``node_labels``: for each node its tag; ``node_features``: for each node its numbers; either, both
   or none, but the same in every graph
-* ``num_nodes``: needed only where nothing above tells it
-* ``label``: the graph's class; absent or null where it is unknown
-* ``id``: the graph's name; its place, from 0, where it is absent
+* ``num_nodes``: needed only for a graph without any of the above
+* ``label``: the graph's class; absent or null if unknown
+* ``id``: the graph's name; by default its number, from 0
 """
 
 import json
@@ -41,20 +41,22 @@ class _Graph:
 
 
 def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
-    """Reads a file; edges get both directions, repeated ones and self-loops go.
+    """Reads a file; see :meth:`GraphLists.merge`.
 
     Args:
         path: The file.
         missing: Labels of graphs that count as missing.
         labels_needed: Whether the labels are for training, with notes on them.
     """
-    graphs = [_parsed(value, where, place) for place, (where, value) in enumerate(_objects(path))]
+    graphs = [
+        _parse_graph(value, where, place) for place, (where, value) in enumerate(_objects(path))
+    ]
     if not graphs:
         raise Mistake(f"{path} has no graphs; write one JSON object per line")
     _check_alike(graphs)
     sizes = np.array([graph.num_nodes for graph in graphs])
-    start = np.cumsum(sizes) - sizes
-    ends = np.concatenate([graph.edges + at for graph, at in zip(graphs, start, strict=True)])
+    offsets = np.cumsum(sizes) - sizes
+    ends = np.concatenate([graph.edges + n for graph, n in zip(graphs, offsets, strict=True)])
     labels = [graph.label for graph in graphs]
     y, label_names = encode_labels(labels, missing)
     tags, tag_names, attributes = None, list[str](), None
@@ -89,20 +91,20 @@ def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
         yield where, value
 
 
-def _parsed(value: dict[str, Any], where: str, place: int) -> _Graph:
-    edges = _edges(value.get("edges"), where)
+def _parse_graph(value: dict[str, Any], where: str, place: int) -> _Graph:
+    edges = _parse_edges(value.get("edges"), where)
     labels, features = value.get("node_labels"), value.get("node_features")
     if labels is not None:
         if not isinstance(labels, list):
             raise Mistake(f"{where}: 'node_labels' must be a list, a label per node")
-        labels = [_word(label, where, "a node label") for label in labels]
+        labels = [_parse_word(label, where, "a node label") for label in labels]
         if "" in labels:
             raise Mistake(f"{where}: node {labels.index('')} has no label; give every node one")
-    matrix = None if features is None else _features(features, where)
+    matrix = None if features is None else _parse_features(features, where)
     count = value.get("num_nodes")
     if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
         raise Mistake(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
-    told = {
+    counts = {
         key: size
         for key, size in (
             ("num_nodes", count),
@@ -111,12 +113,12 @@ def _parsed(value: dict[str, Any], where: str, place: int) -> _Graph:
         )
         if size is not None
     }
-    if len(set(told.values())) > 1:
-        tells = ", ".join(f"{key} for {size}" for key, size in told.items())
-        raise Mistake(f"{where} gives {tells} nodes; let the numbers agree")
-    if not told and not len(edges):
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{key} for {size}" for key, size in counts.items())
+        raise Mistake(f"{where} gives {shown} nodes; let the numbers agree")
+    if not counts and not len(edges):
         raise Mistake(f"{where} has no edges and no nodes; say how many with 'num_nodes'")
-    num_nodes = next(iter(told.values())) if told else int(edges.max()) + 1
+    num_nodes = next(iter(counts.values())) if counts else int(edges.max()) + 1
     if num_nodes < 1:
         raise Mistake(f"{where} is a graph without nodes; give it at least one or remove it")
     if num_nodes > MAX_NODES:
@@ -134,24 +136,24 @@ def _parsed(value: dict[str, Any], where: str, place: int) -> _Graph:
         edges=edges,
         node_labels=labels,
         node_features=matrix,
-        label="" if label is None else _word(label, where, "a graph's label"),
-        name=str(place) if (name := value.get("id")) is None else _word(name, where, "an id"),
+        label="" if label is None else _parse_word(label, where, "a graph's label"),
+        name=str(place) if (name := value.get("id")) is None else _parse_word(name, where, "an id"),
     )
 
 
-def _edges(value: object, where: str) -> Ids:
+def _parse_edges(value: object, where: str) -> Ids:
     if value is None:
         raise Mistake(f"{where} has no 'edges'; write [] for a graph without any")
     if isinstance(value, list) and not value:
         return np.empty((0, 2), dtype=np.int64)
-    array = _matrix(value, {int})
+    array = _to_matrix(value, {int})
     if array is None or array.dtype.kind != "i" or array.shape[1] != 2:
         raise Mistake(f"{where}: 'edges' must be pairs of whole numbers, as [[0, 1], [1, 2]]")
     return array.astype(np.int64)
 
 
-def _features(value: object, where: str) -> NDArray[np.float64]:
-    array = _matrix(value, {int, float})
+def _parse_features(value: object, where: str) -> NDArray[np.float64]:
+    array = _to_matrix(value, {int, float})
     if array is None or array.dtype.kind not in "iuf" or not array.shape[1]:
         raise Mistake(
             f"{where}: 'node_features' must be a list of numbers for each node, all of one length"
@@ -164,7 +166,7 @@ def _features(value: object, where: str) -> NDArray[np.float64]:
     return array.astype(np.float64)
 
 
-def _matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
+def _to_matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
     """A list of lists of numbers as an array; None for anything else.
 
     Args:
@@ -179,7 +181,7 @@ def _matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
     return array if array.ndim == 2 else None
 
 
-def _word(value: object, where: str, what: str) -> str:
+def _parse_word(value: object, where: str, what: str) -> str:
     word = to_word(value)
     if word is None:
         raise Mistake(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
@@ -189,7 +191,7 @@ def _word(value: object, where: str, what: str) -> str:
 
 
 def _check_alike(graphs: list[_Graph]) -> None:
-    """Refuses graphs whose nodes are not described alike, and names given twice."""
+    """Refuses graphs with different node data, and repeated names."""
     first = graphs[0]
     seen: dict[str, str] = {}
     for graph in graphs:

@@ -1,10 +1,10 @@
-"""Graphs of one's own in the raw format of the TU Dortmund collection: a folder of text files.
+"""Graphs in the raw format of the TU Dortmund collection: a folder of text files.
 
 * ``NAME_A.txt``: an edge per line, two nodes, ``sender, receiver``; nodes count from 1
 * ``NAME_graph_indicator.txt``: for each node its graph; graphs count from 1
 * ``NAME_graph_labels.txt``: for each graph its class; may be absent where no labels are needed
-* ``NAME_node_labels.txt``, perhaps: for each node its tag
-* ``NAME_node_attributes.txt``, perhaps: for each node its features
+* ``NAME_node_labels.txt``, optional: for each node its tag
+* ``NAME_node_attributes.txt``, optional: for each node its features
 
 Labels and attributes of edges, and attributes of graphs, are not read.
 """
@@ -25,14 +25,13 @@ from quatgraph.errors import Mistake
 
 
 def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
-    """Reads a folder; edges get both directions, repeated ones and self-loops go.
+    """Reads a folder; see :meth:`GraphLists.merge`.
 
     Args:
-        folder: The folder; ``NAME`` is what stands before ``_A.txt`` in it.
         missing: Labels of graphs that count as missing.
         labels_needed: Whether the labels are for training: their file must exist.
     """
-    name = _name(folder)
+    name = _find_name(folder)
     graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
     sender, receiver = _read_edges(folder / f"{name}_A.txt", graph_of)
     labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
@@ -57,7 +56,7 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
     ).merge()
 
 
-def _name(folder: Path) -> str:
+def _find_name(folder: Path) -> str:
     found = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not found:
         raise Mistake(f"{folder} has no file NAME_A.txt; put the edges of the graphs there")
@@ -69,7 +68,7 @@ def _name(folder: Path) -> str:
 
 
 def _read_indicator(path: Path) -> tuple[Ids, Ids]:
-    """The graph of each node, from 0, and the nodes of each graph."""
+    """The graph of each node, from 0, and the number of nodes of each graph."""
     rows = whole_numbers(read_content(path), str(path))
     graph_of = cast(Ids, rows.matrix(1)).flatten() - 1
     if not len(graph_of):
@@ -82,7 +81,7 @@ def _read_indicator(path: Path) -> tuple[Ids, Ids]:
         raise Mistake(
             f"{rows.at(row)} names the graph {graph_of[row] + 1} after "
             f"{f'the graph {graph_of[row - 1] + 1}' if row else 'no other'}; number graphs from 1 "
-            "without gaps and let the nodes of a graph stand together"
+            "without gaps and let the nodes of a graph be consecutive"
         )
     return graph_of, np.bincount(graph_of)
 
@@ -125,7 +124,7 @@ def _read_tags(path: Path, num_nodes: int) -> tuple[Ids, list[str]]:
     for column in table.columns:
         if "" in column:
             raise Mistake(f"{table.at(column.index(''))} has no label; give every node one")
-    # Some sets give a node several labels; together they are its kind.
+    # Some datasets give a node several labels; together they are its tag.
     return encode_labels([",".join(cells) for cells in zip(*table.columns, strict=True)])
 
 

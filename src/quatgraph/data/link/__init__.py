@@ -1,6 +1,6 @@
-"""Knowledge graphs for link prediction: the catalog's, a person's own files, or made up.
+"""Knowledge graphs for link prediction: datasets of the catalog, files, or random graphs.
 
-Whatever the source, the result is one :class:`Triples`.
+Each source gives one :class:`Triples`.
 """
 
 import json
@@ -56,10 +56,10 @@ READERS = (
 
 
 def load(name: str) -> Triples:
-    """Reads a dataset of the catalog and checks that it is what the catalog describes.
+    """Reads a dataset of the catalog and checks its statistics.
 
-    Published triples stay as they are, also those of valid and test with an entity that no
-    training triple has (FB15k-237 has some).
+    Published triples stay, also those of valid and test with an entity that is in no training
+    triple (FB15k-237 has some).
 
     Example:
         >>> load("countries")
@@ -96,10 +96,8 @@ def read(
 
 
 def entity_graph(train: Tensor, num_entities: int) -> Tensor:
-    """The one undirected graph of the entities, whatever the relations: an edge list.
-
-    Head and tail of every triple in both directions, each edge once, sorted, without self-loops;
-    for :meth:`quatgraph.adjacency.Adjacency.from_edge_index`.
+    """The edge list of the undirected graph of the entities, without relations; see
+    :func:`merge_edges`.
 
     Shape:
         - train: ``(N, 3)``
@@ -132,7 +130,7 @@ def _load_published(entry: store.Entry) -> Triples:
 
 
 def _published_labels(entry: store.Entry) -> tuple[dict[str, str], dict[str, str]]:
-    """Labels of entities and of relations, by id, as far as the dataset has them here."""
+    """Labels of entities and of relations, by id, as far as their files are present."""
     entities: dict[str, str] = {}
     relations: dict[str, str] = {}
     for file in entry.files:

@@ -1,4 +1,4 @@
-"""Knowledge graphs of any size, made up, for tests of speed."""
+"""Random knowledge graphs of any size, for benchmarks."""
 
 import numpy as np
 
@@ -14,17 +14,17 @@ _SKEWED_ROUNDS = 8
 def random_triples(
     num_entities: int, num_relations: int, num_triples: int, seed: int = 0
 ) -> Triples:
-    """A graph in which few entities and relations have most of the triples, as in real ones.
+    """A graph in which few entities and relations have most of the triples.
 
-    The k-th most frequent entity, and relation, is drawn in proportion to ``log(1 + 1 / k)``,
-    nearly ``1 / k``, as Zipf's law has it. Triples are distinct; valid and test are drawn out of
-    them, see :func:`quatgraph.data.link.split.draw_parts`.
+    The probability of the k-th most frequent entity or relation is proportional to
+    ``log(1 + 1 / k)``, close to Zipf's law. Triples are distinct. For valid and test see
+    :func:`quatgraph.data.link.split.draw_parts`.
 
     Args:
-        num_entities: Entities; some may be in no triple.
-        num_relations: Relations, likewise.
-        num_triples: Triples of all parts together.
-        seed: Zero or more; the same seed gives the same graph.
+        num_entities: Number of entities; some may be in no triple.
+        num_relations: Number of relations, likewise.
+        num_triples: Number of triples of all splits.
+        seed: Zero or more.
 
     Example:
         >>> random_triples(100, 5, 1000)
@@ -42,11 +42,11 @@ def random_triples(
             f"triples, not {num_triples:,}; ask for fewer"
         )
     random = np.random.default_rng(seed)
-    draw = _all_at_once if possible <= 4 * num_triples else _by_and_by
+    draw = _sample_from_all if possible <= 4 * num_triples else _sample_in_rounds
     key = random.permutation(draw(num_entities, num_relations, num_triples, random))
     pair, tail = np.divmod(key, num_entities)
     head, relation = np.divmod(pair, num_relations)
-    # Each entity's frequency has nothing to do with its number.
+    # An entity's number is independent of its frequency.
     place = random.permutation(num_entities)
     triples = np.stack((place[head], relation, place[tail]), axis=1)
     whole = Part("the graph", triples, np.arange(1, num_triples + 1))
@@ -54,19 +54,19 @@ def random_triples(
     return assemble(draw_parts(parts, seed, []), name="random")
 
 
-def _by_and_by(
+def _sample_in_rounds(
     num_entities: int, num_relations: int, num_triples: int, random: np.random.Generator
 ) -> Ids:
-    """Keys of distinct triples, drawn until there are enough."""
+    """Keys of distinct triples, sampled until there are enough."""
     keys = np.empty(0, dtype=np.int64)
     turn = 0
     while (lacking := num_triples - len(keys)) > 0:
         if turn < _SKEWED_ROUNDS:
             sizes = (num_entities, num_relations, num_entities)
-            head, relation, tail = (_skewed(size, lacking, random) for size in sizes)
+            head, relation, tail = (_sample_skewed(size, lacking, random) for size in sizes)
             new = (head * num_relations + relation) * num_entities + tail
         else:
-            # What is frequent may be used up; at least three of four triples are still free.
+            # Frequent triples may be used up; at least three quarters of all are still free.
             new = random.integers(num_entities**2 * num_relations, size=lacking)
         keys = np.sort(np.concatenate((keys, new)))
         keys = keys[np.diff(keys, prepend=-1) != 0]
@@ -74,21 +74,21 @@ def _by_and_by(
     return keys
 
 
-def _all_at_once(
+def _sample_from_all(
     num_entities: int, num_relations: int, num_triples: int, random: np.random.Generator
 ) -> Ids:
-    """Keys of distinct triples out of a list of all that there can be."""
+    """Keys of distinct triples, sampled from the list of all triples."""
     end, kind = (
         np.log(np.log1p(1 / np.arange(1, size + 1))) for size in (num_entities, num_relations)
     )
     chance = (end[:, None, None] + kind[:, None] + end).ravel()
-    # The largest of these are a weighted draw without repetition.
+    # Gumbel top-k: a weighted sample without replacement.
     score = chance + random.gumbel(size=len(chance))
     return np.argpartition(score, len(score) - num_triples)[len(score) - num_triples :]
 
 
-def _skewed(size: int, count: int, random: np.random.Generator) -> Ids:
-    """Numbers from 0, small ones often: evenly spread on a logarithmic scale."""
+def _sample_skewed(size: int, count: int, random: np.random.Generator) -> Ids:
+    """Numbers from 0, uniform on a logarithmic scale."""
     drawn = np.exp(random.random(count) * np.log(size + 1)).astype(np.int64) - 1
     return np.minimum(drawn, size - 1)
 

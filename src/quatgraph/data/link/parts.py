@@ -1,4 +1,4 @@
-"""Files of triples as numbers: one file per part, one list of entities and of relations for all.
+"""Files of triples as numbers: one file per split, one list of entities and of relations for all.
 
 A file has three columns, head, relation and tail, see :mod:`quatgraph.data.io.name_table`. A first
 line that names all three, as ``subject predicate object`` does (see ``TRIPLE_COLUMNS``), sets their
@@ -9,6 +9,7 @@ a triple, with a note.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 
 import numpy as np
 
@@ -24,7 +25,7 @@ from quatgraph.data.io.name_table import Column, NameTable, Numbering
 from quatgraph.errors import Mistake
 
 _FEW = 5
-"""Triples of a file below which names that come once are nothing unusual."""
+"""In files of at most so many triples, names that occur once are usual."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +35,8 @@ class Part:
     Attributes:
         where: The file, for messages.
         triples: Head, relation and tail of each.
-        lines: Which line of the file, counted from 1, each is.
-        header: What the file's first line was read as, a sentence; empty where it is a triple.
+        lines: Line number of each, counted from 1.
+        header: A note on the header; empty without one.
 
     Shape:
         - triples: ``(N, 3)``
@@ -51,23 +52,23 @@ class Part:
         return len(self.triples)
 
     def at(self, row: int) -> str:
-        """Where a triple, counted from 0, stands: ``"FILE line LINE"``."""
+        """The location of a triple, counted from 0: ``"FILE line LINE"``."""
         return f"{self.where} line {self.lines[row]}"
 
     def take(self, rows: np.ndarray) -> "Part":
-        """Some of the triples, by their places or by a mask."""
+        """The triples at some rows, or of a mask."""
         return replace(self, triples=self.triples[rows], lines=self.lines[rows])
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Files of triples that number the same entities and relations.
+    """Files of triples with the same numbers for entities and relations.
 
     Attributes:
-        by_name: The parts.
-        entities: Ids of the entities, sorted; a number in a triple is a place here.
+        by_name: The files by split.
+        entities: Ids of the entities, sorted; triples hold indices into them.
         relations: Ids of the relations, likewise.
-        notes: What a person should know of the first lines: sentences.
+        notes: What was inferred from first lines: sentences for the user.
     """
 
     by_name: dict[str, Part]
@@ -76,12 +77,12 @@ class Parts:
     notes: Sequence[str] = ()
 
     def keys(self, part: str) -> Ids:
-        """A number for each triple of a part, the same for the same triple."""
+        """A unique number for each triple of a split."""
         head, relation, tail = self.by_name[part].triples.T
         return (head * len(self.relations) + relation) * len(self.entities) + tail
 
-    def used(self) -> "Parts":
-        """The same triples, without entities and relations that are in none."""
+    def without_unused(self) -> "Parts":
+        """The same triples without unused entities and relations."""
         triples = np.concatenate([part.triples for part in self.by_name.values()])
         ends = np.zeros(len(self.entities), dtype=bool)
         ends[triples[:, [0, 2]]] = True
@@ -91,9 +92,9 @@ class Parts:
             return self
         place = (np.cumsum(ends) - 1, np.cumsum(kinds) - 1)
         return Parts(
-            {key: _renumbered(part, *place) for key, part in self.by_name.items()},
-            [name for name, kept in zip(self.entities, ends.tolist(), strict=True) if kept],
-            [name for name, kept in zip(self.relations, kinds.tolist(), strict=True) if kept],
+            {key: _renumber(part, *place) for key, part in self.by_name.items()},
+            list(compress(self.entities, ends.tolist())),
+            list(compress(self.relations, kinds.tolist())),
         )
 
 
@@ -101,21 +102,20 @@ def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None
     """Reads the files of one knowledge graph.
 
     Args:
-        contents: For each part the file's name, for messages, and its bytes.
-        header: Whether the first line of each file names its columns; found out where it is left
-            out.
+        contents: For each split the file's name, for messages, and its bytes.
+        header: Whether the first line of each file names its columns; inferred by default.
     """
     ends, kinds = Numbering(), Numbering()
     parts = {
         key: _read(content, where, header, ends, kinds)
         for key, (where, content) in contents.items()
     }
-    found = _ordered(parts, ends, kinds)
+    found = _sort_names(parts, ends, kinds)
     return replace(found, notes=_check_first_lines(found)) if header is None else found
 
 
-def name_part(rows: Iterable[Sequence[object]]) -> Parts:
-    """Rows of head, relation and tail as a training part: names, or whole numbers for names."""
+def parse_rows(rows: Iterable[Sequence[object]]) -> Parts:
+    """Rows of head, relation and tail as a training split; names may be whole numbers."""
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
         raise Mistake(
             f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
@@ -129,15 +129,15 @@ def name_part(rows: Iterable[Sequence[object]]) -> Parts:
     lines = np.arange(len(rows))
     ends, kinds = Numbering(), Numbering()
     columns = [
-        Column([_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
+        Column([_parse_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
         for role, cells in zip(TRIPLE_COLUMNS, zip(*rows, strict=True), strict=True)
     ]
-    part = Part("the list", _numbers(columns, ends, kinds), lines + 1)
-    return _ordered({"train": part}, ends, kinds)
+    part = Part("the list", _encode(columns, ends, kinds), lines + 1)
+    return _sort_names({"train": part}, ends, kinds)
 
 
-def _name(cell: object, number: int, role: str) -> str:
-    """The name in a cell; a missing one, or what is neither text nor a whole number, is refused."""
+def _parse_name(cell: object, number: int, role: str) -> str:
+    """The name in a cell: text or a whole number."""
     if isinstance(cell, str):
         if cell.strip():
             return str(cell)
@@ -153,24 +153,24 @@ def _name(cell: object, number: int, role: str) -> str:
     raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
 
 
-def _ordered(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
-    """The parts by places in sorted names."""
+def _sort_names(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
+    """The splits by sorted entities and relations."""
     for part in parts.values():
         _refuse_blank(part, ends.find_blank(), kinds.find_blank())
     (entities, end), (relations, kind) = ends.sort(), kinds.sort()
     check_size(len(entities), len(relations))
-    numbered = {key: _renumbered(part, end, kind) for key, part in parts.items()}
+    numbered = {key: _renumber(part, end, kind) for key, part in parts.items()}
     return Parts(numbered, entities, relations)
 
 
-def _numbers(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
+def _encode(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
     head, relation, tail = columns
     found = ends.encode(head), kinds.encode(relation), ends.encode(tail)
     return np.stack(found, axis=1)
 
 
 def check_size(num_entities: int, num_relations: int) -> None:
-    """Refuses a graph whose triples, with inverse relations, cannot be numbered in 63 bits."""
+    """Refuses a graph whose triples, with inverse relations, exceed 63 bits."""
     if 2 * num_relations * num_entities**2 >= 1 << 63:
         raise Mistake(
             f"the graph has {num_entities:,} entities and {num_relations:,} relations, which is "
@@ -185,7 +185,7 @@ def _read(
     triples: list[Ids] = []
     lines: list[Ids] = []
     for chunk in table.chunks():
-        triples.append(_numbers(chunk.columns, ends, kinds))
+        triples.append(_encode(chunk.columns, ends, kinds))
         lines.append(chunk.lines)
     if not lines:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
@@ -197,17 +197,19 @@ def _read(
 
 
 def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTable, str]:
-    """A table of triples, with the columns head, relation and tail, and what its first line was
-    read as, a sentence; empty where it is a triple.
+    """Skips a header and selects the columns head, relation and tail.
 
     Args:
-        header: Whether the first line names the columns; found out where it is left out.
+        header: Whether the first line names the columns; inferred by default.
+
+    Returns:
+        The table and a note on its header, empty without one.
     """
     cells, where = table.first_row(), table.where
     found = places_by_role(cells, TRIPLE_COLUMNS)
     lacking = [role for role, places in found.items() if not places]
     if header and len(cells) == len(TRIPLE_COLUMNS) and len(lacking) == 1:
-        # Two columns have their names, so the third is what is left.
+        # Two columns are named, so the third is the remaining one.
         taken = {place for places in found.values() for place in places}
         found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
     named = all(found.values())
@@ -234,15 +236,15 @@ def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTa
 
 
 def _check_first_lines(parts: Parts) -> list[str]:
-    """Refuses a first line of names that occur in no other line: a header, or a triple? Reports
-    one with two such names."""
+    """Refuses a first line of names that occur in no other line, which may be a header or a triple.
+    Reports one with two such names."""
     first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
     others = [part.triples[key in first :] for key, part in parts.by_name.items()]
     notes = []
     for key, (head, relation, tail) in first.items():
         part = parts.by_name[key]
         names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
-        if len(part) <= _FEW and not _half_named(names):
+        if len(part) <= _FEW and not _is_half_named(names):
             continue
         again = (
             any((rest[:, ::2] == head).any() for rest in others),
@@ -261,17 +263,17 @@ def _check_first_lines(parts: Parts) -> list[str]:
     return notes
 
 
-def _half_named(names: Sequence[str]) -> bool:
-    """Whether two of the names are those of columns, and not just letters."""
+def _is_half_named(names: Sequence[str]) -> bool:
+    """Whether two of the names are names of columns longer than a letter."""
     found = places_by_role([name if len(name) > 1 else "" for name in names], TRIPLE_COLUMNS)
     return sum(map(bool, found.values())) > 1
 
 
 def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
     return Mistake(
-        f"{line} may be a triple or column names, for {', '.join(map(repr, names))} {why}; say "
-        "which by --set data.header=false or data.header=true (in Python by header=False or "
-        "header=True), or call the columns head, relation and tail"
+        f"{line} may be a triple or column names: {', '.join(map(repr, names))} {why}; use --set "
+        "data.header=false or --set data.header=true (in Python header=False or header=True), or "
+        "name the columns head, relation and tail"
     )
 
 
@@ -285,6 +287,6 @@ def _refuse_blank(part: Part, ends: Ids, kinds: Ids) -> None:
             raise Mistake(f"{where} has an empty {name}; fill it in or remove the line")
 
 
-def _renumbered(part: Part, end: Ids, kind: Ids) -> Part:
+def _renumber(part: Part, end: Ids, kind: Ids) -> Part:
     head, relation, tail = part.triples.T
     return replace(part, triples=np.stack((end[head], kind[relation], end[tail]), axis=1))

@@ -1,10 +1,10 @@
-"""Questions to a knowledge graph: which tails follow a head and a relation?
+"""Queries to a knowledge graph: the tails of a head and a relation.
 
-A question for heads is one for tails of the inverse relation: with R relations, the inverse of
-``r`` is ``r + R``.
+A query for heads is one for tails of the inverse relation: with R relations, the inverse of ``r``
+is ``r + R``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -18,14 +18,14 @@ from quatgraph.errors import Mistake
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Queries:
-    """Pairs of a head and a relation, each with the tails known to follow, as CSR.
+    """Pairs of a head and a relation with their known tails, as CSR.
 
     Attributes:
         pairs: Head and relation of each query.
         ptr: Offset of the first tail of each query, then the number of tails.
         tails: The tails, sorted within a query, each once.
-        num_entities: Entities of the graph, N.
-        num_relations: Relations that a query may have; twice those of the graph with inverses.
+        num_entities: Number of entities.
+        num_relations: Number of relations, including inverses.
 
     Shape:
         - pairs: ``(Q, 2)`` int64
@@ -43,43 +43,38 @@ class Queries:
         return len(self.pairs)
 
     def select(self, pairs: Tensor) -> "Queries":
-        """The queries for given pairs, in their order; without tails where a pair is not here.
+        """The queries for given pairs, in their order; an unknown pair has no tails.
 
-        Only for queries sorted by pair, as :func:`queries` gives them.
+        Requires queries sorted by pair, as :func:`queries` returns them.
 
         Shape:
             - pairs: ``(K, 2)``
         """
         _check_range(pairs, (self.num_entities, self.num_relations))
-        own, asked = (_pair_keys(one, self.num_relations) for one in (self.pairs, pairs))
-        place = np.searchsorted(own, asked)
-        there = place < len(own)
-        there[there] = own[place[there]] == asked[there]
+        keys, wanted = (_pair_keys(some, self.num_relations) for some in (self.pairs, pairs))
+        row = np.searchsorted(keys, wanted)
+        known = row < len(keys)
+        known[known] = keys[row[known]] == wanted[known]
         ptr = self.ptr.numpy()
-        sizes, begin = np.zeros(len(asked), dtype=np.int64), np.zeros(len(asked), dtype=np.int64)
-        begin[there] = ptr[place[there]]
-        sizes[there] = ptr[place[there] + 1] - begin[there]
-        starts = np.concatenate(([0], np.cumsum(sizes)))
-        places = np.arange(starts[-1]) + np.repeat(begin - starts[:-1], sizes)
-        return Queries(
-            pairs=pairs,
-            ptr=torch.from_numpy(starts),
-            tails=self.tails[torch.from_numpy(places)],
-            num_entities=self.num_entities,
-            num_relations=self.num_relations,
-        )
+        sizes, offset = np.zeros((2, len(wanted)), dtype=np.int64)
+        offset[known] = ptr[row[known]]
+        sizes[known] = ptr[row[known] + 1] - offset[known]
+        selected = np.concatenate(([0], np.cumsum(sizes)))
+        index = np.arange(selected[-1]) + np.repeat(offset - selected[:-1], sizes)
+        tails = self.tails[torch.from_numpy(index)]
+        return replace(self, pairs=pairs, ptr=torch.from_numpy(selected), tails=tails)
 
 
 def queries(
     triples: Tensor, num_entities: int, num_relations: int, reciprocal: bool = True
 ) -> Queries:
-    """Every pair of head and relation that has a tail, sorted, with all its tails.
+    """All pairs of head and relation, sorted, with their tails.
 
     Args:
         triples: Head, relation and tail of each.
-        num_entities: Entities of the graph.
-        num_relations: Relations of the graph, without inverses.
-        reciprocal: Whether to ask for heads too, as tails of inverse relations.
+        num_entities: Number of entities.
+        num_relations: Number of relations without inverses.
+        reciprocal: Whether to add queries for heads, as tails of inverse relations.
 
     Shape:
         - triples: ``(N, 3)``
@@ -97,10 +92,10 @@ def queries(
     key = np.sort(_pair_keys(triples, num_relations) * num_entities + tail)
     key = key[np.diff(key, prepend=-1) != 0]
     pair, tail = np.divmod(key, max(num_entities, 1))
-    begin = np.flatnonzero(np.diff(pair, prepend=-1))
+    first = np.flatnonzero(np.diff(pair, prepend=-1))
     return Queries(
-        pairs=torch.from_numpy(np.stack(np.divmod(pair[begin], max(num_relations, 1)), axis=1)),
-        ptr=torch.from_numpy(np.append(begin, len(key))),
+        pairs=torch.from_numpy(np.stack(np.divmod(pair[first], max(num_relations, 1)), axis=1)),
+        ptr=torch.from_numpy(np.append(first, len(key))),
         tails=torch.from_numpy(tail),
         num_entities=num_entities,
         num_relations=num_relations,
@@ -108,21 +103,21 @@ def queries(
 
 
 def with_inverses(triples: Tensor, num_relations: int) -> Tensor:
-    """Triples, then the same read from tail to head: the questions of both sides.
+    """Triples, then the same from tail to head: queries for tails and for heads.
 
-    The first two columns are the queries, the last what they should answer.
+    The first two columns are queries, the last one their target.
 
     Shape:
         - triples: ``(N, 3)``
         - output: ``(2N, 3)``
     """
     head, relation, tail = triples.unbind(1)
-    turned = torch.stack((tail, relation + num_relations, head), dim=1)
-    return torch.cat((triples, turned))
+    inverse = torch.stack((tail, relation + num_relations, head), dim=1)
+    return torch.cat((triples, inverse))
 
 
 def known(triples: Triples) -> Queries:
-    """All that is known of a graph, in train, valid and test, for both sides."""
+    """The queries of train, valid and test together, for tails and for heads."""
     whole = torch.cat((triples.train, triples.valid, triples.test))
     return queries(whole, triples.num_entities, triples.num_relations)
 
@@ -132,7 +127,7 @@ def _pair_keys(pairs: Tensor, num_relations: int) -> Ids:
 
 
 def _check_range(rows: Tensor, sizes: tuple[int, ...]) -> None:
-    """Refuses numbers that name no entity or no relation."""
+    """Refuses indices of unknown entities or relations."""
     if rows.dtype != torch.int64 or rows.dim() != 2 or rows.size(1) != len(sizes):
         raise Mistake(
             f"triples and queries must be int64 with {len(sizes)} columns, "

@@ -1,4 +1,4 @@
-"""Parts of a knowledge graph, drawn so that nothing in them is new to the training part."""
+"""Valid and test splits whose entities and relations are all in the training split."""
 
 import numpy as np
 
@@ -7,19 +7,18 @@ from quatgraph.data.link.parts import Parts
 from quatgraph.data.splits import PARTS
 
 SHARE = 0.05
-"""Of valid and of test, each: how much of all triples is drawn."""
+"""Share of all triples that valid and test get, each."""
 
 
 def draw_parts(parts: Parts, seed: int, notes: list[str]) -> Parts:
-    """Draws what is missing of valid and test out of the training triples.
+    """Draws missing valid and test splits from the training triples, in their order.
 
-    Each gets :data:`SHARE` of them, at least one, or less where less can be spared, see
-    :func:`spare_triples`. The order of the triples stays.
+    Each gets :data:`SHARE` of them, at least one, or fewer if fewer are spare, see
+    :func:`spare_triples`.
 
     Args:
-        parts: With ``"train"``.
-        seed: Zero or more; the same seed gives the same parts.
-        notes: What was drawn is told here.
+        seed: Zero or more.
+        notes: Gets a note on what was drawn.
     """
     missing = [key for key in PARTS if key not in parts.by_name]
     if not missing:
@@ -30,7 +29,7 @@ def draw_parts(parts: Parts, seed: int, notes: list[str]) -> Parts:
     drawn: dict[str, Ids] = {}
     left = np.ones(len(train), dtype=bool)
     for turn, key in enumerate(missing):
-        # Where too few can be spared, the parts share them.
+        # The splits share the spare triples if there are too few.
         fair = -(-len(spare) // (len(missing) - turn))
         drawn[key], spare = np.split(spare, [min(wanted, fair)])
         left[drawn[key]] = False
@@ -43,9 +42,8 @@ def draw_parts(parts: Parts, seed: int, notes: list[str]) -> Parts:
 
 
 def spare_triples(triples: Ids, seed: int) -> Ids:
-    """Places of triples that may go, all together, with no entity or relation lost; shuffled.
-
-    In a random order, a triple that is the first to name an entity or a relation stays.
+    """Indices of triples, shuffled, that can be removed together without losing an entity or a
+    relation: in a random order, a triple that is the first to name one stays.
 
     Shape:
         - triples: ``(N, 3)``

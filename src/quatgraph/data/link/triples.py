@@ -1,4 +1,4 @@
-"""A knowledge graph as numbers, the same wherever it came from."""
+"""A knowledge graph as numbers."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.link.parts import Parts
-from quatgraph.data.link.vocabulary import Vocabulary, labelled
+from quatgraph.data.link.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,16 +19,16 @@ class Triples:
 
     Attributes:
         name: The dataset's name.
-        train: Triples to learn from, in the order of their file.
-        valid: Triples to choose by.
-        test: Triples to measure with.
-        entities: Ids as in the files, sorted by their characters; an entity's number is its place.
+        train: Training triples, in the order of their file.
+        valid: Validation triples.
+        test: Test triples.
+        entities: Ids of the entities, sorted; triples hold indices into them.
         relations: Ids of the relations, likewise.
-        entity_labels: What people call each entity; its id where there is nothing else.
-        relation_labels: What people call each relation, likewise.
-        valid_negatives: Plausible but wrong triples, for telling right from wrong, or ``None``.
-        test_negatives: The same for the test part.
-        notes: What a person should know of what was read: sentences.
+        entity_labels: Label of each entity, by default its id.
+        relation_labels: Label of each relation, likewise.
+        valid_negatives: Plausible but false triples for triple classification, or ``None``.
+        test_negatives: The same for the test split.
+        notes: What was inferred: sentences for the user.
 
     Shape:
         - train, valid, test, valid_negatives, test_negatives: ``(N, 3)`` int64, each row head,
@@ -55,12 +55,12 @@ class Triples:
 
     @property
     def num_entities(self) -> int:
-        """All entities, those of valid and test too."""
+        """Number of entities of all splits."""
         return len(self.entities)
 
     @property
     def num_relations(self) -> int:
-        """Relations as in the files, without inverses."""
+        """Number of relations without inverses."""
         return len(self.relations)
 
     def entity(self, name: str) -> int:
@@ -73,10 +73,9 @@ class Triples:
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 of everything that can change a number: triples, negatives and ids.
+        """A sha256 of everything that can change a result: triples, negatives and ids.
 
-        It depends neither on where the triples were read from, nor on the dataset's name, nor on
-        labels.
+        It does not depend on the source of the triples, the dataset's name or labels.
         """
         total = hashlib.sha256(b"quatgraph link data 1")
         total.update(json.dumps((self.entities, self.relations)).encode())
@@ -98,7 +97,7 @@ class Triples:
 
 
 def statistics(triples: Triples) -> dict[str, int]:
-    """The sizes of a knowledge graph, in the catalog's terms."""
+    """The sizes of a knowledge graph, as the catalog lists them."""
     negatives = (triples.valid_negatives, triples.test_negatives)
     return {
         "entities": triples.num_entities,
@@ -118,22 +117,19 @@ def assemble(
     relation_labels: Mapping[str, str] | None = None,
     notes: list[str] | None = None,
 ) -> Triples:
-    """Puts what was read together.
+    """Builds a knowledge graph; for the arguments see :class:`Triples`.
 
     Args:
-        parts: ``"train"``, ``"valid"``, ``"test"`` and perhaps ``"valid_negatives"`` and
-            ``"test_negatives"``.
-        name: The dataset's name.
-        entity_labels: What people call entities, by id.
-        relation_labels: What people call relations, by id.
-        notes: What a person should know.
+        parts: Its splits and optional negatives.
+        entity_labels: Labels by id.
+        relation_labels: Labels by id.
     """
     return Triples(
         name=name,
         **{key: torch.from_numpy(part.triples) for key, part in parts.by_name.items()},
         entities=parts.entities,
         relations=parts.relations,
-        entity_labels=labelled(parts.entities, entity_labels or {}),
-        relation_labels=labelled(parts.relations, relation_labels or {}),
+        entity_labels=[(entity_labels or {}).get(name, name) for name in parts.entities],
+        relation_labels=[(relation_labels or {}).get(name, name) for name in parts.relations],
         notes=notes or [],
     )

@@ -1,9 +1,9 @@
-"""A person's own knowledge graph: a folder with a file per part, or one file.
+"""A knowledge graph as a folder with a file per split, or as one file.
 
 * ``train.tsv``, ``valid.tsv``, ``test.tsv``: triples, see :mod:`quatgraph.data.link.parts`; also
-  as ``.csv`` or ``.txt``, and packed as ``.gz`` or ``.xz``. Of ``valid`` and ``test`` what is
-  missing is drawn out of ``train``, see :func:`quatgraph.data.link.split.spare_triples`
-* ``entities.tsv``, ``relations.tsv``: perhaps, in the same formats: an id and a label per line
+  as ``.csv`` or ``.txt``, and packed as ``.gz`` or ``.xz``. Missing splits are drawn from
+  ``train``, see :func:`quatgraph.data.link.split.spare_triples`
+* ``entities.tsv``, ``relations.tsv``, optional, in the same formats: an id and a label per line
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,8 +14,8 @@ import numpy as np
 
 from quatgraph.data.formats import table_files
 from quatgraph.data.io.files import is_packed, read_packed
-from quatgraph.data.io.messages import quote_some
-from quatgraph.data.link.parts import Part, Parts, name_part, read_parts
+from quatgraph.data.io.messages import count_noun, quote_some
+from quatgraph.data.link.parts import Part, Parts, parse_rows, read_parts
 from quatgraph.data.link.split import draw_parts
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.data.link.vocabulary import PLURAL, read_labels
@@ -53,16 +53,15 @@ def read_folder(path: Path, **options: Any) -> Triples:
 
 
 def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Triples:
-    """A knowledge graph of rows of names: head, relation and tail; valid and test are drawn.
+    """Builds a knowledge graph from rows of head, relation and tail; valid and test are drawn.
 
-    Whole numbers, also in an array or a tensor, are names too. A missing cell is a
-    :class:`Mistake`.
+    Names may be whole numbers, also in an array or a tensor. A missing cell is a :class:`Mistake`.
 
     Example:
         >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])
         Triples('triples', 2 entities, 1 relations, 1 + 1 + 0 triples)
     """
-    parts, notes = _clean_parts(name_part(rows), "refuse")
+    parts, notes = _clean_parts(parse_rows(rows), "refuse")
     return assemble(draw_parts(parts, split_seed, notes), name="triples", notes=notes)
 
 
@@ -98,7 +97,7 @@ def _find_table(folder: Path, stems: Sequence[str]) -> Path | None:
 
 
 def _clean_parts(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
-    """Parts without repeated triples and unwanted unseen names, and what is to be told."""
+    """Removes repeated triples and unwanted unseen names; returns the splits and notes."""
     notes = [part.header for part in parts.by_name.values() if part.header]
     notes += parts.notes
     by_name = dict(parts.by_name)
@@ -106,31 +105,31 @@ def _clean_parts(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
         keys = parts.keys(key)
         if again := int((np.diff(np.sort(keys)) == 0).sum()):
             by_name[key] = part.take(np.sort(np.unique(keys, return_index=True)[1]))
-            notes.append(f"{part.where} repeats {_counted(again)}, each is kept once")
+            notes.append(f"{part.where} repeats {count_noun(again, 'triple')}; each counts once")
     parts = Parts(by_name, parts.entities, parts.relations)
-    notes += _shared(parts)
+    notes += _leak_notes(parts)
     for key, part in by_name.items():
         if key != "train" and unseen != "keep":
-            by_name[key] = _seen(part, parts, unseen, notes)
-    return Parts(by_name, parts.entities, parts.relations).used(), notes
+            by_name[key] = _filter_unseen(part, parts, unseen, notes)
+    return Parts(by_name, parts.entities, parts.relations).without_unused(), notes
 
 
-def _shared(parts: Parts) -> Iterator[str]:
-    """Tells of triples that are in two parts."""
+def _leak_notes(parts: Parts) -> Iterator[str]:
+    """Reports triples that are in two splits."""
     keys = {key: parts.keys(key) for key in parts.by_name}
     for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
         if not {first, second} <= keys.keys():
             continue
         if both := int(np.isin(keys[second], keys[first]).sum()):
             yield (
-                f"{_counted(both)} of {parts.by_name[second].where} "
+                f"{count_noun(both, 'triple')} of {parts.by_name[second].where} "
                 f"{'is' if both == 1 else 'are'} in {parts.by_name[first].where} too, "
                 f"which makes {second} results look better than they are"
             )
 
 
-def _seen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
-    """A part without triples that name what no training triple has."""
+def _filter_unseen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
+    """Removes or refuses triples with names that are in no training triple."""
     train = parts.by_name["train"].triples
     unknown = np.zeros(part.triples.shape, dtype=bool)
     for columns, names in (([0, 2], parts.entities), ([1], parts.relations)):
@@ -142,8 +141,8 @@ def _seen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
         return part
     if unseen == "drop":
         notes.append(
-            f"{_counted(int(rows.sum()))} of {part.where} left out for an entity or a relation "
-            "that no training triple has"
+            f"{count_noun(int(rows.sum()), 'triple')} of {part.where} left out for an entity or a "
+            "relation that no training triple has"
         )
         return part.take(~rows)
     kind, columns = ("relation", [1]) if unknown[:, 1].any() else ("entity", [0, 2])
@@ -177,7 +176,3 @@ def _read_label_file(file: Path, kind: str, ids: list[str], notes: list[str]) ->
         more = len(labels) - len(found)
         notes.append(f"{file} labels {more:,} {plural} that are in no triple; they are left out")
     return {name: labels[name] for name in found}
-
-
-def _counted(count: int) -> str:
-    return "1 triple" if count == 1 else f"{count:,} triples"

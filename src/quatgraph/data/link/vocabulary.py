@@ -1,6 +1,6 @@
-"""Names as numbers, and back: labels, the ids of a knowledge graph, what people call them."""
+"""Entities and relations by id or label."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,8 +19,8 @@ class Vocabulary:
 
     Attributes:
         kind: ``"entity"`` or ``"relation"``.
-        ids: Their ids; an index is a place here.
-        labels: What people call each; its id where there is nothing else. Several may share one.
+        ids: Their ids.
+        labels: Their labels, by default the ids; not necessarily unique.
     """
 
     kind: str
@@ -28,10 +28,10 @@ class Vocabulary:
     labels: list[str]
 
     def find(self, name: str) -> int:
-        """The index of what has this id or this label.
+        """The index of an id or a label.
 
-        An id goes before a label, and letter case is looked past only where nothing is written
-        exactly so. What is not there, and what several are called, is a :class:`Mistake`.
+        Ids come before labels, and exact matches before those in another letter case. An unknown
+        or ambiguous name is a :class:`Mistake`.
 
         Example:
             >>> cities = Vocabulary("entity", ["Q64", "Q90"], ["Berlin", "Paris"])
@@ -82,20 +82,19 @@ class Vocabulary:
 def read_labels(
     content: bytes, where: str, columns: tuple[str, ...], known: Collection[str] = ()
 ) -> dict[str, str]:
-    """The label of each id, out of a table whose first columns are ids and labels.
+    """The label of each id, from a table whose first two columns are ids and labels.
 
-    A first line that names the columns is left out, and ids with an empty label are. An id with
-    two labels is a :class:`Mistake`.
+    A header and ids with an empty label are skipped. An id with two labels is a :class:`Mistake`.
 
     Args:
         content: The text, see :mod:`quatgraph.data.io.name_table`.
         where: The file, for messages.
-        columns: What all its columns are.
-        known: Ids that begin no line of column names.
+        columns: Names of all columns.
+        known: Ids that start no header.
     """
     table = NameTable.parse(content, where, columns)
     first = table.first_row()
-    if first and first[0] not in known and _names_a_column(first[0]):
+    if first and first[0] not in known and _is_column_name(first[0]):
         table = table.skip_first()
     labels: dict[str, str] = {}
     for chunk in table.chunks():
@@ -111,11 +110,6 @@ def read_labels(
     return labels
 
 
-def labelled(ids: list[str], labels: Mapping[str, str]) -> list[str]:
-    """The label of each id, the id itself where there is none."""
-    return [labels.get(name, name) for name in ids]
-
-
-def _names_a_column(cell: str) -> bool:
+def _is_column_name(cell: str) -> bool:
     cell = cell.casefold()
     return cell in _COLUMN_WORDS or cell.endswith(("_id", " id"))

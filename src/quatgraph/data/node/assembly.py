@@ -1,4 +1,4 @@
-"""Puts a node-classification graph together, with the same attributes wherever it came from."""
+"""The attributes of every node-classification graph."""
 
 import hashlib
 import json
@@ -62,7 +62,7 @@ class NodeGraph:
         if x is None:
             feature_names = []
         elif feature_names is None:
-            feature_names = made_up_names(x.size(1))
+            feature_names = default_feature_names(x.size(1))
         num_nodes = self.y.numel()
         data = Data(
             x=x,
@@ -86,15 +86,15 @@ class NodeGraph:
         return data
 
 
-def made_up_names(count: int) -> list[str]:
-    """What features are called that came without names."""
+def default_feature_names(count: int) -> list[str]:
+    """Names for features without names."""
     return [f"x{column}" for column in range(count)]
 
 
 def digest(data: "Data") -> str:
-    """A sha256 of everything that can change a number: arrays, splits, ids and names.
+    """A sha256 of everything that can change a result: arrays, splits, ids and names.
 
-    It does not depend on where the graph was read from, nor on its name.
+    It does not depend on the source of the graph or its name.
     """
     total = hashlib.sha256(b"quatgraph node data 1")
     for key in ("x", "y", "edge_index", "edge_weight", "train_mask", "val_mask", "test_mask"):
@@ -118,6 +118,6 @@ def as_columns(masks: Masks) -> Masks:
 
 
 def no_masks(num_nodes: int) -> Masks:
-    """One split in which no node has a part, ``(N, 1)``."""
+    """Empty masks of one split, ``(N, 1)``."""
     empty = torch.zeros(num_nodes, 1, dtype=torch.bool)
     return empty, empty.clone(), empty.clone()

@@ -1,13 +1,11 @@
-"""A person's own graph: ``nodes.csv``, ``edges.csv`` and perhaps ``features.npz``.
+"""A graph in a folder with ``nodes.csv``, ``edges.csv`` and optional ``features.npz``.
 
-``nodes.csv`` begins with a line of column names: ``id``, ``label`` (empty for a node without one),
-perhaps ``split`` (train, valid, test or empty), and any number of columns of numbers, the features.
-``features.npz`` may give the features instead: an array ``x`` ``(N, F)``, or the arrays ``data``,
-``indices``, ``indptr`` and ``shape`` of a sparse matrix, its rows in the order of ``nodes.csv``.
+The columns of ``nodes.csv`` are ``id``, ``label`` (empty for an unlabelled node), optional
+``split`` (train, valid, test or empty) and numeric features. ``features.npz`` may hold the features
+instead: an array ``x`` ``(N, F)``, or the arrays ``data``, ``indices``, ``indptr`` and ``shape`` of
+a sparse matrix, with rows in the order of ``nodes.csv``.
 
-``edges.csv`` has two columns of ids, ``source`` and ``target``, and perhaps a third, ``weight``.
-For other names, or none, see :mod:`quatgraph.data.node.edges_csv`; for how edges are merged, see
-:func:`quatgraph.data.edges.merge_edges`.
+For ``edges.csv`` see :mod:`quatgraph.data.node.edges_csv`.
 """
 
 import io
@@ -64,8 +62,8 @@ def read_files(
 ) -> "Data":
     """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
     table = read_table(nodes)
-    columns = _named_columns(table)
-    node_ids, index = _node_ids(table, columns, options.labels_needed)
+    columns = _columns_by_name(table)
+    node_ids, index = _check_ids(table, columns, options.labels_needed)
     feature_names = [key for key in columns if key not in NOT_FEATURES]
     x: Tensor | None = None
     if features is not None and features.exists():
@@ -76,14 +74,14 @@ def read_files(
             )
         x = _read_npz(features, len(node_ids))
     elif feature_names:
-        x = _numbers(table, [(key, columns[key]) for key in feature_names])
+        x = _parse_features(table, [(key, columns[key]) for key in feature_names])
     labels = columns.get("label", [""] * len(node_ids))
     codes, label_names = encode_labels(labels, options.missing)
     y = torch.from_numpy(codes)
     if options.labels_needed and not label_names:
         raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
     if "split" in columns:
-        masks = _split_column(table, columns["split"])
+        masks = _parse_split(table, columns["split"])
     elif label_names:
         masks = as_columns(stratified_split(y, options.split_seed))
     else:
@@ -113,8 +111,8 @@ def read_files(
     ).to_data()
 
 
-def _named_columns(table: Table) -> dict[str, list[str]]:
-    """Each column's cells by its name, the line of names left out."""
+def _columns_by_name(table: Table) -> dict[str, list[str]]:
+    """The cells of each column by its name."""
     if not len(table):
         raise Mistake(f"{table.path} is empty; it needs a line of column names and a line per node")
     header = table.row(0)
@@ -126,7 +124,7 @@ def _named_columns(table: Table) -> dict[str, list[str]]:
     return {key: cells[1:] for key, cells in zip(header, table.columns, strict=True)}
 
 
-def _node_ids(
+def _check_ids(
     table: Table, columns: dict[str, list[str]], labels_needed: bool
 ) -> tuple[list[str], dict[str, int]]:
     for key in ("id", "label") if labels_needed else ("id",):
@@ -153,13 +151,13 @@ def _node_ids(
     return ids, index
 
 
-def _split_column(table: Table, cells: list[str]) -> Masks:
+def _parse_split(table: Table, cells: list[str]) -> Masks:
     numbers = part_numbers(cells, SPLIT_WORDS, lambda row: table.at(row + 1))
     part = torch.tensor(numbers).unsqueeze(1)
     return part == 0, part == 1, part == 2
 
 
-def _numbers(table: Table, columns: Sequence[tuple[str, list[str]]]) -> Tensor:
+def _parse_features(table: Table, columns: Sequence[tuple[str, list[str]]]) -> Tensor:
     """Feature columns as ``(N, F)``; every cell must be a finite number."""
     x = np.empty((len(columns[0][1]), len(columns)), dtype=np.float32)
     for place, (key, cells) in enumerate(columns):

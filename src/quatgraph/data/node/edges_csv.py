@@ -22,6 +22,7 @@ from quatgraph.data.io.columns import (
     refuse_repeated,
     unused_columns,
 )
+from quatgraph.data.io.messages import count_noun
 from quatgraph.data.io.numbers import column_numbers, is_number
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.errors import Mistake, did_you_mean
@@ -31,14 +32,14 @@ _ROLES = {
     "target": frozenset(EDGE_ENDS.values()),
     "weight": frozenset({"weight", "edge_weight"}),
 }
-_REMEDY = "name the columns source, target and perhaps weight"
+_REMEDY = "name the columns source, target and optionally weight"
 
 Index = Mapping[str, int]
-"""The number of each node, by its id."""
+"""Number of each node by its id."""
 
 
 class Edges(NamedTuple):
-    """The edges of a file, by the numbers of their nodes; ``(E,)`` each."""
+    """The edges of a file as node numbers; ``(E,)`` each."""
 
     sender: NDArray[np.int64]
     receiver: NDArray[np.int64]
@@ -48,7 +49,7 @@ class Edges(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which columns are what, whether the first line is a header, and what a person should know."""
+    """The columns of a file, and whether its first line is a header."""
 
     source: int
     target: int
@@ -64,7 +65,7 @@ def read_edges(path: Path, index: Index) -> Edges:
         raise Mistake(
             f"{path} is empty; write an edge per line, or only a line of names if there is none"
         )
-    layout = _layout(table, index)
+    layout = _infer_layout(table, index)
     skipped = int(layout.header)
     ends = []
     for place in (layout.source, layout.target):
@@ -79,11 +80,11 @@ def read_edges(path: Path, index: Index) -> Edges:
             f"{table.at(row + skipped)} has an edge to the unknown node {node!r}; "
             f"add it to nodes.csv or remove the edge{did_you_mean(node, index)}"
         )
-    weight = None if layout.weight is None else _weights(table, layout.weight, skipped)
+    weight = None if layout.weight is None else _parse_weights(table, layout.weight, skipped)
     return Edges(ends[0], ends[1], weight, layout.notes)
 
 
-def _weights(table: Table, place: int, skipped: int) -> NDArray[np.float64]:
+def _parse_weights(table: Table, place: int, skipped: int) -> NDArray[np.float64]:
     name = table.columns[place][0] if skipped else "weight"
     cells = table.columns[place][skipped:]
     weight = column_numbers(cells, name, lambda row: table.at(row + skipped))
@@ -96,32 +97,32 @@ def _weights(table: Table, place: int, skipped: int) -> NDArray[np.float64]:
     return weight
 
 
-def _layout(table: Table, index: Index) -> _Layout:
+def _infer_layout(table: Table, index: Index) -> _Layout:
     cells, where = table.row(0), str(table.path)
     found = places_by_role(cells, _ROLES)
     named = bool(found["source"] and found["target"])
     if named and not _is_edge(cells, index):
-        return _by_name(cells, found, where)
+        return _layout_by_name(cells, found, where)
     if not named and _names_columns(cells, index):
         if len(cells) > 2 or any(found.values()):
             shown = ", ".join(map(repr, cells[:5]))
             raise Mistake(f"the first line of {where} is {shown}, which is no edge; {_REMEDY}")
         first, second = map(repr, cells)
         note = (
-            f"the first line of {where} is read as column names, for it names no node: {first} as "
-            f"source, {second} as target"
+            f"the first line of {where} is read as column names because it names no node: {first} "
+            f"as source, {second} as target"
         )
         return _Layout(0, 1, None, True, [note])
     if len(cells) not in (2, 3):
         raise Mistake(
-            f"{where} has {_counted(len(cells))} and no first line that says what they are; "
+            f"{where} has {count_noun(len(cells), 'column')} and no first line that names them; "
             f"{_REMEDY}, separated by commas, tabs or semicolons"
         )
     notes = []
     if named:
         shown = " and ".join(map(repr, cells[:2]))
         notes.append(
-            f"the first line of {where} is read as an edge, for {shown} are nodes; "
+            f"the first line of {where} is read as an edge because {shown} are nodes; "
             "rename the columns if it names them"
         )
     if len(cells) == 3:
@@ -129,7 +130,7 @@ def _layout(table: Table, index: Index) -> _Layout:
     return _Layout(0, 1, 2 if len(cells) == 3 else None, False, notes)
 
 
-def _by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layout:
+def _layout_by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layout:
     refuse_repeated(cells, found, where)
     (source,), (target,) = found["source"], found["target"]
     if EDGE_ENDS[column_word(cells[source])] != column_word(cells[target]):
@@ -146,15 +147,11 @@ def _by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layo
 
 
 def _is_edge(cells: list[str], index: Index) -> bool:
-    """Whether a first line can be read as an edge between nodes that there are."""
+    """Whether a first line can be read as an edge between known nodes."""
     ends, more = cells[:2], cells[2:]
     return all(cell in index for cell in ends) and len(more) < 2 and all(map(is_number, more))
 
 
 def _names_columns(cells: list[str], index: Index) -> bool:
-    """Whether nothing in a first line can be part of an edge: neither a node nor a number."""
+    """Whether no cell of a first line is a node or a number."""
     return len(cells) > 1 and not any(cell in index or is_number(cell) for cell in cells)
-
-
-def _counted(count: int) -> str:
-    return "1 column" if count == 1 else f"{count} columns"

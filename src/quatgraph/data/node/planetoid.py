@@ -1,8 +1,8 @@
 """Planetoid's citation networks with Geom-GCN's ten splits.
 
-Planetoid's files are pickles of Python 2 that name numpy's and scipy's classes. A pickle is a
-program, so these are read with stand-ins that only keep what they are given: no code of numpy,
-scipy or anything else runs on a file's behalf, and the arrays are built after checking.
+Planetoid's files are Python 2 pickles that name numpy's and scipy's classes. A pickle is a program,
+so they are read with stand-ins that only store their arguments: a file runs no code of numpy, scipy
+or anything else, and the arrays are built after checking.
 """
 
 import io
@@ -32,13 +32,13 @@ _NUMBERS = {"f4", "f8", "i4", "i8"}
 def read_planetoid(name: str) -> "Data":
     """Reads ``cora``, ``citeseer`` or ``pubmed``.
 
-    Features are as stored, not normalised. Edges go in both directions; repeated ones and
-    self-loops are left out.
+    Features are as stored, not normalized. Edges have both directions, without repeated ones and
+    self-loops.
 
     Fifteen nodes of Citeseer (gaps in Planetoid's test index) have neither words nor a label. They
     keep their place, with zero features, label ``-1`` and their one or two edges each, and are in
-    no mask. Geom-GCN's loader calls them class 0 and its splits do mark them; what is removed
-    here, of the splits 0 to 9:
+    no mask. Geom-GCN's loader gives them class 0 and its splits include them. Removed here, by
+    split:
 
     ========= == == == == == == == == == ==
     split      0  1  2  3  4  5  6  7  8  9
@@ -48,7 +48,7 @@ def read_planetoid(name: str) -> "Data":
     test       1  2  4  3  0  1  3  2  4  2
     ========= == == == == == == == == == ==
 
-    The splits 4 and 5 of Citeseer, and all of Cora's, leave further nodes without a part.
+    Splits 4 and 5 of Citeseer and all splits of Cora leave further nodes out.
 
     Shape:
         - x: ``(N, F)``
@@ -78,15 +78,13 @@ def read_planetoid(name: str) -> "Data":
 
 
 def unpickle(content: bytes, *, where: str) -> Any:
-    """What a pickle of arrays, sparse matrices, lists and dictionaries holds.
+    """The content of a pickle of arrays, sparse matrices, lists and dictionaries.
+
+    :class:`Array` and :class:`SparseMatrix` replace numpy's and scipy's classes. A pickle that
+    names anything else is refused.
 
     Args:
-        content: The pickle.
-        where: The file's name, for the message of a :class:`Mistake`.
-
-    Returns:
-        Numbers, strings and containers; :class:`Array` and :class:`SparseMatrix` in place of
-        numpy's and scipy's classes. A pickle that names anything else is refused.
+        where: The file, for messages.
     """
     try:
         return _Unpickler(io.BytesIO(content), encoding="latin1").load()
@@ -97,7 +95,7 @@ def unpickle(content: bytes, *, where: str) -> Any:
 
 
 class _Ignored:
-    """Stands for a class that a pickle only mentions."""
+    """Stand-in for a class that a pickle only mentions."""
 
     def __init__(self, *given: object) -> None:
         pass
@@ -107,7 +105,7 @@ class _Ignored:
 
 
 class _Dtype:
-    """Stands for ``numpy.dtype``; keeps the code and the byte order."""
+    """Stand-in for ``numpy.dtype``: its code and byte order."""
 
     def __init__(self, code: object = None, *rest: object) -> None:
         self.code, self.order = code, "<"
@@ -117,7 +115,7 @@ class _Dtype:
 
 
 class Array:
-    """Stands for an array of numpy; keeps shape, type and bytes until :meth:`numbers`."""
+    """Stand-in for a numpy array: its shape, type and bytes until :meth:`numbers`."""
 
     def __init__(self, *given: object) -> None:
         self.state: Any = None
@@ -126,7 +124,7 @@ class Array:
         self.state = state
 
     def numbers(self, *, where: str) -> NDArray[Any]:
-        """The array itself; a state that describes none is a :class:`Mistake`."""
+        """The array; a damaged one is a :class:`Mistake`."""
         try:
             _, shape, dtype, fortran, content = self.state
             known = isinstance(dtype, _Dtype) and dtype.code in _NUMBERS and dtype.order in "<>|="
@@ -140,7 +138,7 @@ class Array:
 
 
 class SparseMatrix:
-    """Stands for ``csr_matrix`` of scipy; keeps its parts until :meth:`dense`."""
+    """Stand-in for scipy's ``csr_matrix``: its arrays until :meth:`dense`."""
 
     def __init__(self, *given: object) -> None:
         self.state: Any = None
@@ -149,7 +147,7 @@ class SparseMatrix:
         self.state = state
 
     def dense(self, *, where: str) -> NDArray[np.float32]:
-        """The matrix itself; a state that describes none is a :class:`Mistake`."""
+        """The matrix; a damaged one is a :class:`Mistake`."""
         try:
             rows, columns = self.state["_shape"]
             parts = [self.state[key] for key in ("data", "indices", "indptr")]
@@ -162,7 +160,7 @@ class SparseMatrix:
 
 
 class _Links(dict[Any, Any]):
-    """Stands for ``defaultdict``."""
+    """Stand-in for ``defaultdict``."""
 
     def __init__(self, *given: object) -> None:
         super().__init__()
@@ -187,7 +185,7 @@ class _Unpickler(pickle.Unpickler):
         known = _STAND_INS.get((module, name))
         if known is None:
             raise Mistake(f"asks for {module}.{name}, which no data file needs, and was not read")
-        # A class of its own for each mention: a pickle can set attributes of what it was given.
+        # A new class for each mention: a pickle can set attributes of a class.
         return type(known.__name__, (known,), {})
 
 
@@ -239,7 +237,7 @@ def _test_index(content: bytes, where: str) -> NDArray[np.int64]:
 def _links(
     graph: object, num_nodes: int, *, where: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both ends of each link of a dictionary of neighbours."""
+    """Both ends of each edge in a dictionary of neighbours."""
     if not isinstance(graph, dict) or not all(type(ends) is list for ends in graph.values()):
         raise Mistake(f"{where} holds no lists of neighbours; get the published file")
     pairs = [(node, end) for node, ends in graph.items() for end in ends]

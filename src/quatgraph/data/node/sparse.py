@@ -1,4 +1,4 @@
-"""Compressed sparse rows that came from a file, made dense after every check."""
+"""Sparse matrices from files, checked and made dense."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from quatgraph.errors import Mistake
 
 MAX_NUMBERS = 2**30
-"""Most numbers a dense feature matrix may hold (4 GiB): a wrong shape must not fill the memory."""
+"""Maximum size of a dense matrix (4 GiB): a wrong shape must not fill the memory."""
 
 
 def dense(
@@ -19,14 +19,10 @@ def dense(
     *,
     where: str,
 ) -> NDArray[np.float32]:
-    """The matrix that ``data, indices, indptr`` describe; entries given twice are summed.
+    """The dense form of a CSR matrix; repeated entries are summed.
 
     Args:
-        data: The stored numbers, row by row.
-        indices: The column of each.
-        indptr: Where each row begins, and the end.
-        shape: Rows and columns.
-        where: The file's name, for the message of a :class:`Mistake`.
+        where: The file, for messages.
 
     Shape:
         - data, indices: ``(K,)``
@@ -41,10 +37,10 @@ def dense(
         raise Mistake(f"{wrong}: its arrays do not fit {rows} rows; write the file again")
     if data.dtype.kind not in "fiub" or any(a.dtype.kind not in "iu" for a in (indices, indptr)):
         raise Mistake(f"{wrong}: its arrays are not numbers; write the file again")
-    starts, column = indptr.astype(np.int64), indices.astype(np.int64)
-    lengths = np.diff(starts)
-    if starts[0] != 0 or (lengths < 0).any() or not starts[-1] == len(data) == len(column):
-        raise Mistake(f"{wrong}: its row pointers are out of order; write the file again")
+    ptr, column = indptr.astype(np.int64), indices.astype(np.int64)
+    lengths = np.diff(ptr)
+    if ptr[0] != 0 or (lengths < 0).any() or not ptr[-1] == len(data) == len(column):
+        raise Mistake(f"{wrong}: its indptr is out of order; write the file again")
     if len(column) and not 0 <= column.min() <= column.max() < columns:
         raise Mistake(f"{wrong}: a column number is outside 0..{columns - 1}; write the file again")
     matrix = np.zeros((rows, columns), dtype=np.float32)
