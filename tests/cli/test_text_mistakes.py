@@ -75,7 +75,7 @@ TABLES: dict[str, tuple[bytes, tuple[str, ...], list[str]]] = {
     "texts without words": (
         b"text,label\n" + b"...,a\n--,b\n" * 6,
         (),
-        ["no document in", "has a word that is kept: check the column of texts"],
+        ["no document in", "has a word left: check the text column of texts"],
     ),
     "an unknown part": (
         b"text,label,split\ngood,a,trian\n",
@@ -101,7 +101,7 @@ def test_a_label_seen_once_is_told(tmp_path: Path) -> None:
 def test_words_that_are_all_too_rare_are_told(tmp_path: Path) -> None:
     written(tmp_path / "mine.csv")
     more = ("--set", "data.min_count=1000")
-    assert_refused("mine.csv", "has a word that is kept", "data.min_count", more=more)
+    assert_refused("mine.csv", "has a word left", "data.min_count", more=more)
 
 
 VECTORS = {

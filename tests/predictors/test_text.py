@@ -254,7 +254,7 @@ def test_a_string_is_a_text_unless_it_names_a_file(
 def test_unknown_words_are_left_out_and_told(predictor: TextPredictor) -> None:
     answer = predictor.predict(["A zany charming film", "charming film", "zany", "..."])
     assert answer.notes == [
-        "1 document has no words: text 3 of the list for one",
+        "1 document has no words, for example text 3 of the list",
         "unknown words are left out: 'zany'",
         "1 document of 4 has no known word",
         "a text without a known word is answered for like an empty one",

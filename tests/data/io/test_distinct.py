@@ -32,6 +32,6 @@ def test_words_of_eight_bytes_make_no_seams():
 
 @pytest.mark.parametrize("cells", [[b"a", b"b", b"a"], [b"a", b"ab"], [b"x" * 8 + b"a", b"x" * 9]])
 def test_equal_keys_of_different_names_merge_nothing(cells, monkeypatch):
-    monkeypatch.setattr(distinct, "_mixed", lambda key: key & np.uint64(0))
+    monkeypatch.setattr(distinct, "_hash", lambda key: key & np.uint64(0))
     found, places = distinct_cells(*laid_out(cells))
     assert [cells[found[place]] for place in places] == cells

@@ -186,7 +186,7 @@ def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_files_of_the_data_folder_are_taken_plain_or_packed(data_folder):
     (data_folder / "b.xz").write_bytes(lzma.compress(CONTENT))
     assert store.read_bytes("toy", "a/b") == CONTENT
-    assert store.dataset_files("toy") == {"a/b": data_folder / "b.xz"}
+    assert store.fetch("toy") == {"a/b": data_folder / "b.xz"}
     (data_folder / "b").write_bytes(CONTENT)
     assert store.fetch("toy") == {"a/b": data_folder / "b"}
 

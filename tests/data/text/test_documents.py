@@ -10,7 +10,7 @@ from quatgraph.data.text.documents import (
     Documents,
     Texts,
     assemble,
-    check_drawn,
+    check_drawn_split,
     check_trainable,
     statistics,
 )
@@ -93,10 +93,10 @@ def test_a_label_too_rare_to_be_split_is_for_training_and_told():
     documents = labelled(*"aaaaabbbbbcc")
     assert {10, 11} <= set(documents.train.tolist())
     check_trainable(documents, "here")
-    (note,) = check_drawn(documents, "here")
+    (note,) = check_drawn_split(documents, "here")
     assert note.startswith("the label 'c' has fewer than 3 documents, too few to be split")
     with pytest.raises(Mistake, match="the label 'c' has a single document in here"):
-        check_drawn(labelled(*"aaaaabbbbbc"), "here")
+        check_drawn_split(labelled(*"aaaaabbbbbc"), "here")
 
 
 def test_a_part_of_the_training_documents_can_be_put_aside():

@@ -98,7 +98,7 @@ def test_a_split_of_ones_own_is_kept_and_a_document_without_words_told(tmp_path)
     assert documents.train.tolist() == [0, 1, 2]
     assert documents.valid.tolist() == []
     assert documents.test.tolist() == [3]
-    assert documents.notes == [f"1 document has no words: {path} line 4 for one"]
+    assert documents.notes == [f"1 document has no words, for example {path} line 4"]
     graphs = word_graphs(documents)
     assert graphs.tag_names[graphs.tags[4]] == NO_WORD
 
@@ -109,7 +109,7 @@ def test_a_split_of_ones_own_is_kept_and_a_document_without_words_told(tmp_path)
         (["one,a", "two,a", "three,a"], "all labelled documents in .* have the label 'a'"),
         (["one,", "two,"], "no document in .*mine.csv has a label"),
         (["...,a", "!.?,b"], "mine.csv has no labelled document for the test part"),
-        (["...,a", "--,b"], "no document in .*mine.csv has a word that is kept: check the column"),
+        (["...,a", "--,b"], "no document in .*mine.csv has a word left: check the text column"),
         (["one,a", "two,b"], "mine.csv has no labelled document for the test part"),
     ],
 )
@@ -143,8 +143,8 @@ def test_test_documents_that_repeat_training_documents_are_told(tmp_path):
     rows = ["a b,x,train", "c,y,train", "A  b.,x,test", "d,y,test", ".,x,train", ".,y,test"]
     (note,) = read(table(tmp_path, *rows, header="text,label,split")).notes[1:]
     assert note == (
-        "1 of 3 documents for testing has the same words as one for training, 'a b' for one: "
-        "remove repeated documents to learn how new ones fare"
+        "1 of 3 test documents has the same words as a training document, for example 'a b': "
+        "remove repeated documents to measure accuracy on new ones"
     )
     assert not read(table(tmp_path, *rows[:2], rows[3], header="text,label,split")).notes
 
@@ -154,7 +154,7 @@ def test_words_without_spaces_between_them_are_told():
     labels = ["x", "y"] * 10
     texts = [f"{film * 4}{'x' * place}" for place in range(20)]
     (note,) = from_list(texts, labels).notes
-    assert note.startswith(f"words are what stands between spaces, so '{film * 4}' is one word:")
+    assert note.startswith(f"words are separated by spaces, so '{film * 4}' is one word:")
     spaced = [" ".join([film] * 4) + " x" * place for place in range(20)]
     assert not from_list(spaced, labels).notes
     some = [f"film {place}" for place in range(15)]
@@ -176,7 +176,9 @@ def test_a_folder_gives_its_name(tmp_path):
 def test_texts_come_in_a_list_too():
     documents = from_list(["One.", "Two!", "Three?"] * 4, ["x", "y", "x"] * 4)
     assert documents.label_names == ["x", "y"]
-    assert from_list(["One.", ""]).notes == ["1 document has no words: text 1 of the list for one"]
+    assert from_list(["One.", ""]).notes == [
+        "1 document has no words, for example text 1 of the list"
+    ]
     assert from_list([""]).tokens.numel() == 0
     numbers = [1.0, 2.0, float("nan")] * 4  # as pandas has them where one is missing
     for labels in (numbers, np.array(numbers), [" 1", 2, None] * 4):

@@ -1,4 +1,4 @@
-"""Which of many cells of a text are the same, without making a Python object of each."""
+"""Distinct cells of a text, without a Python object per cell."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,16 +10,12 @@ _WORD = 8  # bytes that are compared at once
 
 
 def distinct_cells(text: bytes, starts: Ids, lengths: Ids) -> tuple[Ids, Ids]:
-    """One cell for each name, and for each cell the place of its name.
+    """One cell for each distinct name, like ``np.unique`` with its inverse, in no particular order.
 
     Args:
         text: Without zero bytes.
-        starts: Where each cell begins.
-        lengths: Bytes of each cell.
-
-    Returns:
-        Cells that all have different names, in no particular order, and for every cell which of
-        them has its name.
+        starts: Offset of each cell.
+        lengths: Number of bytes of each cell.
 
     Shape:
         - starts, lengths: ``(N,)``
@@ -30,13 +26,13 @@ def distinct_cells(text: bytes, starts: Ids, lengths: Ids) -> tuple[Ids, Ids]:
         >>> sorted(cells.tolist()), (places[0] == places[2]).item()
         ([0, 1], True)
     """
-    # Every place of the text as the beginning of a word of eight bytes.
+    # The eight bytes from every offset of the text as one number.
     padded = text + bytes(_WORD)
     words = np.ndarray((len(text) + 1,), dtype="<u8", buffer=padded, strides=(1,))
     key = np.zeros(len(starts), dtype=np.uint64)
     rows, done = np.arange(len(starts)), 0
     while len(rows):
-        key[rows] = _mixed(key[rows] ^ _word(words, starts[rows], lengths[rows], done))
+        key[rows] = _hash(key[rows] ^ _word(words, starts[rows], lengths[rows], done))
         done += _WORD
         rows = rows[lengths[rows] > done]
     order = np.argsort(key)
@@ -44,13 +40,13 @@ def distinct_cells(text: bytes, starts: Ids, lengths: Ids) -> tuple[Ids, Ids]:
     new[:1] = True
     cells, places = order[new], np.empty(len(starts), dtype=np.int64)
     places[order] = np.cumsum(new) - 1
-    if _same(words, starts, lengths, cells[places]):
+    if _are_equal(words, starts, lengths, cells[places]):
         return cells, places
     return np.arange(len(starts)), np.arange(len(starts))
 
 
-def _same(words: _Words, starts: Ids, lengths: Ids, other: Ids) -> bool:
-    """Whether each cell has the name of another one: equal keys alone do not prove it."""
+def _are_equal(words: _Words, starts: Ids, lengths: Ids, other: Ids) -> bool:
+    """Whether each cell equals another one, which equal keys do not prove."""
     if not np.array_equal(lengths, lengths[other]):
         return False
     rows, done = np.flatnonzero(other != np.arange(len(starts))), 0
@@ -65,14 +61,14 @@ def _same(words: _Words, starts: Ids, lengths: Ids, other: Ids) -> bool:
 
 
 def _word(words: _Words, starts: Ids, lengths: Ids, done: int) -> _Words:
-    """The next bytes of each cell, zero after its end."""
+    """The next eight bytes of each cell, zero after its end."""
     beyond = np.clip(_WORD - (lengths - done), 0, _WORD).astype(np.uint64)
     mask = np.where(beyond < _WORD, np.uint64(2**64 - 1) >> (np.uint64(8) * beyond), 0)
     return words[starts + done] & mask.astype(np.uint64)
 
 
-def _mixed(key: _Words) -> _Words:
-    """Other numbers for other numbers, without a pattern: the last steps of SplitMix64."""
+def _hash(key: _Words) -> _Words:
+    """A bijective hash: the last steps of SplitMix64."""
     key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return key ^ (key >> np.uint64(31))

@@ -1,7 +1,7 @@
-"""Reads text full of numbers, fast, and still knows the line of each row.
+"""Text files of numbers, with the line of each row.
 
-Built for tens of millions of numbers in lines of unequal length: no Python runs per line unless a
-mistake has to be named.
+Built for tens of millions of numbers in lines of unequal length: no Python code runs per line
+unless there is an error to locate.
 """
 
 import re
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from quatgraph.data.io.messages import count_noun
 from quatgraph.errors import Mistake
 
-_CHUNK = 1 << 22  # bytes at a time: arrays of this size stay cheap, whatever the file's size
+_CHUNK = 1 << 22  # bytes at a time, so that arrays stay small
 _NEWLINE, _SPACE, _MINUS = b"\n -"
-# Without going back over digits: a word may have very many.
+# Possessive, without backtracking: a word may have very many digits.
 _REAL = rb"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
 _REAL_BYTES, _REAL_TEXT = re.compile(_REAL), re.compile(_REAL.decode(), re.ASCII)
 _WHOLE = np.iinfo(np.int64)
@@ -24,13 +25,13 @@ _WHOLE = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The numbers of a text, line after line; blank lines are left out.
+    """The numbers of a text without its blank lines.
 
     Attributes:
         where: The file, for messages.
         values: All numbers, int64 or float64.
-        counts: How many numbers each line has.
-        lines: Which line of the text, counted from 1, each row is.
+        counts: Number of values of each row.
+        lines: Line number of each row, counted from 1.
     """
 
     where: str
@@ -43,18 +44,18 @@ class Rows:
 
     @property
     def first(self) -> NDArray[np.int64]:
-        """Place of each row's first number among the values."""
+        """Index of the first value of each row."""
         return np.cumsum(self.counts) - self.counts
 
     def at(self, row: int) -> str:
-        """Where a row, counted from 0, stands: ``"FILE line LINE"``."""
+        """The location of a row, counted from 0: ``"FILE line LINE"``."""
         return f"{self.where} line {self.lines[row]}"
 
     def matrix(self, width: int | None = None) -> NDArray[np.generic]:
         """The values as ``(rows, width)``; rows of another length are a :class:`Mistake`.
 
         Args:
-            width: Numbers per row; as many as the first row has where it is left out.
+            width: Numbers per row; by default that of the first row.
         """
         if width is None:
             width = int(self.counts[0]) if len(self) else 0
@@ -62,15 +63,16 @@ class Rows:
         if wrong.any():
             row = int(wrong.argmax())
             raise Mistake(
-                f"{self.at(row)} has {_numbers(int(self.counts[row]))} where {width} "
+                f"{self.at(row)} has {count_noun(int(self.counts[row]), 'number')} where {width} "
                 f"{'is' if width == 1 else 'are'} needed; correct the line"
             )
         return self.values.reshape(len(self), width)
 
 
 def is_number(word: str | bytes) -> bool:
-    """Whether a word is a number as files have them: digits of ASCII, perhaps with a sign, a point
-    and an exponent. Python reads more: ``1_0`` as 10, ``infinity``, digits of other scripts.
+    """Whether a word is a number in ASCII digits, with optional sign, point and exponent.
+
+    Python's ``float`` reads more: ``1_0``, ``infinity``, digits of other scripts.
 
     Example:
         >>> is_number("-1.5e3"), is_number("1_0"), is_number("nan")
@@ -82,13 +84,11 @@ def is_number(word: str | bytes) -> bool:
 
 
 def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDArray[np.float64]:
-    """The cells of a column as numbers; what is no finite number is a :class:`Mistake`.
-
-    What is larger than the largest float32 is refused too: it becomes infinite in a model.
+    """The cells of a column as numbers; one that is not finite in float32 is a :class:`Mistake`.
 
     Args:
-        key: What the column is called, for messages.
-        at: Where a cell, counted from 0, stands, for messages.
+        key: Name of the column, for messages.
+        at: The location of a cell, counted from 0, for messages.
     """
     try:
         values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
@@ -135,7 +135,7 @@ def whole_numbers(content: bytes, where: str) -> Rows:
             values.append(np.fromstring(text, dtype=np.int64, sep=" "))
         counts.append(_counts(codes))
     rows = _rows(where, _joined(values, np.int64), _joined(counts, np.int64))
-    # Where numpy puts what does not fit.
+    # numpy clips what does not fit.
     beyond = (rows.values == _WHOLE.max) | (rows.values == _WHOLE.min)
     if beyond.any():
         row = _row_of(rows, int(beyond.argmax()))
@@ -144,22 +144,19 @@ def whole_numbers(content: bytes, where: str) -> Rows:
 
 
 def real_numbers(content: bytes, where: str) -> Rows:
-    """Real numbers separated by spaces, tabs or commas; NaN and infinity are refused.
-
-    What is larger than the largest float32 is refused too: it becomes infinite in a model.
-    """
+    """Real numbers separated by spaces, tabs or commas; all must be finite in float32."""
     values, counts = [], []
     for start, text in _chunks(content):
         count = _counts(np.frombuffer(text, dtype=np.uint8))
         with warnings.catch_warnings():
-            # What is no number ends the parsing early; the length tells, not the warning.
+            # Parsing stops at what is no number; the length shows it, not the warning.
             warnings.simplefilter("ignore", DeprecationWarning)
             try:
                 found = np.fromstring(text, dtype=np.float64, sep=" ")
             except ValueError:
                 found = np.empty(0)
         if len(found) != count.sum():
-            found = _one_by_one(content, start, text, where)
+            found = _parse_words(content, start, text, where)
         values.append(found)
         counts.append(count)
     rows = _rows(where, _joined(values, np.float64), _joined(counts, np.int64))
@@ -171,7 +168,7 @@ def real_numbers(content: bytes, where: str) -> Rows:
 
 
 def _chunks(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Pieces of whole lines with their places, commas as spaces."""
+    """The offset and the text of chunks of whole lines, with spaces for commas."""
     start = 0
     while start < len(content):
         newline = content.find(b"\n", start + _CHUNK)
@@ -181,14 +178,14 @@ def _chunks(content: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _counts(codes: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """How many numbers each line of a text has, blank lines too."""
+    """Number of values of each line, including blank lines."""
     blank = codes <= _SPACE
-    begins = ~blank
-    begins[1:] &= blank[:-1]
+    is_start = ~blank
+    is_start[1:] &= blank[:-1]
     ends = np.flatnonzero(codes == _NEWLINE)
     if not len(ends) or ends[-1] != len(codes) - 1:
         ends = np.append(ends, len(codes))
-    return np.diff(np.searchsorted(np.flatnonzero(begins), ends), prepend=0)
+    return np.diff(np.searchsorted(np.flatnonzero(is_start), ends), prepend=0)
 
 
 def _joined(parts: list[NDArray], dtype: type) -> NDArray:
@@ -201,12 +198,12 @@ def _rows(where: str, values: NDArray, counts: NDArray[np.int64]) -> Rows:
 
 
 def _row_of(rows: Rows, place: int) -> int:
-    """The row that a value, by its place, stands in."""
+    """The row of a value, by its index."""
     return int(np.searchsorted(np.cumsum(rows.counts), place, side="right"))
 
 
-def _one_by_one(content: bytes, start: int, text: bytes, where: str) -> NDArray[np.float64]:
-    """The slow way, which finds what is no number."""
+def _parse_words(content: bytes, start: int, text: bytes, where: str) -> NDArray[np.float64]:
+    """Parses word by word to locate what is no number."""
     values = []
     for line in text.split(b"\n"):
         for word in line.split():
@@ -219,11 +216,7 @@ def _one_by_one(content: bytes, start: int, text: bytes, where: str) -> NDArray[
 
 def _no_number(content: bytes, place: int, where: str) -> Mistake:
     line = content.count(b"\n", 0, place) + 1
-    begin = max(content.rfind(mark, 0, place) for mark in (b" ", b"\t", b"\n", b",")) + 1
-    words = content[begin : begin + 40].replace(b",", b" ").split()
+    start = max(content.rfind(mark, 0, place) for mark in (b" ", b"\t", b"\n", b",")) + 1
+    words = content[start : start + 40].replace(b",", b" ").split()
     word = words[0].decode("utf-8", "backslashreplace") if words else ""
     return Mistake(f"{where} line {line} has {word!r}; write numbers only")
-
-
-def _numbers(count: int) -> str:
-    return "1 number" if count == 1 else f"{count} numbers"

@@ -1,8 +1,8 @@
-"""Where dataset files live: found in a folder, or downloaded to the cache, and always verified.
+"""Dataset files: found in a folder or downloaded to the cache, and always verified.
 
-A file is looked for under ``QUATGRAPH_DATA``, then in the cache (``QUATGRAPH_CACHE``, or the
-person's cache folder), and is downloaded to the cache when it is in neither. ``NAME.xz`` may stand
-for ``NAME``. What is read must have the digest that ``catalog.toml`` gives, every time.
+Files are searched in ``QUATGRAPH_DATA``, then in the cache (``QUATGRAPH_CACHE`` or the user's
+cache folder), and downloaded to the cache if in neither. ``NAME.xz`` may replace ``NAME``. Every
+file that is read must have the digest in ``catalog.toml``.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from quatgraph.files import ensure_folder, replacing, write_all
 Status = Literal["ok", "missing", "wrong digest", "unreadable"]
 
 MAX_BYTES = 512 * 1024**2
-"""Largest file that is downloaded or unpacked; a guard against a wrong address or a bomb."""
+"""Maximum size of a downloaded or unpacked file, against wrong addresses and archive bombs."""
 TIMEOUT_SECONDS = 30.0
 SAMPLES = Path(__file__).parents[1] / "samples"
 """The files of the built-in datasets."""
@@ -36,9 +36,9 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a dataset: its place below the dataset's folder, its address, its digest.
+    """One file of a dataset: its path in the dataset's folder, its URL, its digest.
 
-    A file without an address is a bonus, as labels are: used where it is there, missed nowhere.
+    A file without a URL is optional, such as labels.
     """
 
     path: str
@@ -48,7 +48,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What the catalog says about one dataset."""
+    """The catalog's entry of one dataset."""
 
     name: str
     task: str
@@ -94,47 +94,41 @@ def data_root() -> Path | None:
     value = os.environ.get("QUATGRAPH_DATA")
     if not value:
         return None
-    root = _at_home(value)
+    root = _expand_home(value)
     if root is None or not root.is_dir():
         raise Mistake(f"QUATGRAPH_DATA names {value!r}, which is not a folder; correct or unset it")
     return root
 
 
 def cache_root() -> Path | None:
-    """The folder that downloads go to, which need not exist yet; ``None`` where none is named and
-    there is no home folder."""
+    """The folder for downloads, which may not exist yet; ``None`` without a setting and a home
+    folder."""
     own = os.environ.get("QUATGRAPH_CACHE")
     if own:
-        return _at_home(own)
-    shared = _at_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+        return _expand_home(own)
+    shared = _expand_home(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     return shared and shared / "quatgraph"
 
 
-def _at_home(path: str) -> Path | None:
-    """The path with ``~`` expanded; None where that is nobody's home."""
+def _expand_home(path: str) -> Path | None:
+    """The path with ``~`` expanded; None without a home folder."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
         return None
 
 
-def dataset_files(name: str) -> dict[str, Path]:
-    """Finds or downloads all files of a dataset.
+def fetch(name: str) -> dict[str, Path]:
+    """Finds or downloads all files of a dataset and verifies them.
 
     Returns:
-        For each of the catalog's paths the file that holds it, which may be its ``.xz``. A file
-        that was already there is verified when it is read, see :func:`read_bytes`.
+        The file for each of the catalog's paths, possibly its ``.xz``.
     """
     dataset = entry(name)
     places = ((file, _find(dataset, file)) for file in dataset.files)
-    return {
+    found = {
         file.path: place or _download(dataset, file) for file, place in places if place or file.url
     }
-
-
-def fetch(name: str) -> dict[str, Path]:
-    """Like :func:`dataset_files`, and verifies every file."""
-    found = dataset_files(name)
     for path in found:
         read_bytes(name, path)
     return found
@@ -148,22 +142,17 @@ def check(name: str) -> list[tuple[str, Status]]:
 
 
 def is_present(name: str, path: str) -> bool:
-    """Whether a file of a dataset is there already."""
+    """Whether a file of a dataset is present."""
     dataset = entry(name)
     return _find(dataset, _file(dataset, path)) is not None
 
 
 def read_bytes(name: str, path: str) -> bytes:
-    """The verified, unpacked bytes of one file of a dataset.
-
-    Args:
-        name: A dataset of the catalog.
-        path: One of the dataset's paths, as the catalog writes it.
-    """
+    """The verified, unpacked bytes of one file of a dataset, by its path in the catalog."""
     dataset = entry(name)
     file = _file(dataset, path)
     place = _find(dataset, file) or _download(dataset, file)
-    content = _unpacked(place)
+    content = _unpack(place)
     digest = hashlib.sha256(content).hexdigest()
     if digest != file.sha256:
         raise Mistake(
@@ -222,13 +211,13 @@ def _status(dataset: Entry, file: File) -> Status:
     if place is None:
         return "missing"
     try:
-        digest = hashlib.sha256(_unpacked(place)).hexdigest()
+        digest = hashlib.sha256(_unpack(place)).hexdigest()
     except Mistake:
         return "unreadable"
     return "ok" if digest == file.sha256 else "wrong digest"
 
 
-def _unpacked(place: Path) -> bytes:
+def _unpack(place: Path) -> bytes:
     try:
         if place.suffix != ".xz":
             return place.read_bytes()
@@ -244,7 +233,7 @@ def _unpacked(place: Path) -> bytes:
 
 
 def _download(dataset: Entry, file: File) -> Path:
-    """Puts one file into the cache; it appears there only when whole and verified."""
+    """Downloads a file to the cache; it appears there only when complete and verified."""
     root = cache_root()
     instead = f"put the file at {dataset.folder}/{file.path} in a folder that QUATGRAPH_DATA names"
     if not file.sha256:
@@ -252,9 +241,7 @@ def _download(dataset: Entry, file: File) -> Path:
     if not file.url.startswith(("https://", "http://")):
         raise Mistake(f"{file.url} is not an http address and is not downloaded; {instead}")
     if root is None:
-        raise Mistake(
-            "there is no home folder to keep downloads in; let QUATGRAPH_CACHE name a folder"
-        )
+        raise Mistake("there is no home folder for downloads; set QUATGRAPH_CACHE to a folder")
     place = root / dataset.folder / file.path
     try:
         ensure_folder(place.parent)
@@ -266,7 +253,7 @@ def _download(dataset: Entry, file: File) -> Path:
             if digest != file.sha256:
                 raise Mistake(
                     f"{file.url} gave another file than the published one (sha256 "
-                    f"{digest[:12]}..., not {file.sha256[:12]}...) and was not kept; {instead}"
+                    f"{digest[:12]}..., not {file.sha256[:12]}...) and was discarded; {instead}"
                 )
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
@@ -276,7 +263,7 @@ def _download(dataset: Entry, file: File) -> Path:
 
 
 def _receive(file: File, write: Callable[[bytes], object]) -> str:
-    """Streams a file's body into ``write`` and gives its digest."""
+    """Streams a file into ``write`` and returns its digest."""
     digest, size = hashlib.sha256(), 0
     with _opener().open(file.url, timeout=TIMEOUT_SECONDS) as response:
         promised = int(response.headers.get("Content-Length") or 0)
@@ -294,7 +281,7 @@ def _receive(file: File, write: Callable[[bytes], object]) -> str:
 
 
 def _opener() -> urllib.request.OpenerDirector:
-    # Assembled by hand: urllib's default one also opens ftp:, file: and data:, even on a redirect.
+    # urllib's default opener also opens ftp:, file: and data:, even on a redirect.
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler,
@@ -321,7 +308,7 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while a file arrives; nothing where stderr is not a terminal."""
+    """A progress bar on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield lambda size: None
         return

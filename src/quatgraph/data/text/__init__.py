@@ -1,7 +1,7 @@
-"""Texts for text classification: the catalog's corpora, a person's own files, or a list.
+"""Texts for text classification: datasets of the catalog, files, or a list.
 
-Whatever the source, the result is one :class:`Documents`; :func:`word_graphs` makes a graph of
-each, :func:`load_vectors` and :func:`vectors_for` give the words their vectors.
+Each source gives one :class:`Documents`. :func:`word_graphs` builds a graph of each document,
+:func:`load_vectors` and :func:`vectors_for` give word vectors.
 """
 
 import os
@@ -13,6 +13,7 @@ from typing import Any
 from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
 from quatgraph.data.io import store
 from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import label_notes
 from quatgraph.data.splits import part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
@@ -20,12 +21,11 @@ from quatgraph.data.text.documents import (
     SPLIT_WORDS,
     Documents,
     Texts,
+    accuracy_notes,
     assemble,
-    check_drawn,
+    check_drawn_split,
     check_trainable,
-    counted,
     statistics,
-    unsound,
 )
 from quatgraph.data.text.folder import read_folder
 from quatgraph.data.text.tables import cell_word, lines_of, read_lines, read_objects, read_sheet
@@ -86,9 +86,9 @@ _SUFFIXES = (".csv", ".tsv", ".jsonl", ".txt")
 
 
 def load(name: str) -> Documents:
-    """Reads a dataset of the catalog and checks that it is what the catalog describes.
+    """Reads a dataset of the catalog and checks its statistics.
 
-    The published corpora have no validation part: one is put aside from the training part, see
+    The published corpora have no validation split: training takes a part of the training split, see
     :func:`quatgraph.data.splits.inner_validation`.
 
     Example:
@@ -149,7 +149,7 @@ def read_texts(path: Path, **options: Any) -> Texts:
 def names_a_file(text: str) -> bool:
     """Whether a string is the name of a file or folder: an existing one, or one with the suffix of
     a format."""
-    # Not as a Path, which may not be long, and is a folder where it is empty.
+    # Not as a Path: a long one raises, and an empty one is a folder.
     return os.path.exists(text) or text.lower().endswith(_SUFFIXES)  # noqa: PTH110
 
 
@@ -210,12 +210,13 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
     blank = [row for row, text in enumerate(cleaned) if not text]
     if len(blank) == len(cleaned) and options.labels_needed:
         raise Mistake(
-            f"no document in {where} has a word that is kept: check the column of texts, and "
+            f"no document in {where} has a word left: check the text column, and "
             "data.stop_words and data.min_count if you set them"
         )
     if blank:
         has = "has" if len(blank) == 1 else "have"
-        notes.append(f"{counted(len(blank))} {has} no words: {texts.at(blank[0])} for one")
+        count = count_noun(len(blank), "document")
+        notes.append(f"{count} {has} no words, for example {texts.at(blank[0])}")
     documents = assemble(
         replace(texts, texts=cleaned, notes=notes),
         name,
@@ -225,29 +226,25 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
     if options.labels_needed:
         check_trainable(documents, where)
         if texts.parts is None:
-            documents.notes.extend(check_drawn(documents, where))
-        documents.notes.extend(unsound(documents, cleaned))
+            documents.notes.extend(check_drawn_split(documents, where))
+        documents.notes.extend(accuracy_notes(documents, cleaned))
         what = ("document", "documents")
         documents.notes.extend(label_notes(texts.labels, options.missing, what))
     return documents
 
 
 def _load_published(entry: store.Entry) -> Documents:
-    """Reads text_gcn's two files: a line per document with its part and label, and its words."""
+    """Reads text_gcn's two files: a line per document with its split and label, and its words."""
     paths = {PurePosixPath(file.path).suffixes[0]: file.path for file in entry.files}
     listed, words = (
         store.read_bytes(entry.name, paths[kind]).decode("ascii").removesuffix("\n").split("\n")
         for kind in (".txt", ".clean")
     )
-    ids, parts, labels = (list(cells) for cells in zip(*map(_row, listed), strict=True))
+    rows = (line.split("\t") for line in listed)
+    ids, parts, labels = (list(cells) for cells in zip(*rows, strict=True))
 
     def at(row: int) -> str:
         return f"{paths['.txt']} of {entry.name} line {row + 1}"
 
     texts = Texts(words, labels, part_numbers(parts, SPLIT_WORDS, at), ids, at)
     return assemble(texts, entry.name)
-
-
-def _row(line: str) -> tuple[str, str, str]:
-    document, part, label = line.split("\t")
-    return document, part, label

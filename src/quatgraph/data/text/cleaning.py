@@ -1,7 +1,7 @@
-"""From a text as people write it to words with a space between them.
+"""Splits raw text into words separated by spaces.
 
-The rules are those of the published corpora. They know English only, so letters of other scripts
-are kept where that is asked for.
+The rules are those of the published corpora, which are English; an option preserves letters of
+other scripts.
 """
 
 import re
@@ -31,7 +31,7 @@ STOP_WORDS = frozenset(
         *(f"{word}'t" for word in _BEFORE_NOT.split()),
     )
 )
-"""The 179 English words that the published corpora are without."""
+"""The 179 English words that the published corpora leave out."""
 
 _SPACE = ord(" ")
 _SPACED = {mark: f" {mark} " for mark in ",!"} | {mark: f" \\{mark} " for mark in "()?"}
@@ -39,32 +39,35 @@ _CLITIC = re.compile("'s|'ve|n't|'re|'d|'ll")
 
 
 class _AnyLetters(dict[int, int | str | None]):
-    """What a character becomes, where letters, their marks and digits of any script stay, and
-    pictures are words."""
+    """Translates characters: letters, marks and digits of any script stay, symbols such as emoji
+    become words, others become spaces."""
 
     def __missing__(self, code: int) -> int | str | None:
         character = chr(code)
         kind = unicodedata.category(character)
-        picture = f" {character} " if kind == "So" else _SPACE
-        self[code] = code if kind[0] in "LMN" else picture
+        symbol = f" {character} " if kind == "So" else _SPACE
+        self[code] = code if kind[0] in "LMN" else symbol
         return self[code]
 
 
-_KEPT = {ord(letter): ord(letter) for letter in f"{ascii_letters}{digits}(),!?'`"}
-_ENGLISH = defaultdict(lambda: _SPACE, _KEPT)
-_LOOKS = range(0xFE00, 0xFE10)  # say how the picture before them looks
+_PLAIN = {ord(letter): ord(letter) for letter in f"{ascii_letters}{digits}(),!?'`"}
+_ENGLISH = defaultdict(lambda: _SPACE, _PLAIN)
+_VARIATION_SELECTORS = range(0xFE00, 0xFE10)
 _ANY_LETTERS = _AnyLetters(
-    {**_KEPT, ord("\N{RIGHT SINGLE QUOTATION MARK}"): ord("'"), **dict.fromkeys(_LOOKS)}
+    {
+        **_PLAIN,
+        ord("\N{RIGHT SINGLE QUOTATION MARK}"): ord("'"),
+        **dict.fromkeys(_VARIATION_SELECTORS),
+    }
 )
 
 
 def clean(text: str, *, any_letters: bool = False) -> str:
-    """Lower-case words and marks with one space between them.
+    """Lower-case words and punctuation, separated by single spaces.
 
     Args:
-        text: Anything.
-        any_letters: Whether letters outside A-Z and pictures stay; in the published corpora they
-            are spaces.
+        any_letters: Whether letters outside A-Z and emoji stay; the published corpora replace them
+            by spaces.
 
     Example:
         >>> clean("They didn't come (the rain's fault), did they?")
@@ -89,25 +92,24 @@ def clean_corpus(
     min_count: int = 5,
     any_letters: bool = False,
 ) -> list[str]:
-    """Cleans the documents of a corpus, and leaves words out.
+    """Cleans the documents of a corpus and removes stop words and rare words.
 
-    As they stand the defaults give the published corpora, but for MR, which has every word.
+    The defaults give the published corpora except MR, which has every word.
 
     Args:
-        texts: The documents.
-        stop_words: Whether to leave out :data:`STOP_WORDS`.
-        min_count: How often a word must come in all documents together to be kept.
-        any_letters: Whether letters outside A-Z stay, see :func:`clean`.
+        stop_words: Whether to remove :data:`STOP_WORDS`.
+        min_count: Minimum number of occurrences of a word in all documents.
+        any_letters: See :func:`clean`.
 
     Example:
         >>> clean_corpus(["The cat sat.", "A cat ran."], min_count=2)
         ['cat', 'cat']
     """
     cleaned = [clean(text, any_letters=any_letters) for text in texts]
-    left_out = set(STOP_WORDS) if stop_words else set()
+    removed = set(STOP_WORDS) if stop_words else set()
     if min_count > 1:
         counts = Counter(chain.from_iterable(map(str.split, cleaned)))
-        left_out.update(word for word, count in counts.items() if count < min_count)
-    if not left_out:
+        removed.update(word for word, count in counts.items() if count < min_count)
+    if not removed:
         return cleaned
-    return [" ".join(word for word in text.split() if word not in left_out) for text in cleaned]
+    return [" ".join(word for word in text.split() if word not in removed) for text in cleaned]

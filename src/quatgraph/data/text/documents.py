@@ -1,4 +1,4 @@
-"""Texts as numbers, the same wherever they came from."""
+"""Texts as numbers of words."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data import splits
-from quatgraph.data.io.messages import quote_some
+from quatgraph.data.io.messages import count_noun, quote_some
 from quatgraph.data.labels import encode_labels, missing_hint
 from quatgraph.data.splits import PARTS, stratified_split
 from quatgraph.errors import Mistake
@@ -47,22 +47,21 @@ class Texts:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Documents:
-    """Texts with a class each, all texts one after the other as numbers of words.
+    """Texts with a class each, as one list of word numbers.
 
     Attributes:
         name: The dataset's name.
-        tokens: Number of each word, in the order of the texts.
+        tokens: Index into the vocabulary of each word, in the order of the texts.
         ptr: Offset of the first word of each document, then the number of words.
-        vocabulary: The words; a word's number is its place. Sorted by their characters, unless
-            they were taken from elsewhere, see :meth:`in_vocabulary`.
-        y: Class of each document, ``-1`` where it is unknown.
-        label_names: Name of each class, sorted, by value where all are numbers.
-        train: Places of the documents to learn from, ascending.
-        valid: Places of those to choose by; none where a part of ``train`` is to be put aside, see
-            :func:`quatgraph.data.splits.inner_validation`.
-        test: Places of those to measure with.
+        vocabulary: The words, sorted unless changed by :meth:`in_vocabulary`.
+        y: Class of each document, ``-1`` if unknown.
+        label_names: Name of each class, sorted, by value if all are numbers.
+        train: Indices of the training documents, ascending.
+        valid: Indices of the validation documents; if empty, training takes a part of ``train``,
+            see :func:`quatgraph.data.splits.inner_validation`.
+        test: Indices of the test documents.
         ids: Name of each document.
-        notes: What a person should know of what was read: sentences.
+        notes: What was inferred: sentences for the user.
 
     Shape:
         - tokens: ``(T,)`` int64
@@ -94,14 +93,14 @@ class Documents:
 
     @property
     def num_classes(self) -> int:
-        """Distinct labels."""
+        """Number of classes."""
         return len(self.label_names)
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 of everything that can change a number: words, labels and parts.
+        """A sha256 of everything that can change a result: words, labels and splits.
 
-        It depends neither on where the texts were read from, nor on their names.
+        It does not depend on the source of the texts or their names.
         """
         total = hashlib.sha256(b"quatgraph text data 1")
         total.update(json.dumps((self.vocabulary, self.label_names)).encode())
@@ -114,18 +113,18 @@ class Documents:
 
     def words(self, place: int) -> list[str]:
         """The words of one document."""
-        begin, end = self.ptr[place : place + 2].tolist()
-        return [self.vocabulary[number] for number in self.tokens[begin:end].tolist()]
+        start, end = self.ptr[place : place + 2].tolist()
+        return [self.vocabulary[number] for number in self.tokens[start:end].tolist()]
 
     def select(self, places: Sequence[int]) -> "Documents":
-        """Some of the documents, in the order of their places; they are in no part."""
+        """The documents at some indices, in this order and in no split."""
         chosen = torch.tensor(places, dtype=torch.long)
         sizes = self.ptr.diff()[chosen]
         ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-        moved = (self.ptr[chosen] - ptr[:-1]).repeat_interleave(sizes)
+        shift = (self.ptr[chosen] - ptr[:-1]).repeat_interleave(sizes)
         return replace(
             self,
-            tokens=self.tokens[torch.arange(len(moved)) + moved],
+            tokens=self.tokens[torch.arange(len(shift)) + shift],
             ptr=ptr,
             y=self.y[chosen],
             ids=[self.ids[place] for place in places],
@@ -135,19 +134,19 @@ class Documents:
         )
 
     def without_each(self, place: int, words: Tensor) -> "Documents":
-        """One document as often as there are words, each time without one of them.
+        """Copies of one document, each without one of some words.
 
         Args:
-            words: Numbers of different words, ``(W,)``.
+            words: Indices of distinct words, ``(W,)``.
         """
-        begin, end = self.ptr[place : place + 2].tolist()
-        tokens = self.tokens[begin:end].expand(len(words), -1)
-        stays = tokens != words[:, None]
+        start, end = self.ptr[place : place + 2].tolist()
+        tokens = self.tokens[start:end].expand(len(words), -1)
+        remains = tokens != words[:, None]
         none = self.train[:0]
         return replace(
             self,
-            tokens=tokens[stays],
-            ptr=torch.nn.functional.pad(stays.sum(dim=1).cumsum(0), (1, 0)),
+            tokens=tokens[remains],
+            ptr=torch.nn.functional.pad(remains.sum(dim=1).cumsum(0), (1, 0)),
             y=self.y[place].expand(len(words)),
             ids=[self.ids[place]] * len(words),
             train=none,
@@ -156,13 +155,12 @@ class Documents:
         )
 
     def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
-        """The same documents by the numbers of another vocabulary, without words it lacks.
+        """The same documents in the vocabulary of a model, without unknown words.
 
-        For new texts: a model has vectors for the words of its vocabulary. What was left out is
-        told in ``notes``.
+        ``notes`` report the unknown words.
 
         Args:
-            vocabulary: Different words.
+            vocabulary: Distinct words.
         """
         place = {word: number for number, word in enumerate(vocabulary)}
         numbers = torch.tensor([place.get(word, -1) for word in self.vocabulary], dtype=torch.long)
@@ -173,7 +171,8 @@ class Documents:
         unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
         notes = [f"unknown words are left out: {quote_some(unknown)}"] if unknown else []
         if emptied := int(((ptr.diff() == 0) & (self.ptr.diff() > 0)).sum()):
-            notes.append(f"{counted(emptied)} of {len(self):,} {_have(emptied)} no known word")
+            count, have = count_noun(emptied, "document"), _have(emptied)
+            notes.append(f"{count} of {len(self):,} {have} no known word")
         return replace(
             self,
             tokens=tokens[known],
@@ -223,7 +222,7 @@ def assemble(
 
 
 def check_trainable(documents: Documents, where: str) -> None:
-    """Refuses documents that nothing can be learned from, or nothing be measured with."""
+    """Refuses documents that cannot be trained on or tested with."""
     y, names = documents.y, documents.label_names
     if not names:
         raise Mistake(f"no document in {where} has a label; label every one you know")
@@ -247,9 +246,8 @@ def check_trainable(documents: Documents, where: str) -> None:
         )
 
 
-def check_drawn(documents: Documents, where: str) -> list[str]:
-    """Refuses a label that is too rare for a draw of parts to validate anything with; what a person
-    should know of others, sentences."""
+def check_drawn_split(documents: Documents, where: str) -> list[str]:
+    """Refuses a label with a single document, and reports labels that are too rare to be split."""
     sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes).tolist()
     names = documents.label_names
     if 1 in sizes:
@@ -268,11 +266,11 @@ def check_drawn(documents: Documents, where: str) -> list[str]:
     ]
 
 
-def unsound(documents: Documents, texts: Sequence[str]) -> list[str]:
-    """What makes an accuracy say less than it seems to, sentences.
+def accuracy_notes(documents: Documents, texts: Sequence[str]) -> list[str]:
+    """Reports what makes the accuracy misleading: repeated texts, words without spaces.
 
     Args:
-        texts: The documents, as they were put together.
+        texts: The cleaned texts.
     """
     notes = []
     seen = {texts[place] for place in documents.train.tolist()}
@@ -280,14 +278,14 @@ def unsound(documents: Documents, texts: Sequence[str]) -> list[str]:
     repeated = [text for text in tested if text and text in seen]
     if repeated:
         notes.append(
-            f"{len(repeated):,} of {counted(len(tested))} for testing {_have(len(repeated))} the "
-            f"same words as one for training, {_cut(repeated[0])} for one: remove repeated "
-            "documents to learn how new ones fare"
+            f"{len(repeated):,} of {count_noun(len(tested), 'test document')} "
+            f"{_have(len(repeated))} the same words as a training document, for example "
+            f"{_shorten(repeated[0])}: remove repeated documents to measure accuracy on new ones"
         )
     runs = [run for text in texts for run in _UNSPACED.findall(text)]
     if 2 * len(runs) > len(texts) and sum(map(len, runs)) > _LONG * len(runs):
         notes.append(
-            f"words are what stands between spaces, so {_cut(runs[0])} is one word: put spaces "
+            f"words are separated by spaces, so {_shorten(runs[0])} is one word: put spaces "
             "between the words of such texts"
         )
     return notes
@@ -296,15 +294,15 @@ def unsound(documents: Documents, texts: Sequence[str]) -> list[str]:
 _UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
 """Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
 _LONG = 6
-"""Letters that a word of these has on average where spaces were put between words, at most."""
+"""Maximum average length of such words if the text has spaces between words."""
 
 
-def _cut(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:39]}\N{HORIZONTAL ELLIPSIS}")
 
 
 def statistics(documents: Documents) -> dict[str, int]:
-    """The sizes of a corpus, in the catalog's terms."""
+    """The sizes of a corpus, as the catalog lists them."""
     return {
         "documents": len(documents),
         "labelled": int((documents.y >= 0).sum()),
@@ -313,11 +311,6 @@ def statistics(documents: Documents) -> dict[str, int]:
         "vocabulary": len(documents.vocabulary),
         "words": documents.tokens.numel(),
     }
-
-
-def counted(count: int) -> str:
-    """A number of documents, in words."""
-    return "1 document" if count == 1 else f"{count:,} documents"
 
 
 def _have(count: int) -> str:

@@ -1,9 +1,9 @@
-"""Vectors of words: read from files as they are published, drawn where a word has none.
+"""Word vectors: read from published files, random for other words.
 
-* text, as GloVe, fastText and word2vec write it: a word and its numbers per line, perhaps after a
-  line with the number of words and of dimensions; also packed as ``.gz`` or ``.xz``
+* text, as GloVe, fastText and word2vec write it: a word and its numbers per line, optionally after
+  a line with the number of words and of dimensions; also packed as ``.gz`` or ``.xz``
 * ``.bin``: word2vec's binary format; also packed
-* ``.npz``: the arrays ``words_utf8``, the words joined by line ends, and ``vectors``
+* ``.npz``: the arrays ``words_utf8``, the words joined by newlines, and ``vectors``
 """
 
 import io
@@ -25,7 +25,7 @@ from quatgraph.data.splits import check_seed
 from quatgraph.errors import Mistake, did_you_mean
 
 SPREAD = 0.01
-"""Words without a vector get numbers between minus and plus this."""
+"""Bound of the random vectors."""
 _CHUNK = 1 << 20
 _WIDEST = 1 << 16
 _BOM = b"\xef\xbb\xbf"
@@ -37,7 +37,7 @@ class WordVectors:
     """Words and the vector of each.
 
     Attributes:
-        words: Different words.
+        words: Distinct words.
         matrix: The vector of each.
 
     Shape:
@@ -55,15 +55,11 @@ class WordVectors:
 
     @property
     def dimensions(self) -> int:
-        """Numbers of each vector."""
+        """Length of a vector."""
         return self.matrix.size(1)
 
     def extended(self, others: "WordVectors") -> "WordVectors":
-        """These, and after them the words that only the others have.
-
-        So a model learns new words without being trained again: the words it has keep their
-        numbers and vectors.
-        """
+        """These words, then those that only the others have, so known words keep their numbers."""
         if others.dimensions != self.dimensions:
             raise Mistake(
                 f"the new vectors have {others.dimensions} dimensions but the model's "
@@ -79,25 +75,22 @@ class WordVectors:
 
 @np.errstate(over="ignore")
 def load_vectors(source: str | Path, words: Collection[str] | None = None) -> WordVectors:
-    """Reads vectors of words.
+    """Reads word vectors, in the order of their source; a repeated word has its first vector.
 
     Args:
         source: A name of the catalog, as ``"glove-100d"``, or a file.
-        words: Which to keep; all where it is left out.
-
-    Returns:
-        The words that the source has, in its order. A word that comes twice has its first vector.
+        words: The words to read; by default all.
     """
     entry = store.catalog().get(str(source))
     if entry is not None and entry.task == "vectors":
-        return _kept(_published(entry), words)
+        return _select_words(_read_published(entry), words)
     path = Path(source)
     if not path.is_file():
         known = [name for name, one in store.catalog().items() if one.task == "vectors"]
         hint = did_you_mean(str(source), known) or f" or one of {', '.join(known)}"
         raise Mistake(f"there is no file {path}; name a file of word vectors{hint}")
     if path.suffix.lower() == ".npz":
-        return _kept(_read_npz(path.read_bytes(), str(path)), words)
+        return _select_words(_read_npz(path.read_bytes(), str(path)), words)
     wanted = None if words is None else {word.encode() for word in words}
     read = _read_binary if unpacked_suffix(path) == ".bin" else _read_text
     with open_packed(path) as stream:
@@ -111,18 +104,18 @@ def vectors_for(
     dimensions: int = 300,
     seed: int = 0,
 ) -> tuple[Tensor, int]:
-    """A vector for each word of a vocabulary, drawn where there is none.
+    """A vector for each word of a vocabulary, random for unknown words.
 
-    What is drawn for a word depends on the seed and on the word's place alone.
+    A random vector depends only on the seed and the index of the word.
 
     Args:
         vocabulary: The words.
-        vectors: Those there are; without, all are drawn.
-        dimensions: Numbers of each vector, where all are drawn.
+        vectors: Known vectors.
+        dimensions: Length of the vectors if none are known.
         seed: Zero or more.
 
     Returns:
-        The vectors, and how many of them were not drawn.
+        The vectors, and the number of known ones.
 
     Shape:
         - output: ``(V, D)`` float32
@@ -137,7 +130,7 @@ def vectors_for(
     width = dimensions if vectors is None else vectors.dimensions
     if width < 1:
         raise Mistake(f"a vector must have at least 1 number, got {width} dimensions")
-    # numpy keeps this generator as it is
+    # This generator gives the same numbers in every version of numpy.
     drawn = np.random.RandomState(seed).uniform(-SPREAD, SPREAD, (len(vocabulary), width))
     matrix = torch.from_numpy(drawn.astype(np.float32))
     if vectors is None:
@@ -149,7 +142,7 @@ def vectors_for(
     return matrix, len(pairs)
 
 
-def _published(entry: store.Entry) -> WordVectors:
+def _read_published(entry: store.Entry) -> WordVectors:
     file = entry.files[0]
     if not store.is_present(entry.name, file.path):
         raise Mistake(
@@ -161,7 +154,7 @@ def _published(entry: store.Entry) -> WordVectors:
     return vectors
 
 
-def _kept(vectors: WordVectors, words: Collection[str] | None) -> WordVectors:
+def _select_words(vectors: WordVectors, words: Collection[str] | None) -> WordVectors:
     if words is None:
         return vectors
     wanted = set(words)
@@ -188,11 +181,11 @@ def _read_npz(content: bytes, where: str) -> WordVectors:
         )
     if len(set(words)) < len(words):
         raise Mistake(f"'words_utf8' in {where} has some word twice; give each word once")
-    return _finite(words, matrix, where)
+    return _check_finite(words, matrix, where)
 
 
 def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> WordVectors:
-    """Of a text the words that are wanted."""
+    """Reads the wanted words of a text file."""
     found: dict[bytes, _Vector] = {}
     width = 0
     for number, line in enumerate(stream, 1):
@@ -202,7 +195,7 @@ def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Word
         if not width:
             first, *others = line.split()
             if len(others) == 1 and first.isdigit() and others[0].isdigit():
-                width = _width(others[0], f"{where} line {number}")
+                width = _parse_width(others[0], f"{where} line {number}")
                 continue
             width = len(others)
         given, word = line.count(b" "), line[: line.find(b" ")]
@@ -215,7 +208,7 @@ def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Word
             )
         if word in found or (wanted is not None and word not in wanted):
             continue
-        values = line.rsplit(b" ", width)[1:]  # only now: most words are not wanted
+        values = line.rsplit(b" ", width)[1:]  # most words are skipped before this
         try:
             found[word] = np.array([float(value) for value in values], dtype=np.float32)
             plain = b"_" not in line[len(word) :]
@@ -228,53 +221,53 @@ def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Word
                 f"{wrong.decode('utf-8', 'replace')[:40]!r} is not a number in plain digits; "
                 "correct or remove the line"
             )
-    return _assembled(found, width, where)
+    return _to_vectors(found, width, where)
 
 
 def _read_binary(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> WordVectors:
-    """Of a binary file the words that are wanted: a line of sizes, then word, space, numbers."""
+    """Reads the wanted words of a binary file: a line of sizes, then word, space, numbers."""
     sizes = stream.readline(64).split()
     if len(sizes) != 2 or not all(size.isdigit() for size in sizes):
         raise Mistake(
-            f"{where} does not begin with the number of words and of dimensions, so it is not in "
+            f"{where} does not start with the number of words and of dimensions, so it is not in "
             "word2vec's binary format; call a text .txt"
         )
-    count, width = int(sizes[0]), _width(sizes[1], f"{where} line 1")
+    count, width = int(sizes[0]), _parse_width(sizes[1], f"{where} line 1")
     found: dict[bytes, _Vector] = {}
-    held, begin = b"", 0
+    buffer, start = b"", 0
     for row in range(count):
-        space = held.find(b" ", begin)
-        while space < 0 or len(held) < space + 1 + 4 * width:
+        space = buffer.find(b" ", start)
+        while space < 0 or len(buffer) < space + 1 + 4 * width:
             more = stream.read(_CHUNK)
             if not more:
                 raise Mistake(f"{where} ends within word {row + 1} of {count}; get it whole")
-            held, begin = held[begin:] + more, 0
-            space = held.find(b" ")
-        word = held[begin:space].lstrip(b"\n")
-        begin = space + 1 + 4 * width
+            buffer, start = buffer[start:] + more, 0
+            space = buffer.find(b" ")
+        word = buffer[start:space].lstrip(b"\n")
+        start = space + 1 + 4 * width
         if word not in found and (wanted is None or word in wanted):
-            found[word] = np.frombuffer(held[space + 1 : begin], dtype="<f4")
-    return _assembled(found, width, where)
+            found[word] = np.frombuffer(buffer[space + 1 : start], dtype="<f4")
+    return _to_vectors(found, width, where)
 
 
-def _width(cell: bytes, where: str) -> int:
+def _parse_width(cell: bytes, where: str) -> int:
     if len(cell) > len(str(_WIDEST)) or not 0 < int(cell) <= _WIDEST:
-        told = cell[:20].decode()
-        raise Mistake(f"{where} tells of {told} dimensions; there must be 1 to {_WIDEST}")
+        shown = cell[:20].decode()
+        raise Mistake(f"{where} gives {shown} dimensions; there must be 1 to {_WIDEST}")
     return int(cell)
 
 
-def _assembled(found: dict[bytes, _Vector], width: int, where: str) -> WordVectors:
+def _to_vectors(found: dict[bytes, _Vector], width: int, where: str) -> WordVectors:
     if not width:
         raise Mistake(f"{where} is empty; write a word and its numbers per line")
     named: dict[str, _Vector] = {}
     for word, vector in found.items():
         named.setdefault(word.decode("utf-8", "replace"), vector)
     matrix = np.array(list(named.values()), dtype=np.float32).reshape(-1, width)
-    return _finite(list(named), matrix, where)
+    return _check_finite(list(named), matrix, where)
 
 
-def _finite(words: list[str], matrix: NDArray, where: str) -> WordVectors:
+def _check_finite(words: list[str], matrix: NDArray, where: str) -> WordVectors:
     matrix = matrix.astype(np.float32)
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
