@@ -75,7 +75,7 @@ TABLES: dict[str, tuple[bytes, tuple[str, ...], list[str]]] = {
     "texts without words": (
         b"text,label\n" + b"...,a\n--,b\n" * 6,
         (),
-        ["no document in", "has a word left: check the text column of texts"],
+        ["no document in", "has a word left: check the text column"],
     ),
     "an unknown part": (
         b"text,label,split\ngood,a,trian\n",

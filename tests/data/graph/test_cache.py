@@ -71,8 +71,8 @@ def test_a_file_that_is_something_else_is_not_taken_and_is_replaced(content):
 def test_arrays_that_do_not_fit_or_are_not_there_are_not_taken():
     save_cached(toy(), "abc")
     tensors = safetensors.torch.load_file(the_file())
-    for told in (None, {"digest": "0"}, {"digest": "0", "names": "[1]"}, {"names": "{"}):
-        safetensors.torch.save_file(tensors, the_file(), told)
+    for message in (None, {"digest": "0"}, {"digest": "0", "names": "[1]"}, {"names": "{"}):
+        safetensors.torch.save_file(tensors, the_file(), message)
         assert load_cached("toy", "abc") is None
 
 

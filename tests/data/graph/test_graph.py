@@ -136,7 +136,7 @@ def test_once_read_a_dataset_needs_its_file_no_more(monkeypatch):
     assert load("mutag").digest == whole
 
 
-def test_ones_own_graphs_are_read_by_what_they_are(tmp_path):
+def test_graphs_are_read_by_their_format(tmp_path):
     lines = [{"edges": [[0, 1]], "label": "a"}, {"edges": [[0, 1], [1, 2]], "label": "b"}]
     (tmp_path / "g.jsonl").write_text("\n".join(map(json.dumps, lines)))
     (tmp_path / "g.txt").write_text("2\n2 0\n0 1 1\n0 0\n3 1\n0 1 1\n0 1 2\n0 0\n")

@@ -41,7 +41,7 @@ def test_features_and_numbers_are_read(tmp_path):
     assert graphs.num_tags == 1
 
 
-def test_the_number_of_nodes_may_be_said(tmp_path):
+def test_the_number_of_nodes_may_be_given(tmp_path):
     graphs = read_jsonl(written(tmp_path, {**PLAIN, "num_nodes": 4}, {**PLAIN, "label": True}))
     assert graphs.node_ptr.tolist() == [0, 4, 6]
     assert graphs.label_names == ["a", "true"]

@@ -104,7 +104,7 @@ def test_the_first_line_can_be_looked_at_and_left_out():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"a\tb\tc\nd\te\n", "line 2 has 2 columns where 3 are needed; write head, relation, tail"),
         (b"a\tb\tc\n\nd\te\tf\tg", "line 3 has 4 columns where 3 are needed; .* by tabs"),
@@ -119,8 +119,8 @@ def test_the_first_line_can_be_looked_at_and_left_out():
         (b'a,b,c\nd,e,"f\ng"\nh,i,j\n', "line 2 has a quoted name that goes on in the next line"),
     ],
 )
-def test_what_is_no_table_is_refused_with_its_line(content, told):
-    with pytest.raises(Mistake, match=f"here {told}"):
+def test_what_is_no_table_is_refused_with_its_line(content, message):
+    with pytest.raises(Mistake, match=f"here {message}"):
         rows_of(content)
 
 

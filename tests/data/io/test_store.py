@@ -81,7 +81,7 @@ def leftovers(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_file_is_downloaded_once_and_kept_in_the_cache(server, tmp_path, monkeypatch):
+def test_a_file_is_downloaded_once_to_the_cache(server, tmp_path, monkeypatch):
     list_dataset(monkeypatch, f"{server}/good")
     assert store.check("toy") == [("a/b", "missing")]
     assert store.read_bytes("toy", "a/b") == CONTENT
@@ -101,7 +101,7 @@ def test_a_redirect_is_followed_to_http_only(server, tmp_path, monkeypatch):
         store.fetch("toy")
 
 
-def test_a_download_with_another_digest_is_refused_and_not_kept(server, tmp_path, monkeypatch):
+def test_a_download_with_another_digest_is_refused_and_removed(server, tmp_path, monkeypatch):
     list_dataset(monkeypatch, f"{server}/good", "0" * 64)
     with pytest.raises(Mistake, match=r"/good gave another file .* QUATGRAPH_DATA"):
         store.fetch("toy")

@@ -137,7 +137,7 @@ def test_no_fact_occurs_twice() -> None:
 
 
 @pytest.mark.parametrize("part", ["valid", "test"])
-def test_what_is_asked_for_was_seen_in_training(part: str) -> None:
+def test_every_queried_name_is_in_training(part: str) -> None:
     assert entities(SPLIT[part]) <= entities(SPLIT["train"])
     assert {relation for _, relation, _ in SPLIT[part]} == IN_EVERY_PART
     seen = {(relation, tail) for _, relation, tail in SPLIT["train"]}

@@ -16,7 +16,9 @@ def all_of(triples) -> torch.Tensor:
     ("entities", "relations", "count"),
     [(1000, 20, 5000), (50, 2, 3000), (10, 3, 150), (10, 3, 300), (1, 1, 1), (7, 2, 1), (3, 9, 20)],
 )
-def test_triples_are_as_many_as_asked_distinct_and_in_range(entities, relations, count):
+def test_random_triples_have_the_given_number_and_are_distinct_and_in_range(
+    entities, relations, count
+):
     triples = random_triples(entities, relations, count, seed=3)
     rows = all_of(triples)
     assert rows.shape == (count, 3)
@@ -41,7 +43,7 @@ def test_a_seed_gives_its_graph():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ((2, 3, 13, 0), "2 entities and 3 relations make at most 12 triples, not 13"),
         ((0, 1, 1, 0), "at least one entity"),
@@ -50,6 +52,6 @@ def test_a_seed_gives_its_graph():
         ((2**33, 1, 1, 0), "too large"),
     ],
 )
-def test_graphs_that_cannot_be_are_refused(arguments, told):
-    with pytest.raises(Mistake, match=told):
+def test_graphs_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(Mistake, match=message):
         random_triples(*arguments)

@@ -76,7 +76,7 @@ def test_hard_negatives_are_wrong_and_relations_have_labels(name, total):
 
 
 @pytest.mark.realdata
-def test_the_name_of_several_is_told_with_their_ids():
+def test_an_ambiguous_name_is_refused_with_the_ids():
     with pytest.raises(Mistake, match=r"4 entities are called 'John Adams': 'Q11806', .* its id"):
         load("codex-m").entity("John Adams")
 

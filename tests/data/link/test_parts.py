@@ -54,7 +54,7 @@ def test_a_line_of_column_names_is_known_and_says_the_order(first, row):
     assert not with_names.by_name["train"].header
 
 
-def test_column_names_of_ones_own_are_left_out_when_told():
+def test_other_column_names_are_skipped_with_header():
     text = "wer\twie\twen\na\tis\tb\n"
     assert named(parsed(text)) == [("wer", "wie", "wen"), ("a", "is", "b")]
     assert named(parsed(text, header=True)) == [("a", "is", "b")]
@@ -71,7 +71,7 @@ def test_names_that_no_triple_has_can_be_left_out():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "train.tsv has no triples; write one per line: head, relation, tail"),
         ("\n \n", "train.tsv has no triples"),
@@ -83,8 +83,8 @@ def test_names_that_no_triple_has_can_be_left_out():
         (b"h\tr\tt\na\tis\t\xfc\n", "train.tsv line 2 is not UTF-8 text"),
     ],
 )
-def test_what_is_no_triple_is_refused_with_its_line(text, told):
-    with pytest.raises(Mistake, match=told):
+def test_what_is_no_triple_is_refused_with_its_line(text, message):
+    with pytest.raises(Mistake, match=message):
         parsed(text)
 
 

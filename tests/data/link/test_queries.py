@@ -70,7 +70,7 @@ def test_known_tails_hold_all_parts_and_both_sides():
 
 
 @pytest.mark.parametrize(
-    ("triples", "told"),
+    ("triples", "message"),
     [
         ([[0, 0, 6]], "there is no entity 6, only 0\\.\\.5"),
         ([[-1, 0, 0]], "there is no entity -1"),
@@ -79,8 +79,8 @@ def test_known_tails_hold_all_parts_and_both_sides():
         ([[0.0, 0.0, 0.0]], "must be int64 with 3 columns, got torch.float32"),
     ],
 )
-def test_numbers_that_name_nothing_are_refused(triples, told):
-    with pytest.raises(Mistake, match=told):
+def test_numbers_that_name_nothing_are_refused(triples, message):
+    with pytest.raises(Mistake, match=message):
         queries(torch.tensor(triples), N, R)
 
 

@@ -1,4 +1,4 @@
-"""A person's own triples."""
+"""Triples from files."""
 
 import gzip
 import lzma
@@ -91,7 +91,7 @@ def test_a_missing_valid_part_is_drawn_and_the_test_part_stays(tmp_path):
     assert (len(triples.train), len(triples.valid)) == (4, 1)
 
 
-def test_repeated_and_shared_triples_are_told(tmp_path):
+def test_repeated_and_shared_triples_are_reported(tmp_path):
     write(tmp_path, train=TRAIN + TRAIN + "a\tis\t b\n", valid="b\tis\tc\n", test="c\tof\ta\n" * 2)
     triples = read(tmp_path)
     assert [len(part) for part in (triples.train, triples.valid, triples.test)] == [3, 1, 1]
@@ -105,7 +105,7 @@ def test_repeated_and_shared_triples_are_told(tmp_path):
     ]
 
 
-def test_what_training_never_saw_is_refused_dropped_or_kept(tmp_path):
+def test_unseen_names_are_refused_dropped_or_kept(tmp_path):
     write(tmp_path, train=TRAIN, valid="a\tis\tc\n", test="a\tis\ta\nx\tis\ty\nb\tis\tx\n")
     with pytest.raises(
         Mistake,
@@ -142,12 +142,12 @@ def test_labels_name_entities_and_relations(tmp_path):
         f"{relations} has no label for 1 of 2 relations, their ids serve",
     ]
     write(tmp_path, entities="a\tAnna\nb\tBen\nc\tC\nx\tXerxes\n")
-    told = f"{entities} labels 1 entities that are in no triple; they are left out"
-    assert told in read(tmp_path).notes
+    message = f"{entities} labels 1 entities that are in no triple; they are left out"
+    assert message in read(tmp_path).notes
 
 
 @pytest.mark.parametrize(
-    ("labels", "told"),
+    ("labels", "message"),
     [
         ("Anna\ta\nBen\tb\n", r"entities.tsv names none of the 3 entities .*'Anna', 'Ben'"),
         ("a\n", "entities.tsv line 1 has 1 column where 2 are needed; write id, label"),
@@ -155,13 +155,13 @@ def test_labels_name_entities_and_relations(tmp_path):
         ("", "entities.tsv has no labels"),
     ],
 )
-def test_a_label_file_that_does_not_match_is_refused(labels, told, tmp_path):
-    with pytest.raises(Mistake, match=told):
+def test_a_label_file_that_does_not_match_is_refused(labels, message, tmp_path):
+    with pytest.raises(Mistake, match=message):
         read(write(tmp_path, train=TRAIN, entities=labels))
 
 
 @pytest.mark.parametrize(
-    ("texts", "told"),
+    ("texts", "message"),
     [
         ({}, "has no train.tsv, nor train.csv or train.txt$"),
         ({"trian": TRAIN}, "has no train.tsv, .*; did you mean 'trian.tsv'"),
@@ -174,12 +174,12 @@ def test_a_label_file_that_does_not_match_is_refused(labels, told, tmp_path):
         ({"train": TRAIN + "a\t\tb\n"}, "train.tsv line 4 has an empty relation"),
     ],
 )
-def test_a_folder_that_is_no_graph_is_refused(texts, told, tmp_path):
-    with pytest.raises(Mistake, match=told):
+def test_a_folder_that_is_no_graph_is_refused(texts, message, tmp_path):
+    with pytest.raises(Mistake, match=message):
         read(write(tmp_path, **texts))
 
 
-def test_what_is_not_there_is_told(tmp_path):
+def test_a_missing_path_is_refused(tmp_path):
     with pytest.raises(Mistake, match=r"no file or folder .*nowhere; the task link reads a folder"):
         read(tmp_path / "nowhere")
     with pytest.raises(Mistake, match="seed of a split must be 0 or more, got -1"):
@@ -215,7 +215,7 @@ def test_triples_are_known_by_the_files_of_their_folder(tmp_path):
         read(tmp_path)
 
 
-def test_column_names_can_be_told_or_denied(tmp_path):
+def test_header_can_be_set(tmp_path):
     write(tmp_path, train="wer\twie\twen\n" + TRAIN)
     assert read(tmp_path, header=True).entities == ["a", "b", "c"]
     assert "wen" in read(tmp_path, header=False).entities
@@ -234,7 +234,7 @@ def test_rows_of_names_are_as_their_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "message"),
     [
         ([], "there are no triples; give head, relation and tail of each"),
         (
@@ -245,6 +245,6 @@ def test_rows_of_names_are_as_their_file(tmp_path):
         ([("a", "is", "b"), ("a", " ", "b")], "triple 2 has no relation; fill it in"),
     ],
 )
-def test_rows_that_are_no_triples_are_refused(rows, told):
-    with pytest.raises(Mistake, match=told):
+def test_rows_that_are_no_triples_are_refused(rows, message):
+    with pytest.raises(Mistake, match=message):
         from_names(rows)

@@ -23,7 +23,7 @@ def test_an_id_goes_before_a_label_and_what_is_exact_before_what_is_not(name, pl
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("Springfield", "2 entities are called 'Springfield': 'Q1', 'Q2'; name one by its id"),
         ("springfield", "2 entities are called 'springfield': 'Q1', 'Q2'; name one by its id"),
@@ -33,8 +33,8 @@ def test_an_id_goes_before_a_label_and_what_is_exact_before_what_is_not(name, pl
         ("", "there is no entity ''"),
     ],
 )
-def test_what_is_not_one_entity_is_told_with_a_way_out(name, told):
-    with pytest.raises(Mistake, match=told):
+def test_an_unknown_or_ambiguous_entity_is_refused_with_a_remedy(name, message):
+    with pytest.raises(Mistake, match=message):
         TOWNS.find(name)
 
 
@@ -65,7 +65,7 @@ def test_labels_are_read_with_or_without_column_names():
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"a\tA\na\tB\n", "f line 2 calls 'a' 'B' but an earlier line calls it 'A'; keep one"),
         (b"a\tA\n\tB\n", "f line 2 has a label but no id"),
@@ -74,6 +74,6 @@ def test_labels_are_read_with_or_without_column_names():
         (b"a\tA\n\xe9\tB\n", "f line 2 is not UTF-8"),
     ],
 )
-def test_labels_that_cannot_be_are_refused(content, told):
-    with pytest.raises(Mistake, match=told):
+def test_labels_that_cannot_be_are_refused(content, message):
+    with pytest.raises(Mistake, match=message):
         read_labels(content, "f", ("id", "label"))

@@ -1,4 +1,4 @@
-"""A person's own graph, from files."""
+"""Node graphs from CSV files."""
 
 from pathlib import Path
 
@@ -157,7 +157,7 @@ def test_predicting_needs_no_labels(folder):
         (NODES + "f\n", "line 7 has 1 cells"),
     ],
 )
-def test_a_mistake_in_nodes_is_told_with_its_place(nodes, words, folder):
+def test_a_mistake_in_nodes_is_reported_with_its_place(nodes, words, folder):
     (folder / "nodes.csv").write_text(nodes)
     with pytest.raises(Mistake, match=words):
         read_folder(folder)
@@ -177,7 +177,7 @@ def test_a_mistake_in_nodes_is_told_with_its_place(nodes, words, folder):
         ("a,b\nb\n", "line 2 has 1 cells"),
     ],
 )
-def test_a_mistake_in_edges_is_told_with_its_place(edges, words, folder):
+def test_a_mistake_in_edges_is_reported_with_its_place(edges, words, folder):
     (folder / "edges.csv").write_text(edges)
     with pytest.raises(Mistake, match=words):
         read_folder(folder)
@@ -203,7 +203,7 @@ def test_a_mistake_in_edges_is_told_with_its_place(edges, words, folder):
         ),
     ],
 )
-def test_a_mistake_in_features_is_told(arrays, words, folder):
+def test_a_mistake_in_features_is_reported(arrays, words, folder):
     strip_features(folder)
     np.savez(folder / "features.npz", **arrays)
     with pytest.raises(Mistake, match=words):

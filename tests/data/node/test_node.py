@@ -64,7 +64,7 @@ def part_masks(*splits: str) -> dict[str, torch.Tensor]:
     }
 
 
-def test_a_data_of_ones_own_gets_what_it_lacks_and_is_left_as_it_is():
+def test_a_data_is_completed_in_a_copy():
     given = own()
     data = node.from_data(given)
     assert set(given.keys()) == {"x", "edge_index", "y"}
@@ -187,6 +187,6 @@ def nan_at(row: int) -> torch.Tensor:
         ),
     ],
 )
-def test_a_mistake_in_data_is_told(values, words):
+def test_a_mistake_in_data_is_reported(values, words):
     with pytest.raises(Mistake, match=words):
         node.from_data(own(**values))

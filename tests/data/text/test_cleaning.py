@@ -67,7 +67,7 @@ def test_the_rules(text, words):
         ("I \u2764\ufe0f it", "i \u2764 it"),
     ],
 )
-def test_letters_of_any_script_and_pictures_stay_where_that_is_asked_for(text, words):
+def test_letters_of_any_script_and_emoji_stay_with_the_option(text, words):
     assert clean(text, any_letters=True) == words
 
 

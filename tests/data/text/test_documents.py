@@ -89,7 +89,7 @@ def test_parts_are_drawn_class_by_class_and_by_the_seed():
     assert documents.notes == []
 
 
-def test_a_label_too_rare_to_be_split_is_for_training_and_told():
+def test_a_label_too_rare_to_be_split_is_for_training_and_reported():
     documents = labelled(*"aaaaabbbbbcc")
     assert {10, 11} <= set(documents.train.tolist())
     check_trainable(documents, "here")
@@ -136,7 +136,7 @@ def test_the_digest_follows_all_that_can_change_a_number_and_nothing_else():
     assert len({documents.digest, *(other.digest for other in others)}) == 7
 
 
-def test_some_documents_stand_in_the_order_they_were_asked_for():
+def test_selected_documents_have_the_given_order():
     documents = some_documents()
     some = documents.select([3, 1, 3])
     assert [some.words(place) for place in range(3)] == [documents.words(p) for p in (3, 1, 3)]

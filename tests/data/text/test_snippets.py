@@ -13,8 +13,8 @@ SNIPPETS = store.SAMPLES / "snippets.tsv"
 def counts(documents: Documents) -> torch.Tensor:
     """How often each document has each word, as vectors of length one."""
     table = torch.zeros(len(documents), len(documents.vocabulary))
-    owner = torch.arange(len(documents)).repeat_interleave(documents.ptr.diff())
-    table.index_put_((owner, documents.tokens), torch.ones(len(owner)), accumulate=True)
+    batch = torch.arange(len(documents)).repeat_interleave(documents.ptr.diff())
+    table.index_put_((batch, documents.tokens), torch.ones(len(batch)), accumulate=True)
     spread = len(documents) / (table > 0).sum(dim=0)
     return torch.nn.functional.normalize(table * spread.log())
 
@@ -56,7 +56,7 @@ def test_snippets_are_written_text_of_a_sentence_or_two():
     assert max(beginnings.values()) <= 4
 
 
-def test_topics_can_be_told_by_their_words():
+def test_topics_differ_in_their_words():
     documents = load("snippets")
     table, train = counts(documents), documents.train
     centres = torch.stack(

@@ -1,4 +1,4 @@
-"""A person's own texts: tables, JSON lines, folders, lines."""
+"""Texts from files: tables, JSON lines, folders, lines."""
 
 import csv
 import json
@@ -95,7 +95,7 @@ def test_columns_are_found_by_their_names_or_are_the_only_two(tmp_path, content,
     assert rows(read_texts(written(tmp_path, "a.csv", content), **options)) == [found]
 
 
-def test_columns_that_were_guessed_are_told(tmp_path):
+def test_inferred_columns_are_reported(tmp_path):
     path = written(tmp_path, "a.csv", "v1,v2\nham,some words\n")
     assert read_texts(path).notes == [
         f"{path} has the texts in its column 'v2' and the labels in 'v1'"
@@ -124,7 +124,7 @@ def test_columns_that_were_guessed_are_told(tmp_path):
         ("text,label\nok,a\n".encode("utf-16"), {}, "line 1 is not UTF-8 text"),
     ],
 )
-def test_what_is_wrong_with_a_table_is_told(tmp_path, content, options, message):
+def test_what_is_wrong_with_a_table_is_reported(tmp_path, content, options, message):
     refused(written(tmp_path, "a.csv", content), message, **options)
 
 
@@ -159,7 +159,7 @@ def test_json_lines(tmp_path):
         (b'{"text": "\xff", "label": "b"}', "line 1 is not UTF-8 text"),
     ],
 )
-def test_what_is_wrong_with_json_lines_is_told(tmp_path, content, message):
+def test_what_is_wrong_with_json_lines_is_reported(tmp_path, content, message):
     refused(written(tmp_path, "a.jsonl", content), message)
 
 
@@ -202,7 +202,7 @@ def test_a_folder_of_files_alone_has_no_labels(tmp_path):
     refused(tmp_path, "has no sub-folders with texts; put the texts of each label")
 
 
-def test_what_is_wrong_with_a_folder_is_told(tmp_path):
+def test_what_is_wrong_with_a_folder_is_reported(tmp_path):
     refused(tmp_path, "has no sub-folders with texts")
     refused(tmp_path, "has no sub-folders with texts", labels_needed=False)
     written(tmp_path, "x/1", "fine\n")

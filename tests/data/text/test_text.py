@@ -70,7 +70,7 @@ def test_a_dataset_of_another_task_is_refused():
         load("snippet")
 
 
-def test_texts_of_ones_own_are_cleaned_and_split(tmp_path):
+def test_texts_are_cleaned_and_split(tmp_path):
     rows = [f"Caf\u00e9 number {place}!,{'ab'[place % 2]}" for place in range(40)]
     documents = read(table(tmp_path, *rows))
     assert documents.name == "mine"
@@ -84,7 +84,7 @@ def test_texts_of_ones_own_are_cleaned_and_split(tmp_path):
     assert "the" not in from_list(["the end"], options=TextOptions(stop_words=True)).vocabulary
 
 
-def test_a_split_of_ones_own_is_kept_and_a_document_without_words_told(tmp_path):
+def test_a_given_split_is_used_and_an_empty_document_reported(tmp_path):
     path = table(
         tmp_path,
         "some words,a,train",
@@ -122,7 +122,7 @@ def test_what_cannot_be_trained_on_is_refused(tmp_path, rows, message):
     assert len(word_graphs(documents)) == len(rows)
 
 
-def test_a_label_seen_twice_is_told_and_one_seen_once_refused(tmp_path):
+def test_a_label_seen_twice_is_reported_and_one_seen_once_refused(tmp_path):
     rows = [f"word {place},{'ab'[place % 2]}" for place in range(12)]
     documents = read(table(tmp_path, *rows, "two,c", "of them,c"))
     assert documents.notes == [
@@ -139,7 +139,7 @@ def test_a_label_seen_twice_is_told_and_one_seen_once_refused(tmp_path):
     assert read(split).notes == []
 
 
-def test_test_documents_that_repeat_training_documents_are_told(tmp_path):
+def test_test_documents_that_repeat_training_documents_are_reported(tmp_path):
     rows = ["a b,x,train", "c,y,train", "A  b.,x,test", "d,y,test", ".,x,train", ".,y,test"]
     (note,) = read(table(tmp_path, *rows, header="text,label,split")).notes[1:]
     assert note == (
@@ -149,7 +149,7 @@ def test_test_documents_that_repeat_training_documents_are_told(tmp_path):
     assert not read(table(tmp_path, *rows[:2], rows[3], header="text,label,split")).notes
 
 
-def test_words_without_spaces_between_them_are_told():
+def test_words_without_spaces_are_reported():
     film = "\N{CJK UNIFIED IDEOGRAPH-7535}\N{CJK UNIFIED IDEOGRAPH-5F71}"
     labels = ["x", "y"] * 10
     texts = [f"{film * 4}{'x' * place}" for place in range(20)]

@@ -136,11 +136,11 @@ def test_a_word_that_comes_twice_has_its_first_vector(tmp_path):
         ("a.npz", b"no archive", r"a.npz cannot be read as word vectors \(it is no archive\)"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(tmp_path, name, content, message):
+def test_what_is_wrong_with_a_file_is_reported(tmp_path, name, content, message):
     refused(written(tmp_path, name, content), message)
 
 
-def test_a_broken_line_is_told_even_if_its_word_is_not_wanted(tmp_path):
+def test_a_broken_line_is_reported_even_if_its_word_is_not_wanted(tmp_path):
     path = written(tmp_path, "a.txt", b"a 1 2 3\nb 1 2\nc 1 2 3\n")
     refused(path, "line 2 has 2 numbers", words=["c"])
 
@@ -158,7 +158,7 @@ def test_a_broken_line_is_told_even_if_its_word_is_not_wanted(tmp_path):
         ({"words_utf8": np.array(["a", "b", "c", "d"])}, "cannot be read as word vectors"),
     ],
 )
-def test_what_is_wrong_with_an_archive_is_told(tmp_path, arrays, message):
+def test_what_is_wrong_with_an_archive_is_reported(tmp_path, arrays, message):
     refused(as_npz(tmp_path / "a.npz", **arrays), message)
 
 
@@ -167,7 +167,7 @@ def test_an_archive_without_its_arrays_is_refused(tmp_path):
     refused(tmp_path / "a.npz", "cannot be read as word vectors")
 
 
-def test_what_is_not_there_is_told_with_what_there_is(tmp_path, monkeypatch):
+def test_an_unknown_name_is_refused_with_known_ones(tmp_path, monkeypatch):
     refused(tmp_path / "none.txt", "there is no file .*none.txt; name a file .* or one of glove-")
     refused("glove-10d", "did you mean 'glove-100d'")
     monkeypatch.setenv("QUATGRAPH_CACHE", str(tmp_path))
