@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quatgraph.data.tensors import hash_tensor, select_ranges, sizes_to_ptr
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
@@ -115,8 +116,8 @@ class Graphs:
         if bool(((index < 0) | (index >= len(self))).any()):
             wrong = int(index[(index < 0) | (index >= len(self))][0])
             raise Mistake(f"there is no graph {wrong}; the graphs are 0..{len(self) - 1}")
-        nodes, node_ptr = _select_ranges(self.node_ptr, index)
-        edges, edge_ptr = _select_ranges(self.edge_ptr, index)
+        nodes, node_ptr = select_ranges(self.node_ptr, index)
+        edges, edge_ptr = select_ranges(self.edge_ptr, index)
         shift = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())
         return replace(
             self,
@@ -253,10 +254,7 @@ def flat_digest(flat: dict[str, Tensor], *names: list[str]) -> str:
     """The digest of a collection from its flat form and names."""
     total = hashlib.sha256(b"quatgraph graph data 1")
     for key in sorted(flat):
-        array = flat[key].contiguous().numpy()
-        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        total.update(f"\n{key} {array.dtype.str} {array.shape} ".encode())
-        total.update(array.data)
+        hash_tensor(total, key, flat[key])
     total.update(json.dumps(names).encode())
     return total.hexdigest()
 
@@ -271,7 +269,7 @@ def from_flat_form(
 ) -> Graphs:
     """The inverse of :func:`flat_form`."""
     sizes, degrees = flat["sizes"].long(), flat["degrees"].long()
-    node_ptr, degree_ptr = _sizes_to_ptr(sizes), _sizes_to_ptr(degrees)
+    node_ptr, degree_ptr = sizes_to_ptr(sizes), sizes_to_ptr(degrees)
     edge_ptr = degree_ptr[node_ptr]
     # In place: for the largest datasets a copy doubles the time.
     edge_index = torch.empty(2, flat["neighbours"].numel(), dtype=torch.long)
@@ -304,15 +302,3 @@ def _both_directions(sender: Ids, receiver: Ids, num_nodes: int) -> Ids:
     low, high = np.divmod(key, num_nodes)
     key = np.sort(np.concatenate((key, high * num_nodes + low)), kind="stable")
     return np.stack(np.divmod(key, num_nodes))
-
-
-def _sizes_to_ptr(sizes: Tensor) -> Tensor:
-    return torch.cat((sizes.new_zeros(1), sizes.cumsum(0)))
-
-
-def _select_ranges(ptr: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
-    """The indices of the items in the chosen ranges, and the new ``ptr``."""
-    sizes = ptr.diff()[index]
-    selected = _sizes_to_ptr(sizes)
-    items = torch.arange(int(selected[-1]))
-    return items + (ptr[index] - selected[:-1]).repeat_interleave(sizes), selected

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.splits import Masks
+from quatgraph.data.tensors import hash_tensor
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -102,10 +103,7 @@ def digest(data: "Data") -> str:
         if value is None:
             total.update(f"\n{key} none".encode())
             continue
-        array = value.detach().cpu().contiguous().numpy()
-        array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-        total.update(f"\n{key} {array.dtype.str} {array.shape} ".encode())
-        total.update(array.data)
+        hash_tensor(total, key, value)
     names = [data.node_ids, data.label_names, data.feature_names, data.directed]
     total.update(json.dumps(names).encode())
     return total.hexdigest()

@@ -16,6 +16,7 @@ from quatgraph.data import splits
 from quatgraph.data.io.messages import count_noun, quote_some
 from quatgraph.data.labels import encode_labels, missing_hint
 from quatgraph.data.splits import PARTS, stratified_split
+from quatgraph.data.tensors import select_ranges, sizes_to_ptr
 from quatgraph.errors import Mistake
 
 FRACTIONS = (0.7, 0.1, 0.2)
@@ -119,12 +120,10 @@ class Documents:
     def select(self, places: Sequence[int]) -> "Documents":
         """The documents at some indices, in this order and in no split."""
         chosen = torch.tensor(places, dtype=torch.long)
-        sizes = self.ptr.diff()[chosen]
-        ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-        shift = (self.ptr[chosen] - ptr[:-1]).repeat_interleave(sizes)
+        words, ptr = select_ranges(self.ptr, chosen)
         return replace(
             self,
-            tokens=self.tokens[torch.arange(len(shift)) + shift],
+            tokens=self.tokens[words],
             ptr=ptr,
             y=self.y[chosen],
             ids=[self.ids[place] for place in places],
@@ -146,7 +145,7 @@ class Documents:
         return replace(
             self,
             tokens=tokens[remains],
-            ptr=torch.nn.functional.pad(remains.sum(dim=1).cumsum(0), (1, 0)),
+            ptr=sizes_to_ptr(remains.sum(dim=1)),
             y=self.y[place].expand(len(words)),
             ids=[self.ids[place]] * len(words),
             train=none,
@@ -166,7 +165,7 @@ class Documents:
         numbers = torch.tensor([place.get(word, -1) for word in self.vocabulary], dtype=torch.long)
         tokens = numbers[self.tokens]
         known = tokens >= 0
-        ptr = torch.nn.functional.pad(known.cumsum(0), (1, 0))[self.ptr]
+        ptr = sizes_to_ptr(known)[self.ptr]
         present = self.tokens.unique().tolist()
         unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
         notes = [f"unknown words are left out: {quote_some(unknown)}"] if unknown else []
