@@ -273,7 +273,7 @@ class _Entities(nn.Module):
 def _link(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, Epoch]:
     queries, size = problem.training, config.train.batch_size
     pairs, pointers, tails = (
-        given.numpy() for given in (queries.pairs, queries.pointers, queries.tails)
+        given.numpy() for given in (queries.pairs, queries.ptr, queries.tails)
     )
     adjacency = _coo(problem.adjacency, device)
     entities = queries.num_entities

@@ -9,7 +9,7 @@ import pytest
 
 from quatgraph import config as configs
 from quatgraph import presets
-from quatgraph.data.store import catalog
+from quatgraph.data.io.store import catalog
 from quatgraph.errors import Mistake
 from quatgraph.models.link.simqgnn import EntityGraphOptions
 from quatgraph.models.node import MODELS

@@ -19,7 +19,7 @@ from quatgraph.presets import names
 from quatgraph.tasks import TASKS
 
 COMMANDS = ["train", "search", "reproduce", "demo", "list", "evaluate", "predict", "info"]
-COMMANDS += ["data fetch", "data check", "data stats"]
+COMMANDS += ["data fetch", "data check", "data stats", "data formats"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -183,7 +183,7 @@ def test_the_data_of_a_folder_of_ones_own_is_counted(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_looks_like_no_data_is_a_mistake(tmp_path: Path) -> None:
-    assert_told(call("data", "stats", str(tmp_path)), "is no data of any task", "nodes.csv")
+    assert_told(call("data", "stats", str(tmp_path)), "is not data of any task", "nodes.csv")
 
 
 def test_checking_data_that_is_not_there_fails_with_1(
@@ -263,3 +263,15 @@ print(new_pages(10), new_pages(50))
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     first, others = map(int, found.stdout.split())
     assert others < first / 10  # not five times: what the heap looks like at first is chance
+
+
+def test_formats_are_listed_by_task() -> None:
+    heading, *lines = call("data", "formats").stdout.splitlines()
+    assert heading == "task   format  files"
+    assert lines[1] == "graph  jsonl   a .jsonl file with one graph per line"
+    assert list(dict.fromkeys(line.split()[0] for line in lines)) == list(TASKS)
+    texts = call("data", "formats", "text").stdout.splitlines()
+    assert texts == [heading, *(line for line in lines if line.startswith("text"))]
+    rows = [json.loads(line) for line in call("data", "formats", "--json").stdout.splitlines()]
+    assert [f"{row['task']:5}  {row['format']:6}  {row['files']}" for row in rows] == lines
+    assert_told(call("data", "formats", "grpah"), "no task 'grpah'; did you mean 'graph'?")

@@ -13,7 +13,7 @@ import pytest
 from commands import assert_told, call
 from rings import lines, options, with_features, without, written
 
-from quatgraph.data import store
+from quatgraph.data.io import store
 from quatgraph.predictors import graph as predicting
 from quatgraph.tasks.graph import run as running
 
@@ -158,9 +158,17 @@ def test_a_text_file_that_ends_early_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_no_collection_of_graphs_is_told(tmp_path: Path) -> None:
-    assert_refused([*TRAIN, "nowhere.jsonl"], "there is no", "nowhere.jsonl; name a .jsonl file")
+    assert_refused(
+        [*TRAIN, "nowhere.jsonl"],
+        "there is no",
+        "nowhere.jsonl; the task graph reads a .jsonl file",
+    )
     (tmp_path / "mine.csv").write_text("a,b\n")
-    assert_refused([*TRAIN, "mine.csv"], "mine.csv is neither a .jsonl file nor a folder")
+    assert_refused(
+        [*TRAIN, "mine.csv"],
+        "mine.csv is not graph data: the task graph reads",
+        "it looks like text data",
+    )
     assert_refused(["train", "graph"], "no data given; use `quatgraph train graph --data PATH`")
 
 
@@ -289,12 +297,11 @@ def single(tmp_path: Path) -> str:
 def test_models_of_nodes_and_of_graphs_are_not_mixed_up(single: str, tmp_path: Path) -> None:
     written(tmp_path / "mine.jsonl", lines())
     assert call(*TRAIN, "mine.jsonl").exit_code == 0
-    assert_told(call("predict", single, "mine.jsonl"), "belong to the task graph")
-    assert_told(call("evaluate", single, "mine.jsonl"), "belong to the task graph")
-    assert_told(
-        call("predict", "m", "single"), "holds nodes.csv, the single graph of the task node"
-    )
-    assert_told(call("evaluate", "m", "single"), "the task graph takes many graphs")
+    graphs = "it looks like graph data, which `quatgraph train graph` reads"
+    nodes = "it looks like node data, which `quatgraph train node` reads"
+    for name in ("predict", "evaluate"):
+        assert_told(call(name, single, "mine.jsonl"), "mine.jsonl is not node data", graphs)
+        assert_told(call(name, "m", "single"), "single is not graph data", nodes)
     assert_told(
         call("predict", single, "--graph", "n1"),
         "--graph asks a model of graphs, but nodes is for the task 'node'",
@@ -303,8 +310,8 @@ def test_models_of_nodes_and_of_graphs_are_not_mixed_up(single: str, tmp_path: P
         call("predict", "m", "--node", "n1"),
         "--node asks a model of nodes, but m is for the task 'graph'",
     )
-    assert_refused(["train", "graph", "--data", "single"], "single graph of the task node")
-    assert_refused(["train", "node", "--data", "mine.jsonl"], "belong to the task graph")
+    assert_refused(["train", "graph", "--data", "single"], nodes)
+    assert_refused(["train", "node", "--data", "mine.jsonl"], graphs)
 
 
 def test_new_graphs_that_a_model_cannot_read_are_told(tmp_path: Path) -> None:
@@ -319,4 +326,4 @@ def test_new_graphs_that_a_model_cannot_read_are_told(tmp_path: Path) -> None:
         assert_refused(["predict", "m", "new.jsonl"], words)
     (tmp_path / "new.jsonl").write_text('{"edges": [[0, 1]]')
     assert_refused(["predict", "m", "new.jsonl"], "new.jsonl line 1 is not valid JSON")
-    assert_refused(["predict", "m", "nowhere.jsonl"], "there is no nowhere.jsonl")
+    assert_refused(["predict", "m", "nowhere.jsonl"], "there is no file or folder nowhere.jsonl")

@@ -100,7 +100,7 @@ def test_what_a_file_brought_up_is_told(tmp_path: Path) -> None:
     assert trained.exit_code == 0
     file = tmp_path / "my.towns.csv"
     assert f"the columns of {file} are read by name: 'subject' as head" in trained.stderr
-    assert f"{file} repeats 1 triple, each is kept once\n" in trained.stderr
+    assert f"{file} repeats 1 triple; each counts once\n" in trained.stderr
     assert f"of the triples of {file} 4 for valid and 4 for test were put aside" in trained.stderr
     assert (tmp_path / "quatgraph-runs" / "my.towns" / "card.json").exists()
 
@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--data", "nowhere.tsv"], "nowhere.tsv; name a folder with train.tsv, or a file of"),
+        (["--data", "nowhere.tsv"], "nowhere.tsv; the task link reads a folder with train.tsv"),
         (["--data", "."], "has no train.tsv"),
         ([], "`quatgraph train link --data PATH`"),
         (

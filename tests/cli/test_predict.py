@@ -86,7 +86,9 @@ def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path)
     write_graph(tmp_path / "new", {"x": COLUMNS["x"]})
     told = call("predict", f"{world}/m", str(tmp_path / "new"))
     assert_told(told, "lacks the feature 'y' of the training data")
-    assert_told(call("predict", f"{world}/m", str(tmp_path / "nowhere")), "there is no folder")
+    assert_told(
+        call("predict", f"{world}/m", str(tmp_path / "nowhere")), "there is no file or folder"
+    )
 
 
 def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:

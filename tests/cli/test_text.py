@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     trained = call("train", "text", "--data", f"{place}/reviews.csv", *SHORT, "--out", f"{place}/m")
     assert trained.exit_code == 0
     (note,) = trained.stderr.splitlines()
-    assert "documents for testing have the same words as one for training" in note
+    assert "test documents have the same words as a training document" in note
     (place / "printed").write_text(trained.stdout)
     return place
 

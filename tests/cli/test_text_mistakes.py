@@ -75,7 +75,7 @@ TABLES: dict[str, tuple[bytes, tuple[str, ...], list[str]]] = {
     "texts without words": (
         b"text,label\n" + b"...,a\n--,b\n" * 6,
         (),
-        ["no document in", "has a word that is kept: check the column of texts"],
+        ["no document in", "has a word left: check the text column"],
     ),
     "an unknown part": (
         b"text,label,split\ngood,a,trian\n",
@@ -101,7 +101,7 @@ def test_a_label_seen_once_is_told(tmp_path: Path) -> None:
 def test_words_that_are_all_too_rare_are_told(tmp_path: Path) -> None:
     written(tmp_path / "mine.csv")
     more = ("--set", "data.min_count=1000")
-    assert_refused("mine.csv", "has a word that is kept", "data.min_count", more=more)
+    assert_refused("mine.csv", "has a word left", "data.min_count", more=more)
 
 
 VECTORS = {
@@ -161,9 +161,9 @@ def test_a_folder_without_sub_folders_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([*TRAIN, "nowhere.csv"], "nowhere.csv; name a .csv, .tsv or .jsonl file, or a folder"),
+        ([*TRAIN, "nowhere.csv"], "nowhere.csv; the task text reads a .csv or .tsv file"),
         ([*TRAIN, "plain.txt"], "plain.txt has no labels; write a .csv file with the columns"),
-        ([*TRAIN, "book.pdf"], "book.pdf is no .csv, .tsv, .jsonl or .txt file"),
+        ([*TRAIN, "book.pdf"], "book.pdf is not text data: the task text reads a .csv or .tsv"),
         (["data", "stats", "mrr"], "there is no dataset 'mrr'; did you mean 'mr'?"),
         (["train", "text/mrr-textqgnn"], "did you mean 'text/mr-textqgnn'?"),
         (["train", "text"], "no data given; use `quatgraph train text --data PATH`"),
@@ -181,8 +181,8 @@ def test_data_that_is_not_there_is_told(arguments: list[str], words: str, tmp_pa
         ([""], "there is no text to classify; give at least one word"),
         (["  "], "there is no text to classify; give at least one word"),
         (["b\udce9d"], "is not UTF-8 text"),
-        (["nowhere.csv"], "there is no nowhere.csv; name"),
-        (["nowhere.TXT"], "there is no nowhere.TXT; name"),
+        (["nowhere.csv"], "there is no file or folder nowhere.csv; the task text reads"),
+        (["nowhere.TXT"], "there is no file or folder nowhere.TXT; the task text reads"),
         (["latin.csv"], "latin.csv line 2 is not UTF-8 text"),
         (["three.csv"], "its columns are 'a', 'b', 'c'; rename one of them\n"),
         (["a film", "latin.csv"], "'latin.csv' is no text: name one file or -, or give texts"),

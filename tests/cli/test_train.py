@@ -151,7 +151,7 @@ MISTAKES = [
     (["node/karate-qgn"], "no preset 'node/karate-qgn'; did you mean 'node/karate-qgnn'?"),
     (["nodes"], "no task or preset 'nodes'; did you mean 'node'?"),
     (["node"], "--data PATH"),
-    (["node", "--data", "nowhere"], "there is no folder /"),
+    (["node", "--data", "nowhere"], "there is no file or folder /"),
     (["node", "--data", "."], "nodes.csv"),
     (["node/karate-qgnn", "--data", "."], "use `train node --data ...`"),
     (["node/karate-qgnn", "--set", "train.lrr=1"], "unknown key 'train.lrr'"),

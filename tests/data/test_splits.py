@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quatgraph.data.splits import check_split, stratified_split
+from quatgraph.data.splits import check_split, inner_validation, stratified_split
 from quatgraph.errors import Mistake
 
 
@@ -74,3 +74,41 @@ def test_a_single_class_is_refused():
     masks = tuple(torch.eye(3, dtype=torch.bool)[:, [part]] for part in range(3))
     with pytest.raises(Mistake, match="have one class"):
         check_split(torch.zeros(3, dtype=torch.long), masks, ["a"], where="the split")
+
+
+@given(
+    st.lists(st.integers(-1, 3), min_size=2, max_size=60),
+    st.integers(0, 20),
+    st.sampled_from([0.1, 0.5, 0.95]),
+)
+def test_validation_takes_its_share_of_every_class(labels, seed, fraction):
+    y = torch.tensor([0, 0, *labels])
+    fold = torch.arange(len(y)).flip(0)[: len(y) - 1]
+    fold = torch.cat((fold, torch.tensor([0])))
+    train, valid = inner_validation(y, fold, seed, fraction)
+    assert torch.cat((train, valid)).sort().values.tolist() == (y >= 0).nonzero().flatten().tolist()
+    assert train.tolist() == sorted(train.tolist())
+    for label in set(y.tolist()) - {-1}:
+        count, taken = int((y == label).sum()), int((y[valid] == label).sum())
+        assert abs(taken - count * fraction) <= 1
+        assert taken < count
+        assert taken >= 1 or count == 1
+
+
+def test_validation_stays_within_the_training_fold_and_follows_the_seed():
+    y = torch.arange(200) % 2
+    fold = torch.arange(0, 180)
+    (train, valid), again, other = (inner_validation(y, fold, seed) for seed in (1, 1, 2))
+    assert (train.numel(), valid.numel()) == (162, 18)
+    assert int(valid.max()) < 180
+    assert torch.equal(valid, again[1])
+    assert not torch.equal(valid, other[1])
+
+
+def test_validation_refuses_what_cannot_be():
+    with pytest.raises(Mistake, match="between 0 and 1"):
+        inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), 0, 1.0)
+    with pytest.raises(Mistake, match="no class has two items to train on"):
+        inner_validation(torch.tensor([0, 1]), torch.tensor([0, 1]), 0)
+    with pytest.raises(Mistake, match="seed"):
+        inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), -1)

@@ -29,12 +29,12 @@ def test_training_nodes_refuses_what_is_no_graph(given: Any, tmp_path: Path) -> 
 def test_training_graphs_refuses_what_is_no_list_of_graphs(given: Any, tmp_path: Path) -> None:
     with pytest.raises(Mistake, match=r"^graphs must be a list of PyG's Data, or the path of"):
         train_graphs(given, tmp_path / "model")
-    with pytest.raises(Mistake, match=r"^item 0 of the list is a int; give a list of PyG's Data"):
+    with pytest.raises(Mistake, match=r"^graphs\[0\] is a int; give a list of PyG's Data"):
         train_graphs([1], tmp_path / "model")
 
 
 def test_paths_that_are_not_there_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no folder .*nowhere"):
+    with pytest.raises(Mistake, match=r"there is no file or folder .*nowhere"):
         train_nodes("nowhere", tmp_path / "model")
     with pytest.raises(Mistake, match=r"there is no .*nowhere"):
         train_graphs("nowhere", tmp_path / "model")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from commands import assert_told, call
 
-from quatgraph.data.folder import read_folder
+from quatgraph.data.node import read as read_folder
 from quatgraph.errors import Mistake
 
 NUMBERED = "id,label,split\n" + "".join(
@@ -72,7 +72,7 @@ def test_two_columns_of_other_names_are_read_by_place_with_a_note(tmp_path: Path
     path = folder(tmp_path, "citing,cited\n80,42\n")
     assert edges_of(path) == [("80", "42", None)]
     assert note_of(path) == (
-        "the first line of F is read as column names, for it names no node: 'citing' as source, "
+        "the first line of F is read as column names because it names no node: 'citing' as source, "
         "'cited' as target"
     )
 
@@ -92,8 +92,8 @@ def test_a_first_line_of_two_nodes_is_an_edge_unless_another_column_says_otherwi
     path = folder(tmp_path, "u,v\na,b\n", NAMED)
     assert edges_of(path) == [("a", "b", None), ("u", "v", None)]
     assert note_of(path) == (
-        "the first line of F is read as an edge, for 'u' and 'v' are nodes; rename the columns if "
-        "it names them"
+        "the first line of F is read as an edge because 'u' and 'v' are nodes; rename the "
+        "columns if it names them"
     )
     assert edges_of(folder(tmp_path, "u,v,weight\na,b,2\n", NAMED)) == [("a", "b", 2.0)]
     assert edges_of(folder(tmp_path, "u,v,kind\na,b,x\n", NAMED)) == [("a", "b", None)]
@@ -111,7 +111,7 @@ def test_a_first_line_of_two_nodes_is_an_edge_unless_another_column_says_otherwi
         ("node,other,since\n1,2,3\n", "'since', which is no edge; name the columns source, target"),
         ("source,cited\n1,2\n", "is 'source', 'cited', which is no edge; name the columns"),
         ("source,weight\n1,2\n", "is 'source', 'weight', which is no edge; name the columns"),
-        ("0,80,42,1\n", "has 4 columns and no first line that says what they are; name the"),
+        ("0,80,42,1\n", "has 4 columns and no first line that names them; name the"),
         ("a,b,c,d\n", "is 'a', 'b', 'c', 'd', which is no edge; name the columns"),
         ("100,200\n1,2\n", "line 1 has an edge to the unknown node '100'"),
         ("1,2,friend\n", "line 1 has 'friend' in column 'weight'"),

@@ -56,10 +56,10 @@ def packed(text: str) -> bytes:
         ("graphs.jsonl.xz", lzma.compress(GRAPH.encode()), "is packed, which only triples may be"),
         ("broken.tsv.gz", b"\x1f\x8b\x08" + BINARY, "is damaged and cannot be unpacked"),
         ("plain.tsv.gz", TRIPLES, "is damaged and cannot be unpacked"),
-        ("prose.txt", "A line of prose.\n", "is no file of graphs, whose first line is their numb"),
-        ("pairs.txt", "1 2\n2 3\n", "is no file of graphs, whose first line is their number"),
-        ("noext", "a,b,c\n", "is in no format that is read; graphs are .jsonl files, triples .tsv"),
-        ("model.pt", "a", "is in no format that is read"),
+        ("prose.txt", "A line of prose.\n", "is neither a file of graphs, whose first line"),
+        ("pairs.txt", "1 2\n2 3\n", "is neither a file of graphs, whose first line"),
+        ("noext", "a,b,c\n", "has an unknown format; graphs are .jsonl files, triples .tsv"),
+        ("model.pt", "a", "has an unknown format"),
         ("one.csv", "a\nb\n", "has one column, separated by commas, tabs or semicolons"),
         ("edges.csv", "a,b\n", "is part of a graph of the task node"),
         ("mine.csv", "source,target\na,b\n", "is part of a graph of the task node"),
@@ -128,9 +128,9 @@ def parts_of_texts(path: Path) -> None:
 @pytest.mark.parametrize(
     ("fill", "words"),
     [
-        (lambda path: None, "is no data of any task"),
-        (images, "is no data of any task"),
-        (images_by_class, "is no data of any task"),
+        (lambda path: None, "is not data of any task"),
+        (images, "is not data of any task"),
+        (images_by_class, "is not data of any task"),
         (parts_of_texts, "has texts in train.csv; put all texts into one table, with a column"),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from commands import assert_told, call
 
-from quatgraph.data.folder import read_folder
+from quatgraph.data.node import read as read_folder
 from quatgraph.errors import Mistake
 
 NODES = "id,label,split,size\n" + "".join(

@@ -60,11 +60,15 @@ def texts(path: Path, mark: str) -> Path:
     return reviews.written(path.with_suffix(".csv"), rows)
 
 
+def read_texts(path: Path, missing: list[str] | None = None) -> text.Documents:
+    return text.read(path, text.TextOptions(missing=missing or ()))
+
+
 READERS: dict[str, tuple[Any, Any, str]] = {
-    "node": (nodes, node.read_folder, "6 nodes"),
+    "node": (nodes, node.read, "6 nodes"),
     "graph": (graphs, graph.read, "6 graphs"),
     "tu": (tu_folder, graph.read, "6 graphs"),
-    "text": (texts, text.read, "12 documents"),
+    "text": (texts, read_texts, "12 documents"),
 }
 every_reader = pytest.mark.parametrize("kind", READERS)
 
@@ -99,8 +103,8 @@ def test_numbers_are_sorted_by_value_once_the_marks_are_out(tmp_path: Path) -> N
     path = nodes(tmp_path / "data", "?")
     table = (path / "nodes.csv").read_text().replace(",x,", ",10,").replace(",y,", ",9,")
     (path / "nodes.csv").write_text(table)
-    assert node.read_folder(path).label_names == ["10", "9", "?"]
-    assert node.read_folder(path, missing=["?"]).label_names == ["9", "10"]
+    assert node.read(path).label_names == ["10", "9", "?"]
+    assert node.read(path, missing=["?"]).label_names == ["9", "10"]
 
 
 def test_whole_numbers_of_the_text_format_can_be_missing(tmp_path: Path) -> None:
@@ -116,13 +120,13 @@ def test_only_the_exact_value_is_missing_and_several_are_one_note(tmp_path: Path
     path = nodes(tmp_path / "data", "NA")
     table = (path / "nodes.csv").read_text().replace("\n3,NA,", "\n3,?,")
     (path / "nodes.csv").write_text(table)
-    absent, note = node.read_folder(path, missing=["na"]).notes
+    absent, note = node.read(path, missing=["na"]).notes
     assert absent == "no node has the label 'na' of data.missing"
     assert note == (
         "labels that may mean missing are read as classes: '?' (1 node), 'NA' (5 nodes); "
         "--set 'data.missing=na,?,NA' makes them missing"
     )
-    assert node.read_folder(path, labels_needed=False).notes == []
+    assert node.read(path, labels_needed=False).notes == []
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from programs import SHORT, shell
 
-from quatgraph.data import store
-from quatgraph.data.cache import keep_graphs, kept_graphs
-from quatgraph.data.dgcnn import read_dgcnn
+from quatgraph.data.graph.cache import load_cached, save_cached
+from quatgraph.data.graph.dgcnn import read_dgcnn
+from quatgraph.data.io import store
 from quatgraph.errors import Mistake
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.record import read_records
@@ -62,11 +62,11 @@ def test_without_a_home_nothing_is_kept_and_a_download_says_what_to_do(
 ) -> None:
     assert store.cache_root() is None
     assert {state for _, state in store.check("cora")} == {"missing"}
-    with pytest.raises(Mistake, match="no home folder to keep downloads in; let QUATGRAPH_CACHE"):
+    with pytest.raises(Mistake, match="no home folder for downloads; set QUATGRAPH_CACHE"):
         store.fetch("cora")
     graphs = read_dgcnn(b"1\n1 5\n0 0\n", name="toy", where="toy")
-    keep_graphs(graphs, "abc")
-    assert kept_graphs("toy", "abc") is None
+    save_cached(graphs, "abc")
+    assert load_cached("toy", "abc") is None
     monkeypatch.setenv("QUATGRAPH_CACHE", "~/cache")
     assert store.cache_root() is None
     monkeypatch.setenv("QUATGRAPH_DATA", "~/data")

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from quatgraph import config as configs
-from quatgraph.data.dgcnn import read_dgcnn
-from quatgraph.data.folder import read_folder
-from quatgraph.data.jsonl import read_jsonl
-from quatgraph.data.numbers import is_number, real_numbers, whole_numbers
-from quatgraph.data.text import load_vectors
-from quatgraph.data.text_files import read_texts
-from quatgraph.data.tu import read_tu
+from quatgraph.data.graph.dgcnn import read_dgcnn
+from quatgraph.data.graph.jsonl import read_jsonl
+from quatgraph.data.graph.tu import read_tu
+from quatgraph.data.io.numbers import is_number, real_numbers, whole_numbers
+from quatgraph.data.node import read as read_folder
+from quatgraph.data.text import load_vectors, read_texts
 from quatgraph.errors import Mistake
 from quatgraph.tasks.node.config import NodeConfig
 

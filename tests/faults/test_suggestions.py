@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from quatgraph import errors, suggestions
-from quatgraph.data.vocabulary import Vocabulary
+from quatgraph.data.link.vocabulary import Vocabulary
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.predictors.predictions import positions
 

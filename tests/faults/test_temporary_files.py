@@ -10,8 +10,8 @@ import pytest
 import torch
 from kills import WRITE, forked, killed, steps_of, waited
 
-from quatgraph.data.cache import keep_graphs
-from quatgraph.data.dgcnn import read_dgcnn
+from quatgraph.data.graph.cache import save_cached
+from quatgraph.data.graph.dgcnn import read_dgcnn
 from quatgraph.files import remove_leftovers, replacing, write_all, write_atomic
 from quatgraph.tasks.job import FILES, train_in_folder
 from quatgraph.tasks.node import NODE
@@ -91,12 +91,12 @@ def test_processes_that_write_one_file_at_once_never_fail(tmp_path: Path) -> Non
     assert names(tmp_path) == {path.name}
 
 
-def test_a_killed_process_that_kept_graphs_leaves_nothing_for_long(
+def test_a_killed_process_that_load_cached_leaves_nothing_for_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QUATGRAPH_CACHE", str(tmp_path))
     text = b"2\n3 5\n0 1 1\n7 2 0 2\n0 1 1\n2 -1\n7 1 1\n7 1 0\n"
-    keep = partial(keep_graphs, read_dgcnn(text, name="toy", where="toy"), "abc")
+    keep = partial(save_cached, read_dgcnn(text, name="toy", where="toy"), "abc")
     assert killed(keep, (steps_of(keep).index("fsync"), False))
     (tmp_path / "graph").mkdir(exist_ok=True)
     keep()

@@ -87,9 +87,9 @@ def test_a_first_line_that_may_be_both_is_refused_until_it_is_said(tmp_path: Pat
     with pytest.raises(Mistake) as told:
         read(path)
     assert str(told.value) == (
-        f"{path} line 1 may be a triple or column names, for 'wer', 'wie', 'wen' do not occur "
-        "anywhere else; say which by --set data.header=false or data.header=true (in Python by "
-        "header=False or header=True), or call the columns head, relation and tail"
+        f"{path} line 1 may be a triple or column names: 'wer', 'wie', 'wen' do not occur anywhere "
+        "else; use --set data.header=false or --set data.header=true (in Python header=False or "
+        "header=True), or name the columns head, relation and tail"
     )
     assert facts_of(read(path, header=True)) == set(FACTS)
     assert read(path, header=True).notes[0] == (

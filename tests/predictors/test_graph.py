@@ -312,8 +312,8 @@ def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["a"], "item 0 of the list is a str; give a list of PyG's Data"),
-        ([Data(num_nodes=1), torch.zeros(2, 1)], "item 1 of the list is a Tensor"),
+        (["a"], r"graphs\[0\] is a str; give a list of PyG's Data"),
+        ([Data(num_nodes=1), torch.zeros(2, 1)], r"graphs\[1\] is a Tensor"),
         ([], "the list has no graphs"),
     ],
 )
@@ -352,7 +352,7 @@ def test_the_single_graph_of_a_model_of_nodes_is_a_mistake(
     folder = tmp_path / "single"
     folder.mkdir()
     (folder / "nodes.csv").write_text("id,label\na,x\nb,y\n")
-    with pytest.raises(Mistake, match=r"holds nodes\.csv, the single graph of the task node"):
+    with pytest.raises(Mistake, match=r"is not graph data: .* it looks like node data"):
         predictor.predict(folder)
 
 

@@ -207,7 +207,7 @@ def test_a_data_in_memory_is_taken_as_a_new_graph(predictor: NodePredictor) -> N
 
 
 def test_a_folder_that_does_not_exist_is_a_mistake(predictor: NodePredictor) -> None:
-    with pytest.raises(Mistake, match="there is no folder nowhere"):
+    with pytest.raises(Mistake, match="there is no file or folder nowhere"):
         predictor.predict("nowhere")
 
 
@@ -215,7 +215,7 @@ def test_graphs_of_the_task_graph_are_a_mistake(predictor: NodePredictor, tmp_pa
     (tmp_path / "many.jsonl").write_text('{"edges": [[0, 1]]}')
     (tmp_path / "TU_A.txt").write_text("1, 2")
     for path in (tmp_path / "many.jsonl", tmp_path):
-        with pytest.raises(Mistake, match=r"is no graph of the task node.* to the task graph"):
+        with pytest.raises(Mistake, match=r"is not node data: .* it looks like graph data"):
             predictor.predict(path)
     with pytest.raises(Mistake, match="answers for one graph: give a folder or a PyG Data"):
         predictor.predict([Data(num_nodes=1)])  # type: ignore[arg-type]

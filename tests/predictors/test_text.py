@@ -11,7 +11,7 @@ from reviews import LABELS, REVIEWS, TEXTS, config_of, rounded, same, vector_fil
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.data.text import WordVectors, clean, read
+from quatgraph.data.text import TextOptions, WordVectors, clean, read
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS, TextING, TextQGNN
 from quatgraph.predictors import TextPredictor, load
@@ -224,7 +224,7 @@ def test_new_texts_may_come_in_any_form(predictor: TextPredictor, tmp_path: Path
     for number, text in enumerate(TEXTS[4:9]):
         (tmp_path / "new" / f"{number}.txt").write_text(text)
     table = written(tmp_path / "new.csv", [(text, "w") for text in TEXTS[4:9]], ("text", "who"))
-    documents = read(table, labels_needed=False)
+    documents = read(table, TextOptions(labels_needed=False))
     for form in (
         table,
         str(table),
@@ -242,10 +242,10 @@ def test_a_string_is_a_text_unless_it_names_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("film").write_text("lovely\n")
-    with pytest.raises(Mistake, match=r"film is no \.csv, \.tsv, \.jsonl or \.txt file"):
+    with pytest.raises(Mistake, match="film is not text data: the task text reads"):
         predictor.predict("film")
     assert predictor.predict(["film"]).ids == ["film"]
-    with pytest.raises(Mistake, match=r"there is no lovely\.csv"):
+    with pytest.raises(Mistake, match=r"there is no file or folder lovely\.csv"):
         predictor.predict("lovely.csv")
     long = "film " * 2000
     assert predictor.predict(long).ids == [long]
@@ -254,7 +254,7 @@ def test_a_string_is_a_text_unless_it_names_a_file(
 def test_unknown_words_are_left_out_and_told(predictor: TextPredictor) -> None:
     answer = predictor.predict(["A zany charming film", "charming film", "zany", "..."])
     assert answer.notes == [
-        "1 document has no words: text 3 of the list for one",
+        "1 document has no words, for example text 3 of the list",
         "unknown words are left out: 'zany'",
         "1 document of 4 has no known word",
         "a text without a known word is answered for like an empty one",

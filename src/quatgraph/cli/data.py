@@ -50,7 +50,7 @@ def _list_names(kind: str) -> dict[str, list[str]]:
     """The names of a kind by group; reads models and methods from the presets, without torch."""
     groups: dict[str, list[str]] = {}
     if kind == "datasets":
-        from quatgraph.data.store import catalog
+        from quatgraph.data.io.store import catalog
 
         for entry in catalog().values():
             groups.setdefault(entry.task, []).append(entry.name)
@@ -76,7 +76,7 @@ def fetch(name: Annotated[str, typer.Argument(help="A dataset such as cora.")]) 
 
     quatgraph data fetch cora
     """
-    from quatgraph.data import store
+    from quatgraph.data.io import store
 
     found = store.fetch(name)
     typer.echo(f"{name}: {len(found)} files verified" if found else f"{name} is built in")
@@ -91,7 +91,7 @@ def check(name: Annotated[str, typer.Argument(help="A dataset such as cora.")]) 
 
     quatgraph data check cora
     """
-    from quatgraph.data import store
+    from quatgraph.data.io import store
 
     states = store.check(name)
     for path, state in states:
@@ -99,6 +99,40 @@ def check(name: Annotated[str, typer.Argument(help="A dataset such as cora.")]) 
     if any(state != "ok" for _, state in states):
         raise typer.Exit(1)
     typer.echo(f"{name}: {len(states)} files, all ok" if states else f"{name} is built in")
+
+
+@command(data_app)
+def formats(
+    task: Annotated[str | None, typer.Argument(help="A task: node, graph, link or text.")] = None,
+    json_: Json = False,
+) -> None:
+    """List the file formats that a task reads.
+
+    quatgraph data formats graph
+    """
+    from quatgraph.data import graph, link, node, text
+
+    readers = {
+        "node": node.READERS,
+        "graph": graph.READERS,
+        "link": link.READERS,
+        "text": text.READERS,
+    }
+    if task is not None and task not in readers:
+        hint = did_you_mean(task, readers) or f"; there are {', '.join(readers)}"
+        raise Mistake(f"there is no task {task!r}{hint}")
+    rows = [
+        {"task": name, "format": reader.name, "files": reader.description}
+        for name in ([task] if task else readers)
+        for reader in readers[name]
+    ]
+    if not json_:
+        typer.echo(f"{'task':5}  {'format':6}  files")
+    for row in rows:
+        if json_:
+            emit(row)
+        else:
+            typer.echo(f"{row['task']:5}  {row['format']:6}  {row['files']}")
 
 
 @command(data_app)
@@ -125,8 +159,9 @@ def stats(
 def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     """The name and statistics of a dataset, or of files that are read as ``train`` does."""
     from quatgraph import config as configs
-    from quatgraph.data import graph, link, node, store, text
-    from quatgraph.data.formats import task_of
+    from quatgraph.data import graph, link, node, text
+    from quatgraph.data.formats import infer_task
+    from quatgraph.data.io import store
     from quatgraph.tasks import TASKS
     from quatgraph.tasks.graph.problem import load_graphs
     from quatgraph.tasks.link.problem import load_triples
@@ -141,7 +176,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     values = configs.override({"data": source}, set_)
     if own:  # only texts have columns to set
         columns = {"data.text", "data.label"} & configs.flatten(values).keys()
-        task = "text" if columns else task_of(path)
+        task = "text" if columns else infer_task(path)
     else:
         task = store.entry(name).task
     if task not in TASKS:
@@ -171,7 +206,7 @@ def info(device: Device = "auto", json_: Json = False) -> None:
 
     quatgraph info
     """
-    from quatgraph.data.store import cache_root, data_root
+    from quatgraph.data.io.store import cache_root, data_root
     from quatgraph.ops.backend import TRITON_INSTALLED, chosen_backend
     from quatgraph.training.runtime import environment, resolve_device
 

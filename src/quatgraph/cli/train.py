@@ -91,7 +91,7 @@ def train(
 
     options: dict[str, Any] = {"directed": True} if directed else {}
     if vectors is not None:
-        from quatgraph.data.store import catalog
+        from quatgraph.data.io.store import catalog
 
         options["vectors"] = vectors if vectors in catalog() else str(Path(vectors).resolve())
     task, candidates = _build_candidates(what, data, options, set_ or [], protocol, seeds)

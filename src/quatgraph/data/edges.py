@@ -1,4 +1,4 @@
-"""Edge lists: merged, made symmetric, compared and counted."""
+"""Edge lists: merge, compare, count."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quatgraph.data.io.messages import count_noun
 from quatgraph.errors import Mistake
 
 Ids = NDArray[np.int64]
@@ -21,12 +22,12 @@ def merge_edges(
     weight: NDArray[np.float64] | None = None,
     node_ids: Sequence[str] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """An edge list with each edge once, sorted by sender and receiver, without self-loops.
+    """Keeps each edge once, sorted by sender and receiver, and drops self-loops.
 
-    The weights of edges that repeat in one direction are summed. An undirected edge gets both
-    directions; where a list gives both with different weights, both get the larger one, so that
-    listing every edge in both directions changes nothing. A sum beyond float32 is a
-    :class:`Mistake`, which names the nodes by ``node_ids``.
+    Weights of edges that repeat in one direction are summed. An undirected edge gets both
+    directions, with the larger weight if they differ, so listing every edge in both directions
+    changes nothing. A sum beyond float32 is a :class:`Mistake` that names the nodes by
+    ``node_ids``.
 
     Shape:
         - sender, receiver, weight: ``(E',)``
@@ -35,8 +36,8 @@ def merge_edges(
     apart = sender != receiver
     key = sender[apart] * num_nodes + receiver[apart]
     if weight is None:
-        key = key if directed else np.concatenate((key, _turned(key, num_nodes)))
-        return _unpacked(_distinct(key), num_nodes), None
+        key = key if directed else np.concatenate((key, _reverse(key, num_nodes)))
+        return _unpack(_sort_unique(key), num_nodes), None
     key, place = np.unique(key, return_inverse=True)
     merged = np.zeros(len(key))
     with np.errstate(over="ignore"):
@@ -49,12 +50,12 @@ def merge_edges(
             "float32 holds: divide all weights of the graph by the same large number"
         )
     if not directed:
-        both = np.concatenate((key, _turned(key, num_nodes)))
+        both = np.concatenate((key, _reverse(key, num_nodes)))
         key, place = np.unique(both, return_inverse=True)
         larger = np.zeros(len(key))
         np.maximum.at(larger, place, np.concatenate((merged, merged)))
         merged = larger
-    return _unpacked(key, num_nodes), torch.from_numpy(merged.astype(np.float32))
+    return _unpack(key, num_nodes), torch.from_numpy(merged.astype(np.float32))
 
 
 def merge_notes(
@@ -65,66 +66,62 @@ def merge_notes(
     directed: bool,
     weight: NDArray[np.float64] | None = None,
 ) -> list[str]:
-    """What :func:`merge_edges` leaves out or puts together: sentences."""
+    """Reports what :func:`merge_edges` removes or merges."""
     apart = sender != receiver
     key = sender[apart] * num_nodes + receiver[apart]
-    distinct = _distinct(key)
+    distinct = _sort_unique(key)
     notes = []
     if loops := len(sender) - len(key):
-        notes.append(f"{_counted(loops, 'self-loop')} left out: every node gets one of its own")
+        notes.append(f"{count_noun(loops, 'self-loop')} left out: every node gets one of its own")
     if again := len(key) - len(distinct):
         how = "merged: each edge counts once" if weight is None else "merged: weights are summed"
-        notes.append(f"{_counted(again, 'repeated edge')} {how}")
+        notes.append(f"{count_noun(again, 'repeated edge')} {how}")
     if weight is not None and not directed:
         sums = np.zeros(len(distinct))
         np.add.at(sums, np.searchsorted(distinct, key), weight[apart])
-        back = _turned(distinct, num_nodes)
+        back = _reverse(distinct, num_nodes)
         place = np.searchsorted(distinct, back).clip(max=len(distinct) - 1)
         differ = (distinct[place] == back) & (sums[place] != sums)
         if unequal := int(differ.sum()) // 2:
             notes.append(
-                f"{_counted(unequal, 'edge')} with a different weight in each direction: "
+                f"{count_noun(unequal, 'edge')} with a different weight in each direction: "
                 "both directions get the larger one"
             )
     return notes
 
 
 def is_symmetric(edge_index: Tensor, edge_weight: Tensor | None, num_nodes: int) -> bool:
-    """Whether every edge is there in both directions, with the same weight."""
+    """Whether every edge has both directions, with the same weight."""
     sender, receiver = edge_index
     forth, back = sender * num_nodes + receiver, receiver * num_nodes + sender
     if edge_weight is None:
         return torch.equal(forth.unique(), back.unique())
-    return torch.equal(_by_key(forth, edge_weight), _by_key(back, edge_weight))
+    return torch.equal(_sort_weighted(forth, edge_weight), _sort_weighted(back, edge_weight))
 
 
 def count_edges(edge_index: Tensor, num_nodes: int, *, directed: bool) -> int:
-    """Distinct edges between two different nodes; both directions of an undirected one are one."""
+    """Number of distinct edges without self-loops; both directions of an undirected one are one."""
     sender, receiver = edge_index[:, edge_index[0] != edge_index[1]]
     if not directed:
         sender, receiver = torch.minimum(sender, receiver), torch.maximum(sender, receiver)
     return (sender * num_nodes + receiver).unique().numel()
 
 
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
-def _turned(key: Ids, num_nodes: int) -> Ids:
+def _reverse(key: Ids, num_nodes: int) -> Ids:
     return key % num_nodes * num_nodes + key // num_nodes
 
 
-def _distinct(key: Ids) -> Ids:
+def _sort_unique(key: Ids) -> Ids:
     # By sorting: for this many keys numpy's own unique hashes first, ten times slower.
     key = np.sort(key)
     return key[np.diff(key, prepend=-1) != 0]
 
 
-def _unpacked(key: Ids, num_nodes: int) -> Tensor:
+def _unpack(key: Ids, num_nodes: int) -> Tensor:
     return torch.from_numpy(np.stack((key // num_nodes, key % num_nodes)))
 
 
-def _by_key(key: Tensor, weight: Tensor) -> Tensor:
+def _sort_weighted(key: Tensor, weight: Tensor) -> Tensor:
     """Keys and weights as one ``(2, E)``, sorted by both: equal for equal weighted edge sets."""
     order = torch.argsort(weight, stable=True)
     order = order[torch.argsort(key[order], stable=True)]

@@ -1,4 +1,4 @@
-"""Brings node features to one scale, the same for training and for later graphs."""
+"""Feature scaling that is fitted in training and applied to later graphs."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
@@ -16,12 +16,12 @@ KINDS: tuple[Kind, ...] = ("none", "row", "standard")
 class Scaling:
     """How features are scaled before a model sees them.
 
-    ``"row"`` divides each row by its sum, as is usual for counts of words; ``"standard"`` gives
-    each column mean 0 and variance 1.
+    ``"row"`` divides each row by its sum, as usual for word counts; ``"standard"`` gives each
+    column mean 0 and variance 1.
 
     Attributes:
-        kind: What is done.
-        width: Number of features it was fitted to.
+        kind: The kind of scaling.
+        width: Number of features.
         mean: Mean of each column; empty unless ``"standard"``.
         std: Standard deviation of each column, 0 for a constant one; empty unless ``"standard"``.
     """
@@ -33,10 +33,10 @@ class Scaling:
 
     @classmethod
     def fit(cls, x: Tensor, kind: Literal["auto", "none", "row", "standard"] = "auto") -> Self:
-        """Decides the scaling of ``x`` ``(N, F)``.
+        """Fits the scaling to ``x`` ``(N, F)``.
 
-        ``"auto"`` scales the rows of what looks like counts of words, nothing negative and mostly
-        zeros, and standardises anything else: a row of ages and incomes has no meaningful sum.
+        ``"auto"`` scales the rows of what looks like word counts, non-negative and mostly zeros,
+        and standardizes anything else: a row of ages and incomes has no meaningful sum.
 
         Example:
             >>> Scaling.fit(torch.tensor([[1.0, 0.0, 3.0], [0.0, 0.0, 0.0]])).kind
@@ -78,7 +78,8 @@ class Scaling:
             _refuse_negative(bool((x < 0).any()))
             total = x.sum(dim=1, keepdim=True)
             return torch.where(total > 0, x / total, 0.0)
-        mean, std = (torch.tensor(v, dtype=torch.float64, device=x.device) for v in self._moments())
+        moments = (self.mean, self.std)
+        mean, std = (torch.tensor(v, dtype=torch.float64, device=x.device) for v in moments)
         scaled = torch.where(std > 0, (x.double() - mean) / std, 0.0)
         return scaled.to(x.dtype)
 
@@ -98,9 +99,6 @@ class Scaling:
         if kind not in KINDS or len(mean) != moments or len(std) != moments:
             raise Mistake(f"the stored feature scaling is damaged (kind {kind!r}, width {width})")
         return cls(kind, width, mean, std)
-
-    def _moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        return self.mean, self.std
 
 
 def _refuse_negative(negative: bool) -> None:

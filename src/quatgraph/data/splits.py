@@ -1,4 +1,4 @@
-"""Train, valid and test parts: drawn per class, and checked."""
+"""Splits into train, valid and test: drawn per class, and checked."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -6,23 +6,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data.vocabulary import missing_hint
+from quatgraph.data.labels import missing_hint
 from quatgraph.errors import Mistake, did_you_mean
 
+Fold = tuple[Tensor, Tensor]
+"""Indices of the items for training, and of those for testing or validation."""
 Masks = tuple[Tensor, Tensor, Tensor]
 PARTS = ("train", "valid", "test")
 SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
-"""What people call the parts, in lower case, and the place of each in ``PARTS``; -1 for none."""
+"""Index into ``PARTS`` of each word for a split, in lower case; -1 for none."""
 
 
 def part_numbers(
     words: Sequence[str], known: Mapping[str, int], at: Callable[[int], str]
 ) -> list[int]:
-    """The part that each word names, in any letter case.
+    """The split that each word names, in any letter case.
 
     Args:
-        known: As :data:`SPLIT_WORDS`.
-        at: Where a word, by its place, stands, for messages.
+        known: The words, see :data:`SPLIT_WORDS`.
+        at: The location of a row, for messages.
     """
     folded = [word.casefold() for word in words]
     for word in set(folded) - set(known):
@@ -39,13 +41,13 @@ def stratified_split(
 ) -> Masks:
     """Draws train, valid and test masks, class by class.
 
-    A class of three or more labelled nodes has at least one in each part; a smaller one is wholly
-    in the training part. Nodes without a label (``-1``) are in none.
+    A class of three or more nodes has at least one in each split; a smaller class is in train only.
+    Unlabelled nodes (``-1``) are in none.
 
     Args:
         y: Class of each node.
-        seed: Zero or more; the same seed gives the same split.
-        fractions: Shares of the three parts.
+        seed: Zero or more.
+        fractions: Shares of the three splits.
 
     Shape:
         - y: ``(N,)``
@@ -72,14 +74,48 @@ def stratified_split(
     return train, valid, test
 
 
+def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1) -> Fold:
+    """Takes a stratified part of the training items for validation.
+
+    The part has its share of every class, rounded, and at least one item of a class with two or
+    more; at least one item of every class is left to train on.
+
+    Args:
+        y: Class of each item.
+        train: Indices of the training items; unlabelled ones are dropped.
+        seed: Zero or more.
+        fraction: Share of the part, between 0 and 1.
+
+    Returns:
+        Indices for training and for validation, both sorted.
+
+    Shape:
+        - y: ``(G,)``
+        - train: ``(K,)``
+    """
+    check_seed(seed)
+    if not 0 < fraction < 1:
+        raise Mistake(f"the validation share must be between 0 and 1, got {fraction}")
+    random = np.random.default_rng(seed)
+    train = train[y[train] >= 0].sort().values
+    is_valid = torch.zeros(train.numel(), dtype=torch.bool)
+    for label in y[train].unique():
+        members = (y[train] == label).nonzero().flatten()
+        count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
+        is_valid[members[torch.from_numpy(random.permutation(members.numel()))[:count]]] = True
+    if not bool(is_valid.any()):
+        raise Mistake("no class has two items to train on, so none can be put aside; add some")
+    return train[~is_valid], train[is_valid]
+
+
 def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) -> None:
-    """Refuses masks of which some part is empty, or some class is never trained.
+    """Refuses masks with an empty split, or with a class that no training node has.
 
     Args:
         y: Class of each node, ``-1`` for none.
-        masks: Train, valid and test masks; nodes without a label count in none.
-        label_names: Name of each class, for the message.
-        where: Whose split it is, for the message.
+        masks: Train, valid and test masks; unlabelled nodes are ignored.
+        label_names: Name of each class, for messages.
+        where: The source of the split, for messages.
 
     Shape:
         - y: ``(N,)``
@@ -111,3 +147,9 @@ def _sizes(count: int, fractions: tuple[float, float, float]) -> list[int]:
     while valid + test >= count:
         valid, test = (valid - 1, test) if valid > test else (valid, test - 1)
     return [count - valid - test, valid, test]
+
+
+def check_seed(seed: int) -> None:
+    """Refuses a seed that numpy's generators do not accept."""
+    if not 0 <= seed < 2**32:
+        raise Mistake(f"a seed must be a whole number from 0 to {2**32 - 1}, got {seed}")

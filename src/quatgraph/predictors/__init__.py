@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import torch
 
 from quatgraph.data.graph import AnyGraphs, from_any
+from quatgraph.data.labels import missing_labels
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
-from quatgraph.data.text import Documents, check_trainable
+from quatgraph.data.text import Documents, TextOptions, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.data.vocabulary import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.link import LinkPredictor
@@ -87,7 +87,7 @@ def train_nodes(
     Args:
         data: A PyG ``Data`` with ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight``
             may be missing, other features of edges (``edge_attr``) are not used. Or a folder, see
-            :func:`quatgraph.data.node.read_folder`.
+            :func:`quatgraph.data.node.read`.
         out: Folder for the bundle.
         config: Settings; without them a few are tried and validation data decides.
         resume: Whether to go on with a training that ``out`` holds.
@@ -190,10 +190,12 @@ def train_texts(
             texts = documents_of(
                 texts,
                 labels,
-                split_seed=data.draw_seed,
-                stop_words=data.stop_words,
-                min_count=data.min_count,
-                missing=missing_labels(data.missing),
+                TextOptions(
+                    split_seed=data.draw_seed,
+                    stop_words=data.stop_words,
+                    min_count=data.min_count,
+                    missing=missing_labels(data.missing),
+                ),
             )
         check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
-from quatgraph.data.vocabulary import missing_labels
+from quatgraph.data.labels import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.predictions import (
@@ -145,7 +145,7 @@ class GraphPredictor:
 
     def _refuse_huge(self, graphs: Graphs) -> None:
         """Checks that what the layers hold of the largest graph fits into memory."""
-        sizes, model = graphs.node_start.diff(), self.config.model
+        sizes, model = graphs.node_ptr.diff(), self.config.model
         place = int(sizes.argmax())
         numbers = int(sizes[place]) * model.width * (model.num_layers + 4)
         numbers *= self.models.num_members

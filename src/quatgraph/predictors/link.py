@@ -10,9 +10,9 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.data import link as source
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
-from quatgraph.data.vocabulary import some
 from quatgraph.errors import Mistake
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
@@ -215,7 +215,7 @@ class LinkPredictor:
     def _known_answers(self, pairs: Tensor) -> Tensor:
         """Whether an entity is a known answer to each question, ``(Q, E)``."""
         found = self._known.select(pairs)
-        owner = torch.arange(len(pairs)).repeat_interleave(found.pointers.diff())
+        owner = torch.arange(len(pairs)).repeat_interleave(found.ptr.diff())
         known = torch.zeros(len(pairs), self.triples.num_entities, dtype=torch.bool)
         known[owner, found.tails] = True
         return known.to(self.device)
@@ -238,7 +238,7 @@ class LinkPredictor:
             strange += [names[number] for number in new.tolist()]
         if not strange:
             return []
-        return [f"no training triple has {some(strange)}: what is said of it is a guess"]
+        return [f"no training triple has {quote_some(strange)}: what is said of it is a guess"]
 
     @cached_property
     def _entities(self) -> Tensor:

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
-from quatgraph.data.assembly import made_up_names
+from quatgraph.data.io.messages import quote_some
+from quatgraph.data.labels import missing_labels
+from quatgraph.data.node.assembly import default_feature_names
 from quatgraph.data.scaling import Scaling
-from quatgraph.data.vocabulary import missing_labels, some
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.models.node import MODELS
 from quatgraph.predictors.predictions import (
@@ -132,7 +133,7 @@ class NodePredictor:
         if not isinstance(graph, Path | str):
             raise Mistake("a model of nodes answers for one graph: give a folder or a PyG Data")
         where = self.config.data
-        return source.read_folder(
+        return source.read(
             Path(graph),
             directed=where.directed,
             split_seed=where.split_seed,
@@ -167,7 +168,7 @@ def _in_order(data: "Data", wanted: list[str]) -> "Data":
     made.notes = [
         *data.notes,
         "the graph has no data.feature_names, so its columns are taken in the order of the "
-        f"training data: {some(wanted)}",
+        f"training data: {quote_some(wanted)}",
     ]
     return made
 
@@ -178,7 +179,9 @@ def _with_columns(data: "Data", wanted: list[str]) -> "Data":
         raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
     if data.feature_names == wanted:
         return data
-    if wanted == made_up_names(len(wanted)) and data.feature_names == made_up_names(data.x.size(1)):
+    if wanted == default_feature_names(len(wanted)) and data.feature_names == default_feature_names(
+        data.x.size(1)
+    ):
         raise Mistake(
             f"the graph has {data.x.size(1)} features; give it the {len(wanted)} that the model "
             "was trained on"

@@ -10,10 +10,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from quatgraph.data.io.columns import TRIPLE_COLUMNS
+from quatgraph.data.io.files import read_packed
+from quatgraph.data.io.messages import quote_some
+from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.link import Triples
-from quatgraph.data.triple_files import COLUMNS, without_header
-from quatgraph.data.vocabulary import some
-from quatgraph.data.words import read_packed, words
+from quatgraph.data.link.parts import without_header
 from quatgraph.errors import Mistake
 
 Row = Sequence[str | None]
@@ -26,8 +28,8 @@ def numbered(questions: AnyQuestions, triples: Triples, notes: list[str] | None 
     """Head, relation and tail of each question, ``(Q, 3)``; an end that is asked for is ``OPEN``.
 
     Args:
-        questions: A file of three columns, see :mod:`quatgraph.data.words`, with or without a line
-            that names them; or rows of names. Names are ids or labels.
+        questions: A file of three columns, see :mod:`quatgraph.data.io.name_table`, with or without
+            a line that names them; or rows of names. Names are ids or labels.
         triples: What is asked about.
         notes: Where to add what a person should know of the file: sentences.
     """
@@ -56,12 +58,14 @@ def _name(number: int, ids: list[str], labels: list[str]) -> str:
 
 def _read(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows of a file, each with the beginning of a message about it."""
-    table, note = without_header(words(read_packed(path), str(path), tuple(COLUMNS)))
+    table, note = without_header(
+        NameTable.parse(read_packed(path), str(path), tuple(TRIPLE_COLUMNS))
+    )
     notes += [note] if note else []
     empty = True
-    for piece in table.pieces():
-        cells = [column.cells() for column in piece.columns]
-        for line, *row in zip(piece.lines.tolist(), *cells, strict=True):
+    for chunk in table.chunks():
+        cells = [column.cells() for column in chunk.columns]
+        for line, *row in zip(chunk.lines.tolist(), *cells, strict=True):
             empty = False
             yield f"{path} line {line}: ", row
     if empty:
@@ -77,7 +81,7 @@ def _checked(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
         raise Mistake("there are no questions; give rows of head, relation and tail")
     for number, row in enumerate(rows, 1):
         at = f"question {number}: " if len(rows) > 1 else ""
-        if isinstance(row, str) or len(row) != len(COLUMNS):
+        if isinstance(row, str) or len(row) != len(TRIPLE_COLUMNS):
             raise Mistake(
                 f"{at}{row!r} is no row of head, relation and tail, None for what is asked"
             )
@@ -87,7 +91,9 @@ def _checked(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
 def _numbers(row: Row, at: str, triples: Triples) -> list[int]:
     head, relation, tail = ("" if cell is None else str(cell).strip() for cell in row)
     if _open(relation):
-        raise Mistake(f"{at}the relation is missing; there are {some(triples.relation_labels)}")
+        raise Mistake(
+            f"{at}the relation is missing; there are {quote_some(triples.relation_labels)}"
+        )
     if _open(head) and _open(tail):
         raise Mistake(f"{at}head and tail are both missing; give one, or both to have them judged")
     try:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.content import is_unicode
+from quatgraph.data.io.files import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
@@ -121,9 +121,10 @@ class TextPredictor:
         elif isinstance(texts, Documents):
             asked = texts
         elif isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
-            asked = source.read(
-                Path(texts), text=self.config.data.text, stop_words=self._stops, labels_needed=False
+            options = source.TextOptions(
+                text=self.config.data.text, stop_words=self._stops, labels_needed=False
             )
+            asked = source.read(Path(texts), options)
         elif not isinstance(texts, Sequence):
             raise Mistake(f"texts are a string, a list of them, a path or documents, got {texts!r}")
         else:
@@ -141,7 +142,7 @@ class TextPredictor:
             chances, asked.ids.__getitem__, lambda row: _explain_overflow(asked, row, table)
         )
         told = [*asked.notes] if notes else []
-        if bool((asked.start.diff() == 0).any()):
+        if bool((asked.ptr.diff() == 0).any()):
             told.append("a text without a known word is answered for like an empty one")
         return TextPredictions(
             asked.ids,
@@ -213,7 +214,7 @@ class TextPredictor:
             left_out = torch.tensor([number[word] for word in known], dtype=torch.long)
             lost: list[float] = []
             # A few words at a time: each makes another text.
-            room = max(1, self._room // max(1, int(documents.start[place : place + 2].diff())))
+            room = max(1, self._room // max(1, int(documents.ptr[place : place + 2].diff())))
             for some in left_out.split(room):
                 others, _ = self._answers(documents.without_each(place, some), table)
                 lost += (_odds(row[None], chosen) - _odds(others, chosen)).tolist()
@@ -249,7 +250,7 @@ class TextPredictor:
         """The documents, as many at once as are handled well together."""
         held: list[int] = []
         filled = 0.0
-        for place, count in enumerate(documents.start.diff().tolist()):
+        for place, count in enumerate(documents.ptr.diff().tolist()):
             size = self.config.model.padded(count)
             if held and filled + size > self._room:
                 yield documents.select(held)
@@ -287,7 +288,7 @@ class TextPredictor:
         for text in texts:
             if "\0" in text or not is_unicode(text):
                 raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
-        documents = source.from_list(texts, stop_words=self._stops)
+        documents = source.from_list(texts, options=source.TextOptions(stop_words=self._stops))
         return replace(documents, ids=texts)
 
     def _extended(self, documents: Documents, vectors: WordVectors | Path | str) -> WordVectors:
@@ -332,7 +333,7 @@ def _explain_overflow(documents: Documents, row: int, table: Tensor | None) -> s
     """Names the largest number among the vectors of a text's words, if it is suspicious."""
     if table is None:
         return ""
-    words = documents.tokens[documents.start[row] : documents.start[row + 1]].unique()
+    words = documents.tokens[documents.ptr[row] : documents.ptr[row + 1]].unique()
     words = words[words < len(documents.vocabulary)]
     place = find_beyond(vectors := table[words.to(table.device)], SUSPICIOUS)
     names = [documents.vocabulary[word] for word in words.tolist()]

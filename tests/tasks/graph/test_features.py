@@ -96,7 +96,7 @@ def test_attributes_stand_beside_the_codes_standardised(tmp_path: Path) -> None:
     torch.testing.assert_close(matrix[:, 3:].std(dim=0, correction=0), torch.ones(2))
     # Some of the graphs get the same numbers as among all of them.
     some = features.of(graphs.select([4, 2]))
-    start = graphs.node_start.tolist()
+    start = graphs.node_ptr.tolist()
     assert torch.equal(some, torch.cat((matrix[start[4] : start[5]], matrix[start[2] : start[3]])))
 
 

@@ -54,7 +54,7 @@ def test_the_pool_says_which_nodes_each_graph_has(graphs: Graphs) -> None:
     pool = prepare(graphs, config_of(), CPU).collection.pool
     expected = torch.zeros(30, graphs.num_nodes)
     for graph in range(30):
-        expected[graph, graphs.node_start[graph] : graphs.node_start[graph + 1]] = 1
+        expected[graph, graphs.node_ptr[graph] : graphs.node_ptr[graph + 1]] = 1
     assert torch.equal(pool @ torch.eye(graphs.num_nodes), expected)
     assert torch.equal(pool.transpose() @ torch.eye(30), expected.T)
 

@@ -104,7 +104,7 @@ def by_themselves(problem: Problem, graphs: Graphs, places: Tensor) -> tuple[Ten
     some = graphs.select(places)
     x = F.one_hot(some.tags, problem.num_features).float()
     adjacency = Adjacency.from_edge_index(some.edge_index, some.num_nodes, self_loops=True)
-    owner = torch.arange(len(some)).repeat_interleave(some.node_start.diff())
+    owner = torch.arange(len(some)).repeat_interleave(some.node_ptr.diff())
     nodes = torch.arange(some.num_nodes)
     return x, adjacency, Adjacency.from_entries(owner, nodes, None, (len(some), some.num_nodes))
 

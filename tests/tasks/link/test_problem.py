@@ -74,7 +74,7 @@ def test_all_tails_are_learned_and_all_heads_where_inverse_relations_are(
     triples: Triples, reciprocal: bool
 ) -> None:
     training = problem_of(triples, **{"data.reciprocal": reciprocal}).training
-    pairs = training.pairs.repeat_interleave(training.pointers.diff(), dim=0)
+    pairs = training.pairs.repeat_interleave(training.ptr.diff(), dim=0)
     found = torch.cat((pairs, training.tails[:, None]), dim=1).tolist()
     assert sorted(map(tuple, found)) == sorted(learned(triples, reciprocal))
     assert training.num_relations == (2 * R if reciprocal else R)

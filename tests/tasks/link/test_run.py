@@ -133,14 +133,14 @@ def loss_by_hand(model: nn.Module, problem: Problem, config: LinkConfig, rows: T
     query, candidates = model(problem.adjacency, head, relation)
     right = torch.zeros(len(rows), problem.num_entities)
     for place, row in enumerate(rows.tolist()):
-        right[place, queries.tails[queries.pointers[row] : queries.pointers[row + 1]]] = 1
+        right[place, queries.tails[queries.ptr[row] : queries.ptr[row + 1]]] = 1
     scores = query @ candidates.mT
     if settings.loss == "softmax":
         loss = -(scores.log_softmax(dim=1) * right).sum() / right.sum()
     else:
         target = (1 - settings.smoothing) * right + 1 / problem.num_entities
         loss = F.binary_cross_entropy_with_logits(scores, target)
-    pairs = queries.pairs.repeat_interleave(queries.pointers.diff(), dim=0)
+    pairs = queries.pairs.repeat_interleave(queries.ptr.diff(), dim=0)
     entities = candidates[:, : 4 * config.model.dim_quats]
     three = (
         entities[pairs[:, 0]],

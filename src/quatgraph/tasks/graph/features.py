@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.codes import Codes
-from quatgraph.data.collection import Graphs
+from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
@@ -111,8 +111,8 @@ class NodeFeatures:
 
 def _attribute(graphs: Graphs, row: int, column: int) -> str:
     assert graphs.attributes is not None
-    graph = int(torch.searchsorted(graphs.node_start, row, right=True)) - 1
-    node, value = row - int(graphs.node_start[graph]), float(graphs.attributes[row, column])
+    graph = int(torch.searchsorted(graphs.node_ptr, row, right=True)) - 1
+    node, value = row - int(graphs.node_ptr[graph]), float(graphs.attributes[row, column])
     return (
         f"graph {graphs.graph_ids[graph]!r} has {value:g} in column {column + 1} of the features "
         f"of its node {node}"

@@ -11,9 +11,9 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import graph as source
-from quatgraph.data.collection import Graphs
-from quatgraph.data.folds import Fold
-from quatgraph.data.vocabulary import class_notes, missing_labels
+from quatgraph.data.graph.collection import Graphs
+from quatgraph.data.labels import class_notes, missing_labels
+from quatgraph.data.splits import Fold
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphOptions
 from quatgraph.models.graph.base import Matrix
@@ -82,18 +82,18 @@ def _collected(
     whole = torch.arange(graphs.num_nodes + 1, dtype=torch.int32)
     owner = torch.arange(len(graphs), dtype=torch.int32)
     pool = Adjacency(
-        rowptr=graphs.node_start.int(),
+        rowptr=graphs.node_ptr.int(),
         col=nodes,
         weight=torch.ones(graphs.num_nodes),
         t_rowptr=whole,
-        t_col=owner.repeat_interleave(graphs.node_start.diff()),
+        t_col=owner.repeat_interleave(graphs.node_ptr.diff()),
         t_perm=nodes,
     )
     x = features.of(graphs)
     if propagations:
         x = _propagated(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
     return Collection(
-        node_start=graphs.node_start.int().to(device),
+        node_start=graphs.node_ptr.int().to(device),
         adjacency=_matrix(graphs, matrix).to(device),
         symmetric=matrix in ("none", "symmetric"),  # the graphs are undirected
         pool=pool.to(device),

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.data.collection import Graphs
+from quatgraph.data.graph.collection import Graphs
 from quatgraph.errors import Mistake
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS

@@ -54,4 +54,4 @@ class QueryBatches:
         row = self.rows[self.size][:, first : first + self.size]
         pairs = self.queries.pairs.index_select(0, row.flatten()).view(*row.shape, 2)
         head, relation = pairs.unbind(-1)
-        return head, relation, Positives(self.queries.pointers, self.queries.tails, row)
+        return head, relation, Positives(self.queries.ptr, self.queries.tails, row)

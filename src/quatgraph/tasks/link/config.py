@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.data.triple_folder import Unseen
+from quatgraph.data.link.tsv import Unseen
 from quatgraph.models.link import MODELS, LinkOptions, SimQGNN
 from quatgraph.presets import Protocol
 from quatgraph.training.loop import Select

@@ -39,7 +39,7 @@ class Questions:
         asked = source.with_inverses(triples, known.num_relations // 2)
         found = known.select(asked[:, :2])
         head, relation, truth = (column.contiguous().to(device) for column in asked.unbind(1))
-        return cls(head, relation, truth, found.pointers.to(device), found.tails.to(device))
+        return cls(head, relation, truth, found.ptr.to(device), found.tails.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def _prepared(
         adjacency=entity_adjacency(triples, normalization).to(device),
         training=Queries(
             pairs=training.pairs.to(device),
-            pointers=training.pointers.to(device),
+            ptr=training.ptr.to(device),
             tails=training.tails.to(device),
             num_entities=entities,
             num_relations=training.num_relations,
@@ -119,7 +119,7 @@ def _prepared(
 
 def _shares(training: Queries) -> tuple[Tensor, Tensor]:
     """How often entities and relations occur in what is learned, over the number of that."""
-    counts = training.pointers.diff()
+    counts = training.ptr.diff()
     head, relation = training.pairs.unbind(1)
 
     def weighed(which: Tensor, size: int) -> Tensor:

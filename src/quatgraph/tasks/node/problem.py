@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.data import node as source
+from quatgraph.data.labels import class_notes, missing_labels
 from quatgraph.data.scaling import Scaling
-from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
@@ -31,7 +31,7 @@ def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
     if config.name:
         return source.load(config.name)
     missing = missing_labels(config.missing)
-    data = source.read_folder(
+    data = source.read(
         Path(config.path),
         directed=config.directed,
         split_seed=config.split_seed,

@@ -13,9 +13,9 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.folds import inner_validation
+from quatgraph.data.labels import class_notes, missing_labels
+from quatgraph.data.splits import inner_validation
 from quatgraph.data.text import Documents
-from quatgraph.data.vocabulary import class_notes, missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
@@ -93,8 +93,7 @@ def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documen
     if config.name:
         return source.load(config.name)
     missing = missing_labels(config.missing)
-    documents = source.read(
-        Path(config.path),
+    options = source.TextOptions(
         text=config.text,
         label=config.label,
         split_seed=config.draw_seed,
@@ -103,6 +102,7 @@ def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documen
         missing=missing,
         labels_needed=labels_needed,
     )
+    documents = source.read(Path(config.path), options)
     if not labels_needed:
         what = ("document", "documents")
         names = documents.label_names
@@ -141,11 +141,11 @@ def collected(documents: Documents, window: int | None, device: torch.device) ->
     """
     num_words = len(documents.vocabulary)
     if window is None:
-        start, words = documents.start, documents.tokens
+        start, words = documents.ptr, documents.tokens
         edges = torch.empty(2, 0, dtype=torch.int64)
     else:
         graphs = source.word_graphs(documents, window)
-        start, words, edges = graphs.node_start, graphs.tags, graphs.edge_index
+        start, words, edges = graphs.node_ptr, graphs.tags, graphs.edge_index
     count, nodes = len(words), torch.arange(len(words))
     owner = torch.arange(len(documents)).repeat_interleave(start.diff())
     known = words < num_words  # not NO_WORD

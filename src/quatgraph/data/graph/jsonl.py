@@ -1,0 +1,218 @@
+"""Graphs as JSON lines: one object per line, one graph per object.
+
+    {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "O"], "label": "toxic"}
+
+* ``edges``: pairs of nodes, counted from 0
+* ``node_labels``: for each node its tag; ``node_features``: for each node its numbers; either, both
+  or none, but the same in every graph
+* ``num_nodes``: needed only for a graph without any of the above
+* ``label``: the graph's class; absent or null if unknown
+* ``id``: the graph's name; by default its number, from 0
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatgraph.data.graph.collection import MAX_NODES, GraphLists, Graphs, Ids
+from quatgraph.data.io.files import is_unicode, to_word
+from quatgraph.data.io.jsonl import json_objects
+from quatgraph.data.labels import encode_labels, label_notes
+from quatgraph.errors import Mistake, did_you_mean
+
+KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    where: str
+    num_nodes: int
+    edges: Ids
+    node_labels: list[str] | None
+    node_features: NDArray[np.float64] | None
+    label: str
+    name: str
+
+
+def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
+    """Reads a file; see :meth:`GraphLists.merge`.
+
+    Args:
+        path: The file.
+        missing: Labels of graphs that count as missing.
+        labels_needed: Whether the labels are for training, with notes on them.
+    """
+    graphs = [
+        _parse_graph(value, where, place) for place, (where, value) in enumerate(_objects(path))
+    ]
+    if not graphs:
+        raise Mistake(f"{path} has no graphs; write one JSON object per line")
+    _check_alike(graphs)
+    sizes = np.array([graph.num_nodes for graph in graphs])
+    offsets = np.cumsum(sizes) - sizes
+    ends = np.concatenate([graph.edges + n for graph, n in zip(graphs, offsets, strict=True)])
+    labels = [graph.label for graph in graphs]
+    y, label_names = encode_labels(labels, missing)
+    tags, tag_names, attributes = None, list[str](), None
+    if graphs[0].node_labels is not None:
+        tags, tag_names = encode_labels(
+            [tag for graph in graphs for tag in graph.node_labels or ()]
+        )
+    if graphs[0].node_features is not None:
+        parts = [graph.node_features for graph in graphs if graph.node_features is not None]
+        attributes = np.concatenate(parts).astype(np.float32)
+    return GraphLists(
+        name=path.stem,
+        sizes=sizes,
+        sender=ends[:, 0],
+        receiver=ends[:, 1],
+        y=y,
+        label_names=label_names,
+        tags=tags,
+        tag_names=tag_names,
+        attributes=attributes,
+        graph_ids=[graph.name for graph in graphs],
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
+    ).merge()
+
+
+def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for where, value in json_objects(path, "graph"):
+        for key in value:
+            if key not in KEYS:
+                hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
+                raise Mistake(f"{where} has the unknown key {key!r}{hint}")
+        yield where, value
+
+
+def _parse_graph(value: dict[str, Any], where: str, place: int) -> _Graph:
+    edges = _parse_edges(value.get("edges"), where)
+    labels, features = value.get("node_labels"), value.get("node_features")
+    if labels is not None:
+        if not isinstance(labels, list):
+            raise Mistake(f"{where}: 'node_labels' must be a list, a label per node")
+        labels = [_parse_word(label, where, "a node label") for label in labels]
+        if "" in labels:
+            raise Mistake(f"{where}: node {labels.index('')} has no label; give every node one")
+    matrix = None if features is None else _parse_features(features, where)
+    count = value.get("num_nodes")
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
+        raise Mistake(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
+    counts = {
+        key: size
+        for key, size in (
+            ("num_nodes", count),
+            ("node_labels", None if labels is None else len(labels)),
+            ("node_features", None if matrix is None else len(matrix)),
+        )
+        if size is not None
+    }
+    if len(set(counts.values())) > 1:
+        shown = ", ".join(f"{key} for {size}" for key, size in counts.items())
+        raise Mistake(f"{where} gives {shown} nodes; let the numbers agree")
+    if not counts and not len(edges):
+        raise Mistake(f"{where} has no edges and no nodes; say how many with 'num_nodes'")
+    num_nodes = next(iter(counts.values())) if counts else int(edges.max()) + 1
+    if num_nodes < 1:
+        raise Mistake(f"{where} is a graph without nodes; give it at least one or remove it")
+    if num_nodes > MAX_NODES:
+        raise Mistake(f"{where} is a graph of {num_nodes} nodes; at most {MAX_NODES} are possible")
+    outside = (edges < 0) | (edges >= num_nodes)
+    if outside.any():
+        raise Mistake(
+            f"{where} has an edge to the node {edges[outside][0]} but the nodes are "
+            f"0..{num_nodes - 1}; correct the edge or the number of nodes"
+        )
+    label = value.get("label")
+    return _Graph(
+        where=where,
+        num_nodes=num_nodes,
+        edges=edges,
+        node_labels=labels,
+        node_features=matrix,
+        label="" if label is None else _parse_word(label, where, "a graph's label"),
+        name=str(place) if (name := value.get("id")) is None else _parse_word(name, where, "an id"),
+    )
+
+
+def _parse_edges(value: object, where: str) -> Ids:
+    if value is None:
+        raise Mistake(f"{where} has no 'edges'; write [] for a graph without any")
+    if isinstance(value, list) and not value:
+        return np.empty((0, 2), dtype=np.int64)
+    array = _to_matrix(value, {int})
+    if array is None or array.dtype.kind != "i" or array.shape[1] != 2:
+        raise Mistake(f"{where}: 'edges' must be pairs of whole numbers, as [[0, 1], [1, 2]]")
+    return array.astype(np.int64)
+
+
+def _parse_features(value: object, where: str) -> NDArray[np.float64]:
+    array = _to_matrix(value, {int, float})
+    if array is None or array.dtype.kind not in "iuf" or not array.shape[1]:
+        raise Mistake(
+            f"{where}: 'node_features' must be a list of numbers for each node, all of one length"
+        )
+    # The largest float32: what is larger becomes infinite in a model.
+    bad = ~(np.abs(array) <= np.finfo(np.float32).max)
+    if bad.any():
+        node, column = np.argwhere(bad)[0]
+        raise Mistake(f"{where}: feature {column} of node {node} is no finite number; replace it")
+    return array.astype(np.float64)
+
+
+def _to_matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
+    """A list of lists of numbers as an array; None for anything else.
+
+    Args:
+        kinds: What the numbers may be: numpy alone would read true as 1 among other numbers.
+    """
+    try:
+        if not set(map(type, chain.from_iterable(value))) <= kinds:
+            return None
+        array = np.array(value)
+    except (TypeError, ValueError, OverflowError):  # no lists, of unequal length, too large
+        return None
+    return array if array.ndim == 2 else None
+
+
+def _parse_word(value: object, where: str, what: str) -> str:
+    word = to_word(value)
+    if word is None:
+        raise Mistake(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
+    if not is_unicode(word):
+        raise Mistake(f"{where}: {what} holds half a character; write it in UTF-8")
+    return word
+
+
+def _check_alike(graphs: list[_Graph]) -> None:
+    """Refuses graphs with different node data, and repeated names."""
+    first = graphs[0]
+    seen: dict[str, str] = {}
+    for graph in graphs:
+        for key in ("node_labels", "node_features"):
+            given = getattr(graph, key) is not None
+            if given != (getattr(first, key) is not None):
+                here, there = (graph, first) if given else (first, graph)
+                raise Mistake(
+                    f"{here.where} has {key!r} but {there.where} has none; give them for every "
+                    "graph or for none"
+                )
+        if graph.node_features is not None and first.node_features is not None:
+            width, expected = graph.node_features.shape[1], first.node_features.shape[1]
+            if width != expected:
+                raise Mistake(
+                    f"{graph.where} has {width} features per node but {first.where} has "
+                    f"{expected}; give every node the same number"
+                )
+        if graph.name in seen:
+            raise Mistake(
+                f"{graph.where} repeats the id {graph.name!r} of {seen[graph.name]}; "
+                "give each graph its own"
+            )
+        seen[graph.name] = graph.where

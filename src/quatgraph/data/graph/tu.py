@@ -1,0 +1,144 @@
+"""Graphs in the raw format of the TU Dortmund collection: a folder of text files.
+
+* ``NAME_A.txt``: an edge per line, two nodes, ``sender, receiver``; nodes count from 1
+* ``NAME_graph_indicator.txt``: for each node its graph; graphs count from 1
+* ``NAME_graph_labels.txt``: for each graph its class; may be absent where no labels are needed
+* ``NAME_node_labels.txt``, optional: for each node its tag
+* ``NAME_node_attributes.txt``, optional: for each node its features
+
+Labels and attributes of edges, and attributes of graphs, are not read.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
+from quatgraph.data.io.files import read_content
+from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
+from quatgraph.data.io.table import Table, read_table
+from quatgraph.data.labels import encode_labels, label_notes
+from quatgraph.errors import Mistake
+
+
+def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
+    """Reads a folder; see :meth:`GraphLists.merge`.
+
+    Args:
+        missing: Labels of graphs that count as missing.
+        labels_needed: Whether the labels are for training: their file must exist.
+    """
+    name = _find_name(folder)
+    graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
+    sender, receiver = _read_edges(folder / f"{name}_A.txt", graph_of)
+    labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
+    y, label_names = encode_labels(labels, missing)
+    tags, tag_names = None, list[str]()
+    if (path := folder / f"{name}_node_labels.txt").exists():
+        tags, tag_names = _read_tags(path, len(graph_of))
+    attributes = None
+    if (path := folder / f"{name}_node_attributes.txt").exists():
+        attributes = _read_attributes(path, len(graph_of))
+    return GraphLists(
+        name=name,
+        sizes=sizes,
+        sender=sender,
+        receiver=receiver,
+        y=y,
+        label_names=label_names,
+        tags=tags,
+        tag_names=tag_names,
+        attributes=attributes,
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
+    ).merge()
+
+
+def _find_name(folder: Path) -> str:
+    found = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
+    if not found:
+        raise Mistake(f"{folder} has no file NAME_A.txt; put the edges of the graphs there")
+    if len(found) > 1:
+        raise Mistake(
+            f"{folder} has {found[0]}_A.txt and {found[1]}_A.txt; keep one dataset per folder"
+        )
+    return found[0]
+
+
+def _read_indicator(path: Path) -> tuple[Ids, Ids]:
+    """The graph of each node, from 0, and the number of nodes of each graph."""
+    rows = whole_numbers(read_content(path), str(path))
+    graph_of = cast(Ids, rows.matrix(1)).flatten() - 1
+    if not len(graph_of):
+        raise Mistake(f"{path} lists no nodes; give each node a line with its graph")
+    step = np.diff(graph_of, prepend=-1)
+    step[0] = step[0] if graph_of[0] == 0 else -1
+    wrong = (step < 0) | (step > 1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise Mistake(
+            f"{rows.at(row)} names the graph {graph_of[row] + 1} after "
+            f"{f'the graph {graph_of[row - 1] + 1}' if row else 'no other'}; number graphs from 1 "
+            "without gaps and let the nodes of a graph be consecutive"
+        )
+    return graph_of, np.bincount(graph_of)
+
+
+def _read_edges(path: Path, graph_of: Ids) -> tuple[Ids, Ids]:
+    rows = whole_numbers(read_content(path), str(path))
+    ends = cast(Ids, rows.matrix(2)) - 1
+    outside = ((ends < 0) | (ends >= len(graph_of))).any(axis=1)
+    if outside.any():
+        row = int(outside.argmax())
+        node = next(end + 1 for end in ends[row].tolist() if not 0 <= end < len(graph_of))
+        raise Mistake(
+            f"{rows.at(row)} names the node {node} but the nodes are 1..{len(graph_of)}; "
+            "correct the line"
+        )
+    sender, receiver = np.ascontiguousarray(ends.T)
+    across = graph_of[sender] != graph_of[receiver]
+    if across.any():
+        row = int(across.argmax())
+        raise Mistake(
+            f"{rows.at(row)} joins the graphs {graph_of[sender[row]] + 1} and "
+            f"{graph_of[receiver[row]] + 1}; an edge must stay within one graph"
+        )
+    return sender, receiver
+
+
+def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> list[str]:
+    if not needed and not path.exists():
+        return [""] * num_graphs
+    table = read_table(path)
+    if len(table.columns) > 1:
+        raise Mistake(f"{table.at(0)} has {len(table.columns)} cells; give each graph one label")
+    _check_count(table, num_graphs, "graphs")
+    return table.columns[0] if table.columns else []
+
+
+def _read_tags(path: Path, num_nodes: int) -> tuple[Ids, list[str]]:
+    table = read_table(path)
+    _check_count(table, num_nodes, "nodes")
+    for column in table.columns:
+        if "" in column:
+            raise Mistake(f"{table.at(column.index(''))} has no label; give every node one")
+    # Some datasets give a node several labels; together they are its tag.
+    return encode_labels([",".join(cells) for cells in zip(*table.columns, strict=True)])
+
+
+def _read_attributes(path: Path, num_nodes: int) -> NDArray[np.float32]:
+    rows = real_numbers(read_content(path), str(path))
+    _check_count(rows, num_nodes, "nodes")
+    return rows.matrix().astype(np.float32)
+
+
+def _check_count(rows: Rows | Table, count: int, what: str) -> None:
+    if len(rows) != count:
+        where = rows.where if isinstance(rows, Rows) else rows.path
+        extra = f", from {rows.at(count)} on too many" if len(rows) > count else ""
+        raise Mistake(
+            f"{where} has {len(rows)} lines but there are {count} {what}{extra}; "
+            f"give each of the {what} one line"
+        )

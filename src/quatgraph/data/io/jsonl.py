@@ -1,0 +1,48 @@
+"""JSON lines: an object per line."""
+
+import json
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from quatgraph.data.io.files import read_content
+from quatgraph.errors import Mistake
+
+
+def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The location and the object of each line that is not blank.
+
+    Args:
+        what: What an object describes, for messages.
+    """
+    for number, line in enumerate(read_content(path).split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        where = f"{path} line {number}"
+        try:
+            value = json.loads(line.decode("utf-8"), object_pairs_hook=partial(_unique_keys, where))
+        except UnicodeDecodeError as error:
+            raise Mistake(f"{where} is not UTF-8 text; save the file as UTF-8") from error
+        except json.JSONDecodeError as error:
+            raise Mistake(
+                f"{where} is not valid JSON ({error.msg}, column {error.colno}); "
+                "write one object per line"
+            ) from error
+        except (ValueError, RecursionError) as error:
+            raise Mistake(
+                f"{where} is not valid JSON ({error}); write one object per line"
+            ) from error
+        if not isinstance(value, dict):
+            raise Mistake(f"{where} is not a JSON object; write {{...}} for each {what}")
+        yield where, value
+
+
+def _unique_keys(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object; a repeated key is a :class:`Mistake`."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise Mistake(f"{where} has the key {key!r} twice; keep one of the two")
+        found[key] = value
+    return found

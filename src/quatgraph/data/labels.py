@@ -1,0 +1,110 @@
+"""Labels as class numbers, and labels that mark a missing one."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from shlex import quote
+
+import numpy as np
+
+from quatgraph.data.io.distinct import Ids
+from quatgraph.data.io.numbers import is_number
+
+_MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
+"""What files write for a missing label, in lower case."""
+
+
+def encode_labels(labels: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
+    """The class of each label and the names of the classes; ``-1`` for a missing label.
+
+    Names are sorted, by value if all of them are numbers.
+
+    Args:
+        missing: Labels that count as missing, like an empty one.
+
+    Example:
+        >>> encode_labels(["10", "9", "", "10", "NA"], missing=["NA"])
+        (array([ 1,  0, -1,  1, -1]), ['9', '10'])
+    """
+    found = set(labels).difference(missing, [""])
+    names = sorted(found)
+    if all(map(is_number, found)):
+        values = {name: float(name) for name in found}
+        if all(map(math.isfinite, values.values())):
+            names = sorted(found, key=lambda name: (values[name], name))
+    place = {name: number for number, name in enumerate(names)}
+    return np.array([place.get(label, -1) for label in labels], dtype=np.int64), names
+
+
+def encode_numbers(values: Ids) -> tuple[Ids, list[str]]:
+    """Like :func:`encode_labels`, for whole numbers, none of them missing."""
+    names, codes = np.unique(values, return_inverse=True)
+    return codes.astype(np.int64), [str(name) for name in names.tolist()]
+
+
+def missing_labels(setting: str | int) -> list[str]:
+    """The labels that the setting ``data.missing`` lists, separated by commas.
+
+    Example:
+        >>> missing_labels("NA,?"), missing_labels(-1), missing_labels("")
+        (['NA', '?'], ['-1'], [])
+    """
+    return [label for word in str(setting).split(",") if (label := word.strip())]
+
+
+def label_notes(labels: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
+    """Reports labels of ``missing`` that do not occur, and those that look like a missing one.
+
+    Args:
+        labels: Label of each item.
+        missing: Labels that count as missing.
+        what: Singular and plural of an item.
+
+    Example:
+        >>> label_notes(["-", "x"], ["NA"], ("node", "nodes"))
+        ["no node has the label 'NA' of data.missing", "labels that may mean missing are read as \
+classes: '-' (1 node); --set data.missing=NA,- makes them missing"]
+    """
+    counts = Counter(labels)
+    absent = (name for name in missing if name not in counts)
+    notes = [f"no {what[0]} has the label {name!r} of data.missing" for name in absent]
+    return notes + _marker_notes(counts, missing, what)
+
+
+def class_notes(
+    codes: Iterable[int], names: Sequence[str], missing: Sequence[str], what: tuple[str, str]
+) -> list[str]:
+    """Like :func:`label_notes`, for encoded labels: only those that look like a missing one."""
+    return _marker_notes(Counter(names[code] for code in codes if code >= 0), missing, what)
+
+
+def missing_hint(name: str) -> str:
+    """The end of an error about a label that looks like a missing one; empty for other labels.
+
+    Example:
+        >>> missing_hint("?"), missing_hint("x")
+        (", or count it as missing with --set 'data.missing=?'", '')
+    """
+    return f", or count it as missing with {_missing_setting([name])}" if _is_marker(name) else ""
+
+
+def _marker_notes(
+    counts: Mapping[str, int], missing: Sequence[str], what: tuple[str, str]
+) -> list[str]:
+    found = sorted(name for name in counts if _is_marker(name) and name not in missing)
+    if not found:
+        return []
+    shown = (f"{name!r} ({counts[name]:,} {what[counts[name] != 1]})" for name in found)
+    return [
+        f"labels that may mean missing are read as classes: {', '.join(shown)}; "
+        f"{_missing_setting([*missing, *found])} makes them missing"
+    ]
+
+
+def _is_marker(name: str) -> bool:
+    return name.casefold() in _MISSING_MARKERS
+
+
+def _missing_setting(names: Sequence[str]) -> str:
+    """The option that makes labels missing, safe to paste into a shell."""
+    return f"--set {quote('data.missing=' + ','.join(names))}"

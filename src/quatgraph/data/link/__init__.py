@@ -1,0 +1,156 @@
+"""Knowledge graphs for link prediction: datasets of the catalog, files, or random graphs.
+
+Each source gives one :class:`Triples`.
+"""
+
+import json
+from pathlib import Path, PurePosixPath
+
+from torch import Tensor
+
+from quatgraph.data.edges import merge_edges
+from quatgraph.data.formats import Reader, match_folder, select_reader
+from quatgraph.data.io import store
+from quatgraph.data.io.files import TABLE_SUFFIXES, unpacked_suffix
+from quatgraph.data.link.generated import random_triples
+from quatgraph.data.link.parts import read_parts
+from quatgraph.data.link.queries import Queries, known, queries, with_inverses
+from quatgraph.data.link.triples import Triples, assemble, statistics
+from quatgraph.data.link.tsv import Unseen, from_names, read_file, read_folder
+from quatgraph.data.link.vocabulary import Vocabulary, read_labels
+from quatgraph.data.splits import PARTS
+
+__all__ = [
+    "READERS",
+    "Queries",
+    "Triples",
+    "Vocabulary",
+    "entity_graph",
+    "from_names",
+    "known",
+    "load",
+    "queries",
+    "random_triples",
+    "read",
+    "statistics",
+    "with_inverses",
+]
+
+NEGATIVES = ("valid_negatives", "test_negatives")
+
+
+READERS = (
+    Reader(
+        "folder",
+        "a folder with train.tsv and optional valid.tsv, test.tsv, entities.tsv, relations.tsv",
+        match_folder("link"),
+        read_folder,
+    ),
+    Reader(
+        "table",
+        "a .tsv, .csv or .txt file of triples, also packed as .gz or .xz",
+        lambda path: path.is_file() and unpacked_suffix(path) in TABLE_SUFFIXES,
+        read_file,
+    ),
+)
+
+
+def load(name: str) -> Triples:
+    """Reads a dataset of the catalog and checks its statistics.
+
+    Published triples stay, also those of valid and test with an entity that is in no training
+    triple (FB15k-237 has some).
+
+    Example:
+        >>> load("countries")
+        Triples('countries', 1536 entities, 13 relations, 3804 + 212 + 212 triples)
+    """
+    entry = store.entry(name, "link")
+    triples = _load_sample(name) if entry.builtin else _load_published(entry)
+    entry.compare(statistics(triples))
+    return triples
+
+
+def read(
+    path: Path,
+    *,
+    header: bool | None = None,
+    split_seed: int = 0,
+    unseen: Unseen = "refuse",
+) -> Triples:
+    """Reads a knowledge graph in a format of :data:`READERS`.
+
+    A triple that repeats in a file counts once; ``notes`` report this and what was inferred.
+
+    Args:
+        path: A file or a folder.
+        header: Whether the first line of each file names its columns; inferred by default.
+        split_seed: Seed of the splits that have no file.
+        unseen: What to do with a triple of valid or test whose entity or relation is in no training
+            triple: ``"refuse"`` raises a :class:`Mistake`, ``"drop"`` leaves the triple out,
+            ``"keep"`` keeps it.
+    """
+    path = Path(path)
+    reader = select_reader("link", READERS, path)
+    return reader.read(path, header=header, split_seed=split_seed, unseen=unseen)
+
+
+def entity_graph(train: Tensor, num_entities: int) -> Tensor:
+    """The edge list of the undirected graph of the entities, without relations; see
+    :func:`merge_edges`.
+
+    Shape:
+        - train: ``(N, 3)``
+        - output: ``(2, E)``
+
+    Example:
+        >>> import torch
+        >>> entity_graph(torch.tensor([[0, 0, 1], [1, 3, 0], [2, 0, 2]]), 3)
+        tensor([[0, 1],
+                [1, 0]])
+    """
+    head, _, tail = train.numpy().T
+    return merge_edges(head, tail, num_entities, directed=False)[0]
+
+
+def _load_published(entry: store.Entry) -> Triples:
+    paths = {PurePosixPath(file.path).stem: file.path for file in entry.files}
+    contents = {
+        part: (f"{paths[part]} of {entry.name}", store.read_bytes(entry.name, paths[part]))
+        for part in (*PARTS, *NEGATIVES)
+        if part in paths
+    }
+    entity_labels, relation_labels = _published_labels(entry)
+    return assemble(
+        read_parts(contents, header=False),
+        name=entry.name,
+        entity_labels=entity_labels,
+        relation_labels=relation_labels,
+    )
+
+
+def _published_labels(entry: store.Entry) -> tuple[dict[str, str], dict[str, str]]:
+    """Labels of entities and of relations, by id, as far as their files are present."""
+    entities: dict[str, str] = {}
+    relations: dict[str, str] = {}
+    for file in entry.files:
+        match PurePosixPath(file.path).name:
+            case "entity_labels.partial.tsv" if store.is_present(entry.name, file.path):
+                content = store.read_bytes(entry.name, file.path)
+                entities = read_labels(content, file.path, ("id", "label", "source"))
+            case "entity2wikidata.json":
+                entities = _json_labels(store.read_bytes(entry.name, file.path))
+            case "relations.en.json":
+                relations = _json_labels(store.read_bytes(entry.name, file.path))
+    return entities, relations
+
+
+def _json_labels(content: bytes) -> dict[str, str]:
+    about = json.loads(content)
+    return {name: label for name, one in about.items() if (label := one.get("label"))}
+
+
+def _load_sample(name: str) -> Triples:
+    files = {part: store.SAMPLES / f"{name}_{part}.tsv" for part in PARTS}
+    contents = {part: (str(file), file.read_bytes()) for part, file in files.items()}
+    return assemble(read_parts(contents, header=False), name=name)

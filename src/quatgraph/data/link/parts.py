@@ -1,0 +1,292 @@
+"""Files of triples as numbers: one file per split, one list of entities and of relations for all.
+
+A file has three columns, head, relation and tail, see :mod:`quatgraph.data.io.name_table`. A first
+line that names all three, as ``subject predicate object`` does (see ``TRIPLE_COLUMNS``), sets their
+order; other columns are not used. A first line of other names that occur nowhere else may be a
+triple or a header, so it is refused unless ``header`` says which; one of two such names is read as
+a triple, with a note.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
+
+from quatgraph.data.io.columns import (
+    TRIPLE_COLUMNS,
+    places_by_role,
+    refuse_repeated,
+    unused_columns,
+)
+from quatgraph.data.io.distinct import Ids
+from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.name_table import Column, NameTable, Numbering
+from quatgraph.errors import Mistake
+
+_FEW = 5
+"""In files of at most so many triples, names that occur once are usual."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The triples of one file.
+
+    Attributes:
+        where: The file, for messages.
+        triples: Head, relation and tail of each.
+        lines: Line number of each, counted from 1.
+        header: A note on the header; empty without one.
+
+    Shape:
+        - triples: ``(N, 3)``
+        - lines: ``(N,)``
+    """
+
+    where: str
+    triples: Ids
+    lines: Ids
+    header: str = ""
+
+    def __len__(self) -> int:
+        return len(self.triples)
+
+    def at(self, row: int) -> str:
+        """The location of a triple, counted from 0: ``"FILE line LINE"``."""
+        return f"{self.where} line {self.lines[row]}"
+
+    def take(self, rows: np.ndarray) -> "Part":
+        """The triples at some rows, or of a mask."""
+        return replace(self, triples=self.triples[rows], lines=self.lines[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Files of triples with the same numbers for entities and relations.
+
+    Attributes:
+        by_name: The files by split.
+        entities: Ids of the entities, sorted; triples hold indices into them.
+        relations: Ids of the relations, likewise.
+        notes: What was inferred from first lines: sentences for the user.
+    """
+
+    by_name: dict[str, Part]
+    entities: list[str]
+    relations: list[str]
+    notes: Sequence[str] = ()
+
+    def keys(self, part: str) -> Ids:
+        """A unique number for each triple of a split."""
+        head, relation, tail = self.by_name[part].triples.T
+        return (head * len(self.relations) + relation) * len(self.entities) + tail
+
+    def without_unused(self) -> "Parts":
+        """The same triples without unused entities and relations."""
+        triples = np.concatenate([part.triples for part in self.by_name.values()])
+        ends = np.zeros(len(self.entities), dtype=bool)
+        ends[triples[:, [0, 2]]] = True
+        kinds = np.zeros(len(self.relations), dtype=bool)
+        kinds[triples[:, 1]] = True
+        if ends.all() and kinds.all():
+            return self
+        place = (np.cumsum(ends) - 1, np.cumsum(kinds) - 1)
+        return Parts(
+            {key: _renumber(part, *place) for key, part in self.by_name.items()},
+            list(compress(self.entities, ends.tolist())),
+            list(compress(self.relations, kinds.tolist())),
+        )
+
+
+def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None = None) -> Parts:
+    """Reads the files of one knowledge graph.
+
+    Args:
+        contents: For each split the file's name, for messages, and its bytes.
+        header: Whether the first line of each file names its columns; inferred by default.
+    """
+    ends, kinds = Numbering(), Numbering()
+    parts = {
+        key: _read(content, where, header, ends, kinds)
+        for key, (where, content) in contents.items()
+    }
+    found = _sort_names(parts, ends, kinds)
+    return replace(found, notes=_check_first_lines(found)) if header is None else found
+
+
+def parse_rows(rows: Iterable[Sequence[object]]) -> Parts:
+    """Rows of head, relation and tail as a training split; names may be whole numbers."""
+    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+        raise Mistake(
+            f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
+        )
+    rows = [to_plain(row) for row in to_plain(rows)]
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, list | tuple) or len(row) != len(TRIPLE_COLUMNS):
+            raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
+    if not rows:
+        raise Mistake("there are no triples; give head, relation and tail of each")
+    lines = np.arange(len(rows))
+    ends, kinds = Numbering(), Numbering()
+    columns = [
+        Column([_parse_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
+        for role, cells in zip(TRIPLE_COLUMNS, zip(*rows, strict=True), strict=True)
+    ]
+    part = Part("the list", _encode(columns, ends, kinds), lines + 1)
+    return _sort_names({"train": part}, ends, kinds)
+
+
+def _parse_name(cell: object, number: int, role: str) -> str:
+    """The name in a cell: text or a whole number."""
+    if isinstance(cell, str):
+        if cell.strip():
+            return str(cell)
+    else:
+        cell = to_plain(cell)
+        if isinstance(cell, int) and not isinstance(cell, bool):
+            return str(cell)
+        if not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
+            raise Mistake(
+                f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
+                "number"
+            )
+    raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
+
+
+def _sort_names(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
+    """The splits by sorted entities and relations."""
+    for part in parts.values():
+        _refuse_blank(part, ends.find_blank(), kinds.find_blank())
+    (entities, end), (relations, kind) = ends.sort(), kinds.sort()
+    check_size(len(entities), len(relations))
+    numbered = {key: _renumber(part, end, kind) for key, part in parts.items()}
+    return Parts(numbered, entities, relations)
+
+
+def _encode(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
+    head, relation, tail = columns
+    found = ends.encode(head), kinds.encode(relation), ends.encode(tail)
+    return np.stack(found, axis=1)
+
+
+def check_size(num_entities: int, num_relations: int) -> None:
+    """Refuses a graph whose triples, with inverse relations, exceed 63 bits."""
+    if 2 * num_relations * num_entities**2 >= 1 << 63:
+        raise Mistake(
+            f"the graph has {num_entities:,} entities and {num_relations:,} relations, which is "
+            "too large; take a part of it"
+        )
+
+
+def _read(
+    content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
+) -> Part:
+    table, note = without_header(NameTable.parse(content, where, tuple(TRIPLE_COLUMNS)), header)
+    triples: list[Ids] = []
+    lines: list[Ids] = []
+    for chunk in table.chunks():
+        triples.append(_encode(chunk.columns, ends, kinds))
+        lines.append(chunk.lines)
+    if not lines:
+        raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
+    if header is None and table.places:
+        head, relation, tail = names = [table.names[place] for place in table.places]
+        if head in ends and relation in kinds and tail in ends:
+            raise _ambiguous(f"the first line of {where}", names, "occur in other lines too")
+    return Part(where, np.concatenate(triples), np.concatenate(lines), header=note)
+
+
+def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTable, str]:
+    """Skips a header and selects the columns head, relation and tail.
+
+    Args:
+        header: Whether the first line names the columns; inferred by default.
+
+    Returns:
+        The table and a note on its header, empty without one.
+    """
+    cells, where = table.first_row(), table.where
+    found = places_by_role(cells, TRIPLE_COLUMNS)
+    lacking = [role for role, places in found.items() if not places]
+    if header and len(cells) == len(TRIPLE_COLUMNS) and len(lacking) == 1:
+        # Two columns are named, so the third is the remaining one.
+        taken = {place for places in found.values() for place in places}
+        found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
+    named = all(found.values())
+    if not named and len(cells) > len(TRIPLE_COLUMNS):
+        raise Mistake(
+            f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
+            "others, or name three of them head, relation and tail in the first line"
+        )
+    if header is False or not (header or named):
+        return table, ""
+    if not named:
+        used = ", ".join(
+            f"{cell!r} as {role}" for cell, role in zip(cells, TRIPLE_COLUMNS, strict=False)
+        )
+        note = (
+            f"the first line of {where} is read as column names, and the columns by place: {used}"
+        )
+        return table.skip_first(), note
+    refuse_repeated(cells, found, where)
+    places = [place for (place,) in found.values()]
+    used = ", ".join(f"{cells[place]!r} as {role}" for role, (place,) in found.items())
+    note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
+    return table.skip_first().select_columns(cells, places), note
+
+
+def _check_first_lines(parts: Parts) -> list[str]:
+    """Refuses a first line of names that occur in no other line, which may be a header or a triple.
+    Reports one with two such names."""
+    first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
+    others = [part.triples[key in first :] for key, part in parts.by_name.items()]
+    notes = []
+    for key, (head, relation, tail) in first.items():
+        part = parts.by_name[key]
+        names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
+        if len(part) <= _FEW and not _is_half_named(names):
+            continue
+        again = (
+            any((rest[:, ::2] == head).any() for rest in others),
+            any((rest[:, 1] == relation).any() for rest in others),
+            any((rest[:, ::2] == tail).any() for rest in others),
+        )
+        if not any(again):
+            raise _ambiguous(part.at(0), names, "do not occur anywhere else")
+        once = [repr(name) for name, seen in zip(names, again, strict=True) if not seen]
+        if len(once) > 1:
+            notes.append(
+                f"{part.at(0)} is read as a triple: {', '.join(map(repr, names))}, though "
+                f"{' and '.join(once)} do not occur anywhere else; --set data.header=true if it "
+                "names columns"
+            )
+    return notes
+
+
+def _is_half_named(names: Sequence[str]) -> bool:
+    """Whether two of the names are names of columns longer than a letter."""
+    found = places_by_role([name if len(name) > 1 else "" for name in names], TRIPLE_COLUMNS)
+    return sum(map(bool, found.values())) > 1
+
+
+def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
+    return Mistake(
+        f"{line} may be a triple or column names: {', '.join(map(repr, names))} {why}; use --set "
+        "data.header=false or --set data.header=true (in Python header=False or header=True), or "
+        "name the columns head, relation and tail"
+    )
+
+
+def _refuse_blank(part: Part, ends: Ids, kinds: Ids) -> None:
+    for column, (name, blank) in enumerate(zip(TRIPLE_COLUMNS, (ends, kinds, ends), strict=True)):
+        if not len(blank):
+            continue
+        missing = np.isin(part.triples[:, column], blank)
+        if missing.any():
+            where = part.at(int(missing.argmax()))
+            raise Mistake(f"{where} has an empty {name}; fill it in or remove the line")
+
+
+def _renumber(part: Part, end: Ids, kind: Ids) -> Part:
+    head, relation, tail = part.triples.T
+    return replace(part, triples=np.stack((end[head], kind[relation], end[tail]), axis=1))

@@ -1,0 +1,64 @@
+"""Valid and test splits whose entities and relations are all in the training split."""
+
+import numpy as np
+
+from quatgraph.data.io.distinct import Ids
+from quatgraph.data.link.parts import Parts
+from quatgraph.data.splits import PARTS
+
+SHARE = 0.05
+"""Share of all triples that valid and test get, each."""
+
+
+def draw_parts(parts: Parts, seed: int, notes: list[str]) -> Parts:
+    """Draws missing valid and test splits from the training triples, in their order.
+
+    Each gets :data:`SHARE` of them, at least one, or fewer if fewer are spare, see
+    :func:`spare_triples`.
+
+    Args:
+        seed: Zero or more.
+        notes: Gets a note on what was drawn.
+    """
+    missing = [key for key in PARTS if key not in parts.by_name]
+    if not missing:
+        return parts
+    train = parts.by_name["train"]
+    spare = spare_triples(train.triples, seed)
+    wanted = max(1, int(len(train) * SHARE + 0.5))
+    drawn: dict[str, Ids] = {}
+    left = np.ones(len(train), dtype=bool)
+    for turn, key in enumerate(missing):
+        # The splits share the spare triples if there are too few.
+        fair = -(-len(spare) // (len(missing) - turn))
+        drawn[key], spare = np.split(spare, [min(wanted, fair)])
+        left[drawn[key]] = False
+    by_name = {key: train.take(np.sort(rows)) for key, rows in drawn.items()}
+    sizes = " and ".join(f"{len(rows):,} for {key}" for key, rows in drawn.items())
+    notes.append(f"of the triples of {train.where} {sizes} were put aside, by seed {seed}")
+    return Parts(
+        {**parts.by_name, "train": train.take(left), **by_name}, parts.entities, parts.relations
+    )
+
+
+def spare_triples(triples: Ids, seed: int) -> Ids:
+    """Indices of triples, shuffled, that can be removed together without losing an entity or a
+    relation: in a random order, a triple that is the first to name one stays.
+
+    Shape:
+        - triples: ``(N, 3)``
+
+    Example:
+        >>> len(spare_triples(np.array([[0, 0, 1], [1, 0, 0], [1, 0, 2]]), seed=0))
+        1
+    """
+    order = np.random.default_rng(seed).permutation(len(triples))
+    shuffled = triples[order]
+    stays = np.zeros(len(triples), dtype=bool)
+    for columns in ([0, 2], [1]):
+        names = shuffled[:, columns]
+        first = np.full(names.max(initial=-1) + 1, len(triples))
+        for column in names.T:
+            np.minimum.at(first, column, np.arange(len(triples)))
+        stays[first[first < len(triples)]] = True
+    return order[~stays]

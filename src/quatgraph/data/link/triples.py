@@ -1,0 +1,135 @@
+"""A knowledge graph as numbers."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from quatgraph.data.link.parts import Parts
+from quatgraph.data.link.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Triples:
+    """A knowledge graph: triples of a head entity, a relation and a tail entity.
+
+    Attributes:
+        name: The dataset's name.
+        train: Training triples, in the order of their file.
+        valid: Validation triples.
+        test: Test triples.
+        entities: Ids of the entities, sorted; triples hold indices into them.
+        relations: Ids of the relations, likewise.
+        entity_labels: Label of each entity, by default its id.
+        relation_labels: Label of each relation, likewise.
+        valid_negatives: Plausible but false triples for triple classification, or ``None``.
+        test_negatives: The same for the test split.
+        notes: What was inferred: sentences for the user.
+
+    Shape:
+        - train, valid, test, valid_negatives, test_negatives: ``(N, 3)`` int64, each row head,
+          relation, tail
+    """
+
+    name: str
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+    entities: list[str]
+    relations: list[str]
+    entity_labels: list[str]
+    relation_labels: list[str]
+    valid_negatives: Tensor | None = None
+    test_negatives: Tensor | None = None
+    notes: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return (
+            f"Triples({self.name!r}, {self.num_entities} entities, {self.num_relations} relations, "
+            f"{len(self.train)} + {len(self.valid)} + {len(self.test)} triples)"
+        )
+
+    @property
+    def num_entities(self) -> int:
+        """Number of entities of all splits."""
+        return len(self.entities)
+
+    @property
+    def num_relations(self) -> int:
+        """Number of relations without inverses."""
+        return len(self.relations)
+
+    def entity(self, name: str) -> int:
+        """The number of an entity by its id or label, see :meth:`Vocabulary.find`."""
+        return self._entity_names.find(name)
+
+    def relation(self, name: str) -> int:
+        """The number of a relation by its id or label, see :meth:`Vocabulary.find`."""
+        return self._relation_names.find(name)
+
+    @cached_property
+    def digest(self) -> str:
+        """A sha256 of everything that can change a result: triples, negatives and ids.
+
+        It does not depend on the source of the triples, the dataset's name or labels.
+        """
+        total = hashlib.sha256(b"quatgraph link data 1")
+        total.update(json.dumps((self.entities, self.relations)).encode())
+        for part in (self.train, self.valid, self.test, self.valid_negatives, self.test_negatives):
+            if part is None:
+                total.update(b"\nnone")
+                continue
+            total.update(f"\n{len(part)} ".encode())
+            total.update(part.contiguous().numpy().astype("<i8", copy=False).data)
+        return total.hexdigest()
+
+    @cached_property
+    def _entity_names(self) -> Vocabulary:
+        return Vocabulary("entity", self.entities, self.entity_labels)
+
+    @cached_property
+    def _relation_names(self) -> Vocabulary:
+        return Vocabulary("relation", self.relations, self.relation_labels)
+
+
+def statistics(triples: Triples) -> dict[str, int]:
+    """The sizes of a knowledge graph, as the catalog lists them."""
+    negatives = (triples.valid_negatives, triples.test_negatives)
+    return {
+        "entities": triples.num_entities,
+        "relations": triples.num_relations,
+        "train": len(triples.train),
+        "valid": len(triples.valid),
+        "test": len(triples.test),
+        "negatives": sum(len(part) for part in negatives if part is not None),
+    }
+
+
+def assemble(
+    parts: Parts,
+    *,
+    name: str,
+    entity_labels: Mapping[str, str] | None = None,
+    relation_labels: Mapping[str, str] | None = None,
+    notes: list[str] | None = None,
+) -> Triples:
+    """Builds a knowledge graph; for the arguments see :class:`Triples`.
+
+    Args:
+        parts: Its splits and optional negatives.
+        entity_labels: Labels by id.
+        relation_labels: Labels by id.
+    """
+    return Triples(
+        name=name,
+        **{key: torch.from_numpy(part.triples) for key, part in parts.by_name.items()},
+        entities=parts.entities,
+        relations=parts.relations,
+        entity_labels=[(entity_labels or {}).get(name, name) for name in parts.entities],
+        relation_labels=[(relation_labels or {}).get(name, name) for name in parts.relations],
+        notes=notes or [],
+    )

@@ -1,0 +1,170 @@
+"""PyG ``Data`` of the user's own, checked and completed."""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from quatgraph.data.edges import is_symmetric
+from quatgraph.data.node.assembly import NodeGraph, as_columns, no_masks
+from quatgraph.data.pyg import check_edge_index, check_features
+from quatgraph.data.splits import Masks, check_split, stratified_split
+from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+MASKS = ("train_mask", "val_mask", "test_mask")
+
+
+def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) -> "Data":
+    """Checks a ``Data`` and returns a new one with all attributes of a node graph.
+
+    Edges are neither added nor removed. Classes may have any numbers, which become their names,
+    unless ``label_names`` names the classes ``0..C-1``. ``node_ids``, ``feature_names`` and
+    ``name`` are copied if given; other attributes are dropped.
+
+    Args:
+        data: ``edge_index`` and ``y`` (``-1`` for an unlabelled node), optionally ``x``,
+            ``edge_weight`` and the three masks, ``(N,)`` or ``(N, S)``.
+        split_seed: Seed of the split that is drawn if there are no masks.
+        labels_needed: Whether to refuse a graph that cannot be trained on.
+    """
+    from torch_geometric.data import Data
+
+    if not isinstance(data, Data):
+        raise Mistake(
+            "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and "
+            f"edges.csv, not {type(data).__name__}"
+        )
+    x, num_nodes = _check_nodes(data)
+    edge_index, edge_weight = _check_edges(data, num_nodes)
+    try:
+        y, label_names = _check_labels(data, num_nodes)
+        masks = _check_masks(data, num_nodes)
+    except Mistake:
+        if labels_needed:
+            raise
+        y, label_names, masks = torch.full((num_nodes,), -1), [], None
+    if labels_needed and not label_names:
+        raise Mistake("no node of the graph has a label; give data.y a class for some nodes")
+    if masks is None and label_names:
+        masks = as_columns(stratified_split(y, split_seed))
+    masks = masks or no_masks(num_nodes)
+    if labels_needed:
+        check_split(y, masks, label_names, where="the split of the graph")
+    return NodeGraph(
+        name=str(data.get("name") or "data"),
+        x=x,
+        y=y,
+        edge_index=edge_index,
+        edge_weight=edge_weight,
+        masks=masks,
+        label_names=label_names,
+        directed=not is_symmetric(edge_index, edge_weight, num_nodes),
+        node_ids=_names(data, "node_ids", num_nodes),
+        feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),
+    ).to_data()
+
+
+def _check_nodes(data: "Data") -> tuple[Tensor | None, int]:
+    """Features and the number of nodes."""
+    x = data.get("x")
+    if x is not None:
+        x = check_features(x, "data.x")
+        sizes = [x.size(0)]
+    else:
+        # Each in turn: PyG guesses the number from the edges, with a warning.
+        tensors = (data.get(key) for key in ("y", *MASKS))
+        given = [tensor.size(0) for tensor in tensors if isinstance(tensor, Tensor)]
+        sizes = [size for size in (data.get("num_nodes"), *given) if size is not None]
+        if not sizes:
+            raise Mistake("the graph has neither x nor y; set data.num_nodes")
+    if sizes[0] < 1:
+        raise Mistake("the graph has no nodes; give it at least one")
+    return x, int(sizes[0])
+
+
+def _check_edges(data: "Data", num_nodes: int) -> tuple[Tensor, Tensor | None]:
+    edge_index = check_edge_index(data.get("edge_index"), num_nodes, "data.edge_index")
+    weight = data.get("edge_weight")
+    if weight is None:
+        return edge_index, None
+    if (
+        not isinstance(weight, Tensor)
+        or weight.shape != edge_index.shape[1:]
+        or weight.is_complex()
+    ):
+        raise Mistake("data.edge_weight must be a tensor of one real number per edge")
+    weight = weight.detach().cpu().float()
+    if not bool((weight.isfinite() & (weight >= 0)).all()):
+        place = int((~(weight.isfinite() & (weight >= 0))).nonzero()[0])
+        raise Mistake(f"data.edge_weight[{place}] must be finite and zero or more")
+    return edge_index, weight
+
+
+def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
+    y = data.get("y")
+    if y is None:
+        return torch.full((num_nodes,), -1), []
+    if (
+        not isinstance(y, Tensor)
+        or y.is_floating_point()
+        or y.is_complex()
+        or y.dtype == torch.bool
+    ):
+        raise Mistake("data.y must be a tensor of whole numbers, -1 for nodes without a label")
+    y = y.detach().cpu().long()
+    if y.numel() != num_nodes or y.shape not in ((num_nodes,), (num_nodes, 1)):
+        raise Mistake(f"data.y has shape {tuple(y.shape)} but must be ({num_nodes},)")
+    y = y.flatten()
+    if bool((y < -1).any()):
+        raise Mistake(f"data.y holds {int(y.min())}; use -1 for nodes without a label")
+    known = y >= 0
+    names = data.get("label_names")
+    if names is not None:
+        if bool((y >= len(names)).any()):
+            raise Mistake(
+                f"data.y holds {int(y.max())} but data.label_names has {len(names)} names"
+            )
+        return y, [str(name) for name in names]
+    classes, places = y[known].unique(return_inverse=True)
+    numbered = torch.full_like(y, -1)
+    numbered[known] = places
+    return numbered, [str(label) for label in classes.tolist()]
+
+
+def _check_masks(data: "Data", num_nodes: int) -> Masks | None:
+    given = {key: data.get(key) for key in MASKS}
+    missing = [key for key in MASKS if given[key] is None]
+    if len(missing) == len(MASKS):
+        return None
+    if missing:
+        raise Mistake(
+            f"the graph has masks but no {missing[0]}; give all three, or none for a split by seed"
+        )
+    for key, mask in given.items():
+        if (
+            not isinstance(mask, Tensor)
+            or mask.dtype not in (torch.bool, torch.uint8)
+            or mask.dim() not in (1, 2)
+        ):
+            raise Mistake(
+                f"data.{key} must be a boolean tensor of shape (nodes,) or (nodes, splits)"
+            )
+        if mask.size(0) != num_nodes:
+            raise Mistake(f"data.{key} has {mask.size(0)} rows but the graph {num_nodes} nodes")
+    train, valid, test = (given[key].detach().cpu().bool() for key in MASKS)
+    train, valid, test = as_columns((train, valid, test))
+    if not train.shape == valid.shape == test.shape or train.size(1) == 0:
+        raise Mistake("the three masks must have the same number of splits, at least one")
+    return train, valid, test
+
+
+def _names(data: "Data", key: str, count: int) -> list[str] | None:
+    names = data.get(key)
+    if names is None:
+        return None
+    if len(names) != count:
+        raise Mistake(f"data.{key} has {len(names)} names where {count} are needed")
+    return [str(name) for name in names]

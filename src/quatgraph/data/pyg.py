@@ -1,0 +1,49 @@
+"""Checks of the tensors in a PyG ``Data``."""
+
+import torch
+from torch import Tensor
+
+from quatgraph.errors import Mistake
+
+
+def check_features(x: object, name: str) -> Tensor:
+    """Features as a dense float32 tensor on the CPU.
+
+    Args:
+        name: Name of the tensor, for messages.
+
+    Shape:
+        - output: ``(N, F)``
+    """
+    if not isinstance(x, Tensor) or x.dim() != 2 or x.is_complex():
+        raise Mistake(f"{name} must be a tensor of real numbers of shape (nodes, features)")
+    x = x.detach().cpu()
+    x = (x if x.layout == torch.strided else x.to_dense()).float()
+    if not bool(x.isfinite().all()):
+        row, column = (~x.isfinite()).nonzero()[0].tolist()
+        raise Mistake(f"{name}[{row}, {column}] is not a finite number; replace it")
+    return x
+
+
+def check_edge_index(edge_index: object, num_nodes: int, name: str) -> Tensor:
+    """An edge list as a plain int64 tensor on the CPU; for the arguments see
+    :func:`check_features`.
+
+    Shape:
+        - output: ``(2, E)``
+    """
+    if not (
+        isinstance(edge_index, Tensor)
+        and edge_index.dtype in (torch.int64, torch.int32)
+        and edge_index.shape[:-1] == (2,)
+    ):
+        raise Mistake(f"{name} must be a tensor of whole numbers of shape (2, edges)")
+    # PyG's EdgeIndex is a subclass that does not stack.
+    edge_index = torch.stack(tuple(edge_index.detach().cpu().long().as_subclass(Tensor)))
+    outside = (edge_index < 0) | (edge_index >= num_nodes)
+    if bool(outside.any()):
+        raise Mistake(
+            f"{name} names the node {int(edge_index[outside][0])} but the nodes are "
+            f"0..{num_nodes - 1}; correct it or num_nodes"
+        )
+    return edge_index

@@ -1,0 +1,250 @@
+"""Texts for text classification: datasets of the catalog, files, or a list.
+
+Each source gives one :class:`Documents`. :func:`word_graphs` builds a graph of each document,
+:func:`load_vectors` and :func:`vectors_for` give word vectors.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
+from quatgraph.data.io import store
+from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.messages import count_noun
+from quatgraph.data.labels import label_notes
+from quatgraph.data.splits import part_numbers
+from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
+from quatgraph.data.text.documents import (
+    SPLIT_WORDS,
+    Documents,
+    Texts,
+    accuracy_notes,
+    assemble,
+    check_drawn_split,
+    check_trainable,
+    statistics,
+)
+from quatgraph.data.text.folder import read_folder
+from quatgraph.data.text.tables import cell_word, lines_of, read_lines, read_objects, read_sheet
+from quatgraph.data.text.word_graphs import NO_WORD, word_graphs
+from quatgraph.data.text.word_vectors import WordVectors, load_vectors, vectors_for
+from quatgraph.errors import Mistake
+
+__all__ = [
+    "NO_WORD",
+    "READERS",
+    "STOP_WORDS",
+    "Documents",
+    "TextOptions",
+    "WordVectors",
+    "check_trainable",
+    "clean",
+    "clean_corpus",
+    "from_list",
+    "lines_of",
+    "load",
+    "load_vectors",
+    "names_a_file",
+    "read",
+    "read_texts",
+    "statistics",
+    "vectors_for",
+    "word_graphs",
+]
+
+
+READERS = (
+    Reader(
+        "table",
+        "a .csv or .tsv file with a text and a label column",
+        match_suffix(".csv", ".tsv"),
+        read_sheet,
+    ),
+    Reader(
+        "jsonl",
+        "a .jsonl file with one text per line",
+        match_suffix(".jsonl"),
+        read_objects,
+    ),
+    Reader(
+        "folder",
+        "a folder with one sub-folder of texts per label",
+        match_folder("text"),
+        read_folder,
+    ),
+    Reader(
+        "lines",
+        "a .txt file with one unlabelled text per line",
+        match_suffix(".txt"),
+        read_lines,
+    ),
+)
+_SUFFIXES = (".csv", ".tsv", ".jsonl", ".txt")
+
+
+def load(name: str) -> Documents:
+    """Reads a dataset of the catalog and checks its statistics.
+
+    The published corpora have no validation split: training takes a part of the training split, see
+    :func:`quatgraph.data.splits.inner_validation`.
+
+    Example:
+        >>> load("snippets")
+        Documents('snippets', 600 documents, 2106 words, 5 classes)
+    """
+    entry = store.entry(name, "text")
+    documents = read(store.SAMPLES / f"{name}.tsv") if entry.builtin else _load_published(entry)
+    entry.compare(statistics(documents))
+    return documents
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How texts are read and cleaned.
+
+    Attributes:
+        text: Name of the text column, see :func:`quatgraph.data.text.tables.choose_columns`.
+        label: Name of the label column.
+        split_seed: Seed of the split that is drawn if the files give none.
+        stop_words: Whether to leave out English stop words.
+        min_count: Minimum number of occurrences of a word in all documents.
+        missing: Labels that count as missing, like an empty one.
+        labels_needed: Whether to refuse texts that cannot be trained on: without labels, with one
+            label only, with a label that has no training document or, for a drawn split, a single
+            document. Prediction needs no labels.
+    """
+
+    text: str = ""
+    label: str = ""
+    split_seed: int = 0
+    stop_words: bool = False
+    min_count: int = 1
+    missing: Sequence[str] = ()
+    labels_needed: bool = True
+
+
+def read(path: Path, options: TextOptions | None = None) -> Documents:
+    """Reads texts in a format of :data:`READERS` and cleans them; letters of any script stay."""
+    path, options = Path(path), options or TextOptions()
+    texts = read_texts(
+        path, text=options.text, label=options.label, labels_needed=options.labels_needed
+    )
+    name = path.resolve().name if path.is_dir() else path.stem
+    return _clean_texts(texts, name, str(path), options)
+
+
+def read_texts(path: Path, **options: Any) -> Texts:
+    """Reads texts as the files give them.
+
+    Args:
+        path: A file or a folder.
+        options: ``text``, ``label`` and ``labels_needed``, see :class:`TextOptions`.
+    """
+    return select_reader("text", READERS, path).read(path, **options)
+
+
+def names_a_file(text: str) -> bool:
+    """Whether a string is the name of a file or folder: an existing one, or one with the suffix of
+    a format."""
+    # Not as a Path: a long one raises, and an empty one is a folder.
+    return os.path.exists(text) or text.lower().endswith(_SUFFIXES)  # noqa: PTH110
+
+
+def from_list(
+    texts: Iterable[str],
+    labels: Iterable[object] | None = None,
+    options: TextOptions | None = None,
+    *,
+    name: str = "texts",
+) -> Documents:
+    """Builds documents from a list of texts, cleaned like those of :func:`read`.
+
+    Args:
+        labels: Label of each text, empty if unknown; texts without labels cannot be trained on.
+        options: All but the names of columns.
+
+    Example:
+        >>> from_list(["A cat sat.", "It's raining!"]).words(1)
+        ['it', "'s", 'raining', '!']
+    """
+    listed = _to_list(texts)
+    if listed is None or not all(isinstance(text, str) for text in listed):
+        raise Mistake("texts must be a list of strings, a document each")
+    given = [""] * len(listed) if labels is None else _to_list(labels)
+    if given is None:
+        raise Mistake(f"labels must be a list, one for each text, not {type(labels).__name__}")
+    if len(given) != len(listed):
+        raise Mistake(f"there are {len(listed)} texts but {len(given)} labels; give one to each")
+    if not listed:
+        raise Mistake("the list has no texts; give at least one")
+    at = "text {} of the list".format
+    found = Texts(
+        texts=listed,
+        labels=[cell_word(label, at, row, "label") for row, label in enumerate(given)],
+        parts=None,
+        ids=[str(place) for place in range(len(listed))],
+        at=at,
+    )
+    options = replace(options or TextOptions(), labels_needed=labels is not None)
+    return _clean_texts(found, name, "the list", options)
+
+
+def _to_list(values: object) -> list[Any] | None:
+    """The items of a list, an array, a tensor or a generator; None for unordered values."""
+    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
+        return None
+    return [to_plain(value) for value in to_plain(values)]
+
+
+def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> Documents:
+    cleaned = clean_corpus(
+        texts.texts,
+        stop_words=options.stop_words,
+        min_count=options.min_count,
+        any_letters=True,
+    )
+    notes = list(texts.notes)
+    blank = [row for row, text in enumerate(cleaned) if not text]
+    if len(blank) == len(cleaned) and options.labels_needed:
+        raise Mistake(
+            f"no document in {where} has a word left: check the text column, and "
+            "data.stop_words and data.min_count if you set them"
+        )
+    if blank:
+        has = "has" if len(blank) == 1 else "have"
+        count = count_noun(len(blank), "document")
+        notes.append(f"{count} {has} no words, for example {texts.at(blank[0])}")
+    documents = assemble(
+        replace(texts, texts=cleaned, notes=notes),
+        name,
+        split_seed=options.split_seed,
+        missing=options.missing,
+    )
+    if options.labels_needed:
+        check_trainable(documents, where)
+        if texts.parts is None:
+            documents.notes.extend(check_drawn_split(documents, where))
+        documents.notes.extend(accuracy_notes(documents, cleaned))
+        what = ("document", "documents")
+        documents.notes.extend(label_notes(texts.labels, options.missing, what))
+    return documents
+
+
+def _load_published(entry: store.Entry) -> Documents:
+    """Reads text_gcn's two files: a line per document with its split and label, and its words."""
+    paths = {PurePosixPath(file.path).suffixes[0]: file.path for file in entry.files}
+    listed, words = (
+        store.read_bytes(entry.name, paths[kind]).decode("ascii").removesuffix("\n").split("\n")
+        for kind in (".txt", ".clean")
+    )
+    rows = (line.split("\t") for line in listed)
+    ids, parts, labels = (list(cells) for cells in zip(*rows, strict=True))
+
+    def at(row: int) -> str:
+        return f"{paths['.txt']} of {entry.name} line {row + 1}"
+
+    texts = Texts(words, labels, part_numbers(parts, SPLIT_WORDS, at), ids, at)
+    return assemble(texts, entry.name)

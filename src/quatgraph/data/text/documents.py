@@ -1,0 +1,316 @@
+"""Texts as numbers of words."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from quatgraph.data import splits
+from quatgraph.data.io.messages import count_noun, quote_some
+from quatgraph.data.labels import encode_labels, missing_hint
+from quatgraph.data.splits import PARTS, stratified_split
+from quatgraph.data.tensors import select_ranges, sizes_to_ptr
+from quatgraph.errors import Mistake
+
+FRACTIONS = (0.7, 0.1, 0.2)
+"""Shares of train, valid and test in a drawn split."""
+SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Documents as the files give them.
+
+    Attributes:
+        texts: The documents.
+        labels: Label of each, empty if unknown.
+        parts: For each 0, 1 or 2 for train, valid and test, ``-1`` for none; ``None`` if the files
+            give no splits.
+        ids: Name of each.
+        at: Where a document, counted from 0, is, for messages.
+        notes: What was inferred: sentences for the user.
+    """
+
+    texts: list[str]
+    labels: list[str]
+    parts: list[int] | None
+    ids: list[str]
+    at: Callable[[int], str]
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Documents:
+    """Texts with a class each, as one list of word numbers.
+
+    Attributes:
+        name: The dataset's name.
+        tokens: Index into the vocabulary of each word, in the order of the texts.
+        ptr: Offset of the first word of each document, then the number of words.
+        vocabulary: The words, sorted unless changed by :meth:`in_vocabulary`.
+        y: Class of each document, ``-1`` if unknown.
+        label_names: Name of each class, sorted, by value if all are numbers.
+        train: Indices of the training documents, ascending.
+        valid: Indices of the validation documents; if empty, training takes a part of ``train``,
+            see :func:`quatgraph.data.splits.inner_validation`.
+        test: Indices of the test documents.
+        ids: Name of each document.
+        notes: What was inferred: sentences for the user.
+
+    Shape:
+        - tokens: ``(T,)`` int64
+        - ptr: ``(D + 1,)`` int64
+        - y: ``(D,)`` int64
+        - train, valid, test: ``(K,)`` int64
+    """
+
+    name: str
+    tokens: Tensor
+    ptr: Tensor
+    vocabulary: list[str]
+    y: Tensor
+    label_names: list[str]
+    train: Tensor
+    valid: Tensor
+    test: Tensor
+    ids: list[str]
+    notes: list[str] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return self.y.numel()
+
+    def __repr__(self) -> str:
+        return (
+            f"Documents({self.name!r}, {len(self)} documents, {len(self.vocabulary)} words, "
+            f"{self.num_classes} classes)"
+        )
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.label_names)
+
+    @cached_property
+    def digest(self) -> str:
+        """A sha256 of everything that can change a result: words, labels and splits.
+
+        It does not depend on the source of the texts or their names.
+        """
+        total = hashlib.sha256(b"quatgraph text data 1")
+        total.update(json.dumps((self.vocabulary, self.label_names)).encode())
+        for key in ("tokens", "ptr", "y", *PARTS):
+            array = getattr(self, key).contiguous().numpy().astype("<i8", copy=False)
+            # Records hold digests from when this tensor had another name.
+            total.update(f"\n{'start' if key == 'ptr' else key} {len(array)} ".encode())
+            total.update(array.data)
+        return total.hexdigest()
+
+    def words(self, place: int) -> list[str]:
+        """The words of one document."""
+        start, end = self.ptr[place : place + 2].tolist()
+        return [self.vocabulary[number] for number in self.tokens[start:end].tolist()]
+
+    def select(self, places: Sequence[int]) -> "Documents":
+        """The documents at some indices, in this order and in no split."""
+        chosen = torch.tensor(places, dtype=torch.long)
+        words, ptr = select_ranges(self.ptr, chosen)
+        return replace(
+            self,
+            tokens=self.tokens[words],
+            ptr=ptr,
+            y=self.y[chosen],
+            ids=[self.ids[place] for place in places],
+            train=chosen[:0],
+            valid=chosen[:0],
+            test=chosen[:0],
+        )
+
+    def without_each(self, place: int, words: Tensor) -> "Documents":
+        """Copies of one document, each without one of some words.
+
+        Args:
+            words: Indices of distinct words, ``(W,)``.
+        """
+        start, end = self.ptr[place : place + 2].tolist()
+        tokens = self.tokens[start:end].expand(len(words), -1)
+        remains = tokens != words[:, None]
+        none = self.train[:0]
+        return replace(
+            self,
+            tokens=tokens[remains],
+            ptr=sizes_to_ptr(remains.sum(dim=1)),
+            y=self.y[place].expand(len(words)),
+            ids=[self.ids[place]] * len(words),
+            train=none,
+            valid=none,
+            test=none,
+        )
+
+    def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
+        """The same documents in the vocabulary of a model, without unknown words.
+
+        ``notes`` report the unknown words.
+
+        Args:
+            vocabulary: Distinct words.
+        """
+        place = {word: number for number, word in enumerate(vocabulary)}
+        numbers = torch.tensor([place.get(word, -1) for word in self.vocabulary], dtype=torch.long)
+        tokens = numbers[self.tokens]
+        known = tokens >= 0
+        ptr = sizes_to_ptr(known)[self.ptr]
+        present = self.tokens.unique().tolist()
+        unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
+        notes = [f"unknown words are left out: {quote_some(unknown)}"] if unknown else []
+        if emptied := int(((ptr.diff() == 0) & (self.ptr.diff() > 0)).sum()):
+            count, have = count_noun(emptied, "document"), _have(emptied)
+            notes.append(f"{count} of {len(self):,} {have} no known word")
+        return replace(
+            self,
+            tokens=tokens[known],
+            ptr=ptr,
+            vocabulary=list(vocabulary),
+            notes=self.notes + notes,
+        )
+
+
+def assemble(
+    texts: Texts, name: str, *, split_seed: int = 0, missing: Collection[str] = ()
+) -> Documents:
+    """Builds documents from cleaned texts; a document without a label is in no split.
+
+    Args:
+        texts: The documents, words separated by spaces. Splits that the files do not give are drawn
+            class by class.
+        name: The dataset's name.
+        split_seed: Seed of the draw.
+        missing: Labels that count as missing, like an empty one.
+    """
+    documents = [text.split() for text in texts.texts]
+    words = list(chain.from_iterable(documents))
+    vocabulary = sorted(set(words))
+    place = {word: number for number, word in enumerate(vocabulary)}
+    codes, label_names = encode_labels(texts.labels, missing)
+    y = torch.from_numpy(codes)
+    tokens = np.fromiter(map(place.__getitem__, words), dtype=np.int64, count=len(words))
+    if texts.parts is None:
+        masks = stratified_split(y, split_seed, FRACTIONS)
+    else:
+        part = torch.where(y >= 0, torch.tensor(texts.parts, dtype=torch.long), -1)
+        masks = part == 0, part == 1, part == 2
+    return Documents(
+        name=name,
+        tokens=torch.from_numpy(tokens),
+        ptr=torch.from_numpy(np.cumsum([0, *map(len, documents)])),
+        vocabulary=vocabulary,
+        y=y,
+        label_names=label_names,
+        train=masks[0].nonzero().flatten(),
+        valid=masks[1].nonzero().flatten(),
+        test=masks[2].nonzero().flatten(),
+        ids=texts.ids,
+        notes=list(texts.notes),
+    )
+
+
+def check_trainable(documents: Documents, where: str) -> None:
+    """Refuses documents that cannot be trained on or tested with."""
+    y, names = documents.y, documents.label_names
+    if not names:
+        raise Mistake(f"no document in {where} has a label; label every one you know")
+    if len(names) < 2:
+        raise Mistake(
+            f"all labelled documents in {where} have the label {names[0]!r}; "
+            "training needs at least two different labels"
+        )
+    for part in ("train", "test"):
+        if not len(getattr(documents, part)):
+            raise Mistake(
+                f"{where} has no labelled document for the {part} part; "
+                "label more documents or give a split of your own"
+            )
+    trained = y[documents.train].bincount(minlength=len(names))
+    if bool((trained == 0).any()):
+        name = names[int(trained.argmin())]
+        raise Mistake(
+            f"the label {name!r} has no training document in {where}; "
+            f"mark at least one as train or remove the label{missing_hint(name)}"
+        )
+
+
+def check_drawn_split(documents: Documents, where: str) -> list[str]:
+    """Refuses a label with a single document, and reports labels that are too rare to be split."""
+    sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes).tolist()
+    names = documents.label_names
+    if 1 in sizes:
+        name = names[sizes.index(1)]
+        raise Mistake(
+            f"the label {name!r} has a single document in {where}, so nothing could be validated; "
+            f"add documents, correct the label or remove it{missing_hint(name)}"
+        )
+    small = [name for name, size in zip(names, sizes, strict=True) if size < len(PARTS)]
+    if not small:
+        return []
+    who = "the label" if len(small) == 1 else "the labels"
+    return [
+        f"{who} {quote_some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
+        "too few to be split: all are for training, none is tested"
+    ]
+
+
+def accuracy_notes(documents: Documents, texts: Sequence[str]) -> list[str]:
+    """Reports what makes the accuracy misleading: repeated texts, words without spaces.
+
+    Args:
+        texts: The cleaned texts.
+    """
+    notes = []
+    seen = {texts[place] for place in documents.train.tolist()}
+    tested = [texts[place] for place in documents.test.tolist()]
+    repeated = [text for text in tested if text and text in seen]
+    if repeated:
+        notes.append(
+            f"{len(repeated):,} of {count_noun(len(tested), 'test document')} "
+            f"{_have(len(repeated))} the same words as a training document, for example "
+            f"{_shorten(repeated[0])}: remove repeated documents to measure accuracy on new ones"
+        )
+    runs = [run for text in texts for run in _UNSPACED.findall(text)]
+    if 2 * len(runs) > len(texts) and sum(map(len, runs)) > _LONG * len(runs):
+        notes.append(
+            f"words are separated by spaces, so {_shorten(runs[0])} is one word: put spaces "
+            "between the words of such texts"
+        )
+    return notes
+
+
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]+")
+"""Letters of Thai, Lao, Burmese, Khmer, Japanese and Chinese."""
+_LONG = 6
+"""Maximum average length of such words if the text has spaces between words."""
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}\N{HORIZONTAL ELLIPSIS}")
+
+
+def statistics(documents: Documents) -> dict[str, int]:
+    """The sizes of a corpus, as the catalog lists them."""
+    return {
+        "documents": len(documents),
+        "labelled": int((documents.y >= 0).sum()),
+        **{part: len(getattr(documents, part)) for part in PARTS},
+        "classes": documents.num_classes,
+        "vocabulary": len(documents.vocabulary),
+        "words": documents.tokens.numel(),
+    }
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"

@@ -1,0 +1,215 @@
+"""Tables of texts: ``.csv``, ``.tsv`` and ``.jsonl`` files, and ``.txt`` files without labels.
+
+* ``.csv``, ``.tsv``: a line of column names, then a document per row; columns for the text and the
+  label, optionally ``split`` (train, valid, test or empty) and ``id``. Between commas, quotes are
+  those of CSV and may hold line breaks. Between tabs, a quote is an ordinary character as long as
+  every line has all columns
+* ``.jsonl``: an object per line, with the same keys
+* ``.txt``: a document per line
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from quatgraph.data.io.files import decode_text, is_unicode, read_text, to_word
+from quatgraph.data.io.jsonl import json_objects
+from quatgraph.data.io.messages import quote_some
+from quatgraph.data.io.table import read_table, unquote
+from quatgraph.data.splits import part_numbers
+from quatgraph.data.text.documents import SPLIT_WORDS, Texts
+from quatgraph.errors import Mistake, did_you_mean
+
+_LONGEST = 2**31 - 1
+_Columns = Mapping[str, list[Any]]
+_At = Callable[[int], str]
+
+
+def read_sheet(path: Path, **options: Any) -> Texts:
+    """Reads a ``.csv`` or ``.tsv`` file; for the options see :func:`choose_columns`."""
+    lines = _filled_lines(read_text(path))
+    if not lines:
+        raise Mistake(f"{path} is empty; write a line of column names and a line per document")
+    columns: list[list[str]]
+    at: _At
+    tabs = next(iter(lines.values())).count("\t")
+    if tabs and all(line.count("\t") == tabs for line in lines.values()):
+        rows = ([unquote(cell) for cell in line.split("\t")] for line in lines.values())
+        columns = [list(cells) for cells in zip(*rows, strict=True)]
+        at = partial(_name_line, path, list(lines)[1:])
+    else:
+        with _cells_of_any_length():
+            table = read_table(path)
+        columns = table.columns
+
+        def at(row: int) -> str:
+            with _cells_of_any_length():
+                return table.at(row + 1)
+
+    named: dict[str, list[str]] = {}
+    for name, *cells in columns:
+        if name in named:
+            raise Mistake(f"{path} has two columns named {name!r}; rename or remove one")
+        if name:  # a column without a name holds row numbers
+            named[name] = cells
+    return choose_columns(path, named, at, **options)
+
+
+def read_objects(path: Path, **options: Any) -> Texts:
+    """Reads a ``.jsonl`` file; for the options see :func:`choose_columns`."""
+    read = list(json_objects(path, "document"))
+    if not read:
+        raise Mistake(f"{path} is empty; write one JSON object per line")
+    places, objects = zip(*read, strict=True)
+    keys = dict.fromkeys(key for one in objects for key in one)
+    columns = {key: [one.get(key) for one in objects] for key in keys}
+    return choose_columns(path, columns, places.__getitem__, **options)
+
+
+def read_lines(path: Path, *, text: str = "", label: str = "", labels_needed: bool = True) -> Texts:
+    """Reads a ``.txt`` file; for the options see :func:`choose_columns`."""
+    if labels_needed:
+        raise Mistake(
+            f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
+        )
+    lines = _filled_lines(read_text(path))
+    at = partial(_name_line, path, list(lines))
+    columns = {text or "text": list(lines.values())}
+    return choose_columns(path, columns, at, text=text, label=label, labels_needed=False)
+
+
+def lines_of(content: bytes, where: str) -> list[str]:
+    """The lines of a text in UTF-8 that are not blank.
+
+    Args:
+        where: Its source, for messages.
+    """
+    return list(_filled_lines(decode_text(content, where)).values())
+
+
+def choose_columns(
+    path: Path,
+    columns: _Columns,
+    at: _At,
+    *,
+    text: str = "",
+    label: str = "",
+    labels_needed: bool = True,
+) -> Texts:
+    """Selects the columns of a table that hold texts, labels, splits and ids.
+
+    Args:
+        path: The file, for messages.
+        columns: The cells of each column, by its name.
+        at: Where a row, counted from 0, is, for messages.
+        text: Name of the text column; by default ``text``, or the longer one of only two columns.
+        label: Name of the label column; by default ``label``, or the other one of only two columns.
+        labels_needed: Whether to refuse a table without labels.
+    """
+    texts, labels = (
+        _find_column(path, columns, name, usual)
+        for name, usual in ((text, "text"), (label, "label"))
+    )
+    split, names = (_find_column(path, columns, "", usual) for usual in ("split", "id"))
+    notes = []
+    if texts is None or (labels is None and labels_needed):
+        others = [key for key in columns if key not in (texts, labels, split, names)]
+        lacking = (texts, labels).count(None)
+        if len(others) != lacking and (labels_needed or len(others) != 1):
+            missing = "text" if texts is None else "label"
+            named = f", or say which one it is (for a command: --set data.{missing}=NAME)"
+            raise Mistake(
+                f"{path} has no column {missing!r}, its columns are "
+                f"{quote_some(columns) or 'none'}; rename one of them"
+                f"{named if labels_needed else ''}"
+            )
+
+        def length(key: str) -> int:
+            return sum(len(str(value)) for value in columns[key])
+
+        longest_first = iter(sorted(others, key=length, reverse=True))
+        texts = texts or next(longest_first)
+        labels = labels or next(longest_first, None)
+        label_column = f"and the labels in {labels!r}" if labels else "and no labels"
+        notes.append(f"{path} has the texts in its column {texts!r} {label_column}")
+    cells = {
+        key: [cell_word(value, at, row, key) for row, value in enumerate(columns[key])]
+        for key in (texts, labels, split, names)
+        if key is not None
+    }
+    if not cells[texts]:
+        raise Mistake(f"{path} lists no documents; give each a line")
+    for key in (labels, names):
+        for row, word in enumerate(cells[key] if key else []):
+            if not is_unicode(word):
+                raise Mistake(f"{at(row)}: {key!r} holds half a character; write it in UTF-8")
+    if names:
+        _check_ids(cells[names], at)
+    return Texts(
+        texts=cells[texts],
+        labels=cells[labels] if labels else [""] * len(cells[texts]),
+        parts=part_numbers(cells[split], SPLIT_WORDS, at) if split else None,
+        ids=cells[names] if names else [str(row) for row in range(len(cells[texts]))],
+        at=at,
+        notes=notes,
+    )
+
+
+def _find_column(path: Path, columns: _Columns, name: str, usual: str) -> str | None:
+    """The column of a name; without a name the column of the usual name in any letter case."""
+    if not name:
+        found = [key for key in columns if key.casefold() == usual]
+        if len(found) > 1:
+            raise Mistake(
+                f"{path} has the columns {quote_some(found)}, which differ in letter case alone; "
+                "rename all but one of them"
+            )
+        return found[0] if found else None
+    if name not in columns:
+        hint = did_you_mean(name, columns) or f"; its columns are {quote_some(columns)}"
+        raise Mistake(f"{path} has no column {name!r}{hint}")
+    return name
+
+
+def cell_word(value: object, at: _At, row: int, key: str) -> str:
+    """The content of a cell; empty for a missing one."""
+    word = "" if value is None else to_word(value)
+    if word is None:
+        shown = json.dumps(value, default=repr)[:40]
+        raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {shown}")
+    return word
+
+
+def _check_ids(ids: list[str], at: _At) -> None:
+    first: dict[str, int] = {}
+    for row, name in enumerate(ids):
+        if not name:
+            raise Mistake(f"{at(row)} has no id; give every document one, or remove the column")
+        if first.setdefault(name, row) != row:
+            raise Mistake(
+                f"{at(row)} repeats the id {name!r} of {at(first[name])}; "
+                "give each document its own, or remove the column"
+            )
+
+
+def _filled_lines(text: str) -> dict[int, str]:
+    """The lines that are not blank, by their numbers from 1."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return {number: line for number, line in enumerate(lines, 1) if line.strip()}
+
+
+def _name_line(path: Path, lines: list[int], row: int) -> str:
+    return f"{path} line {lines[row]}"
+
+
+@contextmanager
+def _cells_of_any_length() -> Iterator[None]:
+    before = csv.field_size_limit(_LONGEST)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)

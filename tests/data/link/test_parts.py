@@ -1,0 +1,94 @@
+"""Files of triples as numbers."""
+
+import numpy as np
+import pytest
+
+from quatgraph.data.link import parts as triple_files
+from quatgraph.data.link.parts import Parts, read_parts
+from quatgraph.errors import Mistake
+
+
+def parsed(*texts: str | bytes, header: bool | None = None) -> Parts:
+    names = ("train", "valid", "test")
+    contents = {
+        name: (f"{name}.tsv", text.encode() if isinstance(text, str) else text)
+        for name, text in zip(names, texts, strict=False)
+    }
+    return read_parts(contents, header=header)
+
+
+def named(parts: Parts, part: str = "train") -> list[tuple[str, str, str]]:
+    """The triples of a part in words."""
+    ends, kinds = parts.entities, parts.relations
+    rows = parts.by_name[part].triples.tolist()
+    return [(ends[head], kinds[relation], ends[tail]) for head, relation, tail in rows]
+
+
+def test_parts_share_sorted_entities_and_relations():
+    parts = parsed("b\tlikes\ta\n b \thates\tc\n", "d,likes,a\n")
+    assert parts.entities == ["a", "b", "c", "d"]
+    assert parts.relations == ["hates", "likes"]
+    assert parts.by_name["train"].triples.tolist() == [[1, 1, 0], [1, 0, 2]]
+    assert parts.by_name["valid"].triples.tolist() == [[3, 1, 0]]
+    assert parts.by_name["train"].triples.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    ("first", "row"),
+    [
+        ("head\trelation\ttail", "a\tis\tb"),
+        ("Subject,Predicate,Object", "a,is,b"),
+        ("h;r;t", "a;is;b"),
+        ('"head_id","relation_id","tail_id"', 'a,is,"b"'),
+        ("source\ttarget\trel", "a\tb\tis"),
+        ("object\tproperty\tsubject", "b\tis\ta"),
+    ],
+)
+def test_a_line_of_column_names_is_known_and_says_the_order(first, row):
+    parts = parsed(f"{first}\n{row}\n")
+    assert named(parts) == [("a", "is", "b")]
+    assert parts.by_name["train"].header
+    assert parts.by_name["train"].at(0) == "train.tsv line 2"
+    with_names = parsed(f"{first}\n{row}\n", header=False)
+    assert len(named(with_names)) == 2
+    assert not with_names.by_name["train"].header
+
+
+def test_other_column_names_are_skipped_with_header():
+    text = "wer\twie\twen\na\tis\tb\n"
+    assert named(parsed(text)) == [("wer", "wie", "wen"), ("a", "is", "b")]
+    assert named(parsed(text, header=True)) == [("a", "is", "b")]
+    assert named(parsed("a\tp\ts\n")) == [("a", "p", "s")]
+
+
+def test_names_that_no_triple_has_can_be_left_out():
+    parts = parsed("c\tis\ta\nb\tof\ta\n")
+    kept = {"train": parts.by_name["train"].take(np.array([True, False]))}
+    less = Parts(kept, parts.entities, parts.relations).without_unused()
+    assert (less.entities, less.relations) == (["a", "c"], ["is"])
+    assert named(less) == [("c", "is", "a")]
+    assert parts.without_unused() is parts
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "train.tsv has no triples; write one per line: head, relation, tail"),
+        ("\n \n", "train.tsv has no triples"),
+        ("head\trelation\ttail\n", "train.tsv has no triples"),
+        ("a\tis\tb\n\na\t \tb\n", "train.tsv line 3 has an empty relation; fill it in"),
+        ("a\tis\tb\n\tis\tb\n", "train.tsv line 2 has an empty head"),
+        ('"a",is,""\n', "train.tsv line 1 has an empty tail"),
+        ("a\tis\tb\na\tis\n", "train.tsv line 2 has 2 columns where 3 are needed"),
+        (b"h\tr\tt\na\tis\t\xfc\n", "train.tsv line 2 is not UTF-8 text"),
+    ],
+)
+def test_what_is_no_triple_is_refused_with_its_line(text, message):
+    with pytest.raises(Mistake, match=message):
+        parsed(text)
+
+
+def test_a_graph_that_cannot_be_numbered_is_refused():
+    triple_files.check_size(2**30, 3)
+    with pytest.raises(Mistake, match="4,294,967,296 entities and 1 relations, which is too large"):
+        triple_files.check_size(2**32, 1)

@@ -1,0 +1,60 @@
+"""What every graph has."""
+
+import torch
+
+from quatgraph.data.node.assembly import NodeGraph, digest, no_masks
+
+
+def graph(**other):
+    y = torch.tensor([0, 1, -1])
+    everything = torch.ones(3, 1, dtype=torch.bool)
+    values = {
+        "name": "toy",
+        "x": torch.eye(3),
+        "y": y,
+        "edge_index": torch.tensor([[0, 1], [1, 0]]),
+        "edge_weight": None,
+        "masks": (everything, *no_masks(3)[:2]),
+        "label_names": ["a", "b"],
+        "directed": False,
+    }
+    return NodeGraph(**(values | other)).to_data()
+
+
+def test_nodes_without_a_label_leave_the_masks():
+    assert graph().train_mask.flatten().tolist() == [True, True, False]
+
+
+def test_what_has_no_name_is_numbered():
+    data = graph()
+    assert data.node_ids == ["0", "1", "2"]
+    assert data.feature_names == ["x0", "x1", "x2"]
+
+
+def test_no_columns_are_no_features():
+    data = graph(x=torch.empty(3, 0))
+    assert data.x is None
+    assert data.feature_names == []
+
+
+def test_the_digest_changes_with_everything_but_the_name():
+    plain = graph()
+    assert digest(plain) == plain.digest == graph(name="other").digest
+    others = [
+        graph(x=None),
+        graph(x=torch.eye(3) * 2),
+        graph(y=torch.tensor([1, 0, -1])),
+        graph(edge_index=torch.tensor([[0, 2], [2, 0]])),
+        graph(edge_weight=torch.ones(2)),
+        graph(masks=no_masks(3)),
+        graph(label_names=["a", "c"]),
+        graph(directed=True),
+        graph(node_ids=["0", "1", "3"]),
+        graph(feature_names=["x0", "x1", "x3"]),
+    ]
+    assert len({plain.digest, *(other.digest for other in others)}) == len(others) + 1
+
+
+def test_the_digest_is_the_same_everywhere():
+    # Written down: a digest that changes unnoticed would part records from their data.
+    assert graph().digest.startswith("c85a5d0809af56c2")
