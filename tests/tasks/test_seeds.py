@@ -142,7 +142,7 @@ def trained(case: Case, members: list[Member], epochs: int = EPOCHS) -> Fit:
     (group,) = together(task, members)
     problem = task.prepare(data, members[0].config, CPU)
     plan = dataclasses.replace(task.plan(group), epochs=epochs, evaluate_every=epochs)
-    return task.train(group, problem, plan, lambda done, total: None)
+    return task.train(group, problem, plan)
 
 
 # Where a gradient is zero but for rounding, as of a bias before batch norm, Adam makes steps of it:

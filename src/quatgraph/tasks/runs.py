@@ -116,8 +116,12 @@ def run(
                 deadline=deadline,
             )
             more = f"; {ensembles - number} more follow" if number < ensembles else ""
-            plan = replace(plan, estimated=partial(_foretell, tell, title, more, plan, device))
-            fitted = task.train(part, problem, plan, partial(progress, title))
+            plan = replace(
+                plan,
+                progress=partial(progress, title),
+                report_eta=partial(_foretell, tell, title, more, plan, device),
+            )
+            fitted = task.train(part, problem, plan)
             shared = {
                 "task": task.name,
                 "dataset": data.name,

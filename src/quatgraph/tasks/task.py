@@ -65,8 +65,8 @@ class Task:
     """``(data, config, device)`` -> problem: the data as the models take it."""
     build: Callable[[Any, Any], nn.Module]
     """``(config, problem)``: a new model."""
-    train: Callable[[Sequence[Member], Any, Plan, Callable[[int, int], None]], Fit]
-    """``(members, problem, plan, progress)``: trains runs as one ensemble."""
+    train: Callable[[Sequence[Member], Any, Plan], Fit]
+    """``(members, problem, plan)``: trains runs as one ensemble."""
     plan: Callable[..., Plan]
     """``(members, **others)``: how long to train them and what to keep; others as they are."""
     members_at_once: Callable[[Any, Any, torch.device], int]

@@ -83,12 +83,12 @@ def at_most_threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def factors_rounded(to: str) -> Iterator[None]:
-    """Whether a GPU may round the factors of float32 products to 10 bits within a block: unless
-    ``float32`` is asked for."""
+def matmul_precision(precision: str) -> Iterator[None]:
+    """Within a block: whether a GPU multiplies float32 matrices in full ``float32``, or in TF32
+    for any other precision."""
     settings = torch.backends.cuda.matmul
     before = settings.fp32_precision
-    settings.fp32_precision = "ieee" if to == "float32" else "tf32"
+    settings.fp32_precision = "ieee" if precision == "float32" else "tf32"
     try:
         yield
     finally:

@@ -85,15 +85,18 @@ def test_a_member_draws_from_its_own_part_and_the_room_suffices(
         capacities = batches.draw(epoch)
         assert len(capacities) == 25
         for step, capacity in enumerate(capacities):
-            batches.load(step)
-            for part, drawn in zip(PARTS, batches.current, strict=True):
+            (indices,) = batches.load(step)
+            for part, drawn in zip(PARTS, indices.graphs, strict=True):
                 assert len(set(drawn.tolist())) == 4
                 assert set(drawn.tolist()) <= set(part.tolist())
-            needed = whole.num_nodes[batches.current].sum(dim=1)
+            needed = whole.num_nodes[indices.graphs].sum(dim=1)
             assert capacity.nodes == int(needed.max())  # on a CPU: no more than that
-            entries = whole.num_entries[batches.current].sum(dim=1)
+            entries = whole.num_entries[indices.graphs].sum(dim=1)
             assert capacity.entries == (int(entries.max()) if expanded else None)
-            assert batches.batch().labels.tolist() == whole.labels[batches.current].tolist()
+            assert (
+                assemble(whole, indices.graphs, capacity).labels.tolist()
+                == whole.labels[indices.graphs].tolist()
+            )
         rounds.append(batches.drawn.clone())
     assert not torch.equal(rounds[0], rounds[1])
 

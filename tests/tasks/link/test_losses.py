@@ -9,7 +9,7 @@ from cities import cities, config_of, problem_of
 from torch import Tensor
 
 from quatgraph.layers.decoder import DECODERS
-from quatgraph.tasks.link.batches import QueryBatches
+from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.link.run import Losses
 from quatgraph.tasks.task import Member
@@ -43,8 +43,8 @@ def test_a_loss_is_that_of_the_whole_matrix_of_labels(
     problem = problem_of(cities())
     batches = QueryBatches(problem.training, 16, range(MEMBERS))
     batches.draw(0)
-    batches.load(1)
-    head, relation, positives = batches.batch()
+    (rows,) = batches.load(1)
+    head, relation, positives = look_up(problem.training, rows)
     query = torch.randn(MEMBERS, 16, WIDTH, requires_grad=True)
     candidates = torch.randn(MEMBERS, E, WIDTH, requires_grad=True)
     settings = {"train.loss": loss, "train.smoothing": smoothing, "train.floor": floor}

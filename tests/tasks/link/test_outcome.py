@@ -124,11 +124,11 @@ def test_smaller_pieces_are_tried_where_memory_runs_out(
 ) -> None:
     tried = []
 
-    def short(members: Any, problem: Problem, plan: Any, progress: Any, room: int) -> Fit:
+    def short(members: Any, problem: Problem, plan: Any, room: int) -> Fit:
         tried.append(room)
         if room < 16:
             raise torch.OutOfMemoryError("no room")
-        return whole(members, problem, plan, progress, room)
+        return whole(members, problem, plan, room)
 
     whole = running._train
     monkeypatch.setattr(running, "_train", short)

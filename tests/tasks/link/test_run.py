@@ -229,7 +229,7 @@ CUDA = torch.device("cuda")
 @pytest.fixture
 def _three_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six steps of one shape are two replays of three, and the seventh is one of its own."""
-    monkeypatch.setattr(QueryBatches, "at_once", 3)
+    monkeypatch.setattr(QueryBatches, "max_loaded", 3)
 
 
 @pytest.mark.gpu

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from quatgraph.tasks.graph.batches import Collection
+from quatgraph.tasks.graph.batches import Collection, assemble
 from quatgraph.tasks.text.batches import DocumentBatches, rounded, summed
 from quatgraph.tasks.text.problem import Corpus, parts_of, prepare
 
@@ -36,9 +36,9 @@ def test_every_document_comes_once_an_epoch_in_each_members_own_order(
         assert len(shapes) == 4  # of 26 documents, the last of two
         seen: list[list[int]] = [[], []]
         for step in range(len(shapes)):
-            batches.load(step)
+            (batch,) = batches.load(step)
             for m in range(2):
-                own = batches.current[:, m]
+                own = batch.graphs[:, m]
                 seen[m] += own[own >= 0].tolist()
             assert len(seen[0]) == min(8 * (step + 1), 26)
         for m, places in enumerate(seen):
@@ -53,13 +53,11 @@ def test_pieces_are_about_equally_large_and_hold_what_they_may(
 ) -> None:
     batches, largest = of(corpus, configured(), whole, 40), int(whole.num_nodes.max())
     for step, (pieces, documents, nodes) in enumerate(batches.draw(0)):
-        batches.load(step)
-        assert batches.current.shape == (pieces, 2, documents)
+        (indices,) = batches.load(step)
+        assert indices.graphs.shape == (pieces, 2, documents)
         assert nodes <= 20 + largest
-        made = list(batches.pieces())
-        assert len(made) == pieces
-        for place, batch in enumerate(made):
-            own = batches.current[place]
+        for own in indices.graphs:
+            batch = assemble(whole, own, indices.capacity)
             known = own.clamp(min=0)
             assert torch.equal(batch.labels, whole.labels[known])
             sizes = torch.where(own >= 0, whole.num_nodes[known], 0).sum(dim=1)

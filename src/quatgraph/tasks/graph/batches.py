@@ -58,6 +58,15 @@ class Capacity:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchIndices:
+    """Which graphs a batch has, and the size it is padded to."""
+
+    graphs: Tensor
+    """Indices, -1 for none, ``(M, B)``; of a batch in pieces ``(P, M, B)``."""
+    capacity: Capacity
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """Graphs of all members, each member's padded to the same number of nodes.
 
@@ -122,7 +131,7 @@ class TrainingBatches:
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
-    at_once = 1
+    max_loaded = 1
 
     def __init__(
         self,
@@ -144,9 +153,8 @@ class TrainingBatches:
         self.nodes = _Room(collection.num_nodes, parts, batch_size)
         self.entries = _Room(collection.num_entries, parts, batch_size) if expanded else None
         self.drawn = self.places.new_zeros(1, len(parts), self.largest)
-        self.current = self.drawn[0].clone()
-        self.capacities = [Capacity(0)]
-        self.capacity = self.capacities[0]
+        self.buffer = self.drawn[0].clone()
+        self.capacities: list[Capacity] = []
 
     @property
     def shares(self) -> Tensor:
@@ -178,12 +186,8 @@ class TrainingBatches:
         order = order.index_select(0, shuffle[0])
         return graphs.gather(0, order[:, :, None].expand_as(graphs))
 
-    def load(self, step: int, count: int = 1) -> None:
-        self.current.copy_(self.drawn[step])
-        self.capacity = self.capacities[step]
-
-    def batch(self) -> Batch:
-        return assemble(self.collection, self.current, self.capacity)
+    def load(self, step: int, count: int = 1) -> Sequence[BatchIndices]:
+        return (BatchIndices(self.buffer.copy_(self.drawn[step]), self.capacities[step]),)
 
 
 class _Room:

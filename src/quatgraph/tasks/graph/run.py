@@ -1,7 +1,7 @@
 """Trains runs of graph classification of one shape as one ensemble."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import (
+    BatchIndices,
     Collection,
     EvaluationChunk,
     TrainingBatches,
@@ -39,7 +40,6 @@ def train(
     members: Sequence[Member],
     problem: Problem,
     plan: Plan,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Fit:
     """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`."""
     config, collection = members[0].config, problem.collection
@@ -60,8 +60,8 @@ def train(
     chunks = chunks_of(collection, config, parts)
     four = any(member.config.model.trains_on_four_copies for member in members)
 
-    def loss() -> Tensor:
-        batch = batches.batch()
+    def loss(indices: BatchIndices) -> Tensor:
+        batch = assemble(collection, indices.graphs, indices.capacity)
         features = four_copies(batch.features) if four else batch.features
         logits = batch.through(ensemble, features)
         each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), config.train.smoothing)
@@ -72,15 +72,7 @@ def train(
         return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
-        return fit(
-            ensemble,
-            optimizer,
-            loss=loss,
-            evaluate=evaluate,
-            plan=plan,
-            batches=batches,
-            progress=progress,
-        )
+        return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
 
 
 def chunks_of(

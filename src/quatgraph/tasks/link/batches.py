@@ -22,7 +22,7 @@ class QueryBatches:
         seeds: Of each member of the ensemble, M.
     """
 
-    at_once = 8
+    max_loaded = 8
 
     def __init__(self, queries: Queries, batch_size: int, seeds: Sequence[int]) -> None:
         self.queries = queries
@@ -33,25 +33,22 @@ class QueryBatches:
         self.seeds = torch.tensor(seeds, device=device)
         self.order = torch.zeros(len(seeds), count, dtype=torch.int64, device=device)
         # Steps read the numbers of their queries from one place for each size.
-        self.rows = {n: torch.zeros_like(self.order[:, : n * self.at_once]) for n in sizes}
-        self.size, self.count, self.taken = sizes[0], 1, 0
+        self.rows = {n: torch.zeros_like(self.order[:, : n * self.max_loaded]) for n in sizes}
 
     def draw(self, epoch: int) -> Sequence[Hashable]:
         self.order = random_order(epoch_draws(self.seeds, epoch), BATCHES, self.order.size(1))
         return self.sizes
 
-    def load(self, step: int, count: int = 1) -> None:
-        self.size, start = self.sizes[step], self.starts[step]
-        self.count, self.taken = count, 0
-        queries = count * self.size
-        self.rows[self.size][:, :queries].copy_(self.order[:, start : start + queries])
+    def load(self, step: int, count: int = 1) -> Sequence[Tensor]:
+        """Returns batches as rows of ``queries``, each ``(M, B)``."""
+        size, start = self.sizes[step], self.starts[step]
+        rows = self.rows[size][:, : count * size]
+        rows.copy_(self.order[:, start : start + count * size])
+        return rows.split(size, dim=1)
 
-    def batch(self) -> tuple[Tensor, Tensor, Positives]:
-        """Heads and relations of the next batch of those loaded, each ``(M, B)``, and their right
-        answers."""
-        first = self.taken * self.size
-        self.taken = (self.taken + 1) % self.count
-        row = self.rows[self.size][:, first : first + self.size]
-        pairs = self.queries.pairs.index_select(0, row.flatten()).view(*row.shape, 2)
-        head, relation = pairs.unbind(-1)
-        return head, relation, Positives(self.queries.pointers, self.queries.tails, row)
+
+def look_up(queries: Queries, rows: Tensor) -> tuple[Tensor, Tensor, Positives]:
+    """Looks up a batch: heads and relations, each ``(M, B)``, and the true tails."""
+    pairs = queries.pairs.index_select(0, rows.flatten()).view(*rows.shape, 2)
+    head, relation = pairs.unbind(-1)
+    return head, relation, Positives(queries.pointers, queries.tails, rows)

@@ -11,7 +11,7 @@ from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
 from quatgraph.ops import one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.one_vs_all import tile_size
-from quatgraph.tasks.link.batches import QueryBatches
+from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.classification import classified
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranked, ranks_of, told
@@ -20,7 +20,7 @@ from quatgraph.tasks.runs import MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.ranking import ranking_metrics
-from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
+from quatgraph.training.runtime import at_most_threads, matmul_precision, total_memory
 
 PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
 """What training rounds the factors of scores and of sums over neighbours to."""
@@ -49,15 +49,14 @@ def train(
     members: Sequence[Member],
     problem: Problem,
     plan: Plan,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Fit:
     """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`.
 
     Validation questions are ranked on the way; the test questions once, by the selected weights.
     """
     config = members[0].config
-    fitted = _in_pieces(lambda room: _train(members, problem, plan, progress, room))
-    with factors_rounded(to="float32"):
+    fitted = _in_pieces(lambda room: _train(members, problem, plan, room))
+    with matmul_precision("float32"):
         return _in_pieces(lambda room: _tested(fitted, config, problem, room))
 
 
@@ -83,7 +82,6 @@ def _train(
     members: Sequence[Member],
     problem: Problem,
     plan: Plan,
-    progress: Callable[[int, int], None],
     room: int,
 ) -> Fit:
     config, device = members[0].config, problem.device
@@ -92,8 +90,8 @@ def _train(
     losses = Losses(members, problem, room)
     adjacency = problem.adjacency.with_product_dtype(PRODUCTS[config.train.precision])
 
-    def loss() -> Tensor:
-        head, relation, positives = batches.batch()
+    def loss(rows: Tensor) -> Tensor:
+        head, relation, positives = look_up(problem.training, rows)
         query, candidates = ensemble(adjacency, head, relation, in_dims=(None, 0, 0))
         value = losses.of(query, candidates, positives)
         if losses.n3 is None:
@@ -103,7 +101,7 @@ def _train(
     valid = problem.parts["valid"]
 
     def evaluate() -> Metrics:
-        with factors_rounded(to="float32"):
+        with matmul_precision("float32"):
             query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
             metrics = ranking_metrics(ranked(query, candidates, valid, _numbers(room)))
         return {f"valid/{name}": value for name, value in metrics.items()} | {
@@ -111,18 +109,10 @@ def _train(
         }
 
     with (
-        factors_rounded(to=config.train.precision),
+        matmul_precision(config.train.precision),
         at_most_threads(_useful_threads(members, problem)),
     ):
-        return fit(
-            ensemble,
-            optimizer,
-            loss=loss,
-            evaluate=evaluate,
-            plan=plan,
-            batches=batches,
-            progress=progress,
-        )
+        return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
 
 
 def _numbers(room: int) -> int | None:

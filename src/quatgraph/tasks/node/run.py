@@ -1,6 +1,6 @@
 """What node classification does its own way: its runs, their training, the card of a bundle."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,6 +13,7 @@ from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import Problem, build_model
 from quatgraph.tasks.runs import classes_said, learners, num_parameters
 from quatgraph.tasks.task import Member
+from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import accuracy, cross_entropy
 from quatgraph.training.runtime import total_memory
@@ -37,7 +38,6 @@ def train(
     members: Sequence[Member],
     problem: Problem,
     plan: Plan,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Fit:
     """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`."""
     config, device = members[0].config, problem.labels.device
@@ -47,8 +47,8 @@ def train(
     features = problem.features
     training_features = four_copies(features) if config.model.trains_on_four_copies else features
 
-    def loss() -> Tensor:
-        logits = ensemble(training_features, problem.adjacency)
+    def loss(features: Tensor | Adjacency) -> Tensor:
+        logits = ensemble(features, problem.adjacency)
         return cross_entropy(logits, problem.labels, parts["train"])
 
     def evaluate() -> Metrics:
@@ -59,7 +59,8 @@ def train(
         }
         return metrics | {"valid/loss": cross_entropy(logits, problem.labels, parts["valid"])}
 
-    return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, plan=plan, progress=progress)
+    batches = WholeData(training_features)
+    return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
 
 
 def plan_of(members: Sequence[Member], **others: Any) -> Plan:

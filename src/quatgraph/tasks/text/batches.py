@@ -1,12 +1,12 @@
 """Batches of documents: each document once an epoch, in an order of each member's own."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
 
 from quatgraph.ops.random import BATCHES, epoch_draws, random_order
-from quatgraph.tasks.graph.batches import Batch, Capacity, Collection, assemble
+from quatgraph.tasks.graph.batches import BatchIndices, Capacity, Collection
 
 Shape = tuple[int, int, int]
 """Of a batch: its pieces, and the documents and nodes of a piece, of each member."""
@@ -26,7 +26,7 @@ class DocumentBatches:
         seeds: Of each member.
     """
 
-    at_once = 1
+    max_loaded = 1
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class DocumentBatches:
         nodes_at_once: int,
         seeds: Sequence[int],
     ) -> None:
-        self.collection, self.sizes = collection, collection.num_nodes
+        self.sizes = collection.num_nodes
         self.seeds = torch.tensor(seeds, device=collection.labels.device)
         self.places = torch.stack(list(parts)).to(collection.labels.device)
         count = self.places.size(1)
@@ -47,10 +47,8 @@ class DocumentBatches:
             pieces = min(documents, -int(-documents * nodes // nodes_at_once))
             self.steps.append((slice(first, first + documents), max(1, pieces)))
         self.drawn = [self._dealt(self.places[:, part], k) for part, k in self.steps]
-        # A step reads the numbers of its documents from one place for each shape.
-        self.rows = {drawn.shape: drawn.clone() for drawn in self.drawn}
+        self.buffers = {drawn.shape: drawn.clone() for drawn in self.drawn}
         self.shapes: list[Shape] = []
-        self.current, self.capacity = self.drawn[0], Capacity(0)
 
     def draw(self, epoch: int) -> list[Shape]:
         """See :class:`quatgraph.training.batches.Batches`."""
@@ -64,19 +62,10 @@ class DocumentBatches:
         self.shapes = [(drawn.size(0), drawn.size(2), nodes) for drawn, nodes in pairs]
         return self.shapes
 
-    def load(self, step: int, count: int = 1) -> None:
+    def load(self, step: int, count: int = 1) -> Sequence[BatchIndices]:
         drawn = self.drawn[step]
-        self.current = self.rows[drawn.shape].copy_(drawn)
-        self.capacity = Capacity(self.shapes[step][2])
-
-    def pieces_left(self) -> range:
-        """How many pieces follow each piece of the current batch."""
-        return range(len(self.current) - 1, -1, -1)
-
-    def pieces(self) -> Iterator[Batch]:
-        """The current batch, piece by piece."""
-        for documents in self.current:
-            yield assemble(self.collection, documents, self.capacity)
+        buffer = self.buffers[drawn.shape].copy_(drawn)
+        return (BatchIndices(buffer, Capacity(self.shapes[step][2])),)
 
     def _nodes(self, places: Tensor) -> Tensor:
         """Nodes of each document, 0 of none."""

@@ -1,7 +1,7 @@
 """Trains runs of text classification of one shape as one ensemble."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
-from quatgraph.tasks.graph.batches import EvaluationChunk, evaluation_chunks
+from quatgraph.tasks.graph.batches import (
+    BatchIndices,
+    EvaluationChunk,
+    assemble,
+    evaluation_chunks,
+)
 from quatgraph.tasks.graph.run import measured, merit_of
 from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
 from quatgraph.tasks.task import Member
@@ -20,7 +25,7 @@ from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
+from quatgraph.training.runtime import at_most_threads, matmul_precision, total_memory
 
 
 def members_of(config: TextConfig, corpus: Corpus) -> list[Member]:
@@ -44,7 +49,6 @@ def train(
     members: Sequence[Member],
     problem: Problem,
     plan: Plan,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Fit:
     """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`.
 
@@ -63,30 +67,30 @@ def train(
         [member.key for member in members],
     )
 
-    def losses() -> Iterator[Tensor]:
-        documents = (batches.current >= 0).sum(dim=(0, 2))
-        for left, batch in zip(batches.pieces_left(), batches.pieces(), strict=True):
-            logits = batch.through(ensemble, batch.features, last=not left)
+    def losses(indices: BatchIndices) -> Iterator[Tensor]:
+        documents = (indices.graphs >= 0).sum(dim=(0, 2))
+        for number, graphs in enumerate(indices.graphs, 1):
+            batch = assemble(collection, graphs, indices.capacity)
+            logits = batch.through(ensemble, batch.features, last=number == len(indices.graphs))
             each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
             yield (each * batch.pool.row_mask(logits)).sum(dim=1) / documents
 
     chunks = _chunks(problem, config, parts, "valid")
 
     def evaluate() -> Metrics:
-        with factors_rounded(to="float32"):
+        with matmul_precision("float32"):
             metrics = measured(ensemble, collection, chunks, with_f1=True)
         return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
-        with factors_rounded(to=config.train.precision):
+        with matmul_precision(config.train.precision):
             fitted = fit(
                 ensemble,
                 optimizer,
-                loss=lambda: summed(ensemble.flat, losses()),
+                loss=lambda indices: summed(ensemble.flat, losses(indices)),
                 evaluate=evaluate,
-                plan=plan,
                 batches=batches,
-                progress=progress,
+                plan=plan,
             )
         return _tested(fitted, members, problem, parts)
 
