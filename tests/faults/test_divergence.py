@@ -16,12 +16,16 @@ from commands import assert_told, call
 from karate import CPU
 
 from quatgraph.errors import Mistake
-from quatgraph.tasks import job as jobs
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.runs import DIVERGED, MERIT, merit
+from quatgraph.tasks.selection import (
+    DIVERGED,
+    SELECTION_SCORE,
+    select_group,
+    selection_score,
+)
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.divergence import find_divergence
 from quatgraph.training.loop import Fit
@@ -127,7 +131,7 @@ def test_runs_that_diverge_are_told_and_the_others_are_chosen_from(tmp_path: Pat
     assert len(job.records) == 4
     # As read back, where a number that is not finite is NaN.
     again = read_records(tmp_path / "records.jsonl")
-    assert [merit(run.metrics) == DIVERGED for run in again] == [True, True, False, False]
+    assert [selection_score(run.metrics) == DIVERGED for run in again] == [True, True, False, False]
 
 
 def poisoned(task: Any, member: int) -> Any:
@@ -183,7 +187,7 @@ def test_without_validation_data_a_diverged_run_is_noticed_too(tmp_path: Path) -
     task = dataclasses.replace(NODE, train=blind)
     job = train_in_folder(task, [karate.config_of(seeds=2)], tmp_path, device=CPU)
     assert job.chosen.seed == 1
-    assert job.records[0].metrics[MERIT] == DIVERGED[0]
+    assert job.records[0].metrics[SELECTION_SCORE] == DIVERGED[0]
 
 
 def test_a_training_with_a_diverged_run_is_resumed_to_the_same_end(tmp_path: Path) -> None:
@@ -191,7 +195,7 @@ def test_a_training_with_a_diverged_run_is_resumed_to_the_same_end(tmp_path: Pat
     job = train_in_folder(NODE, candidates, tmp_path, device=CPU)
     again = train_in_folder(NODE, candidates, tmp_path, device=CPU, resume=True)
     assert again.chosen == job.chosen
-    assert jobs.best_group(again.records).best == job.chosen
+    assert select_group(again.records).best == job.chosen
 
 
 HEALTHY: dict[str, Any] = {"weights": [0.5, -3.0], "loss": 0.7, "metrics": {"valid/loss": 0.7}}

@@ -1,4 +1,4 @@
-"""Runs as ensembles: grouping, complete records, merit, bundles; by the task of nodes."""
+"""Runs as ensembles: grouping, complete records, bundles; by the task of nodes."""
 
 import dataclasses
 import math
@@ -18,10 +18,8 @@ from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.run import members_of
 from quatgraph.tasks.runs import (
-    DIVERGED,
     _foretell,
     bundle_of,
-    merit,
     run,
     together,
 )
@@ -95,24 +93,6 @@ def test_committed_records_are_of_configurations_as_they_are_now() -> None:
     members = members_in(records[0])
     ran = [r for r in records if r.ensemble == records[0].ensemble]
     assert [r.config for r in ran] == [m.config.identity() for m in members]
-
-
-@pytest.mark.parametrize(
-    ("metrics", "found"),
-    [
-        ({"valid/accuracy": 0.7, "valid/loss": 2.0, "test/accuracy": 0.1}, (0.7, -2.0)),
-        ({"valid/accuracy": 0.7, "valid/loss": math.nan}, DIVERGED),
-        ({"valid/accuracy": 0.7, "valid/loss": math.inf}, DIVERGED),
-        # Without validation data.
-        ({"test/accuracy": 0.9}, (0.0, 0.0)),
-        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "test/loss": 3.0}, (0.0, 0.0)),
-        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "test/loss": math.nan}, DIVERGED),
-        ({"valid/accuracy": 0.7}, (0.7, 0.0)),
-    ],
-)
-def test_the_merit_of_a_run(metrics: dict[str, float], found: tuple[float, float]) -> None:
-    assert merit(metrics) == found
-    assert found == DIVERGED or found > DIVERGED
 
 
 @pytest.mark.parametrize("masks", ["real", "quaternion"])

@@ -198,13 +198,12 @@ def _task(name: str, given: dict[str, Any]) -> "Task":
 
 
 def _report(task: "Task", job: "Job", json_: bool) -> None:
-    from quatgraph.reproduce.table import choose_by_validation
-    from quatgraph.tasks.runs import merit
+    from quatgraph.tasks.selection import choose_by_validation
     from quatgraph.training.metrics import mean_std
 
     # On each split the setting that is best on its own validation data, as a test must be: the
     # bundle's setting is chosen by the mean over splits, which has seen other splits' test data.
-    runs = choose_by_validation(job.healthy, merit)
+    runs = choose_by_validation(job.healthy)
     found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
     mean, std = found[task.told[0]]
     if json_:

@@ -20,11 +20,11 @@ from quatgraph.reproduce.table import (
     Rule,
     Table,
     changes_of,
-    choose_by_validation,
     distinct,
     published_settings,
     shares,
 )
+from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 

@@ -5,7 +5,6 @@ import stat
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -15,7 +14,8 @@ from quatgraph.errors import Mistake
 from quatgraph.files import locked, remove_leftovers, unwritable
 from quatgraph.presets import protocols
 from quatgraph.tasks.overflow import ADVICE
-from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_key_of, bundle_of, merit, run
+from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
+from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
 from quatgraph.tasks.task import Config, Member, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
 from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint, load_state, remove_checkpoint
@@ -52,7 +52,7 @@ class Job:
     @property
     def healthy(self) -> list[RunRecord]:
         """The runs that did not diverge."""
-        return healthy(self.records)
+        return drop_diverged(self.records)
 
 
 def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -> list[Any]:
@@ -136,7 +136,7 @@ def train_in_folder(
             tell(note)
         finished = {(r.config_digest, r.split, r.seed) for r in done}
         missing = [member for member in members if _key(member) not in finished]
-        best = max((group.merit for group in _groups(done)), default=DIVERGED)
+        best = select_group(done).score if done else DIVERGED
         diverged: dict[str, str] = {}
         replaced, modes = there if overwrite else [], dict[Path, int]()
 
@@ -160,9 +160,9 @@ def train_in_folder(
             tell=tell,
         ):
             diverged |= _diverged(outcome, tried)
-            group = best_group(outcome.records)
-            if group.merit > best:
-                best = group.merit
+            group = select_group(outcome.records)
+            if group.score > best:
+                best = group.score
                 kept = group.healthy if task.answers_together else [group.best]
                 places = [outcome.records.index(record) for record in kept]
                 save_bundle(folder, bundle_of(task, outcome, places, data))
@@ -195,7 +195,7 @@ def _job(
             f"{folder} has runs on record but no whole bundle: train again in another folder or "
             "with --overwrite"
         ) from mistake
-    winner = best_group(done)
+    winner = select_group(done)
     chosen = winner.best
     return Job(
         folder=folder,
@@ -241,44 +241,6 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error) from error
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Runs of one configuration that were trained together."""
-
-    runs: list[RunRecord]
-
-    @property
-    def merit(self) -> tuple[float, float]:
-        """The mean of theirs."""
-        accuracies, losses = zip(*(merit(r.metrics) for r in self.runs), strict=True)
-        return fmean(accuracies), fmean(losses)
-
-    @property
-    def healthy(self) -> list[RunRecord]:
-        return healthy(self.runs)
-
-    @property
-    def best(self) -> RunRecord:
-        return max(self.runs, key=lambda r: merit(r.metrics))
-
-
-def best_group(records: Sequence[RunRecord]) -> Group:
-    """The runs among which the bundle is chosen."""
-    return max(_groups(records), key=lambda group: group.merit)
-
-
-def _groups(records: Sequence[RunRecord]) -> list[Group]:
-    runs: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in records:
-        runs.setdefault((record.ensemble, record.config_digest), []).append(record)
-    return [Group(group) for group in runs.values()]
-
-
-def healthy(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Those that did not diverge."""
-    return [record for record in records if merit(record.metrics) != DIVERGED]
 
 
 def _diverged(outcome: Outcome, tried: Sequence[str]) -> dict[str, str]:

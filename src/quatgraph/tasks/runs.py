@@ -1,9 +1,8 @@
 """Runs of any task, as few ensembles, and what they leave: records and a bundle."""
 
-import math
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +15,7 @@ import torch
 from torch import nn
 
 from quatgraph import config as configs
+from quatgraph.tasks.selection import mark_diverged
 from quatgraph.tasks.task import Member, Task
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.divergence import find_divergence
@@ -24,29 +24,6 @@ from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
 from quatgraph.training.record import RunRecord, compact_members
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment
-
-DIVERGED = (-1.0, 0.0)
-MERIT = "valid/merit"
-"""The metric by which tasks that measure one choose an epoch."""
-
-
-def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
-    """What runs are chosen by: validation accuracy, then the lower validation loss; or, of tasks
-    without classes, the ``valid/merit`` that they measure.
-
-    Runs without validation data, whose accuracy or merit is NaN or missing, are all alike. A run
-    that diverged has the least merit: :func:`run` marks it by its ``valid/merit``, and in older
-    records its loss is not finite.
-    """
-    if metrics.get(MERIT) == DIVERGED[0]:
-        return DIVERGED
-    if "valid/accuracy" not in metrics and MERIT in metrics:
-        value = metrics[MERIT]
-        return 0.0 if math.isnan(value) else value, 0.0
-    accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
-    if math.isnan(accuracy):
-        accuracy, loss = 0.0, 0.0 * metrics.get("test/loss", 0.0)
-    return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +110,11 @@ def run(
             }
             curves = (lambda _: fitted.curves) if keep_curves else task.curves  # noqa: B023
             divergence = find_divergence(fitted)
-            records = _records(part, fitted, shared, curves)
             records = [
-                replace(r, metrics=r.metrics | {MERIT: DIVERGED[0]}) if why else r
-                for r, why in zip(records, divergence, strict=True)
+                mark_diverged(record) if why else record
+                for record, why in zip(
+                    _records(part, fitted, shared, curves), divergence, strict=True
+                )
             ]
             yield Outcome(list(part), fitted, records, problem, divergence)
 

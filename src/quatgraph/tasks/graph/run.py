@@ -22,7 +22,8 @@ from quatgraph.tasks.graph.batches import (
 )
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.problem import Problem, build_model, folds_of, parts_of
-from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
+from quatgraph.tasks.runs import classes_said, learners, num_parameters
+from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Member
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -69,7 +70,8 @@ def train(
 
     def evaluate() -> Metrics:
         metrics = measured(ensemble, collection, chunks)
-        return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
+        score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
+        return metrics | {SELECTION_SCORE: score}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
         return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
@@ -127,19 +129,12 @@ def measured(
     return metrics
 
 
-def merit_of(accuracy: Tensor, loss: Tensor) -> Tensor:
-    """What epochs are chosen by: the accuracy, and among equal ones, of which a few dozen graphs
-    give many, the lower loss; in float64, which tells close losses apart."""
-    loss = loss.double()
-    return accuracy.double() - 1e-4 * loss / (1 + loss)
-
-
 def plan_of(members: Sequence[Member], **others: Any) -> Plan:
     """The plan of an ensemble: measured after every epoch, whichever is kept."""
     return Plan(
         epochs=members[0].config.train.epochs,
         select=[member.config.train.select for member in members],
-        monitor=MERIT,
+        monitor=SELECTION_SCORE,
         **others,
     )
 

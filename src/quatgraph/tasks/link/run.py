@@ -16,7 +16,8 @@ from quatgraph.tasks.link.classification import classified
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranked, ranks_of, told
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.runs import MERIT, learners, num_parameters
+from quatgraph.tasks.runs import learners, num_parameters
+from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.ranking import ranking_metrics
@@ -38,7 +39,7 @@ def plan_of(members: Sequence[Member], **others: Any) -> Plan:
     return Plan(
         epochs=train.epochs,
         select=train.select,
-        monitor=MERIT,
+        monitor=SELECTION_SCORE,
         patience=train.patience if chooses else None,
         evaluate_every=train.evaluate_every if chooses else train.epochs,
         **others,
@@ -105,7 +106,7 @@ def _train(
             query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
             metrics = ranking_metrics(ranked(query, candidates, valid, _numbers(room)))
         return {f"valid/{name}": value for name, value in metrics.items()} | {
-            MERIT: metrics[config.train.monitor]
+            SELECTION_SCORE: metrics[config.train.monitor]
         }
 
     with (

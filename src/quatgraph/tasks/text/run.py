@@ -17,8 +17,9 @@ from quatgraph.tasks.graph.batches import (
     assemble,
     evaluation_chunks,
 )
-from quatgraph.tasks.graph.run import measured, merit_of
-from quatgraph.tasks.runs import MERIT, classes_said, learners, num_parameters
+from quatgraph.tasks.graph.run import measured
+from quatgraph.tasks.runs import classes_said, learners, num_parameters
+from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.batches import DocumentBatches, summed
 from quatgraph.tasks.text.config import TextConfig
@@ -39,7 +40,7 @@ def plan_of(members: Sequence[Member], **others: Any) -> Plan:
     return Plan(
         epochs=train.epochs,
         select=train.select,
-        monitor=MERIT,
+        monitor=SELECTION_SCORE,
         patience=train.patience if train.select == "best-valid" else None,
         **others,
     )
@@ -80,7 +81,8 @@ def train(
     def evaluate() -> Metrics:
         with matmul_precision("float32"):
             metrics = measured(ensemble, collection, chunks, with_f1=True)
-        return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
+        score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
+        return metrics | {SELECTION_SCORE: score}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
         with matmul_precision(config.train.precision):
