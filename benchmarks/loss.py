@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.limits import PRECISIONS, reached
 from benchmarks.measure import measure, measure_captured
 from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
-from quatgraph.tasks.link.run import PRODUCTS
+from quatgraph.tasks.link.task import PRODUCTS
 from quatgraph.training.runtime import matmul_precision
 
 SIZES = {"cpu": (512, 10_000, 128), "cuda": (1_024, 78_000, 512)}

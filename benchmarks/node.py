@@ -13,7 +13,7 @@ from quatgraph.presets import preset
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data, prepare
-from quatgraph.tasks.node.run import plan_of, train
+from quatgraph.tasks.node.task import plan_of, train
 
 SEEDS = {"cpu": 1, "cuda": 10}
 DATASETS = {"cpu": ("cora",), "cuda": ("cora", "citeseer", "pubmed")}

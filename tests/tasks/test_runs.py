@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from quatgraph import config as configs
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.run import members_of
+from quatgraph.tasks.node.task import members_of
 from quatgraph.tasks.runs import (
     _foretell,
     bundle_of,

@@ -23,7 +23,7 @@ from quatgraph.tasks.graph.batches import TrainingBatches
 from quatgraph.tasks.link.batches import QueryBatches
 from quatgraph.tasks.runs import together
 from quatgraph.tasks.task import Member, Task
-from quatgraph.tasks.text import run as text_run
+from quatgraph.tasks.text import task as text_run
 from quatgraph.tasks.text.batches import DocumentBatches
 from quatgraph.training.loop import Fit
 
@@ -146,7 +146,7 @@ def trained(case: Case, members: list[Member], epochs: int = EPOCHS) -> Fit:
 
 
 # Where a gradient is zero but for rounding, as of a bias before batch norm, Adam makes steps of it:
-# GIN and GAT are compared in float64, in tests/tasks/graph/test_run.py.
+# GIN and GAT are compared in float64, in tests/tasks/graph/test_task.py.
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("graph gat", "graph gin")])
 def test_weights_are_those_of_the_run_alone(name: str, tmp_path: Path) -> None:
     case = CASES[name](tmp_path)

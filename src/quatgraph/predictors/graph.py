@@ -25,7 +25,7 @@ from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunk
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import collected, load_graphs, parts_of, prepare
-from quatgraph.tasks.graph.run import chunks_of, expands, measured, nodes_evaluated_at_once
+from quatgraph.tasks.graph.task import chunks_of, expands, measured, nodes_evaluated_at_once
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.runtime import total_memory

@@ -27,7 +27,7 @@ from quatgraph.predictors.predictions import (
     without_empty_parts,
 )
 from quatgraph.tasks.graph.batches import evaluation_chunks
-from quatgraph.tasks.graph.run import measured
+from quatgraph.tasks.graph.task import measured
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
@@ -38,7 +38,7 @@ from quatgraph.tasks.text.problem import (
     parts_of,
     prepare,
 )
-from quatgraph.tasks.text.run import CPU_NUMBERS, nodes_at_once
+from quatgraph.tasks.text.task import CPU_NUMBERS, nodes_at_once
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.runtime import at_most_threads

@@ -13,9 +13,9 @@ from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.presets import preset
 from quatgraph.tasks.graph import GRAPH
-from quatgraph.tasks.graph import run as running
+from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.run import members_of, said
+from quatgraph.tasks.graph.task import members_of, said
 from quatgraph.tasks.job import default_candidates, train_in_folder
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.training.bundle import load_bundle

@@ -16,7 +16,7 @@ from quatgraph.data.link import Triples, load
 from quatgraph.tasks.link import classification
 from quatgraph.tasks.link.classification import Judged, classified, scores_of, thresholds
 from quatgraph.tasks.link.problem import Problem, build_model, prepare
-from quatgraph.tasks.link.run import members_of
+from quatgraph.tasks.link.task import members_of
 
 R = 3
 

@@ -10,7 +10,7 @@ from quatgraph.data.link import load
 from quatgraph.layers.decoder import DECODERS
 from quatgraph.tasks.link.evaluation import ranks_of, told
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.link.run import members_of
+from quatgraph.tasks.link.task import members_of
 from quatgraph.tasks.task import Member
 
 

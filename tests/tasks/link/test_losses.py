@@ -11,7 +11,7 @@ from torch import Tensor
 from quatgraph.layers.decoder import DECODERS
 from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.problem import Problem
-from quatgraph.tasks.link.run import Losses
+from quatgraph.tasks.link.task import Losses
 from quatgraph.tasks.task import Member
 
 MEMBERS, QUATS = 2, 2

@@ -12,11 +12,11 @@ from torch import nn
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
 from quatgraph.tasks.link import LINK
-from quatgraph.tasks.link import run as running
+from quatgraph.tasks.link import task as running
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranks_of, told
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.link.run import members_at_once, plan_of, train
+from quatgraph.tasks.link.task import members_at_once, plan_of, train
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit

@@ -14,7 +14,7 @@ from quatgraph.errors import Mistake
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
 from quatgraph.tasks.node.problem import build_model, load_data, prepare
-from quatgraph.tasks.node.run import plan_of, train
+from quatgraph.tasks.node.task import plan_of, train
 from quatgraph.tasks.task import Member
 
 CPU = torch.device("cpu")

@@ -3,7 +3,7 @@
 from quatgraph.models.graph import MODELS
 from quatgraph.tasks.graph.config import VARYING, GraphConfig
 from quatgraph.tasks.graph.problem import build_model, load_graphs, prepare
-from quatgraph.tasks.graph.run import (
+from quatgraph.tasks.graph.task import (
     card,
     curves_of,
     members_at_once,

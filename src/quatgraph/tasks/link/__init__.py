@@ -3,7 +3,7 @@
 from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.config import VARYING, LinkConfig
 from quatgraph.tasks.link.problem import build_model, load_triples, prepare
-from quatgraph.tasks.link.run import (
+from quatgraph.tasks.link.task import (
     card,
     kept,
     members_at_once,

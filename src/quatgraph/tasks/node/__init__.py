@@ -3,7 +3,7 @@
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import VARYING, NodeConfig
 from quatgraph.tasks.node.problem import build_model, explain_overflow, load_data, prepare
-from quatgraph.tasks.node.run import card, members_at_once, members_of, plan_of, said, train
+from quatgraph.tasks.node.task import card, members_at_once, members_of, plan_of, said, train
 from quatgraph.tasks.task import Task
 
 NODE = Task(

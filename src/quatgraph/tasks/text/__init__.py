@@ -4,7 +4,7 @@ from quatgraph.models.text import MODELS
 from quatgraph.tasks.task import Task
 from quatgraph.tasks.text.config import VARYING, TextConfig
 from quatgraph.tasks.text.problem import build_model, explain_overflow, load_corpus, prepare
-from quatgraph.tasks.text.run import (
+from quatgraph.tasks.text.task import (
     card,
     kept,
     members_at_once,

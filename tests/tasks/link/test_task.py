@@ -20,7 +20,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem, build_model, prepare
-from quatgraph.tasks.link.run import members_of, plan_of, train
+from quatgraph.tasks.link.task import members_of, plan_of, train
 from quatgraph.tasks.runs import together
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle

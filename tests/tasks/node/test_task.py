@@ -7,9 +7,9 @@ from torch_geometric.data import Data
 
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.node import run as running
+from quatgraph.tasks.node import task as running
 from quatgraph.tasks.node.problem import build_model, load_data, prepare
-from quatgraph.tasks.node.run import members_at_once, members_of, plan_of, said, train
+from quatgraph.tasks.node.task import members_at_once, members_of, plan_of, said, train
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 

@@ -18,9 +18,9 @@ from quatgraph.data.graph import Graphs
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.tasks.graph import GRAPH, batches
-from quatgraph.tasks.graph import run as running
+from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.problem import Problem, build_model, parts_of, prepare
-from quatgraph.tasks.graph.run import (
+from quatgraph.tasks.graph.task import (
     members_at_once,
     members_of,
     nodes_evaluated_at_once,

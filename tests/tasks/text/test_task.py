@@ -20,7 +20,7 @@ from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.runs import Outcome, bundle_of, run
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT, batches
-from quatgraph.tasks.text import run as running
+from quatgraph.tasks.text import task as running
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
@@ -30,7 +30,7 @@ from quatgraph.tasks.text.problem import (
     parts_of,
     prepare,
 )
-from quatgraph.tasks.text.run import members_at_once, members_of, plan_of, said, train
+from quatgraph.tasks.text.task import members_at_once, members_of, plan_of, said, train
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Paused
 from quatgraph.training.runtime import Deadline

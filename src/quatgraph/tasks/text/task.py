@@ -17,7 +17,7 @@ from quatgraph.tasks.graph.batches import (
     assemble,
     evaluation_chunks,
 )
-from quatgraph.tasks.graph.run import measured
+from quatgraph.tasks.graph.task import measured
 from quatgraph.tasks.runs import classes_said, learners, num_parameters
 from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Member
