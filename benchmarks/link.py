@@ -18,6 +18,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranks_of
 from quatgraph.tasks.runs import run
+from quatgraph.training.context import Context
 
 Load = Callable[[], Triples]
 
@@ -73,7 +74,7 @@ def _whole(name: str, device: torch.device) -> dict[str, Any]:
     config = configs.build(LinkConfig, preset(name))
     triples = LINK.load(config)
     began = time.perf_counter()
-    for _ in run(LINK, LINK.members(config, triples), triples, device=device):
+    for _ in run(LINK, LINK.members(config, triples), triples, Context(device)):
         pass
     return {
         "case": config.data.name,

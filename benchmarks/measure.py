@@ -15,6 +15,7 @@ from quatgraph.presets import parts, preset
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Member, Task
+from quatgraph.training.context import Context
 
 
 def measure(
@@ -76,7 +77,7 @@ def training_seconds(
     task: Task, members: Sequence[Member], data: Any, device: torch.device
 ) -> float:
     """The time of training runs; where memory is small they are several ensembles, which add up."""
-    return sum(outcome.fit.seconds for outcome in run(task, members, data, device=device))
+    return sum(outcome.fit.seconds for outcome in run(task, members, data, Context(device)))
 
 
 def captured(work: Callable[[], object]) -> Callable[[], None]:

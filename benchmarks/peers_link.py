@@ -17,6 +17,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import ranks_of, told
 from quatgraph.tasks.runs import run
+from quatgraph.training.context import Context
 
 PRESET = "link/codex-s-distmult"
 SAME = (
@@ -53,7 +54,7 @@ def _beside(
 
 
 def _epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
-    (outcome,) = run(LINK, LINK.members(config, triples), triples, device=CPU)
+    (outcome,) = run(LINK, LINK.members(config, triples), triples, Context(CPU))
     return {"ms": round(1e3 * outcome.fit.seconds / config.train.epochs, 3)}
 
 

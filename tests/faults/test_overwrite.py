@@ -9,12 +9,12 @@ import karate
 import pytest
 import rings
 import settings
-import torch
 from commands import assert_told, call
+from on_cpu import train_in_folder
 
 import quatgraph
 from quatgraph.errors import Mistake
-from quatgraph.tasks.job import FILES, Job, train_in_folder
+from quatgraph.tasks.job import FILES, Job
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import load_bundle
@@ -26,7 +26,7 @@ NOTES = "notes.txt"
 
 def trained(folder: Path, *, lr: float = 0.05, **how: Any) -> Job:
     config = karate.config_of(**{"train.epochs": 2, "train.lr": lr})
-    return train_in_folder(NODE, [config], folder, device=torch.device("cpu"), **how)
+    return train_in_folder(NODE, [config], folder, **how)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -109,7 +109,7 @@ def test_resuming_through_a_link_keeps_it_and_adds_to_its_file(old: Path, tmp_pa
     (old / "records.jsonl").rename(tmp_path / "mine.jsonl")
     (old / "records.jsonl").symlink_to(tmp_path / "mine.jsonl")
     config = karate.config_of(**{"train.epochs": 2}, seeds=2)
-    train_in_folder(NODE, [config], old, device=torch.device("cpu"), resume=True)
+    train_in_folder(NODE, [config], old, resume=True)
     assert (old / "records.jsonl").is_symlink()
     assert len((tmp_path / "mine.jsonl").read_bytes().splitlines()) == 2
 

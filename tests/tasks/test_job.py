@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import settings
 import torch
+from on_cpu import changed, train_in_folder
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.tasks import job as jobs
-from quatgraph.tasks.job import CURVES, Job, default_candidates, train_in_folder
+from quatgraph.tasks.job import CURVES, Job, default_candidates
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.runs import together
@@ -32,7 +33,7 @@ def config_of(**values: Any) -> NodeConfig:
 
 
 def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:
-    return train_in_folder(NODE, candidates, folder, device=CPU, **others)
+    return train_in_folder(NODE, candidates, folder, **others)
 
 
 def numbers(record: RunRecord) -> tuple[Any, ...]:
@@ -98,8 +99,8 @@ def test_what_was_settled_is_what_the_candidates_differ_in(tmp_path: Path) -> No
 
 
 def test_a_task_may_say_something_of_its_bundle(tmp_path: Path) -> None:
-    talking = dataclasses.replace(NODE, said=lambda card: [f"{len(card['labels'])} factions"])
-    job = train_in_folder(talking, [config_of()], tmp_path, device=CPU)
+    talking = changed(NODE, said=lambda card: [f"{len(card['labels'])} factions"])
+    job = train_in_folder(talking, [config_of()], tmp_path)
     assert job.said == ["2 factions"]
 
 
@@ -108,19 +109,17 @@ def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
         fit = NODE.train(*arguments)
         return dataclasses.replace(fit, metrics={"test/accuracy": fit.metrics["test/accuracy"]})
 
-    job = train_in_folder(
-        dataclasses.replace(NODE, train=blind), [config_of(seeds=2)], tmp_path, device=CPU
-    )
+    job = train_in_folder(changed(NODE, train=blind), [config_of(seeds=2)], tmp_path)
     assert job.chosen == job.records[0]
     assert load_bundle(tmp_path).card["metrics"].keys() == {"test/accuracy"}
 
 
 def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path) -> None:
-    blind = dataclasses.replace(NODE, validates=lambda config, data: False)
+    blind = changed(NODE, validates=lambda config, data: False)
 
     def refused(*candidates: NodeConfig) -> str:
         with pytest.raises(Mistake) as told:
-            train_in_folder(blind, candidates, tmp_path / "model", device=CPU)
+            train_in_folder(blind, candidates, tmp_path / "model")
         assert not (tmp_path / "model").exists()
         return str(told.value)
 
@@ -131,7 +130,7 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
     assert refused(*several) == f"{nothing}train.select=last and train.lr yourself"
     several = [config_of(**last, **{"train.lr": lr}) for lr in (0.1, 0.2)]
     assert refused(*several) == f"{nothing}train.lr yourself"
-    job = train_in_folder(blind, [config_of(**last)], tmp_path / "model", device=CPU)
+    job = train_in_folder(blind, [config_of(**last)], tmp_path / "model")
     assert job.settled == {}
 
 

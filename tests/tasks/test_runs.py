@@ -1,6 +1,5 @@
 """Runs as ensembles: grouping, complete records, bundles; by the task of nodes."""
 
-import dataclasses
 import math
 import re
 from itertools import product
@@ -11,6 +10,7 @@ import pytest
 import settings
 import torch
 from karate import CPU, config_of, outcome_of
+from on_cpu import changed, run
 from torch_geometric.data import Data
 
 from quatgraph import config as configs
@@ -18,12 +18,12 @@ from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.task import members_of
 from quatgraph.tasks.runs import (
-    _foretell,
+    _report_eta,
     bundle_of,
-    run,
     together,
 )
 from quatgraph.tasks.task import Member
+from quatgraph.training.context import Context
 from quatgraph.training.loop import Plan
 from quatgraph.training.record import RunRecord, read_records
 
@@ -77,10 +77,10 @@ def test_runs_that_differ_in_anything_else_are_apart(key: str, value: Any) -> No
 
 
 def test_protocols_may_share_an_ensemble_where_a_task_says_so(karate: Data) -> None:
-    mixed = dataclasses.replace(NODE, varying=(*NODE.varying, "protocol", "train.select"))
+    mixed = changed(NODE, varying=(*NODE.varying, "protocol", "train.select"))
     paper = config_of(**{"protocol": "paper", "train.select": "last"})
     members = [Member(config, 0, 3) for config in (config_of(), paper)]
-    (outcome,) = run(mixed, members, karate, device=CPU)
+    (outcome,) = run(mixed, members, karate)
     honest, published = outcome.records
     assert honest.ensemble == published.ensemble
     assert [r.protocol for r in outcome.records] == ["honest", "paper"]
@@ -122,7 +122,7 @@ def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
 
 def test_a_record_says_what_was_run_and_what_came_out(karate: Data) -> None:
     config = config_of(**{"train.patience": "none"})
-    outcome = outcome_of([Member(config, 0, 5)], karate, method="ours", keep_curves=True)
+    outcome = outcome_of([Member(config, 0, 5)], karate, method="ours").with_curves()
     (record,) = outcome.records
     assert (record.task, record.dataset, record.method) == ("node", "karate", "ours")
     assert (record.split, record.seed, record.protocol) == (0, 5, "honest")
@@ -179,12 +179,12 @@ def test_training_tells_its_progress(karate: Data) -> None:
 
 
 def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> None:
-    pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
+    pairs = changed(NODE, members_at_once=lambda *_: 2)
     members = members_of(config_of(seeds=3), karate) + members_of(
         config_of(**{"model.hidden_quats": 3}), karate
     )
     told: list[str] = []
-    ensembles = run(pairs, members, karate, device=CPU, progress=lambda *a: told.append(a[0]))
+    ensembles = run(pairs, members, karate, progress=lambda *a: told.append(a[0]))
     assert len(list(ensembles)) == 3
     assert list(dict.fromkeys(told)) == [
         "karate qgnn, 2 runs (1 of 3)",
@@ -208,7 +208,8 @@ def test_a_training_that_will_be_long_is_told_with_its_memory(
 ) -> None:
     told: list[str] = []
     plan = Plan(epochs=4000, patience=patience)
-    _foretell(told.append, "karate qgnn, 3 runs", "; 2 more follow", plan, CPU, seconds)
+    context = Context(CPU, log=told.append)
+    _report_eta(context, plan, "karate qgnn, 3 runs", "; 2 more follow", seconds)
     if words is None:
         assert told == []
         return
@@ -222,7 +223,7 @@ def test_a_training_that_will_be_long_is_told_with_its_memory(
 
 
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
-    pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
-    outcomes = list(run(pairs, members_of(config_of(seeds=5), karate), karate, device=CPU))
+    pairs = changed(NODE, members_at_once=lambda *_: 2)
+    outcomes = list(run(pairs, members_of(config_of(seeds=5), karate), karate))
     assert [[m.seed for m in outcome.members] for outcome in outcomes] == [[0, 1], [2, 3], [4]]
     assert len({outcome.records[0].ensemble for outcome in outcomes}) == 3

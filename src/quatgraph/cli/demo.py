@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -77,22 +78,21 @@ def _trained(triples: "Triples", device: "torch.device") -> tuple["Job", bool]:
     from quatgraph.presets import preset
     from quatgraph.tasks.job import RECORDS, train_in_folder
     from quatgraph.tasks.link import LINK
+    from quatgraph.training.context import Context
     from quatgraph.training.record import read_records
 
     config = configs.build(LINK.config, preset("link/countries-simqgnn", "honest"))
     with progress() as show:
-        train = partial(
-            train_in_folder, LINK, [config], FOLDER, device=device, data=triples, progress=show
-        )
-
+        context = Context(device, progress=show)
+        train = partial(train_in_folder, LINK, [config], FOLDER, data=triples)
         try:
             done = read_records(FOLDER / RECORDS) if (FOLDER / RECORDS).exists() else []
-            return train(resume=True), bool(done)
+            return train(replace(context, resume=True)), bool(done)
         except Mistake:
             if not FOLDER.is_dir():
                 raise
             # Of another version, of another device, or damaged.
-            return train(overwrite=True), False
+            return train(context, overwrite=True), False
 
 
 def _show_worth(model: "LinkPredictor") -> None:

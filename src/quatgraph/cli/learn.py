@@ -85,6 +85,7 @@ def train(
     """
     _check_asked(what, data, set_ or [], protocol)
     from quatgraph.tasks.job import holds_training, train_in_folder
+    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
@@ -101,12 +102,8 @@ def train(
                 task,
                 candidates,
                 folder,
-                device=resolve_device(device),
-                resume=resume,
+                Context(resolve_device(device), Deadline(max_minutes), resume, show, tell),
                 overwrite=overwrite,
-                deadline=Deadline(max_minutes),
-                progress=show,
-                tell=tell,
             )
     except Paused as paused:
         left = {"paused": True, "done": paused.done, "epochs": paused.epochs, "out": str(folder)}
@@ -314,16 +311,15 @@ def search(
     quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
     """
     from quatgraph.reproduce import run
+    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
     finished = 0
     try:
         with progress() as show:
-            how = run.How(
-                device=resolve_device(device), deadline=Deadline(max_minutes), progress=show
-            )
-            for records in run.search(preset, results, how, seeds=seeds, overrides=set_ or []):
+            context = Context(resolve_device(device), deadline=Deadline(max_minutes), progress=show)
+            for records in run.search(preset, results, context, seeds=seeds, overrides=set_ or []):
                 finished += len(records)
     except Paused:
         typer.echo(f"time is up after {finished} runs; repeat the command to go on", err=True)
@@ -358,8 +354,9 @@ def reproduce(
 
     table_values(table)  # an unknown table is told before torch is loaded
     from quatgraph.reproduce.render import cells, render
-    from quatgraph.reproduce.run import How, NoData, read_results, run_missing
+    from quatgraph.reproduce.run import NoData, read_results, run_missing
     from quatgraph.reproduce.table import load_table
+    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
@@ -370,8 +367,8 @@ def reproduce(
     lacking = None
     try:
         with progress() as show:
-            how = How(device=where, deadline=Deadline(max_minutes), progress=show)
-            for _ in () if recorded else run_missing(spec, results, how, only=picked):
+            context = Context(where, deadline=Deadline(max_minutes), progress=show)
+            for _ in () if recorded else run_missing(spec, results, context, only=picked):
                 pass
     except Paused:
         typer.echo("time is up; repeat the command to run the rest", err=True)

@@ -1,12 +1,10 @@
 """Runs what a table lacks, and searches on validation data."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
@@ -16,8 +14,8 @@ from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Config, Task
 from quatgraph.training.checkpoint import remove_checkpoint
+from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
 Done = set[tuple[str, str, int, int]]
 """Runs on record: method, digest of the configuration, split and seed."""
@@ -27,23 +25,18 @@ class NoData(Mistake):
     """Something has to be run whose data is not to be had."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """Where to run, how long, and who is told of what is being trained and its epochs."""
-
-    device: torch.device
-    deadline: Deadline = NO_DEADLINE
-    progress: Callable[[str, int, int], None] = lambda title, done, total: None
-
-
 def read_results(results: Path) -> list[RunRecord]:
     """All records below a results folder."""
     records = results / "records"
     return read_records(records) if records.exists() else []
 
 
+def _records_file(results: Path, name: str) -> Path:
+    return results / "records" / f"{name}.jsonl"
+
+
 def run_missing(
-    table: Table, results: Path, how: How, *, only: Sequence[str] = ()
+    table: Table, results: Path, context: Context, *, only: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
     """Runs what a table still lacks: presets, ablations, seeds of the finalists; never searches.
 
@@ -55,13 +48,14 @@ def run_missing(
     task, records = TASKS[table.task], read_results(results)
     done, without = _done(records), list[NoData]()
     for dataset, method in table.cells(only):
-        for several, file in _wanted(table, dataset, method, records):
+        for several, name in _wanted(table, dataset, method, records):
+            file = _records_file(results, name)
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
             lacking = [c for c in made if not _is_done(c, method, table.splits, done)]
             if not lacking:  # then the data need not be here
                 continue
             try:
-                for finished in _run_configs(task, lacking, method, results, file, done, how):
+                for finished in _run_configs(task, lacking, method, file, done, context):
                     records += finished
                     done |= _done(finished)
                     yield finished
@@ -95,7 +89,7 @@ def _wanted(
 
 
 def search(
-    name: str, results: Path, how: How, *, seeds: int = 1, overrides: Sequence[str] = ()
+    name: str, results: Path, context: Context, *, seeds: int = 1, overrides: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
     """Runs a preset with every combination of its task's lists, less those of settings that its
     model does not read, under each protocol that the task searches; runs of two protocols may share
@@ -124,8 +118,8 @@ def search(
         for made in configs.expand_grid(start(protocol), lists | set_ | fixed)
     ]
     done = _done(read_results(results))
-    file = f"{task_name}-{dataset}-search"
-    yield from _run_configs(task, candidates, method, results, file, done, how)
+    file = _records_file(results, f"{task_name}-{dataset}-search")
+    yield from _run_configs(task, candidates, method, file, done, context)
 
 
 def _done(records: Sequence[RunRecord]) -> Done:
@@ -146,12 +140,15 @@ def _run_configs(
     task: Task,
     candidates: Sequence[Config],
     method: str,
-    results: Path,
-    file: str,
+    records: Path,
     done: Done,
-    how: How,
+    context: Context,
 ) -> Iterator[list[RunRecord]]:
-    """Runs what is not ``done`` of configurations that share their data."""
+    """Runs what is not ``done`` of configurations that share their data.
+
+    Args:
+        records: The file that the records are appended to.
+    """
     try:
         data = task.load(candidates[0])
     except Mistake as mistake:
@@ -162,19 +159,17 @@ def _run_configs(
         for member in task.members(config, data):
             if (method, digest, member.split, member.seed) not in done:
                 missing.append(member)
-    checkpoints = results / "checkpoints"
-    for outcome in run(
+    checkpoints = records.parent.with_name("checkpoints")
+    outcomes = run(
         task,
         missing,
         data,
-        device=how.device,
+        replace(context, resume=True),
         method=method,
         checkpoint=lambda ensemble: checkpoints / ensemble,
-        resume=True,
-        deadline=how.deadline,
-        progress=how.progress,
-    ):
-        append_records(results / "records" / f"{file}.jsonl", outcome.records)
+    )
+    for outcome in outcomes:
+        append_records(records, outcome.records)
         remove_checkpoint(checkpoints / outcome.records[0].ensemble)
         for empty in (checkpoints / outcome.records[0].ensemble, checkpoints):
             with suppress(OSError):  # not empty, or never made

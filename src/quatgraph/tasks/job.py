@@ -2,12 +2,10 @@
 
 import os
 import stat
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
@@ -19,8 +17,8 @@ from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
 from quatgraph.tasks.task import Config, Member, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
 from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint, load_state, remove_checkpoint
+from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
 RECORDS = "records.jsonl"
 FILES = (RECORDS, CHECKPOINT, *BUNDLE)
@@ -75,14 +73,10 @@ def train_in_folder(
     task: Task,
     candidates: Sequence[Config],
     folder: Path,
+    context: Context,
     *,
-    device: torch.device,
     data: Any = None,
-    resume: bool = False,
     overwrite: bool = False,
-    deadline: Deadline = NO_DEADLINE,
-    progress: Callable[[str, int, int], None] = lambda title, done, total: None,
-    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Job:
     """Trains every candidate on every split and seed; validation data chooses the bundle.
 
@@ -94,14 +88,14 @@ def train_in_folder(
         candidates: Configurations of the task that share their data.
         folder: Locked while it trains, so that no other training writes there.
         data: The task's data, if it is not what the configurations name.
-        resume: Whether to go on where an earlier call with the same candidates stopped.
+        context: Its ``resume`` continues an earlier call with the same candidates.
         overwrite: Whether to replace the :data:`FILES` that are there, once the first epoch is
             done.
-        progress: As that of :func:`quatgraph.tasks.runs.run`; ``tell`` likewise.
 
     Raises:
         Paused: The deadline passed; ``resume`` goes on from there.
     """
+    resume = context.resume
     if resume and overwrite:
         raise Mistake("--resume continues a training and --overwrite replaces it: choose one")
     with locked(folder):
@@ -131,9 +125,9 @@ def train_in_folder(
             _keep_data(candidates[0], [folder / name for name in there])
         done = _resumed(folder, members, data) if resume else []
         if resume and not holds_training(folder):
-            tell(f"{folder} holds nothing to resume: training from the beginning")
+            context.log(f"{folder} holds nothing to resume: training from the beginning")
         for note in data.notes:
-            tell(note)
+            context.log(note)
         finished = {(r.config_digest, r.split, r.seed) for r in done}
         missing = [member for member in members if _key(member) not in finished]
         best = select_group(done).score if done else DIVERGED
@@ -145,20 +139,12 @@ def train_in_folder(
                 path = folder / replaced.pop(0)
                 modes[path] = stat.S_IMODE(path.stat().st_mode)
                 _remove(path)
-            progress(title, epochs, total)
+            context.progress(title, epochs, total)
 
-        for outcome in run(
-            task,
-            missing,
-            data,
-            device=device,
-            keep_curves=len(members) <= CURVES,
-            checkpoint=lambda _: folder,
-            resume=resume,
-            deadline=deadline,
-            progress=advance,
-            tell=tell,
-        ):
+        advancing = replace(context, progress=advance)
+        for outcome in run(task, missing, data, advancing, checkpoint=lambda _: folder):
+            if len(members) <= CURVES:
+                outcome = outcome.with_curves()
             diverged |= _diverged(outcome, tried)
             group = select_group(outcome.records)
             if group.score > best:
@@ -171,10 +157,10 @@ def train_in_folder(
             done = done + outcome.records
         if best == DIVERGED:
             _remove(folder / RECORDS)  # so that the next training can have the folder
-            why = task.explain_overflow(data, task.prepare(data, candidates[0], device))
+            why = task.explain_overflow(data, task.prepare(data, candidates[0], context.device))
             raise Mistake(_every_run_diverged(diverged, why))
         if diverged:
-            tell(_some_runs_diverged(diverged, len(done)))
+            context.log(_some_runs_diverged(diverged, len(done)))
         for path, mode in modes.items():  # what replaces a private file is private too
             if path.exists():
                 path.chmod(mode)

@@ -18,12 +18,13 @@ from quatgraph import config as configs
 from quatgraph.tasks.selection import mark_diverged
 from quatgraph.tasks.task import Member, Task
 from quatgraph.training.bundle import Bundle
+from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
 from quatgraph.training.record import RunRecord, compact_members
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment
+from quatgraph.training.runtime import environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,19 @@ class Outcome:
     divergence: list[str]
     """Of each run what diverged, empty for a healthy one; see
     :func:`quatgraph.training.divergence.find_divergence`."""
+
+    def with_curves(self) -> "Outcome":
+        """The outcome with the curves of all metrics in its records."""
+        fit = self.fit
+        records = [
+            replace(
+                record,
+                curves={name: curve[:, index].tolist() for name, curve in fit.curves.items()},
+                curve_epochs=fit.curve_epochs,
+            )
+            for index, record in enumerate(self.records)
+        ]
+        return replace(self, records=records)
 
 
 def together(task: Task, members: Sequence[Member]) -> list[list[Member]]:
@@ -54,24 +68,18 @@ def run(
     task: Task,
     members: Sequence[Member],
     data: Any,
+    context: Context,
     *,
-    device: torch.device,
     method: str | None = None,
-    keep_curves: bool = False,
     checkpoint: Callable[[str], Path] | None = None,
-    resume: bool = False,
-    deadline: Deadline = NO_DEADLINE,
-    progress: Callable[[str, int, int], None] = lambda title, done, total: None,
-    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Iterator[Outcome]:
     """Trains runs, as few ensembles as shapes and memory allow, yielding each as it finishes.
 
     Args:
         method: Name of the method in the records; the model's name unless given.
         checkpoint: The folder for an ensemble's checkpoint, by the name of the ensemble.
-        progress: Told what is being trained, the epochs done, and the epochs in all.
-        tell: Told how long a training will be, where it is long, and how much memory it takes.
     """
+    device = context.device
     groups = [_parts(task, group, data, device) for group in together(task, members)]
     number, ensembles = 0, sum(map(len, groups))
     for parts in groups:
@@ -88,15 +96,15 @@ def run(
             plan = task.plan(
                 part,
                 checkpoint=checkpoint(key) if checkpoint else None,
-                resume=resume,
+                resume=context.resume,
                 key=f"{key} on {data.digest}",
-                deadline=deadline,
+                deadline=context.deadline,
             )
             more = f"; {ensembles - number} more follow" if number < ensembles else ""
             plan = replace(
                 plan,
-                progress=partial(progress, title),
-                report_eta=partial(_foretell, tell, title, more, plan, device),
+                progress=partial(context.progress, title),
+                report_eta=partial(_report_eta, context, plan, title, more),
             )
             fitted = task.train(part, problem, plan)
             shared = {
@@ -108,37 +116,30 @@ def run(
                 "parameters": parameters,
                 "ensemble": key,
             }
-            curves = (lambda _: fitted.curves) if keep_curves else task.curves  # noqa: B023
             divergence = find_divergence(fitted)
             records = [
                 mark_diverged(record) if why else record
                 for record, why in zip(
-                    _records(part, fitted, shared, curves), divergence, strict=True
+                    _records(part, fitted, shared, task.curves), divergence, strict=True
                 )
             ]
             yield Outcome(list(part), fitted, records, problem, divergence)
 
 
-def _foretell(
-    tell: Callable[[str], None],
-    title: str,
-    more: str,
-    plan: Plan,
-    device: torch.device,
-    seconds: float,
-) -> None:
-    """Says of a training that is longer than :data:`LONG` how long, how much memory it has, and how
-    many ``more`` there are."""
+def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: float) -> None:
+    """Logs the remaining time of a training longer than :data:`LONG`, its memory, and how many
+    ``more`` trainings follow."""
     if seconds < LONG:
         return
+    device = context.device
     unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 1.5 * size)
     ends = "about" if plan.patience is None else "at most"
     if device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(device)
     else:  # in KiB, but for a Mac
-        kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        memory = kept if sys.platform == "darwin" else 1024 * kept
-    tell(
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory = peak if sys.platform == "darwin" else 1024 * peak
+    context.log(
         f"{title}: {ends} {seconds / size:.0f} {unit} for the rest of {plan.epochs:,} epochs, "
         f"{memory / 2**30:.1f} GiB{more}"
     )

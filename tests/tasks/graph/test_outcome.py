@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from rings import collection, config_of, lines, outcome_of, without
 
 from quatgraph import config as configs
@@ -16,7 +17,7 @@ from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.task import members_of, said
-from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.training.bundle import load_bundle
 
@@ -109,7 +110,7 @@ def test_the_folds_of_a_configuration_stay_together(
 ) -> None:
     monkeypatch.setattr(running, "CPU_NUMBERS", 1)  # no two members train well together
     tried = [config_of(**{"train.lr": lr, "train.epochs": 1}) for lr in (0.01, 0.02)]
-    job = train_in_folder(GRAPH, tried, tmp_path / "model", device=CPU, data=graphs)
+    job = train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert len({record.ensemble for record in job.records}) == 2
     assert job.kept == 3
     assert load_bundle(tmp_path / "model").card["split"] == [0, 1, 2]
@@ -122,7 +123,7 @@ def test_without_validation_data_nothing_is_chosen(graphs: Graphs, tmp_path: Pat
     blind = {"data.validation": 0.0, "train.select": "last"}
     tried = [config_of(**blind | {"train.lr": lr}) for lr in (0.01, 0.02)]
     with pytest.raises(Mistake, match=r"no validation data to choose by: set train\.lr"):
-        train_in_folder(GRAPH, tried, tmp_path / "model", device=CPU, data=graphs)
+        train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert not (tmp_path / "model").exists()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from rings import collection, config_of, outcome_of
 from torch import Tensor
 from torch.nn import functional as F
@@ -27,7 +28,6 @@ from quatgraph.tasks.graph.task import (
     plan_of,
     train,
 )
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.runs import bundle_of, together
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
@@ -173,7 +173,7 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
     )
     members = [*members_of(honest, graphs), *members_of(paper, graphs)]
     assert len(together(GRAPH, members)) == 1
-    outcome = outcome_of(members, graphs, keep_curves=True)
+    outcome = outcome_of(members, graphs).with_curves()
     for record in outcome.records:
         measured = record.curves["valid/accuracy"]
         if record.protocol == "paper":
@@ -211,7 +211,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     candidates = [config_of(**dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
 
     def trained(name: str, **others: Any) -> list[Any]:
-        job = train_in_folder(GRAPH, candidates, tmp_path / name, device=CPU, data=graphs, **others)
+        job = train_in_folder(GRAPH, candidates, tmp_path / name, data=graphs, **others)
         return [(r.split, r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
 
     whole = trained("whole")

@@ -69,7 +69,7 @@ def test_models_of_the_graph_learn_the_countries(name: str) -> None:
     learn = {"train.loss": "softmax", "model.dim_quats": 8, "train.batch_size": 256}
     data = load("countries")
     member = Member(config_of(**here, **learn), 0, 0)
-    outcome = outcome_of([member], data, keep_curves=True)
+    outcome = outcome_of([member], data).with_curves()
     (record,) = outcome.records
     # Of 1536 entities a guess has a reciprocal rank of about 0.005.
     assert untrained_mrr(member, outcome.problem) < 0.03

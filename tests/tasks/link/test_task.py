@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from cities import CPU, bits, cities, config_of, problem_of, varied
+from on_cpu import train_in_folder
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,7 +16,6 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.models.link import MODELS
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches
 from quatgraph.tasks.link.config import LinkConfig
@@ -211,7 +211,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     candidates = [member.config for member in varied()]
 
     def trained(name: str, **others: Any) -> list[Any]:
-        job = train_in_folder(LINK, candidates, tmp_path / name, device=CPU, data=triples, **others)
+        job = train_in_folder(LINK, candidates, tmp_path / name, data=triples, **others)
         return [(r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
 
     whole = trained("whole")

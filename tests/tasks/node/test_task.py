@@ -73,7 +73,7 @@ def test_a_member_learns_from_the_training_nodes_of_its_split_and_is_measured_on
 def test_the_protocol_that_keeps_the_last_epoch_is_evaluated_there_only(karate: Data) -> None:
     config = config_of(**{"protocol": "paper", "train.select": "last", "train.patience": 3})
     assert plan_of([Member(config, 0, 0)]).patience is None
-    outcome = outcome_of([Member(config, 0, 0)], karate, keep_curves=True)
+    outcome = outcome_of([Member(config, 0, 0)], karate).with_curves()
     assert outcome.fit.curve_epochs == [12]
     (record,) = outcome.records
     assert record.best_epoch == record.epochs_run == 12

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import run, train_in_folder
 from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,8 +17,7 @@ from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
-from quatgraph.tasks.job import train_in_folder
-from quatgraph.tasks.runs import Outcome, bundle_of, run
+from quatgraph.tasks.runs import Outcome, bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT, batches
 from quatgraph.tasks.text import task as running
@@ -39,7 +39,7 @@ CPU = torch.device("cpu")
 
 
 def outcome_of(members: list[Member], data: Corpus, **others: Any) -> Outcome:
-    (outcome,) = run(TEXT, members, data, device=CPU, **others)
+    (outcome,) = run(TEXT, members, data, **others)
     return outcome
 
 
@@ -178,7 +178,7 @@ def test_the_kept_epoch_has_the_best_accuracy_and_among_these_the_lowest_loss(
         seeds=3, **{"train.epochs": 8, "train.lr": 0.008, "model.learned_vectors": True}
     )
     corpus = load_corpus(config)
-    outcome = outcome_of(members_of(config, corpus), corpus, keep_curves=True)
+    outcome = outcome_of(members_of(config, corpus), corpus).with_curves()
     for index, record in enumerate(outcome.records):
         accuracy, loss = (
             outcome.fit.curves[f"valid/{name}"][:, index] for name in ("accuracy", "loss")
@@ -227,7 +227,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     candidates = [configured(seeds=2, **dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
 
     def trained(name: str, **others: Any) -> list[Any]:
-        job = train_in_folder(TEXT, candidates, tmp_path / name, device=CPU, data=corpus, **others)
+        job = train_in_folder(TEXT, candidates, tmp_path / name, data=corpus, **others)
         return [(r.seed, r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
 
     whole = trained("whole")
