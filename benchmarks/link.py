@@ -16,7 +16,7 @@ from quatgraph.ops import one_vs_all_bce
 from quatgraph.presets import preset
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.evaluation import ranks_of
+from quatgraph.tasks.link.evaluation import rank_part
 from quatgraph.tasks.runs import run
 from quatgraph.training.context import Context
 
@@ -93,7 +93,7 @@ def _ranked(
     model = LINK.build(config, problem).to(device).eval()
     row = {"case": case, "work": "filtered ranks of valid, both sides", "variant": "SimQGNN"}
     repeats = 20 if device.type == "cuda" else 5
-    return row | measure(partial(ranks_of, model, problem, "valid"), device, repeats=repeats)
+    return row | measure(partial(rank_part, model, problem, "valid"), device, repeats=repeats)
 
 
 def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.limits import PRECISIONS, reached
 from benchmarks.measure import measure, measure_captured
 from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
-from quatgraph.tasks.link.task import PRODUCTS
+from quatgraph.tasks.link.losses import PRODUCT_DTYPES
 from quatgraph.training.runtime import matmul_precision
 
 SIZES = {"cpu": (512, 10_000, 128), "cuda": (1_024, 78_000, 512)}
@@ -61,12 +61,12 @@ def with_gradients(loss: Callable[[Tensor, Tensor], Tensor], q: Tensor, x: Tenso
 def _variants(
     name: str, precision: str, positives: Positives, device: torch.device
 ) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
-    how: dict[str, Any] = {"positives": positives, "product_dtype": PRODUCTS[precision]}
+    how: dict[str, Any] = {"positives": positives, "product_dtype": PRODUCT_DTYPES[precision]}
     tiles = partial(LOSSES[name], **how)
     found: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"in tiles": tiles}
     if device.type == "cuda":
         found["in tiles, captured"] = tiles
-    if PRODUCTS[precision] is None:  # torch would round the scores too
+    if PRODUCT_DTYPES[precision] is None:  # torch would round the scores too
         found["all scores at once"] = partial(_at_once, name, positives.tails)
     return found
 

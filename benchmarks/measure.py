@@ -14,7 +14,7 @@ from quatgraph import config as configs
 from quatgraph.presets import parts, preset
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
-from quatgraph.tasks.task import Member, Task
+from quatgraph.tasks.task import AnyTask, Member
 from quatgraph.training.context import Context
 
 
@@ -74,7 +74,7 @@ def shortened(name: str, epochs: int, *settings: str, seeds: int = 1) -> Any:
 
 
 def training_seconds(
-    task: Task, members: Sequence[Member], data: Any, device: torch.device
+    task: AnyTask, members: Sequence[Member], data: Any, device: torch.device
 ) -> float:
     """The time of training runs; where memory is small they are several ensembles, which add up."""
     return sum(outcome.fit.seconds for outcome in run(task, members, data, Context(device)))

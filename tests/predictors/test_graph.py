@@ -133,7 +133,7 @@ def test_answers_come_in_order_however_few_nodes_are_taken_at_once(
     room: int, predictor: GraphPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = predictor.predict()
-    monkeypatch.setattr(predicting, "nodes_evaluated_at_once", lambda *_: room)
+    monkeypatch.setattr(predicting, "max_nodes_per_chunk", lambda *_: room)
     parts = predictor.predict()
     assert parts.ids == whole.ids
     torch.testing.assert_close(parts.probabilities, whole.probabilities)

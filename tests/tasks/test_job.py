@@ -16,7 +16,7 @@ from quatgraph.tasks import job as jobs
 from quatgraph.tasks.job import CURVES, Job, default_candidates
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Fit, Paused
@@ -60,8 +60,8 @@ def test_a_training_leaves_records_and_a_bundle_and_nothing_else(tmp_path: Path)
     assert files == {"records.jsonl", "card.json", "model.safetensors"}
     assert read_records(job.folder / "records.jsonl") == job.records
     assert [r.seed for r in job.records] == [0, 1, 2]
-    assert (job.configs, job.settled) == (1, {})
-    assert job.said == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
+    assert (job.num_configs, job.chosen_settings) == (1, {})
+    assert job.summary == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
 
 
 def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
     merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in job.records]
     best = job.records[merits.index(max(merits))]
     assert job.chosen == best
-    assert job.configs == 2
-    assert job.settled == {"train.lr": best.config["train"]["lr"]}
+    assert job.num_configs == 2
+    assert job.chosen_settings == {"train.lr": best.config["train"]["lr"]}
     card = load_bundle(tmp_path).card
     assert card["metrics"] == best.metrics
     assert (card["seed"], card["epoch"]) == (best.seed, best.best_epoch)
@@ -94,14 +94,14 @@ def test_what_was_settled_is_what_the_candidates_differ_in(tmp_path: Path) -> No
         for quats, rate in ((2, 0.1), (3, 0.1), (2, 0.4))
     ]
     job = trained(candidates, tmp_path)
-    assert list(job.settled) == ["train.lr", "model.dropout", "model.hidden_quats"]
-    assert job.settled.items() <= configs.flatten(job.chosen.config).items()
+    assert list(job.chosen_settings) == ["train.lr", "model.dropout", "model.hidden_quats"]
+    assert job.chosen_settings.items() <= configs.flatten(job.chosen.config).items()
 
 
 def test_a_task_may_say_something_of_its_bundle(tmp_path: Path) -> None:
-    talking = changed(NODE, said=lambda card: [f"{len(card['labels'])} factions"])
+    talking = changed(NODE, summarize=lambda card: [f"{len(card['labels'])} factions"])
     job = train_in_folder(talking, [config_of()], tmp_path)
-    assert job.said == ["2 factions"]
+    assert job.summary == ["2 factions"]
 
 
 def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
 
 
 def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path) -> None:
-    blind = changed(NODE, validates=lambda config, data: False)
+    blind = changed(NODE, has_validation=lambda config, data: False)
 
     def refused(*candidates: NodeConfig) -> str:
         with pytest.raises(Mistake) as told:
@@ -131,7 +131,7 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
     several = [config_of(**last, **{"train.lr": lr}) for lr in (0.1, 0.2)]
     assert refused(*several) == f"{nothing}train.lr yourself"
     job = train_in_folder(blind, [config_of(**last)], tmp_path / "model")
-    assert job.settled == {}
+    assert job.chosen_settings == {}
 
 
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_graph_of_ones_own_is_tried_with_a_few_settings() -> None:
     assert len(candidates) == 8
     assert len({configs.digest(c.identity()) for c in candidates}) == 8
     assert {c.model.hidden_quats for c in candidates} == {2}
-    assert len(together(NODE, [Member(c, 0, 0) for c in candidates])) == 1
+    assert len(group_by_shape(NODE, [Member(c, 0, 0) for c in candidates])) == 1
     fixed = default_candidates(NODE, config_of(), fixed={"train.lr", "model.dropout"})
     assert {(c.train.lr, c.model.dropout) for c in fixed} == {(0.05, 0.5)}
     assert len(fixed) == 2

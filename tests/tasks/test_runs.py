@@ -16,11 +16,10 @@ from torch_geometric.data import Data
 from quatgraph import config as configs
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.task import members_of
 from quatgraph.tasks.runs import (
     _report_eta,
     bundle_of,
-    together,
+    group_by_shape,
 )
 from quatgraph.tasks.task import Member
 from quatgraph.training.context import Context
@@ -53,7 +52,7 @@ def test_runs_that_differ_only_in_what_may_vary_are_one_ensemble() -> None:
         Member(config_of(**{"model.dropout": 0.9}), 0, 0),
         Member(config_of(seeds=5), 0, 0),
     ]
-    assert together(NODE, members) == [members]
+    assert group_by_shape(NODE, members) == [members]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ def test_runs_that_differ_only_in_what_may_vary_are_one_ensemble() -> None:
 )
 def test_runs_that_differ_in_anything_else_are_apart(key: str, value: Any) -> None:
     one, other = Member(config_of(), 0, 0), Member(config_of(**{key: value}), 0, 0)
-    assert together(NODE, [one, other, one]) == [[one, one], [other]]
+    assert group_by_shape(NODE, [one, other, one]) == [[one, one], [other]]
 
 
 def test_protocols_may_share_an_ensemble_where_a_task_says_so(karate: Data) -> None:
@@ -98,7 +97,7 @@ def test_committed_records_are_of_configurations_as_they_are_now() -> None:
 @pytest.mark.parametrize("masks", ["real", "quaternion"])
 def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
     varied = [config_of(**{"model.masks": masks, "train.lr": lr, "seeds": 2}) for lr in (0.1, 0.02)]
-    members = [member for config in varied for member in members_of(config, karate)]
+    members = [member for config in varied for member in NODE.members(config, karate)]
     first = outcome_of(members, karate)
     assert first.records[3].members == {
         "product": {
@@ -155,7 +154,7 @@ def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
 
 def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
     config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
-    outcome = outcome_of(members_of(config, graph), graph)
+    outcome = outcome_of(NODE.members(config, graph), graph)
     bundle = bundle_of(NODE, outcome, [4], graph)
     member, record = outcome.members[4], outcome.records[4]
     assert (bundle.card["split"], bundle.card["seed"]) == (member.split, member.seed) == (1, 1)
@@ -179,8 +178,8 @@ def test_training_tells_its_progress(karate: Data) -> None:
 
 
 def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> None:
-    pairs = changed(NODE, members_at_once=lambda *_: 2)
-    members = members_of(config_of(seeds=3), karate) + members_of(
+    pairs = changed(NODE, max_members=lambda *_: 2)
+    members = NODE.members(config_of(seeds=3), karate) + NODE.members(
         config_of(**{"model.hidden_quats": 3}), karate
     )
     told: list[str] = []
@@ -223,7 +222,7 @@ def test_a_training_that_will_be_long_is_told_with_its_memory(
 
 
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
-    pairs = changed(NODE, members_at_once=lambda *_: 2)
-    outcomes = list(run(pairs, members_of(config_of(seeds=5), karate), karate))
+    pairs = changed(NODE, max_members=lambda *_: 2)
+    outcomes = list(run(pairs, NODE.members(config_of(seeds=5), karate), karate))
     assert [[m.seed for m in outcome.members] for outcome in outcomes] == [[0, 1], [2, 3], [4]]
     assert len({outcome.records[0].ensemble for outcome in outcomes}) == 3

@@ -21,7 +21,7 @@ from quatgraph.ops import dropout
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.graph.batches import TrainingBatches
 from quatgraph.tasks.link.batches import QueryBatches
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member, Task
 from quatgraph.tasks.text import task as text_run
 from quatgraph.tasks.text.batches import DocumentBatches
@@ -139,7 +139,7 @@ def _without_none(places: Tensor) -> list[list[int]]:
 
 def trained(case: Case, members: list[Member], epochs: int = EPOCHS) -> Fit:
     task, data, _ = case
-    (group,) = together(task, members)
+    (group,) = group_by_shape(task, members)
     problem = task.prepare(data, members[0].config, CPU)
     plan = dataclasses.replace(task.plan(group), epochs=epochs, evaluate_every=epochs)
     return task.train(group, problem, plan)

@@ -98,12 +98,12 @@ def _trained(triples: "Triples", device: "torch.device") -> tuple["Job", bool]:
 def _show_worth(model: "LinkPredictor") -> None:
     """How the test triples are found, beside guessing."""
     from quatgraph.reproduce.render import printed
-    from quatgraph.tasks.link.evaluation import told
-    from quatgraph.tasks.link.popularity import ranks_by_popularity
+    from quatgraph.tasks.link.evaluation import summarize_ranks
+    from quatgraph.tasks.link.popularity import rank_by_popularity
     from quatgraph.tasks.link.problem import prepare
 
     problem = prepare(model.triples, model.config, model.device)
-    guessed = told(ranks_by_popularity(problem, "test"), "test")
+    guessed = summarize_ranks(rank_by_popularity(problem, "test"), "test")
     typer.echo(f"{'How it finds what was held back':34}{'MRR':>6}{'Hits@10':>10}")
     for name, metrics in (
         ("SimQGNN", model.card["metrics"]),

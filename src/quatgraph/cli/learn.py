@@ -25,7 +25,7 @@ from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
     from quatgraph.tasks.job import Job
-    from quatgraph.tasks.task import Task
+    from quatgraph.tasks.task import AnyTask
     from quatgraph.training.record import RunRecord
 
 Protocol = Annotated[str, typer.Option(help="honest or paper.")]
@@ -155,7 +155,7 @@ def _candidates(
     set_: list[str],
     protocol: str,
     seeds: int | None,
-) -> tuple["Task", list[Any]]:
+) -> tuple["AnyTask", list[Any]]:
     """The task, and the configurations among which validation data decides; ``given`` are settings
     of the data by options of their own."""
     from quatgraph import config as configs
@@ -185,7 +185,7 @@ def _vectors(source: str) -> str:
     return source if source in catalog() else str(Path(source).resolve())
 
 
-def _task(name: str, given: dict[str, Any]) -> "Task":
+def _task(name: str, given: dict[str, Any]) -> "AnyTask":
     from quatgraph.tasks import TASKS
 
     for option, owner in (("directed", "node"), ("vectors", "text")):
@@ -194,15 +194,15 @@ def _task(name: str, given: dict[str, Any]) -> "Task":
     return TASKS[name]
 
 
-def _report(task: "Task", job: "Job", json_: bool) -> None:
+def _report(task: "AnyTask", job: "Job", json_: bool) -> None:
     from quatgraph.tasks.selection import choose_by_validation
     from quatgraph.training.metrics import mean_std
 
     # On each split the setting that is best on its own validation data, as a test must be: the
     # bundle's setting is chosen by the mean over splits, which has seen other splits' test data.
     runs = choose_by_validation(job.healthy)
-    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
-    mean, std = found[task.told[0]]
+    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.reported_metrics}
+    mean, std = found[task.reported_metrics[0]]
     if json_:
         emit(
             {
@@ -212,7 +212,7 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
                 "std": std,
                 "test": {name: {"mean": m, "std": s} for name, (m, s) in found.items()},
                 "runs": len(runs),
-                "configs": job.configs,
+                "configs": job.num_configs,
                 "seconds": sum({r.ensemble: r.seconds for r in job.records}.values()),
                 "config": job.chosen.config,
             }
@@ -221,15 +221,15 @@ def _report(task: "Task", job: "Job", json_: bool) -> None:
     if math.isnan(mean):
         typer.echo("there is no test data to say how good it is")
     elif len(runs) > 1:
-        chose = job.settled and len({run.split for run in runs}) > 1
+        chose = job.chosen_settings and len({run.split for run in runs}) > 1
         own = f", each {_split(runs[0])} with the setting best on its validation data" * bool(chose)
         typer.echo(f"test {_worth(found)} over {_counted(runs)}{own}")
     else:
         typer.echo(f"test {_worth({name: (m,) for name, (m, _) in found.items()})}")
-    if job.settled:
-        chosen = [f"{_spoken(key)} {value}" for key, value in job.settled.items()]
-        say(f"chosen on validation data among {job.configs} settings: {', '.join(chosen)}")
-    for sentence in job.said:
+    if job.chosen_settings:
+        chosen = [f"{_spoken(key)} {value}" for key, value in job.chosen_settings.items()]
+        say(f"chosen on validation data among {job.num_configs} settings: {', '.join(chosen)}")
+    for sentence in job.summary:
         say(sentence)
     typer.echo(f"kept {_kept(task, job)}")
     say(f"ask it: quatgraph predict {shlex.quote(str(job.folder))}{_question(task, job)}")
@@ -248,7 +248,7 @@ def _worth(found: Mapping[str, Sequence[float]]) -> str:
     return ", ".join(shown)
 
 
-def _question(task: "Task", job: "Job") -> str:
+def _question(task: "AnyTask", job: "Job") -> str:
     """Something to ask a bundle that is asked by name."""
     if task.name == "text":
         return ' "a text of your own"'
@@ -280,17 +280,17 @@ def _spoken(key: str) -> str:
     return key.rpartition(".")[2].replace("_", " ")
 
 
-def _kept(task: "Task", job: "Job") -> str:
+def _kept(task: "AnyTask", job: "Job") -> str:
     """Which runs the bundle holds, and what a single one reached."""
-    if job.kept > 1:
-        return f"all {job.kept} models, which answer together"
+    if job.num_bundled > 1:
+        return f"all {job.num_bundled} models, which answer together"
     run, parts = job.chosen, []
     for part in ("valid", "test"):
-        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.told}
+        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
         if not any(math.isnan(value) for (value,) in found.values()):
             parts.append(f"{part} {_worth(found)}")
     where = f"{_split(run)} {run.split}, seed {run.seed}"
-    validated = not math.isnan(run.metrics[f"valid/{task.told[0]}"])
+    validated = not math.isnan(run.metrics[f"valid/{task.reported_metrics[0]}"])
     why = "the run that is best on" if validated else "the first run, for lack of"
     return f"{why} validation data: {', '.join((where, *parts))}"
 

@@ -188,7 +188,7 @@ def _panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
 def _kept_panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
     """The runs of the configuration in the bundle; of the others only what it was chosen by."""
     best = select_group(runs)
-    together = TASKS[best.best.task].answers_together
+    together = TASKS[best.best.task].averages_runs
     candidates: dict[str, list[RunRecord]] = {best.best.config_digest: []}  # the kept one first
     for run in drop_diverged(runs):
         candidates.setdefault(run.config_digest, []).append(run)

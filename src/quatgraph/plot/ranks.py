@@ -9,7 +9,7 @@ from quatgraph.errors import Mistake, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, plain_numbers, sheet
 from quatgraph.predictors import LinkPredictor
 from quatgraph.reproduce.render import printed
-from quatgraph.tasks.link.evaluation import SIDES, told
+from quatgraph.tasks.link.evaluation import SIDES, summarize_ranks
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.runtime import resolve_device
 
@@ -75,7 +75,7 @@ def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBar
     if not len(getattr(model.triples, part)):
         raise Mistake(f"{bundle} holds no triples of {part}, so there is nothing to rank")
     ranks = model.ranks(part)
-    metrics = told(ranks, part)
+    metrics = summarize_ranks(ranks, part)
     bounds = bin_bounds(model.triples.num_entities)
     shares = {}
     for side, values in zip(SIDES, ranks.realistic.cpu().view(2, -1).tolist(), strict=True):

@@ -26,7 +26,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.task import Config, Task
+from quatgraph.tasks.task import AnyTask, Config
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import corpus_of
@@ -215,13 +215,13 @@ def _located(config: Any, path: Path | str) -> Any:
     return replace(config, data=replace(config.data, name="", path=place))
 
 
-def _candidates(task: Task, config: Config, *, search: bool) -> list[Any]:
+def _candidates(task: AnyTask, config: Config, *, search: bool) -> list[Any]:
     """The configurations to train: one, or a few of which validation data chooses."""
     return default_candidates(task, config) if search else [config]
 
 
 def _trained(
-    task: Task,
+    task: AnyTask,
     candidates: list[Any],
     data: Any,
     out: Path | str,

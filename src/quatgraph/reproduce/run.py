@@ -12,7 +12,7 @@ from quatgraph.presets import Protocol, parts, preset, protocols
 from quatgraph.reproduce.table import Table, honest_finalists, run_under, runs_of
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
-from quatgraph.tasks.task import Config, Task
+from quatgraph.tasks.task import AnyTask, Config
 from quatgraph.training.checkpoint import remove_checkpoint
 from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
@@ -137,7 +137,7 @@ def _is_done(config: Config, method: str, splits: int, done: Done) -> bool:
 
 
 def _run_configs(
-    task: Task,
+    task: AnyTask,
     candidates: Sequence[Config],
     method: str,
     records: Path,

@@ -71,9 +71,9 @@ def machine(environment: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def at_most_threads(count: int) -> Iterator[None]:
-    """Limits torch's threads on the CPU within a block: on little work they wait for each other
-    longer than they work, and the longer the busier the machine is."""
+def limit_threads(count: int) -> Iterator[None]:
+    """Limits torch's CPU threads within a block: on little work more threads mostly wait for each
+    other."""
     before = torch.get_num_threads()
     torch.set_num_threads(max(1, min(count, before)))
     try:

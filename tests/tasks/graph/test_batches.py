@@ -21,10 +21,10 @@ from quatgraph.tasks.graph.batches import (
     _distinct,
     _Room,
     assemble,
-    evaluation_chunks,
 )
+from quatgraph.tasks.graph.evaluation import evaluation_chunks
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import collected
+from quatgraph.tasks.graph.problem import build_collection
 
 CPU = torch.device("cpu")
 PARTS = [torch.arange(0, 40, 2), torch.tensor([7, 199, 3, 50, 81]), torch.arange(100, 200)]
@@ -38,7 +38,7 @@ def graphs() -> Graphs:
 
 @pytest.fixture(scope="module")
 def whole(graphs: Graphs) -> Collection:
-    return collected(graphs, GraphQGNN.Options(), NodeFeatures.fit(graphs, "auto"), CPU)
+    return build_collection(graphs, GraphQGNN.Options(), NodeFeatures.fit(graphs, "auto"), CPU)
 
 
 @pytest.mark.parametrize(("count", "size"), [(5, 1), (5, 2), (6, 3), (4, 4)])

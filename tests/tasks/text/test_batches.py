@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from quatgraph.tasks.graph.batches import Collection, assemble
-from quatgraph.tasks.text.batches import DocumentBatches, rounded, summed
-from quatgraph.tasks.text.problem import Corpus, parts_of, prepare
+from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients, round_up
+from quatgraph.tasks.text.problem import Corpus, prepare, split_indices
 
 CPU = torch.device("cpu")
 
@@ -20,7 +20,7 @@ def whole(corpus: Corpus, configured: Any) -> Collection:
 def of(
     corpus: Corpus, config: Any, whole: Collection, nodes: int, size: int = 8
 ) -> DocumentBatches:
-    parts = [parts_of(corpus.documents, config.data, seed)["train"] for seed in (0, 1)]
+    parts = [split_indices(corpus.documents, config.data, seed)["train"] for seed in (0, 1)]
     return DocumentBatches(whole, parts, size, nodes, seeds=[0, 1])
 
 
@@ -42,7 +42,7 @@ def test_every_document_comes_once_an_epoch_in_each_members_own_order(
                 seen[m] += own[own >= 0].tolist()
             assert len(seen[0]) == min(8 * (step + 1), 26)
         for m, places in enumerate(seen):
-            train = parts_of(corpus.documents, config.data, m)["train"]
+            train = split_indices(corpus.documents, config.data, m)["train"]
             assert sorted(places) == train.tolist()
         orders.append(seen)
     assert orders[0] != orders[1]
@@ -66,9 +66,9 @@ def test_pieces_are_about_equally_large_and_hold_what_they_may(
 
 @pytest.mark.parametrize("nodes", [1, 8, 100, 12_345])
 def test_rounding_adds_little_and_gives_few_numbers(nodes: int) -> None:
-    assert nodes <= rounded(nodes) <= max(nodes + 7, 17 / 16 * nodes + 1)
-    assert rounded(rounded(nodes)) == rounded(nodes)
-    assert len({rounded(n) for n in range(10_000, 11_000)}) <= 5
+    assert nodes <= round_up(nodes) <= max(nodes + 7, 17 / 16 * nodes + 1)
+    assert round_up(round_up(nodes)) == round_up(nodes)
+    assert len({round_up(n) for n in range(10_000, 11_000)}) <= 5
 
 
 def test_a_sum_in_pieces_has_the_value_and_the_gradient_of_the_sum() -> None:
@@ -80,6 +80,6 @@ def test_a_sum_in_pieces_has_the_value_and_the_gradient_of_the_sum() -> None:
 
     expected = torch.stack(losses()).sum(dim=0)
     (slope,) = torch.autograd.grad(expected.sum(), weights)
-    found = summed(weights, losses())
+    found = accumulate_gradients(weights, losses())
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(torch.autograd.grad(found.sum(), weights)[0], slope)

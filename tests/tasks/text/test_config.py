@@ -6,7 +6,7 @@ import pytest
 import settings
 
 from quatgraph.errors import Mistake
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -56,10 +56,11 @@ def test_members_differ_in_seed_rates_and_weight_decay_alone() -> None:
     }
     alike = [built(), *(built(**{key: value}) for key, value in varied.items())]
     assert (
-        len(together(TEXT, [Member(config, 0, seed) for config in alike for seed in (0, 1)])) == 1
+        len(group_by_shape(TEXT, [Member(config, 0, seed) for config in alike for seed in (0, 1)]))
+        == 1
     )
     others = [built(), built(**{"model.steps": 1}), built(**{"data.window": 2})]
-    assert len(together(TEXT, [Member(config, 0, 0) for config in others])) == 3
+    assert len(group_by_shape(TEXT, [Member(config, 0, 0) for config in others])) == 3
 
 
 def test_a_setting_that_a_model_does_not_read_is_refused() -> None:

@@ -1,7 +1,7 @@
 """What decides a graph-classification number, as typed configuration."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.graph import MODELS, GraphOptions, GraphQGNN
@@ -80,7 +80,7 @@ class GraphConfig:
         if self.train.select == "best-valid" and self.data.validation == 0:
             raise ValueError("train.select=best-valid needs data.validation above 0")
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`."""
         return configs.identity(self)
 

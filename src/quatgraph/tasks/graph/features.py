@@ -1,12 +1,13 @@
-"""What a node starts from, so that new graphs are read as the training graphs were."""
+"""The input features of nodes, encoded for new graphs as for the training graphs."""
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
+from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data.collection import Graphs
 from quatgraph.data.scaling import Scaling
@@ -53,7 +54,7 @@ class NodeFeatures:
         A tag that training never saw is no tag: its row is zero. A degree that training never saw
         counts as the nearest one it saw.
         """
-        code, known = self._coded(graphs)
+        code, known = self._encode(graphs)
         if (graphs.attributes is None) != (self.scaling is None):
             has, had = ("no", "") if graphs.attributes is None else ("", "no ")
             raise Mistake(
@@ -65,15 +66,15 @@ class NodeFeatures:
         one_hot = torch.zeros(graphs.num_nodes, len(self.names))
         one_hot.scatter_(1, code.long()[:, None], known.float()[:, None])
         attributes = self.scaling.apply(graphs.attributes)
-        refuse_beyond(attributes, partial(_attribute, graphs))
+        refuse_beyond(attributes, partial(_describe_attribute, graphs))
         return torch.cat((one_hot, attributes), dim=1)
 
     def explain_overflow(self, graphs: Graphs) -> str:
-        """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+        """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""
         if graphs.attributes is None or self.scaling is None:
             return ""
         place = find_beyond(self.scaling.apply(graphs.attributes), SUSPICIOUS)
-        return _attribute(graphs, *place) if place else ""
+        return _describe_attribute(graphs, *place) if place else ""
 
     def unknown(self, graphs: Graphs) -> list[str]:
         """Tags, or degrees, of the graphs' nodes that training never saw, in their order."""
@@ -84,17 +85,17 @@ class NodeFeatures:
         seen = set(self.names)
         return [name for name in used if name not in seen]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> configs.Values:
         scaling = None if self.scaling is None else self.scaling.to_dict()
         return {"kind": self.kind, "names": list(self.names), "scaling": scaling}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
+    def from_dict(cls, values: configs.Values) -> Self:
         scaling = values["scaling"]
         scaling = None if scaling is None else Scaling.from_dict(scaling)
         return cls(values["kind"], tuple(values["names"]), scaling)
 
-    def _coded(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
+    def _encode(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
         """Code of each node, int32, and whether training saw it."""
         if self.kind == "degrees":
             seen = torch.tensor([int(name) for name in self.names])
@@ -109,7 +110,7 @@ class NodeFeatures:
         return code.clamp(min=0).int(), code >= 0
 
 
-def _attribute(graphs: Graphs, row: int, column: int) -> str:
+def _describe_attribute(graphs: Graphs, row: int, column: int) -> str:
     assert graphs.attributes is not None
     graph = int(torch.searchsorted(graphs.node_start, row, right=True)) - 1
     node, value = row - int(graphs.node_start[graph]), float(graphs.attributes[row, column])

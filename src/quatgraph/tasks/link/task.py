@@ -1,73 +1,169 @@
-"""Trains runs of knowledge-graph completion of one shape as one ensemble."""
+"""The task of knowledge-graph completion."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
-from quatgraph.ops import one_vs_all_bce, one_vs_all_cross_entropy
-from quatgraph.ops.one_vs_all import tile_size
+from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.batches import QueryBatches, look_up
-from quatgraph.tasks.link.classification import classified
-from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.evaluation import ranked, ranks_of, told
-from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.runs import learners, num_parameters
+from quatgraph.tasks.link.classification import classification_metrics
+from quatgraph.tasks.link.config import VARYING, LinkConfig
+from quatgraph.tasks.link.evaluation import rank_candidates, rank_part, summarize_ranks
+from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
+from quatgraph.tasks.link.problem import Problem, build_model, load_triples, prepare
 from quatgraph.tasks.selection import SELECTION_SCORE
-from quatgraph.tasks.task import Member
+from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.ranking import ranking_metrics
-from quatgraph.training.runtime import at_most_threads, matmul_precision, total_memory
+from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
 
-PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
-"""What training rounds the factors of scores and of sums over neighbours to."""
-
-
-def members_of(config: LinkConfig, triples: Triples) -> list[Member]:
-    """One run per seed: a knowledge graph comes with one split."""
-    return [Member(config, 0, seed) for seed in range(config.seeds)]
+CPU_NUMBERS = 1 << 20
+"""Numbers of all entities' vectors, over all members, that a CPU still handles well together."""
+DIVISORS = (1, 4, 16, 64)
+"""How many times smaller than usual tiles of scores are; tried in turn until memory suffices."""
 
 
-def plan_of(members: Sequence[Member], **others: Any) -> Plan:
-    """The plan of an ensemble."""
-    train = members[0].config.train
-    chooses = train.select == "best-valid"
-    return Plan(
-        epochs=train.epochs,
-        select=train.select,
-        monitor=SELECTION_SCORE,
-        patience=train.patience if chooses else None,
-        evaluate_every=train.evaluate_every if chooses else train.epochs,
-        **others,
-    )
+class LinkTask(Task[LinkConfig, Triples, Problem]):
+    name = "link"
+    config = LinkConfig
+    varying = VARYING
+    models = MODELS
+    reported_metrics = ("mrr", "hits@10")
+
+    def load(self, config: LinkConfig) -> Triples:
+        return load_triples(config.data)
+
+    def has_validation(self, config: LinkConfig, data: Triples) -> bool:
+        return len(data.valid) > 0
+
+    def prepare(self, data: Triples, config: LinkConfig, device: torch.device) -> Problem:
+        return prepare(data, config, device)
+
+    def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
+        return build_model(config, problem)
+
+    def plan(self, members: Sequence[Member[LinkConfig]]) -> Plan:
+        train = members[0].config.train
+        best = train.select == "best-valid"
+        return Plan(
+            epochs=train.epochs,
+            select=train.select,
+            monitor=SELECTION_SCORE,
+            patience=train.patience if best else None,
+            evaluate_every=train.evaluate_every if best else train.epochs,
+        )
+
+    def train(self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan) -> Fit:
+        """Validation triples are ranked during the training; test triples once, by the selected
+        weights."""
+        fitted = _with_less_memory(lambda divisor: self._fit(members, problem, plan, divisor))
+        with matmul_precision("float32"):
+            return _with_less_memory(
+                lambda divisor: self._test(fitted, members[0].config, problem, divisor)
+            )
+
+    def _fit(
+        self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan, divisor: int
+    ) -> Fit:
+        config = members[0].config
+        ensemble, optimizer = self.build_ensemble(members, problem)
+        batches = QueryBatches(problem.training, config.train.batch_size, [m.key for m in members])
+        losses = Losses(members, problem, divisor)
+        adjacency = problem.adjacency.with_product_dtype(PRODUCT_DTYPES[config.train.precision])
+        valid = problem.parts["valid"]
+
+        def loss(rows: Tensor) -> Tensor:
+            head, relation, positives = look_up(problem.training, rows)
+            query, candidates = ensemble(adjacency, head, relation, in_dims=(None, 0, 0))
+            value = losses.score_loss(query, candidates, positives)
+            if losses.n3 is None:
+                return value
+            return value + losses.penalty(candidates, ensemble.stacked()["decoder.relations"])
+
+        def evaluate() -> Metrics:
+            with matmul_precision("float32"):
+                query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
+                ranks = rank_candidates(query, candidates, valid, _max_scores(divisor))
+                metrics = ranking_metrics(ranks)
+            return {f"valid/{name}": value for name, value in metrics.items()} | {
+                SELECTION_SCORE: metrics[config.train.monitor]
+            }
+
+        with (
+            matmul_precision(config.train.precision),
+            limit_threads(_useful_threads(members, problem)),
+        ):
+            return fit(
+                ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
+            )
+
+    def _test(self, fitted: Fit, config: LinkConfig, problem: Problem, divisor: int) -> Fit:
+        """Adds the test metrics of the selected weights."""
+        model = build_model(config, problem).to(problem.device).eval()
+        found: list[dict[str, float]] = []
+        for member in range(len(fitted.best_epoch)):
+            state = {name: fitted.weights[name][member] for name in model.state_dict()}
+            model.load_state_dict(state)
+            ranks = rank_part(model, problem, "test", _max_scores(divisor))
+            found.append(summarize_ranks(ranks, "test") | classification_metrics(model, problem))
+        tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
+        return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+
+    def max_members(self, problem: Problem, config: LinkConfig) -> int:
+        """As many as fit into a third of the memory, by an estimate of what each holds.
+
+        On a CPU fewer: beyond its cache, members slow each other down.
+        """
+        vectors = problem.num_entities * config.model.width
+        queries = config.train.batch_size + 2 * len(problem.triples.valid)
+        activations = config.model.num_activations(problem.num_entities, queries)
+        memory, device = total_memory(problem.device), problem.device.type
+        # Weights, gradients, Adam's two moments, the best weights, and views.
+        held = 4 * (6 * self.num_parameters(config, problem) + activations)
+        if held > 0.9 * memory:
+            raise Mistake(
+                f"{problem.num_entities:,} entities of {config.model.dim_quats} quaternions take "
+                f"about {held / 2**30:.0f} GiB in training, which {device} does not have: "
+                "lower model.dim_quats"
+            )
+        fitting = memory / 3 / held
+        if device == "cpu":
+            fitting = min(fitting, CPU_NUMBERS / vectors)
+        return max(1, int(fitting))
+
+    def card(self, config: LinkConfig, data: Triples, problem: Problem) -> Card:
+        """What a bundle's card says of the knowledge graph: names, so that it answers by itself."""
+        return {
+            "entities": data.entities,
+            "relations": data.relations,
+            "entity_labels": data.entity_labels,
+            "relation_labels": data.relation_labels,
+            "notes": data.notes,
+        }
+
+    def bundled_tensors(self, data: Triples) -> dict[str, Tensor]:
+        """What a bundle holds beside the weights: the triples, so that it knows what is known."""
+        parts = {
+            "train": data.train,
+            "valid": data.valid,
+            "test": data.test,
+            "valid_negatives": data.valid_negatives,
+            "test_negatives": data.test_negatives,
+        }
+        return {name: part.int() for name, part in parts.items() if part is not None}
 
 
-def train(
-    members: Sequence[Member],
-    problem: Problem,
-    plan: Plan,
-) -> Fit:
-    """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`.
-
-    Validation questions are ranked on the way; the test questions once, by the selected weights.
-    """
-    config = members[0].config
-    fitted = _in_pieces(lambda room: _train(members, problem, plan, room))
-    with matmul_precision("float32"):
-        return _in_pieces(lambda room: _tested(fitted, config, problem, room))
-
-
-def _in_pieces(work: Callable[[int], Fit]) -> Fit:
-    """Does the work; where memory does not suffice, again with scores in smaller pieces."""
-    for room in ROOMS:
+def _with_less_memory(work: Callable[[int], Fit]) -> Fit:
+    """Calls the work with each of :data:`DIVISORS` until memory suffices."""
+    for divisor in DIVISORS:
         try:
-            return work(room)
+            return work(divisor)
         except torch.OutOfMemoryError:
-            pass  # what the failed try held is free once this block is left
+            pass  # the memory of the failed attempt is freed when this block ends
         torch.cuda.empty_cache()
     raise Mistake(
         "the device is out of memory even in small pieces: "
@@ -75,161 +171,14 @@ def _in_pieces(work: Callable[[int], Fit]) -> Fit:
     )
 
 
-ROOMS = (1, 4, 16, 64)
-"""How many times smaller than usual the pieces are in which scores exist, tried one by one."""
+def _max_scores(divisor: int) -> int | None:
+    """Scores that an evaluation holds at once; None for what suits the device."""
+    return None if divisor == 1 else (1 << 26) // divisor
 
 
-def _train(
-    members: Sequence[Member],
-    problem: Problem,
-    plan: Plan,
-    room: int,
-) -> Fit:
-    config, device = members[0].config, problem.device
-    ensemble, optimizer = learners(members, build_model, problem, device)
-    batches = QueryBatches(problem.training, config.train.batch_size, [m.key for m in members])
-    losses = Losses(members, problem, room)
-    adjacency = problem.adjacency.with_product_dtype(PRODUCTS[config.train.precision])
-
-    def loss(rows: Tensor) -> Tensor:
-        head, relation, positives = look_up(problem.training, rows)
-        query, candidates = ensemble(adjacency, head, relation, in_dims=(None, 0, 0))
-        value = losses.of(query, candidates, positives)
-        if losses.n3 is None:
-            return value
-        return value + losses.penalty(candidates, ensemble.stacked()["decoder.relations"])
-
-    valid = problem.parts["valid"]
-
-    def evaluate() -> Metrics:
-        with matmul_precision("float32"):
-            query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
-            metrics = ranking_metrics(ranked(query, candidates, valid, _numbers(room)))
-        return {f"valid/{name}": value for name, value in metrics.items()} | {
-            SELECTION_SCORE: metrics[config.train.monitor]
-        }
-
-    with (
-        matmul_precision(config.train.precision),
-        at_most_threads(_useful_threads(members, problem)),
-    ):
-        return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
-
-
-def _numbers(room: int) -> int | None:
-    """Scores that exist at once in an evaluation; None for what suits the device."""
-    return None if room == 1 else (1 << 26) // room
-
-
-class Losses:
-    """The loss of a batch and the N3 penalty, of each member."""
-
-    def __init__(self, members: Sequence[Member], problem: Problem, room: int = 1) -> None:
-        config, entities = members[0].config, problem.num_entities
-        self.train, self.problem = config.train, problem
-        self.components, self.width = config.model.components, config.model.width
-        self.floor = 1 / entities if config.train.floor == "uniform" else 0.0
-        self.tile = None
-        if room > 1:
-            rows = len(members) * config.train.batch_size
-            self.tile = max(1, tile_size(rows, entities, problem.device) // room)
-        factors = [m.config.train.n3 for m in members]
-        self.n3 = torch.tensor(factors, device=problem.device) if any(factors) else None
-
-    def of(self, query: Tensor, candidates: Tensor, positives: Any) -> Tensor:
-        """The loss, ``(M,)``, of queries ``(M, B, D)`` against candidates ``(M, E, D)``."""
-        train = self.train
-        how: dict[str, Any] = {"product_dtype": PRODUCTS[train.precision], "tile": self.tile}
-        if train.loss == "softmax":
-            return one_vs_all_cross_entropy(query, candidates, positives, **how)
-        return one_vs_all_bce(
-            query, candidates, positives, smoothing=train.smoothing, floor=self.floor, **how
-        )
-
-    def penalty(self, candidates: Tensor, relations: Tensor) -> Tensor:
-        r"""N3, ``(M,)``: the mean over all that is learned of :math:`|\mathbf{h}|^3 +
-        |\mathbf{v}_r|^3 + |\mathbf{t}|^3`, not over a batch only: the same on average, at no
-        more cost.
-
-        Shape:
-            - candidates: ``(M, E, D)``, of which the entities' vectors come first
-            - relations: ``(M, R, D)``
-        """
-        assert self.n3 is not None
-        entities = self._cubes(candidates[..., : self.width]) @ self.problem.entity_share
-        return self.n3 * (entities + self._cubes(relations) @ self.problem.relation_share)
-
-    def _cubes(self, vectors: Tensor) -> Tensor:
-        """The sum of the cubes of the absolute values of a vector's numbers."""
-        parts = vectors.unflatten(-1, (self.components, -1))
-        squares = parts.square().sum(dim=-2)
-        return (squares * (squares + 1e-20).sqrt()).sum(dim=-1)
-
-
-def _useful_threads(members: Sequence[Member], problem: Problem) -> int:
-    """Threads of a CPU that a step keeps busy: one, and one more for each billion operations of its
-    products; more would wait for each other, the longer the more runs beside them."""
+def _useful_threads(members: Sequence[Member[LinkConfig]], problem: Problem) -> int:
+    """CPU threads that a step keeps busy: one, and one more per billion operations of its matrix
+    products."""
     config = members[0].config
     scores = len(members) * config.train.batch_size * problem.num_entities
     return 1 + int(6 * scores * config.model.width / 1e9)
-
-
-def _tested(fitted: Fit, config: LinkConfig, problem: Problem, room: int) -> Fit:
-    """The same with the metrics of the test part, by the selected weights."""
-    model = build_model(config, problem).to(problem.device).eval()
-    found: list[dict[str, float]] = []
-    for member in range(len(fitted.best_epoch)):
-        model.load_state_dict({name: fitted.weights[name][member] for name in model.state_dict()})
-        ranks = ranks_of(model, problem, "test", _numbers(room))
-        found.append(told(ranks, "test") | classified(model, problem))
-    tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
-    return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
-
-
-def members_at_once(problem: Problem, config: LinkConfig, device: torch.device) -> int:
-    """How many members fit into a third of the memory, by a count of what each holds.
-
-    On a CPU fewer: beyond its cache, members trained together only hinder each other.
-    """
-    vectors = problem.num_entities * config.model.width
-    queries = config.train.batch_size + 2 * len(problem.triples.valid)
-    activations = config.model.num_activations(problem.num_entities, queries)
-    # With gradient, Adam's two, and the best.
-    held = 4 * (6 * num_parameters(build_model, config, problem) + activations)
-    if held > 0.9 * total_memory(device):
-        raise Mistake(
-            f"{problem.num_entities:,} entities of {config.model.dim_quats} quaternions take about "
-            f"{held / 2**30:.0f} GiB in training, which {device.type} does not have: "
-            "lower model.dim_quats"
-        )
-    fitting = total_memory(device) / 3 / held
-    if device.type == "cpu":
-        fitting = min(fitting, CPU_NUMBERS / vectors)
-    return max(1, int(fitting))
-
-
-CPU_NUMBERS = 1 << 20
-"""Numbers of all entities' vectors, over all members, that a CPU still handles well together."""
-
-
-def card(config: LinkConfig, triples: Triples, problem: Problem) -> dict[str, Any]:
-    """What a bundle's card says of the knowledge graph: names, so that it answers by itself."""
-    return {
-        "entities": triples.entities,
-        "relations": triples.relations,
-        "entity_labels": triples.entity_labels,
-        "relation_labels": triples.relation_labels,
-        "notes": triples.notes,
-    }
-
-
-def kept(triples: Triples) -> dict[str, Tensor]:
-    """What a bundle holds beside the weights: the triples, so that it knows what is known."""
-    parts = {
-        "train": triples.train,
-        "valid": triples.valid,
-        "test": triples.test,
-        "valid_negatives": triples.valid_negatives,
-        "test_negatives": triples.test_negatives,
-    }
-    return {name: part.int() for name, part in parts.items() if part is not None}

@@ -1,7 +1,7 @@
 """What decides a node-classification number, as typed configuration."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
@@ -62,7 +62,7 @@ class NodeConfig:
     def __post_init__(self) -> None:
         configs.check(self, "", counts=("seeds",))
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`."""
         return configs.identity(self)
 

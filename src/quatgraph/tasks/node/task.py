@@ -1,18 +1,25 @@
-"""What node classification does its own way: its runs, their training, the card of a bundle."""
+"""The task of node classification."""
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.edges import count_edges
 from quatgraph.models.common import four_copies
-from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import Problem, build_model
-from quatgraph.tasks.runs import classes_said, learners, num_parameters
-from quatgraph.tasks.task import Member
+from quatgraph.models.node import MODELS
+from quatgraph.tasks.node.config import VARYING, NodeConfig
+from quatgraph.tasks.node.problem import (
+    Problem,
+    build_model,
+    explain_overflow,
+    load_data,
+    prepare,
+)
+from quatgraph.tasks.runs import describe_classes
+from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.metrics import accuracy, cross_entropy
@@ -26,100 +33,101 @@ SCALED = {
     "row": "each row scaled to sum 1",
     "standard": "each column standardised",
 }
-
-
-def members_of(config: NodeConfig, data: "Data") -> list[Member]:
-    """One run per split and seed."""
-    splits = range(data.train_mask.size(1))
-    return [Member(config, split, seed) for seed in range(config.seeds) for split in splits]
-
-
-def train(
-    members: Sequence[Member],
-    problem: Problem,
-    plan: Plan,
-) -> Fit:
-    """Trains runs of one shape as one ensemble; see :func:`quatgraph.tasks.runs.together`."""
-    config, device = members[0].config, problem.labels.device
-    ensemble, optimizer = learners(members, build_model, problem, device)
-    splits = torch.tensor([m.split for m in members], device=device)
-    parts = {name: mask.index_select(0, splits).float() for name, mask in problem.parts.items()}
-    features = problem.features
-    training_features = four_copies(features) if config.model.trains_on_four_copies else features
-
-    def loss(features: Tensor | Adjacency) -> Tensor:
-        logits = ensemble(features, problem.adjacency)
-        return cross_entropy(logits, problem.labels, parts["train"])
-
-    def evaluate() -> Metrics:
-        logits = ensemble(features, problem.adjacency)
-        metrics = {
-            f"{part}/accuracy": accuracy(logits, problem.labels, mask)
-            for part, mask in parts.items()
-        }
-        return metrics | {"valid/loss": cross_entropy(logits, problem.labels, parts["valid"])}
-
-    batches = WholeData(training_features)
-    return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
-
-
-def plan_of(members: Sequence[Member], **others: Any) -> Plan:
-    """The plan of an ensemble; the protocol that keeps the last epoch is evaluated there only."""
-    train = members[0].config.train
-    return Plan(
-        epochs=train.epochs,
-        select=train.select,
-        patience=train.patience if train.select == "best-valid" else None,
-        evaluate_every=1 if train.select == "best-valid" else train.epochs,
-        **others,
-    )
-
-
-def members_at_once(problem: Problem, config: NodeConfig, device: torch.device) -> int:
-    """How many members fit into a third of the memory, by a count of what each holds.
-
-    On a CPU fewer: beyond its cache, members trained together only hinder each other.
-    """
-    nodes = problem.labels.numel()
-    features = problem.features
-    stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
-    copies = 4 if config.model.trains_on_four_copies else 1
-    activations = config.model.num_activations(nodes, problem.adjacency.num_edges)
-    # With gradient, Adam's two, and the best.
-    weights = 6 * num_parameters(build_model, config, problem)
-    fitting = total_memory(device) / 3 / (4 * (4 * copies * stored + activations + weights))
-    if device.type == "cpu":
-        fitting = min(fitting, CPU_NUMBERS / (nodes * config.model.width))
-    return max(1, int(fitting))
-
-
 CPU_NUMBERS = 1 << 23
 """Numbers of one hidden layer, over all members, that a CPU still handles well together."""
 
 
-def card(config: NodeConfig, data: "Data", problem: Problem) -> dict[str, Any]:
-    """What predicting needs to read another graph as the training graph was read."""
-    scaling = problem.scaling
-    return {
-        "data": {
-            "num_nodes": int(data.num_nodes),
-            "num_edges": count_edges(data.edge_index, data.num_nodes, directed=data.directed),
-            "class_sizes": data.y[data.y >= 0].bincount(minlength=len(data.label_names)).tolist(),
-        },
-        "labels": data.label_names,
-        "features": data.feature_names,
-        "num_features": problem.features.shape[1],
-        "scaling": None if scaling is None else scaling.to_dict(),
-    }
+class NodeTask(Task[NodeConfig, "Data", Problem]):
+    name = "node"
+    config = NodeConfig
+    varying = VARYING
+    models = MODELS
 
+    def load(self, config: NodeConfig) -> "Data":
+        return load_data(config.data)
 
-def said(card: Mapping[str, Any]) -> list[str]:
-    """What the accuracy has to be compared with, and what was done to the features, if any."""
-    data, scaling = card["data"], card["scaling"]
-    found = []
-    if "class_sizes" in data:  # an older bundle has none
-        found.append(
-            f"nodes: {classes_said(data['class_sizes'], data['num_nodes'], unlabelled='')}, "
-            f"{data['num_edges']:,} edges"
+    def num_splits(self, config: NodeConfig, data: "Data") -> int:
+        return int(data.train_mask.size(1))
+
+    def prepare(self, data: "Data", config: NodeConfig, device: torch.device) -> Problem:
+        return prepare(data, config, device)
+
+    def build(self, config: NodeConfig, problem: Problem) -> nn.Module:
+        return build_model(config, problem)
+
+    def plan(self, members: Sequence[Member[NodeConfig]]) -> Plan:
+        """If the last epoch is selected, only that one is evaluated."""
+        train = members[0].config.train
+        best = train.select == "best-valid"
+        return Plan(
+            epochs=train.epochs,
+            select=train.select,
+            patience=train.patience if best else None,
+            evaluate_every=1 if best else train.epochs,
         )
-    return found + ([] if scaling is None else [f"features: {SCALED[scaling['kind']]}"])
+
+    def train(self, members: Sequence[Member[NodeConfig]], problem: Problem, plan: Plan) -> Fit:
+        ensemble, optimizer = self.build_ensemble(members, problem)
+        splits = torch.tensor([m.split for m in members], device=problem.device)
+        masks = {part: mask.index_select(0, splits).float() for part, mask in problem.masks.items()}
+        four = members[0].config.model.trains_on_four_copies
+        batches = WholeData(four_copies(problem.features) if four else problem.features)
+
+        def loss(features: Tensor | Adjacency) -> Tensor:
+            logits = ensemble(features, problem.adjacency)
+            return cross_entropy(logits, problem.labels, masks["train"])
+
+        def evaluate() -> Metrics:
+            logits = ensemble(problem.features, problem.adjacency)
+            metrics = {
+                f"{part}/accuracy": accuracy(logits, problem.labels, mask)
+                for part, mask in masks.items()
+            }
+            return metrics | {"valid/loss": cross_entropy(logits, problem.labels, masks["valid"])}
+
+        return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
+
+    def max_members(self, problem: Problem, config: NodeConfig) -> int:
+        """As many as fit into a third of the memory, by an estimate of what each holds.
+
+        On a CPU fewer: beyond its cache, members slow each other down.
+        """
+        nodes, features, device = problem.labels.numel(), problem.features, problem.device
+        stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
+        copies = 4 if config.model.trains_on_four_copies else 1
+        activations = config.model.num_activations(nodes, problem.adjacency.num_edges)
+        # Weights, gradients, Adam's two moments, the best weights, and views.
+        weights = 6 * self.num_parameters(config, problem)
+        fitting = total_memory(device) / 3 / (4 * (4 * copies * stored + activations + weights))
+        if device.type == "cpu":
+            fitting = min(fitting, CPU_NUMBERS / (nodes * config.model.width))
+        return max(1, int(fitting))
+
+    def card(self, config: NodeConfig, data: "Data", problem: Problem) -> Card:
+        """What predicting needs to read another graph as the training graph was read."""
+        scaling = problem.scaling
+        return {
+            "data": {
+                "num_nodes": int(data.num_nodes),
+                "num_edges": count_edges(data.edge_index, data.num_nodes, directed=data.directed),
+                "class_sizes": data.y[data.y >= 0]
+                .bincount(minlength=len(data.label_names))
+                .tolist(),
+            },
+            "labels": data.label_names,
+            "features": data.feature_names,
+            "num_features": problem.features.shape[1],
+            "scaling": None if scaling is None else scaling.to_dict(),
+        }
+
+    def summarize(self, card: Card) -> list[str]:
+        """Describes the graph's classes and how its features were scaled."""
+        data, scaling = card["data"], card["scaling"]
+        summary = []
+        if "class_sizes" in data:  # missing in older bundles
+            classes = describe_classes(data["class_sizes"], data["num_nodes"], unlabelled="")
+            summary.append(f"nodes: {classes}, {data['num_edges']:,} edges")
+        return summary + ([] if scaling is None else [f"features: {SCALED[scaling['kind']]}"])
+
+    def explain_overflow(self, data: "Data", problem: Problem) -> str:
+        return explain_overflow(data, problem)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Any, Literal
+from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.text import MODELS, TextOptions, TextQGNN
@@ -89,7 +89,7 @@ class TextConfig:
     def __post_init__(self) -> None:
         configs.check(self, "", counts=("seeds",))
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`; likewise of vectors, and of columns."""
         values = configs.identity(self)
         values["data"] |= {"text": "", "label": ""}
