@@ -89,8 +89,8 @@ def train_in_folder(
         folder: Locked during the training, so that no other training writes there.
         context: With ``resume`` it continues an earlier call with the same candidates.
         data: The task's data; by default what the configurations name.
-        overwrite: Whether to replace the :data:`FILES` of an earlier training, after the first
-            epoch.
+        overwrite: Whether to replace the :data:`FILES` of an earlier training: its records after
+            the first epoch, its model only by a new one.
 
     Raises:
         Paused: The deadline passed; ``resume`` continues from there.
@@ -115,7 +115,7 @@ def train_in_folder(
         best = select_group(done).score if done else DIVERGED
         diverged: dict[str, str] = {}
         modes = {folder / name: _file_mode(folder / name) for name in found if overwrite}
-        outdated = list(modes)
+        outdated = [path for path in modes if path.name not in BUNDLE]
 
         def advance(title: str, epochs: int, total: int) -> None:
             while outdated:  # only now: nothing is lost if the training cannot start
@@ -132,6 +132,8 @@ def train_in_folder(
                 best = group.score
                 bundled = group.healthy if task.averages_runs else [group.best]
                 indices = [outcome.records.index(record) for record in bundled]
+                for path in filter(Path.is_symlink, modes):
+                    _remove(path)  # a new file takes its place, not that of its target
                 save_bundle(folder, bundle_of(task, outcome, indices, data))
             append_records(folder / RECORDS, outcome.records)
             remove_checkpoint(folder)
@@ -190,7 +192,7 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
     wanted = {_run_key(member) for member in members}
     same = all(r.data_digest == data.digest for r in done)
     same = same and {(r.config_digest, r.split, r.seed) for r in done} <= wanted
-    if any(os.path.lexists(folder / name) for name in BUNDLE):
+    if any(os.path.lexists(folder / name) for name in BUNDLE) and not _awaits_bundle(folder, done):
         own = {bundle_key_of(digest, data.digest) for digest, _, _ in wanted}
         same = same and bundle_key(folder) in own
     if not same:
@@ -202,6 +204,12 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
     if state is not None and state["key"].split()[0] in {record.ensemble for record in done}:
         remove_checkpoint(folder)  # the process was killed just after recording the ensemble
     return done
+
+
+def _awaits_bundle(folder: Path, done: Sequence[RunRecord]) -> bool:
+    """Whether a training has begun but saved no bundle yet: then the bundle in its folder is the
+    one that ``overwrite`` replaces."""
+    return holds_training(folder) and not drop_diverged(done)
 
 
 def _file_mode(path: Path) -> int:
