@@ -18,6 +18,7 @@ from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.runs import run
+from quatgraph.training.context import Context
 
 # Probability of a link inside a class and between classes; distance of the classes' features,
 # None for a graph without features.
@@ -38,7 +39,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
             data = random_graph(*KINDS[kind], seed=seed)
             candidates = default_candidates(NODE, NodeConfig(model=model))
             members = [m for config in candidates for m in NODE.members(config, data)]
-            outcomes = run(NODE, members, data, device=device)
+            outcomes = run(NODE, members, data, Context(device))
             records = [record for outcome in outcomes for record in outcome.records]
             valid.append(max(r.metrics["valid/accuracy"] for r in records))
         yield {

@@ -12,6 +12,7 @@ from quatgraph.presets import preset, protocols
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.runs import run
+from quatgraph.training.context import Context
 
 DATASETS = {"cpu": ("mutag",), "cuda": ("mutag", "imdb-b")}
 """Trained with the preset of QGNN."""
@@ -36,7 +37,7 @@ def _trained(
     members = [member for config in tried for member in GRAPH.members(config, graphs)]
     seconds, tests = 0.0, []
     began = time.perf_counter()
-    for outcome in run(GRAPH, members, graphs, device=device):
+    for outcome in run(GRAPH, members, graphs, Context(device)):
         seconds += outcome.fit.seconds
         tests += [record.metrics["test/accuracy"] for record in outcome.records]
     whole = time.perf_counter() - began

@@ -16,8 +16,9 @@ from quatgraph.ops import one_vs_all_bce
 from quatgraph.presets import preset
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.evaluation import ranks_of
+from quatgraph.tasks.link.evaluation import rank_part
 from quatgraph.tasks.runs import run
+from quatgraph.training.context import Context
 
 Load = Callable[[], Triples]
 
@@ -73,7 +74,7 @@ def _whole(name: str, device: torch.device) -> dict[str, Any]:
     config = configs.build(LinkConfig, preset(name))
     triples = LINK.load(config)
     began = time.perf_counter()
-    for _ in run(LINK, LINK.members(config, triples), triples, device=device):
+    for _ in run(LINK, LINK.members(config, triples), triples, Context(device)):
         pass
     return {
         "case": config.data.name,
@@ -96,7 +97,7 @@ def _ranked(
         "variant": "SimQGNN",
     }
     repeats = 20 if device.type == "cuda" else 5
-    return row | measure(partial(ranks_of, model, problem, "valid"), device, repeats=repeats)
+    return row | measure(partial(rank_part, model, problem, "valid"), device, repeats=repeats)
 
 
 def _loss(entities: int, width: int, queries: int, device: torch.device) -> dict[str, Any]:

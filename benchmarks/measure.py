@@ -14,7 +14,8 @@ from quatgraph import config as configs
 from quatgraph.presets import parts, preset
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
-from quatgraph.tasks.task import Member, Task
+from quatgraph.tasks.task import AnyTask, Member
+from quatgraph.training.context import Context
 
 
 def measure(
@@ -73,10 +74,10 @@ def shortened(name: str, epochs: int, *settings: str, seeds: int = 1) -> Any:
 
 
 def training_seconds(
-    task: Task, members: Sequence[Member], data: Any, device: torch.device
+    task: AnyTask, members: Sequence[Member], data: Any, device: torch.device
 ) -> float:
     """The training time of runs, summed over ensembles if memory requires several."""
-    return sum(outcome.fit.seconds for outcome in run(task, members, data, device=device))
+    return sum(outcome.fit.seconds for outcome in run(task, members, data, Context(device)))
 
 
 def captured(work: Callable[[], object]) -> Callable[[], None]:

@@ -13,7 +13,6 @@ from quatgraph.presets import preset
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import load_data, prepare
-from quatgraph.tasks.node.run import plan_of, train
 
 SEEDS = {"cpu": 1, "cuda": 10}
 DATASETS = {"cpu": ("cora",), "cuda": ("cora", "citeseer", "pubmed")}
@@ -31,7 +30,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
                 problem = prepare(data, config, device, layout=layout)
                 runs = NODE.members(config, data)
                 began = time.perf_counter()
-                fit = train(runs, problem, plan_of(runs))
+                fit = NODE.train(runs, problem, NODE.plan(runs))
                 whole = time.perf_counter() - began
                 yield {
                     "case": f"{dataset}, {len(runs)} runs, {config.train.epochs} epochs",

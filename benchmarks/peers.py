@@ -16,6 +16,7 @@ from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig, TrainConfig
 from quatgraph.tasks.runs import run
 from quatgraph.tasks.task import Member
+from quatgraph.training.context import Context
 
 GRAPH = LIKE_CORA
 MODELS, EPOCHS, HIDDEN = 100, 100, 16
@@ -73,7 +74,7 @@ def _ours(data: Data, epochs: int, seeds: list[int], device: torch.device) -> li
     model = GCN.Options(hidden_quats=HIDDEN // 4, num_layers=1, skip=False, bias=True)
     config = NodeConfig(model=model, train=TrainConfig(epochs=epochs, patience=None))
     members = [Member(config, 0, seed) for seed in seeds]
-    outcomes = run(NODE, members, data, device=device)
+    outcomes = run(NODE, members, data, Context(device))
     return [record.metrics["test/accuracy"] for o in outcomes for record in o.records]
 
 

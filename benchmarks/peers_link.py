@@ -15,8 +15,9 @@ from quatgraph.data.link import Triples
 from quatgraph.presets import preset
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.evaluation import ranks_of, told
+from quatgraph.tasks.link.evaluation import rank_part, summarize_ranks
 from quatgraph.tasks.runs import run
+from quatgraph.training.context import Context
 
 PRESET = "link/codex-s-distmult"
 SAME = (
@@ -54,7 +55,7 @@ def _beside(
 
 
 def _epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
-    (outcome,) = run(LINK, LINK.members(config, triples), triples, device=CPU)
+    (outcome,) = run(LINK, LINK.members(config, triples), triples, Context(CPU))
     return {"ms": round(1e3 * outcome.fit.seconds / config.train.epochs, 3)}
 
 
@@ -85,8 +86,10 @@ def _ranked(config: LinkConfig, triples: Triples) -> tuple[dict[str, Any], dict[
     """Ranks with the same vectors, so both find the same MRR. Each chooses its own chunk size."""
     problem = LINK.prepare(triples, config, CPU)
     model = LINK.build(config, problem).eval()
-    ours = measure(lambda: ranks_of(model, problem, "valid"), CPU, repeats=5)
-    ours["mrr"] = round(told(ranks_of(model, problem, "valid"), "valid")["valid/mrr"], 5)
+    ours = measure(lambda: rank_part(model, problem, "valid"), CPU, repeats=5)
+    ours["mrr"] = round(
+        summarize_ranks(rank_part(model, problem, "valid"), "valid")["valid/mrr"], 5
+    )
 
     peer = _their_model(config, _factory(triples)).eval()
     known = model.state_dict()

@@ -24,8 +24,8 @@ from quatgraph.codes import Codes
 from quatgraph.presets import parts
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.graph.batches import Collection
-from quatgraph.tasks.graph.problem import parts_of as graph_parts
-from quatgraph.tasks.text.problem import parts_of as text_parts
+from quatgraph.tasks.graph.problem import split_indices as graph_parts
+from quatgraph.tasks.text.problem import split_indices as text_parts
 
 CASES: dict[str, list[tuple[str, int, int, int, list[str]]]] = {
     "cpu": [
@@ -165,7 +165,7 @@ def _node(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, E
     given = problem.features
     dense = given.to_dense() if isinstance(given, Adjacency) else given
     x, adjacency = dense.tile(4).to(device), _coo(problem.adjacency, device)
-    labels, part = problem.labels.to(device), problem.parts["train"][0].to(device)
+    labels, part = problem.labels.to(device), problem.masks["train"][0].to(device)
     model = _Nodes(config, dense.size(1), problem.num_classes).to(device)
     optimizer = _adam(model, config)
 

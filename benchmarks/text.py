@@ -12,7 +12,7 @@ from benchmarks.measure import held, measure, peak, shortened, training_seconds
 from quatgraph.data.text import load, word_graphs
 from quatgraph.presets import preset
 from quatgraph.tasks.text import TEXT
-from quatgraph.tasks.text.problem import once_collected
+from quatgraph.tasks.text.problem import cached_collection
 
 METHODS = {"textqgnn": "TextQGNN", "texting": "TextING"}
 CORPORA = ("mr", "r8", "r52", "ohsumed")
@@ -52,7 +52,7 @@ def _epoch(
     setting = f"train.precision={precision}"
     config = shortened(f"text/{dataset}-{method}", epochs, setting, seeds=seeds)
     corpus = TEXT.load(config)
-    once_collected.cache_clear()  # the graphs of the corpus before, which these would displace
+    cached_collection.cache_clear()  # the graphs of the corpus before, which these would displace
     before, counts = held(device), resident and _counts_resident()
     seconds = training_seconds(TEXT, TEXT.members(config, corpus), corpus, device)
     return {

@@ -5,13 +5,14 @@ from typing import Any
 
 import settings
 import torch
+from on_cpu import run
 from torch import Tensor
 
 from quatgraph.data.link import Triples
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem, prepare
-from quatgraph.tasks.runs import Outcome, run
+from quatgraph.tasks.runs import Outcome
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit
 
@@ -73,7 +74,7 @@ def problem_of(triples: Triples, **values: Any) -> Problem:
 
 
 def outcome_of(members: list[Member], data: Triples, **others: Any) -> Outcome:
-    (outcome,) = run(LINK, members, data, device=CPU, **others)
+    (outcome,) = run(LINK, members, data, **others)
     return outcome
 
 

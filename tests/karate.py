@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 import settings
 import torch
+from on_cpu import run
 from torch_geometric.data import Data
 
 from quatgraph.data.node import from_data
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
 from quatgraph.tasks.node.problem import load_data
-from quatgraph.tasks.runs import Outcome, run
+from quatgraph.tasks.runs import Outcome
 from quatgraph.tasks.task import Member
 
 CPU = torch.device("cpu")
@@ -52,5 +53,5 @@ def graph() -> Data:
 
 
 def outcome_of(members: list[Member], data: Data, **others: Any) -> Outcome:
-    (outcome,) = run(NODE, members, data, device=CPU, **others)
+    (outcome,) = run(NODE, members, data, **others)
     return outcome

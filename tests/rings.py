@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import settings
-import torch
+from on_cpu import run
 
 from quatgraph.data.graph import Graphs, read
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.runs import Outcome, run
+from quatgraph.tasks.runs import Outcome
 from quatgraph.tasks.task import Member
 
 SMALL: dict[str, Any] = {
@@ -74,5 +74,5 @@ def collection(folder: Path, graphs: list[dict[str, Any]] | None = None) -> Grap
 
 
 def outcome_of(members: list[Member], data: Graphs, **others: Any) -> Outcome:
-    (outcome,) = run(GRAPH, members, data, device=torch.device("cpu"), **others)
+    (outcome,) = run(GRAPH, members, data, **others)
     return outcome

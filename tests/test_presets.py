@@ -17,7 +17,7 @@ from quatgraph.presets import names, parts, preset, protocols
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.config import TextConfig
 
@@ -238,7 +238,7 @@ def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
         for made in configs.expand_grid(preset(f"text/mr-{method}"), lists)
     ]
     assert len(tried) == configurations
-    assert len(together(task, [Member(config, 0, 0) for config in tried])) == 4
+    assert len(group_by_shape(task, [Member(config, 0, 0) for config in tried])) == 4
     if method == "textqgnn":
         assert of_texts("mr-textqgnn") in tried
 

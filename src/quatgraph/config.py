@@ -18,6 +18,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from quatgraph.errors import Mistake, did_you_mean
 
 Config = TypeVar("Config")
+Values = dict[str, Any]
+"""Settings as nested dictionaries, as TOML and JSON hold them."""
 
 _DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=#]+")

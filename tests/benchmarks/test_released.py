@@ -10,7 +10,6 @@ from benchmarks import released
 from quatgraph import config as configs
 from quatgraph.presets import parts, preset
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.runs import num_parameters
 
 CPU = torch.device("cpu")
 NAMES = [
@@ -38,7 +37,7 @@ def test_the_model_has_the_weights_of_ours_and_learns(name):
     torch.manual_seed(0)
     task, config, problem = problem_of(name)
     model, epoch = released.PORTS[task.name](config, problem, CPU)
-    assert sum(p.numel() for p in model.parameters()) == num_parameters(task.build, config, problem)
+    assert sum(p.numel() for p in model.parameters()) == task.num_parameters(config, problem)
     losses = [epoch() for _ in range(4)]
     assert min(losses[1:]) < losses[0]
 

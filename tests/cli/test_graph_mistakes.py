@@ -15,7 +15,7 @@ from rings import lines, options, with_features, without, written
 
 from quatgraph.data.io import store
 from quatgraph.predictors import graph as predicting
-from quatgraph.tasks.graph import run as running
+from quatgraph.tasks.graph import task as running
 
 SHORT = [*options(), "--device", "cpu", "--out", "m"]
 TRAIN = ["train", "graph", *SHORT, "--data"]

@@ -1,7 +1,6 @@
 """Commands that train: from a person's folder to a bundle, stopped, resumed, refused."""
 
 import csv
-import dataclasses
 import io
 import json
 import os
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import assert_told, call
+from on_cpu import changed
 
 import quatgraph
 from quatgraph.cli.common import progress
@@ -133,7 +133,7 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
 
 
 def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(TASKS, "graph", dataclasses.replace(TASKS["node"], name="graph"))
+    monkeypatch.setitem(TASKS, "graph", changed(TASKS["node"], name="graph"))
     told = call("train", "graph", "--data", "mine.jsonl", "--directed")
     assert_told(told, "--directed is an option of the task node")
     assert list(tmp_path.iterdir()) == []

@@ -9,9 +9,10 @@ import karate
 import pytest
 import torch
 from made_up import made_up
+from on_cpu import train_in_folder
 
 from quatgraph.errors import Mistake
-from quatgraph.tasks.job import Job, train_in_folder
+from quatgraph.tasks.job import Job
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 from quatgraph.training.checkpoint import CHECKPOINT, load_checkpoint, load_state, save_checkpoint
@@ -29,7 +30,7 @@ def flips(whole: bytes) -> Iterator[bytes]:
 
 def trained(folder: Path, **how: bool | Deadline) -> Job:
     config = karate.config_of(**{"train.epochs": 3}, seeds=2)
-    return train_in_folder(NODE, [config], folder, device=torch.device("cpu"), **how)  # type: ignore[arg-type]
+    return train_in_folder(NODE, [config], folder, **how)  # type: ignore[arg-type]
 
 
 def test_no_bit_of_a_checkpoint_can_change_unnoticed(tmp_path: Path) -> None:

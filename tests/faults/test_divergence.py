@@ -14,14 +14,18 @@ import rings
 import torch
 from commands import assert_told, call
 from karate import CPU
+from on_cpu import changed, train_in_folder
 
 from quatgraph.errors import Mistake
-from quatgraph.tasks import job as jobs
 from quatgraph.tasks.graph import GRAPH
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.runs import DIVERGED, MERIT, merit
+from quatgraph.tasks.selection import (
+    DIVERGED,
+    SELECTION_SCORE,
+    select_group,
+    selection_score,
+)
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.divergence import find_divergence
 from quatgraph.training.loop import Fit
@@ -119,7 +123,7 @@ def test_word_vectors_that_overflow_are_named(tmp_path: Path) -> None:
 def test_runs_that_diverge_are_told_and_the_others_are_chosen_from(tmp_path: Path) -> None:
     told: list[str] = []
     candidates = [karate.config_of(seeds=2, **{"train.lr": lr}) for lr in (1e20, 0.05)]
-    job = train_in_folder(NODE, candidates, tmp_path, device=CPU, tell=told.append)
+    job = train_in_folder(NODE, candidates, tmp_path, log=told.append)
     assert len(told) == 1
     assert told[0].startswith("2 of 4 runs diverged and are left out: train.lr=1e+20, split 0, ")
     assert job.chosen.config["train"]["lr"] == 0.05
@@ -127,7 +131,7 @@ def test_runs_that_diverge_are_told_and_the_others_are_chosen_from(tmp_path: Pat
     assert len(job.records) == 4
     # As read back, where a number that is not finite is NaN.
     again = read_records(tmp_path / "records.jsonl")
-    assert [merit(run.metrics) == DIVERGED for run in again] == [True, True, False, False]
+    assert [selection_score(run.metrics) == DIVERGED for run in again] == [True, True, False, False]
 
 
 def poisoned(task: Any, member: int) -> Any:
@@ -139,7 +143,7 @@ def poisoned(task: Any, member: int) -> Any:
             value.view(len(value), -1)[member, :1] = math.nan
         return fitted
 
-    return dataclasses.replace(task, train=train)
+    return changed(task, train=train)
 
 
 def test_a_diverged_fold_is_not_in_a_bundle_of_folds(tmp_path: Path) -> None:
@@ -151,12 +155,12 @@ def test_a_diverged_fold_is_not_in_a_bundle_of_folds(tmp_path: Path) -> None:
         tmp_path / "m",
         device=CPU,
         data=graphs,
-        tell=told.append,
+        log=told.append,
     )
     bundle = load_bundle(tmp_path / "m")
     assert bundle.card["split"] == [0, 2]
     assert all(bool(value.isfinite().all()) for value in bundle.tensors.values())
-    assert job.kept == 2
+    assert job.num_bundled == 2
     assert told[0].startswith("1 of 3 runs diverged and is left out: train.lr=0.02, split 1, ")
 
 
@@ -180,18 +184,18 @@ def test_without_validation_data_a_diverged_run_is_noticed_too(tmp_path: Path) -
             fitted, metrics={"test/accuracy": fitted.metrics["test/accuracy"]}
         )
 
-    task = dataclasses.replace(NODE, train=blind)
-    job = train_in_folder(task, [karate.config_of(seeds=2)], tmp_path, device=CPU)
+    task = changed(NODE, train=blind)
+    job = train_in_folder(task, [karate.config_of(seeds=2)], tmp_path)
     assert job.chosen.seed == 1
-    assert job.records[0].metrics[MERIT] == DIVERGED[0]
+    assert job.records[0].metrics[SELECTION_SCORE] == DIVERGED[0]
 
 
 def test_a_training_with_a_diverged_run_is_resumed_to_the_same_end(tmp_path: Path) -> None:
     candidates = [karate.config_of(**{"train.lr": lr}) for lr in (1e20, 0.05)]
-    job = train_in_folder(NODE, candidates, tmp_path, device=CPU)
-    again = train_in_folder(NODE, candidates, tmp_path, device=CPU, resume=True)
+    job = train_in_folder(NODE, candidates, tmp_path)
+    again = train_in_folder(NODE, candidates, tmp_path, resume=True)
     assert again.chosen == job.chosen
-    assert jobs.best_group(again.records).best == job.chosen
+    assert select_group(again.records).best == job.chosen
 
 
 HEALTHY: dict[str, Any] = {"weights": [0.5, -3.0], "loss": 0.7, "metrics": {"valid/loss": 0.7}}

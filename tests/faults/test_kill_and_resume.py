@@ -15,11 +15,12 @@ import reviews
 import rings
 import torch
 from kills import Point, killed, points_of, steps_of
+from on_cpu import train_in_folder
 
 from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.job import FILES, Job, train_in_folder
+from quatgraph.tasks.job import FILES, Job
 from quatgraph.tasks.node.config import DataConfig
 from quatgraph.tasks.node.problem import load_data
 from quatgraph.tasks.text.problem import corpus_of
@@ -45,7 +46,7 @@ class Training:
 
     def run(self, folder: Path, **how: bool) -> Job:
         task = TASKS[self.task]
-        return train_in_folder(task, self.candidates, folder, device=CPU, data=self.data, **how)
+        return train_in_folder(task, self.candidates, folder, data=self.data, **how)
 
     def points(self, folder: Path, **how: bool) -> list[Point]:
         return points_of(steps_of(partial(self.run, folder, **how)))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import karate
 import pytest
-import torch
 from kills import forked, waited
+from on_cpu import train_in_folder
 
 from quatgraph.errors import Mistake
 from quatgraph.files import LOCK, lock_folder
-from quatgraph.tasks.job import Job, train_in_folder
+from quatgraph.tasks.job import Job
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import load_bundle
 
@@ -22,7 +22,7 @@ REFUSED = "another training is running in .*m; wait for it to finish or choose a
 
 def trained(folder: Path, **how: bool) -> Job:
     config = karate.config_of(**{"train.epochs": 2})
-    return train_in_folder(NODE, [config], folder, device=torch.device("cpu"), **how)
+    return train_in_folder(NODE, [config], folder, **how)
 
 
 def beside(holder: Callable[[], object], folder: Path) -> int:

@@ -9,12 +9,12 @@ import karate
 import pytest
 import rings
 import settings
-import torch
 from commands import assert_told, call
+from on_cpu import train_in_folder
 
 import quatgraph
 from quatgraph.errors import Mistake
-from quatgraph.tasks.job import FILES, Job, train_in_folder
+from quatgraph.tasks.job import FILES, Job
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import load_bundle
@@ -26,7 +26,7 @@ NOTES = "notes.txt"
 
 def trained(folder: Path, *, lr: float = 0.05, **how: Any) -> Job:
     config = karate.config_of(**{"train.epochs": 2, "train.lr": lr})
-    return train_in_folder(NODE, [config], folder, device=torch.device("cpu"), **how)
+    return train_in_folder(NODE, [config], folder, **how)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -89,27 +89,48 @@ def test_overwriting_replaces_the_training_and_leaves_all_else(old: Path, tmp_pa
     assert [r.config for r in job.records] == [r.config for r in new.records]
 
 
-def test_overwriting_replaces_what_was_paused(old: Path) -> None:
+def test_a_paused_training_keeps_the_model_that_it_replaces(old: Path, tmp_path: Path) -> None:
+    before = content(old)
     with pytest.raises(Paused):
         trained(old, lr=0.1, overwrite=True, deadline=Deadline(0))
-    assert content(old).keys() == {"checkpoint.safetensors", NOTES}
-    trained(old, lr=0.2, overwrite=True)
-    assert content(old).keys() == {"records.jsonl", "card.json", "model.safetensors", NOTES}
+    paused = content(old)
+    assert paused.keys() == before.keys() - {"records.jsonl"} | {"checkpoint.safetensors"}
+    assert all(paused[name] == before[name] for name in before.keys() & paused.keys())
+    resumed = shutil.copytree(old, tmp_path / "resumed")
+    for job in (trained(old, lr=0.2, overwrite=True), trained(resumed, lr=0.1, resume=True)):
+        assert content(job.folder).keys() == before.keys()
+        assert load_bundle(job.folder).card["metrics"] == job.metrics == job.chosen.metrics
+        assert (job.folder / "model.safetensors").read_bytes() != before["model.safetensors"]
+    with pytest.raises(Mistake, match="--overwrite"):
+        trained(resumed, lr=0.2, resume=True)
 
 
-def test_overwriting_a_link_leaves_the_file_it_leads_to(old: Path, tmp_path: Path) -> None:
-    (old / "records.jsonl").rename(tmp_path / "mine.jsonl")
-    (old / "records.jsonl").symlink_to(tmp_path / "mine.jsonl")
-    before = (tmp_path / "mine.jsonl").read_bytes()
+def test_a_training_that_diverges_keeps_the_model_that_it_should_replace(old: Path) -> None:
+    before = content(old)
+    with pytest.raises(Mistake, match="every run diverged"):
+        trained(old, lr=1e30, overwrite=True)
+    del before["records.jsonl"]
+    assert content(old) == before
+    load_bundle(old)
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "card.json", "model.safetensors"])
+def test_overwriting_a_link_leaves_the_file_it_leads_to(
+    old: Path, tmp_path: Path, name: str
+) -> None:
+    (old / name).rename(tmp_path / "mine")
+    (old / name).symlink_to(tmp_path / "mine")
+    before = (tmp_path / "mine").read_bytes()
     trained(old, lr=0.1, overwrite=True)
-    assert (tmp_path / "mine.jsonl").read_bytes() == before
+    assert (tmp_path / "mine").read_bytes() == before
+    assert not (old / name).is_symlink()
 
 
 def test_resuming_through_a_link_keeps_it_and_adds_to_its_file(old: Path, tmp_path: Path) -> None:
     (old / "records.jsonl").rename(tmp_path / "mine.jsonl")
     (old / "records.jsonl").symlink_to(tmp_path / "mine.jsonl")
     config = karate.config_of(**{"train.epochs": 2}, seeds=2)
-    train_in_folder(NODE, [config], old, device=torch.device("cpu"), resume=True)
+    train_in_folder(NODE, [config], old, resume=True)
     assert (old / "records.jsonl").is_symlink()
     assert len((tmp_path / "mine.jsonl").read_bytes().splitlines()) == 2
 

@@ -10,12 +10,12 @@ import karate
 import pytest
 import rings
 from commands import assert_told, call
-from karate import CPU
+from on_cpu import train_in_folder
 
 from quatgraph.plot.curves import OTHERS, Curves, Panel, curves
 from quatgraph.plot.style import render_figure, style
 from quatgraph.tasks.graph import GRAPH
-from quatgraph.tasks.job import Job, train_in_folder
+from quatgraph.tasks.job import Job
 from quatgraph.tasks.node import NODE
 
 HOSTILE = "a$x^2$ [bold]b[/] \x1b[31m\u202e\0\n \u4e2d <&>"
@@ -23,7 +23,7 @@ HOSTILE = "a$x^2$ [bold]b[/] \x1b[31m\u202e\0\n \u4e2d <&>"
 
 def trained(folder: Path, *lrs: float, **values: Any) -> Job:
     candidates = [karate.config_of(**{"train.lr": lr}, **values) for lr in lrs]
-    return train_in_folder(NODE, candidates, folder, device=CPU)
+    return train_in_folder(NODE, candidates, folder)
 
 
 def lines_of(panel: Panel) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def test_a_single_candidate_has_nothing_in_the_background(tmp_path: Path) -> Non
 
 def test_the_epochs_of_all_models_that_answer_together_are_marked(tmp_path: Path) -> None:
     graphs, folder = rings.collection(tmp_path), tmp_path / "m"
-    job = train_in_folder(GRAPH, [rings.config_of()], folder, device=CPU, data=graphs)
+    job = train_in_folder(GRAPH, [rings.config_of()], folder, data=graphs)
     panel = curves(folder, metrics=["accuracy"]).panels[0]
     assert panel.selected == [run.best_epoch for run in job.records]
     assert list(lines_of(panel)["selected epochs"].get_xdata()) == panel.selected

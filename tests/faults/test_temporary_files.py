@@ -7,13 +7,13 @@ from pathlib import Path
 
 import karate
 import pytest
-import torch
 from kills import WRITE, forked, killed, steps_of, waited
+from on_cpu import train_in_folder
 
 from quatgraph.data.graph.cache import save_cached
 from quatgraph.data.graph.dgcnn import read_dgcnn
 from quatgraph.files import remove_leftovers, replacing, write_all, write_atomic
-from quatgraph.tasks.job import FILES, train_in_folder
+from quatgraph.tasks.job import FILES
 from quatgraph.tasks.node import NODE
 from quatgraph.training.checkpoint import remove_checkpoint
 
@@ -34,7 +34,7 @@ def test_the_next_training_in_a_folder_removes_what_is_left_of_its_files_and_not
     for name in (*map(LEFT.format, FILES), *OTHERS):
         (tmp_path / name).write_text("half")
     config = karate.config_of(**{"train.epochs": 1})
-    train_in_folder(NODE, [config], tmp_path, device=torch.device("cpu"), **how)
+    train_in_folder(NODE, [config], tmp_path, **how)
     assert names(tmp_path) == {"records.jsonl", "card.json", "model.safetensors", *OTHERS}
 
 

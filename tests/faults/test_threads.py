@@ -10,12 +10,12 @@ import pytest
 import reviews
 import rings
 import torch
+from on_cpu import train_in_folder
 
 import quatgraph
 from quatgraph.models.link import SimQGNN
 from quatgraph.predictors import Predictor
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 
 THREADS, CALLS = 8, 40
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 def node(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
     config = karate.config_of(**{"train.epochs": 20})
-    model = train_in_folder(TASKS["node"], [config], folder / "model", device=CPU).folder
+    model = train_in_folder(TASKS["node"], [config], folder / "model").folder
     return model, [
         lambda predictor: predictor.predict(),
         lambda predictor: predictor.predict(nodes=["1", "34"]),
@@ -35,7 +35,7 @@ def node(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
 def graph(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
     path = rings.written(folder / "rings.jsonl", rings.lines())
     config = rings.config_of(**{"data.path": str(path), "train.epochs": 20})
-    model = train_in_folder(TASKS["graph"], [config], folder / "model", device=CPU).folder
+    model = train_in_folder(TASKS["graph"], [config], folder / "model").folder
     few = rings.written(folder / "few.jsonl", rings.lines()[:3])
     return model, [
         lambda predictor: predictor.predict(),
@@ -50,7 +50,7 @@ def link(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
         model=SimQGNN.Options(dim_quats=4),
         train=TrainConfig(epochs=5, lr=0.03, batch_size=256, loss="softmax", evaluate_every=5),
     )
-    model = train_in_folder(TASKS["link"], [config], folder / "model", device=CPU).folder
+    model = train_in_folder(TASKS["link"], [config], folder / "model").folder
     return model, [
         lambda predictor: predictor.predict(head="Australia", relation="capital"),
         lambda predictor: predictor.predict([("Peru", "borders", "?"), ("?", "borders", "Peru")]),
@@ -61,7 +61,7 @@ def link(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
 def text(folder: Path) -> tuple[Path, list[Callable[[Predictor], Any]]]:
     path = reviews.written(folder / "reviews.csv")
     config = reviews.config_of(**{"data.path": str(path), "train.epochs": 5})
-    model = train_in_folder(TASKS["text"], [config], folder / "model", device=CPU).folder
+    model = train_in_folder(TASKS["text"], [config], folder / "model").folder
     return model, [
         lambda predictor: predictor.predict(),
         lambda predictor: predictor.predict(reviews.TEXTS[0], explain=True),

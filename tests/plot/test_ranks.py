@@ -10,7 +10,7 @@ from quatgraph.errors import Mistake
 from quatgraph.plot.ranks import bin_bounds, rank_bars
 from quatgraph.plot.style import render_figure, style
 from quatgraph.predictors import LinkPredictor, train_triples
-from quatgraph.tasks.link.evaluation import SIDES, ranks_of
+from quatgraph.tasks.link.evaluation import SIDES, rank_part
 from quatgraph.tasks.link.problem import prepare
 from quatgraph.training.bundle import load_bundle
 
@@ -26,7 +26,7 @@ def test_every_question_is_in_a_bin(bundle: Path) -> None:
     made = rank_bars(bundle, device="cpu")
     model = LinkPredictor(load_bundle(bundle), torch.device("cpu"))
     problem = prepare(model.triples, model.config, model.device)
-    ranks = ranks_of(model.model, problem, "test").realistic.view(2, -1)
+    ranks = rank_part(model.model, problem, "test").realistic.view(2, -1)
     assert made.queries == ranks.size(1) == len(model.triples.test)
     bounds = torch.tensor(made.bounds, dtype=torch.float64)
     for side, own in zip(SIDES, ranks.double(), strict=True):

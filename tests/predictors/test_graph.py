@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from rings import collection, config_of, lines, with_features, without, written
 from torch_geometric.data import Data
 
@@ -17,9 +18,10 @@ from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphQGNN
 from quatgraph.predictors import GraphPredictor, load, train_graphs
 from quatgraph.predictors import graph as predicting
+from quatgraph.tasks import job
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.job import default_candidates
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.record import read_records
 
@@ -30,7 +32,7 @@ LABELS = [line["label"] for line in lines()]
 
 def trained(path: Path, out: Path, **values: Any) -> Path:
     config = config_of(**{"data.path": str(path)} | values)
-    return train_in_folder(GRAPH, [config], out, device=CPU).folder
+    return train_in_folder(GRAPH, [config], out).folder
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +133,7 @@ def test_answers_come_in_order_however_few_nodes_are_taken_at_once(
     room: int, predictor: GraphPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = predictor.predict()
-    monkeypatch.setattr(predicting, "nodes_evaluated_at_once", lambda *_: room)
+    monkeypatch.setattr(predicting, "max_nodes_per_chunk", lambda *_: room)
     parts = predictor.predict()
     assert parts.ids == whole.ids
     torch.testing.assert_close(parts.probabilities, whole.probabilities)
@@ -292,7 +294,7 @@ def test_without_a_config_a_few_settings_are_tried(
 
     def shorter(task: Any, candidates: list[GraphConfig], *args: Any, **others: Any) -> Any:
         tried.extend(candidates)
-        return train_in_folder(task, [config_of()], *args, **others)
+        return job.train_in_folder(task, [config_of()], *args, **others)
 
     monkeypatch.setattr(predictors, "train_in_folder", shorter)
     train_graphs(graphs, tmp_path / "m", device="cpu")

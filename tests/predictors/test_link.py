@@ -20,7 +20,7 @@ from quatgraph.predictors import link as module
 from quatgraph.predictors import train_triples
 from quatgraph.predictors.link import best_answers
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
-from quatgraph.tasks.link.evaluation import ranks_of
+from quatgraph.tasks.link.evaluation import rank_part
 from quatgraph.tasks.link.problem import prepare
 from quatgraph.training.bundle import load_bundle, save_bundle
 
@@ -60,7 +60,7 @@ def named(triples: Triples, rows: Tensor) -> list[tuple[str, str, str]]:
 def evaluators_ranks(predictor: LinkPredictor) -> Tensor:
     """Of the test triples' tails and heads, ``(N, 2)``."""
     problem = prepare(predictor.triples, predictor.config, CPU)
-    return ranks_of(predictor.model, problem, "test").realistic.view(2, -1).T
+    return rank_part(predictor.model, problem, "test").realistic.view(2, -1).T
 
 
 @pytest.fixture(scope="module", params=["simqgnn", "transe", "quate", "one-way"])

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import settings
 import torch
+from on_cpu import train_in_folder
 from torch_geometric.data import Data
 
 import quatgraph
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.errors import Mistake
 from quatgraph.predictors import NodePredictor, load, train_nodes
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
@@ -73,7 +73,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bundle(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("model")
     config = config_of(seeds=2, **{"data.path": str(folder), "data.scaling": "standard"})
-    train_in_folder(NODE, [config], out, device=CPU)
+    train_in_folder(NODE, [config], out)
     return out
 
 
@@ -225,7 +225,7 @@ def test_training_data_that_has_changed_is_a_mistake(tmp_path: Path) -> None:
     columns = {"label": labels(), **feature_rows()}
     own = write_graph(tmp_path / "pets", columns)
     out = tmp_path / "model"
-    train_in_folder(NODE, [config_of(**{"data.path": str(own)})], out, device=CPU)
+    train_in_folder(NODE, [config_of(**{"data.path": str(own)})], out)
     columns["height"][0] += 1
     write_graph(own, columns)
     for ask in (load(out).predict, load(out).evaluate):
@@ -276,7 +276,7 @@ def test_a_config_of_ones_own_is_the_only_one_that_is_tried(tmp_path: Path) -> N
 def test_a_model_without_features_answers_for_its_own_graph_only(tmp_path: Path) -> None:
     own = write_graph(tmp_path / "pets", {"label": labels()})
     out = tmp_path / "model"
-    train_in_folder(NODE, [config_of(**{"data.path": str(own)})], out, device=CPU)
+    train_in_folder(NODE, [config_of(**{"data.path": str(own)})], out)
     known = load(out, device="cpu").predict()
     assert torch.equal(load(out, device="cpu").predict(own).probabilities, known.probabilities)
     other = write_graph(tmp_path / "other", {"label": labels()}, edges=[("ann-0", "bob-0")])

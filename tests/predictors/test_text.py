@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from reviews import LABELS, REVIEWS, TEXTS, config_of, rounded, same, vector_file, written
 from torch import Tensor
 
@@ -16,7 +17,6 @@ from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS, TextING, TextQGNN
 from quatgraph.predictors import TextPredictor, load
 from quatgraph.predictors import text as predicting
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.text import TEXT
 from quatgraph.training.bundle import load_bundle
 
@@ -52,7 +52,7 @@ def bundle(
                 values["data.vectors"] = str(vectors)
             out = tmp_path_factory.mktemp(f"{model}-{learned}")
             config = config_of(**values, **{"train.epochs": 6})
-            made[model, learned] = train_in_folder(TEXT, [config], out, device=CPU).folder
+            made[model, learned] = train_in_folder(TEXT, [config], out).folder
         return made[model, learned]
 
     return trained

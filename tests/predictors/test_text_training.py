@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from reviews import LABELS, REVIEWS, TEXTS, config_of, rounded, same, vector_file, written
 
 import quatgraph
@@ -13,7 +14,8 @@ from quatgraph import predictors
 from quatgraph.data.text import from_list
 from quatgraph.errors import Mistake
 from quatgraph.predictors import load, train_texts
-from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks import job
+from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 
@@ -65,7 +67,7 @@ def test_a_bundle_answers_wherever_it_is_and_whatever_became_of_its_data(
     source = Path(shutil.copy(vectors, tmp_path / "here"))
     values = {"data.path": str(data), "data.vectors": str(source), "model.learned_vectors": False}
     out = tmp_path / "here" / "m"
-    train_in_folder(TEXT, [config_of(**values)], out, device=CPU)
+    train_in_folder(TEXT, [config_of(**values)], out)
     expected = load(out, device="cpu").predict()
     moved = tmp_path / "there"
     (tmp_path / "here").rename(moved)
@@ -83,7 +85,7 @@ def test_a_bundle_whose_vectors_are_learned_does_without_their_file(
     place: Path, vectors: Path, tmp_path: Path
 ) -> None:
     values = {"data.path": str(place), "data.vectors": str(vectors), "train.epochs": 2}
-    job = train_in_folder(TEXT, [config_of(**values)], tmp_path / "m", device=CPU)
+    job = train_in_folder(TEXT, [config_of(**values)], tmp_path / "m")
     vectors.unlink()
     again = load(job.folder, device="cpu")
     found, recorded = again.evaluate(), again.card["metrics"]
@@ -122,7 +124,7 @@ def test_without_a_config_a_few_settings_are_tried(
     def shorter(task: Any, candidates: list[TextConfig], *args: Any, **others: Any) -> Any:
         tried.extend(candidates)
         short = config_of(**{"data.path": str(place)})
-        return train_in_folder(task, [short], *args, **others)
+        return job.train_in_folder(task, [short], *args, **others)
 
     monkeypatch.setattr(predictors, "train_in_folder", shorter)
     train_texts(place, None, tmp_path / "m", device="cpu")

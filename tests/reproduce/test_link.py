@@ -14,11 +14,12 @@ from quatgraph import presets
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
 from quatgraph.reproduce.render import cells, render
-from quatgraph.reproduce.run import How, read_results, run_missing, search
+from quatgraph.reproduce.run import read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell, load_table, protocols_to_run
+from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord
 
-CPU = How(device=torch.device("cpu"))
+CPU = Context(torch.device("cpu"))
 TABLE = dataclasses.replace(load_table("link"), rows=["codex-s"])
 WIDE = "model.dim_quats=64"
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import changed
 
 from quatgraph import config as configs
 from quatgraph import presets
@@ -13,14 +14,15 @@ from quatgraph.errors import Mistake
 from quatgraph.reproduce import rules
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
-from quatgraph.reproduce.run import How, NoData, read_results, run_missing, search
+from quatgraph.reproduce.run import NoData, read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell
 from quatgraph.tasks import TASKS
+from quatgraph.training.context import Context
 from quatgraph.training.loop import Paused
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import Deadline
 
-CPU = How(device=torch.device("cpu"))
+CPU = Context(torch.device("cpu"))
 GRID = {"train.lr": [0.01, 0.05], "model.hidden_quats": [2, 3]}
 
 
@@ -55,8 +57,10 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "protocols", lambda task: rules)
 
 
-def ran(table: Table, results: Path, how: How = CPU, **others: Any) -> list[list[RunRecord]]:
-    return list(run_missing(table, results, how, **others))
+def ran(
+    table: Table, results: Path, context: Context = CPU, **others: Any
+) -> list[list[RunRecord]]:
+    return list(run_missing(table, results, context, **others))
 
 
 def test_a_table_is_filled_under_both_protocols(tmp_path: Path) -> None:
@@ -83,7 +87,7 @@ def test_cells_without_data_do_not_keep_others_from_being_run(
             raise Mistake("cora is not to be had")
         return load(config)
 
-    monkeypatch.setitem(TASKS, "node", dataclasses.replace(TASKS["node"], load=loaded))
+    monkeypatch.setitem(TASKS, "node", changed(TASKS["node"], load=loaded))
     with pytest.raises(NoData, match="cora is not to be had"):
         ran(table, tmp_path)
     assert {record.dataset for record in read_results(tmp_path)} == {"karate"}
@@ -158,7 +162,7 @@ def test_a_search_goes_through_its_lists_under_every_protocol_that_is_searched(
     rules = {"searched": ["paper", "honest"], "grid": {"train.lr": [0.01, 0.05]}}
     monkeypatch.setattr(running, "protocols", lambda task: rules)
     mixed = ("train.lr", "protocol", "train.select", "train.epochs", "train.patience")
-    task = dataclasses.replace(TASKS["node"], varying=mixed)
+    task = changed(TASKS["node"], varying=mixed)
     monkeypatch.setitem(TASKS, "node", task)
     records = searched(tmp_path)
     assert [(r.protocol, r.config["train"]["lr"]) for r in records] == [

@@ -13,10 +13,10 @@ from quatgraph.reproduce.table import (
     Cell,
     Table,
     cell,
-    choose_by_validation,
     honest_choice,
     load_table,
 )
+from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
 
 TABLE = Table(

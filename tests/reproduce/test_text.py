@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import run
 
 from quatgraph import config as configs
 from quatgraph import presets
@@ -13,13 +14,13 @@ from quatgraph.presets import names
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
 from quatgraph.reproduce.render import cells, render
-from quatgraph.reproduce.run import How, read_results, run_missing, search
+from quatgraph.reproduce.run import read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell, load_table
-from quatgraph.tasks.runs import run
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
+from quatgraph.training.context import Context
 
-CPU = How(device=torch.device("cpu"))
+CPU = Context(torch.device("cpu"))
 TABLE = load_table("text")
 
 
@@ -54,7 +55,7 @@ def test_every_preset_trains(name: str, texts: Path) -> None:
         values = configs.override(values, ["data.vectors=none", "data.dimensions=100"])
     config = configs.build(TextConfig, values)
     corpus = TEXT.load(config)
-    (outcome,) = run(TEXT, TEXT.members(config, corpus), corpus, device=CPU.device)
+    (outcome,) = run(TEXT, TEXT.members(config, corpus), corpus)
     (record,) = outcome.records
     assert 0 <= record.metrics["test/accuracy"] <= 1
     assert record.best_epoch == 1

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 import settings
 import torch
+from on_cpu import changed, train_in_folder
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.tasks import job as jobs
-from quatgraph.tasks.job import CURVES, Job, default_candidates, train_in_folder
+from quatgraph.tasks.job import CURVES, Job, default_candidates
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Fit, Paused
@@ -32,7 +33,7 @@ def config_of(**values: Any) -> NodeConfig:
 
 
 def trained(candidates: list[NodeConfig], folder: Path, **others: Any) -> Job:
-    return train_in_folder(NODE, candidates, folder, device=CPU, **others)
+    return train_in_folder(NODE, candidates, folder, **others)
 
 
 def numbers(record: RunRecord) -> tuple[Any, ...]:
@@ -59,18 +60,18 @@ def test_a_training_leaves_records_and_a_bundle_and_nothing_else(tmp_path: Path)
     assert files == {"records.jsonl", "card.json", "model.safetensors"}
     assert read_records(job.folder / "records.jsonl") == job.records
     assert [r.seed for r in job.records] == [0, 1, 2]
-    assert (job.configs, job.settled) == (1, {})
-    assert job.said == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
+    assert (job.num_configs, job.chosen_settings) == (1, {})
+    assert job.summary == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
 
 
 def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
     candidates = [config_of(seeds=3, **{"train.lr": lr}) for lr in (0.001, 0.1)]
     job = trained(candidates, tmp_path)
-    merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in job.records]
-    best = job.records[merits.index(max(merits))]
+    scores = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in job.records]
+    best = job.records[scores.index(max(scores))]
     assert job.chosen == best
-    assert job.configs == 2
-    assert job.settled == {"train.lr": best.config["train"]["lr"]}
+    assert job.num_configs == 2
+    assert job.chosen_settings == {"train.lr": best.config["train"]["lr"]}
     card = load_bundle(tmp_path).card
     assert card["metrics"] == best.metrics
     assert (card["seed"], card["epoch"]) == (best.seed, best.best_epoch)
@@ -93,14 +94,14 @@ def test_what_was_settled_is_what_the_candidates_differ_in(tmp_path: Path) -> No
         for quats, rate in ((2, 0.1), (3, 0.1), (2, 0.4))
     ]
     job = trained(candidates, tmp_path)
-    assert list(job.settled) == ["train.lr", "model.dropout", "model.hidden_quats"]
-    assert job.settled.items() <= configs.flatten(job.chosen.config).items()
+    assert list(job.chosen_settings) == ["train.lr", "model.dropout", "model.hidden_quats"]
+    assert job.chosen_settings.items() <= configs.flatten(job.chosen.config).items()
 
 
-def test_a_task_may_say_something_of_its_bundle(tmp_path: Path) -> None:
-    talking = dataclasses.replace(NODE, said=lambda card: [f"{len(card['labels'])} factions"])
-    job = train_in_folder(talking, [config_of()], tmp_path, device=CPU)
-    assert job.said == ["2 factions"]
+def test_a_task_may_summarize_its_bundle(tmp_path: Path) -> None:
+    talking = changed(NODE, summarize=lambda card: [f"{len(card['labels'])} factions"])
+    job = train_in_folder(talking, [config_of()], tmp_path)
+    assert job.summary == ["2 factions"]
 
 
 def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
@@ -108,21 +109,19 @@ def test_runs_without_validation_data_leave_a_bundle(tmp_path: Path) -> None:
         fit = NODE.train(*arguments)
         return dataclasses.replace(fit, metrics={"test/accuracy": fit.metrics["test/accuracy"]})
 
-    job = train_in_folder(
-        dataclasses.replace(NODE, train=blind), [config_of(seeds=2)], tmp_path, device=CPU
-    )
+    job = train_in_folder(changed(NODE, train=blind), [config_of(seeds=2)], tmp_path)
     assert job.chosen == job.records[0]
     assert load_bundle(tmp_path).card["metrics"].keys() == {"test/accuracy"}
 
 
 def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path) -> None:
-    blind = dataclasses.replace(NODE, validates=lambda config, data: False)
+    blind = changed(NODE, has_validation=lambda config, data: False)
 
     def refused(*candidates: NodeConfig) -> str:
-        with pytest.raises(Mistake) as told:
-            train_in_folder(blind, candidates, tmp_path / "model", device=CPU)
+        with pytest.raises(Mistake) as error:
+            train_in_folder(blind, candidates, tmp_path / "model")
         assert not (tmp_path / "model").exists()
-        return str(told.value)
+        return str(error.value)
 
     best, last = ({"train.select": select} for select in ("best-valid", "last"))
     nothing = "there is no validation data to choose by: set "
@@ -131,8 +130,8 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
     assert refused(*several) == f"{nothing}train.select=last and train.lr yourself"
     several = [config_of(**last, **{"train.lr": lr}) for lr in (0.1, 0.2)]
     assert refused(*several) == f"{nothing}train.lr yourself"
-    job = train_in_folder(blind, [config_of(**last)], tmp_path / "model", device=CPU)
-    assert job.settled == {}
+    job = train_in_folder(blind, [config_of(**last)], tmp_path / "model")
+    assert job.chosen_settings == {}
 
 
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -146,9 +145,11 @@ def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path
 def test_a_finished_training_is_resumed_by_doing_nothing(tmp_path: Path) -> None:
     first = trained([config_of(seeds=2)], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    told: list[Any] = []
-    again = trained([config_of(seeds=2)], tmp_path, resume=True, progress=lambda *a: told.append(a))
-    assert told == []
+    reported: list[Any] = []
+    again = trained(
+        [config_of(seeds=2)], tmp_path, resume=True, progress=lambda *a: reported.append(a)
+    )
+    assert reported == []
     assert again == first
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -291,7 +292,7 @@ def test_a_graph_of_ones_own_is_tried_with_a_few_settings() -> None:
     assert len(candidates) == 8
     assert len({configs.digest(c.identity()) for c in candidates}) == 8
     assert {c.model.hidden_quats for c in candidates} == {2}
-    assert len(together(NODE, [Member(c, 0, 0) for c in candidates])) == 1
+    assert len(group_by_shape(NODE, [Member(c, 0, 0) for c in candidates])) == 1
     fixed = default_candidates(NODE, config_of(), fixed={"train.lr", "model.dropout"})
     assert {(c.train.lr, c.model.dropout) for c in fixed} == {(0.05, 0.5)}
     assert len(fixed) == 2

@@ -1,6 +1,5 @@
-"""Runs as ensembles: grouping, complete records, merit, bundles; by the task of nodes."""
+"""Runs as ensembles: grouping, complete records, bundles; by the task of nodes."""
 
-import dataclasses
 import math
 import re
 from itertools import product
@@ -11,21 +10,19 @@ import pytest
 import settings
 import torch
 from karate import CPU, config_of, outcome_of
+from on_cpu import changed, run
 from torch_geometric.data import Data
 
 from quatgraph import config as configs
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.run import members_of
 from quatgraph.tasks.runs import (
-    DIVERGED,
-    _foretell,
+    _report_eta,
     bundle_of,
-    merit,
-    run,
-    together,
+    group_by_shape,
 )
 from quatgraph.tasks.task import Member
+from quatgraph.training.context import Context
 from quatgraph.training.loop import Plan
 from quatgraph.training.record import RunRecord, read_records
 
@@ -55,7 +52,7 @@ def test_runs_that_differ_only_in_what_may_vary_are_one_ensemble() -> None:
         Member(config_of(**{"model.dropout": 0.9}), 0, 0),
         Member(config_of(seeds=5), 0, 0),
     ]
-    assert together(NODE, members) == [members]
+    assert group_by_shape(NODE, members) == [members]
 
 
 @pytest.mark.parametrize(
@@ -75,14 +72,14 @@ def test_runs_that_differ_only_in_what_may_vary_are_one_ensemble() -> None:
 )
 def test_runs_that_differ_in_anything_else_are_apart(key: str, value: Any) -> None:
     one, other = Member(config_of(), 0, 0), Member(config_of(**{key: value}), 0, 0)
-    assert together(NODE, [one, other, one]) == [[one, one], [other]]
+    assert group_by_shape(NODE, [one, other, one]) == [[one, one], [other]]
 
 
 def test_protocols_may_share_an_ensemble_where_a_task_says_so(karate: Data) -> None:
-    mixed = dataclasses.replace(NODE, varying=(*NODE.varying, "protocol", "train.select"))
+    mixed = changed(NODE, varying=(*NODE.varying, "protocol", "train.select"))
     paper = config_of(**{"protocol": "paper", "train.select": "last"})
     members = [Member(config, 0, 3) for config in (config_of(), paper)]
-    (outcome,) = run(mixed, members, karate, device=CPU)
+    (outcome,) = run(mixed, members, karate)
     honest, published = outcome.records
     assert honest.ensemble == published.ensemble
     assert [r.protocol for r in outcome.records] == ["honest", "paper"]
@@ -97,28 +94,10 @@ def test_committed_records_are_of_configurations_as_they_are_now() -> None:
     assert [r.config for r in ran] == [m.config.identity() for m in members]
 
 
-@pytest.mark.parametrize(
-    ("metrics", "found"),
-    [
-        ({"valid/accuracy": 0.7, "valid/loss": 2.0, "test/accuracy": 0.1}, (0.7, -2.0)),
-        ({"valid/accuracy": 0.7, "valid/loss": math.nan}, DIVERGED),
-        ({"valid/accuracy": 0.7, "valid/loss": math.inf}, DIVERGED),
-        # Without validation data.
-        ({"test/accuracy": 0.9}, (0.0, 0.0)),
-        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "test/loss": 3.0}, (0.0, 0.0)),
-        ({"valid/accuracy": math.nan, "valid/loss": math.nan, "test/loss": math.nan}, DIVERGED),
-        ({"valid/accuracy": 0.7}, (0.7, 0.0)),
-    ],
-)
-def test_the_merit_of_a_run(metrics: dict[str, float], found: tuple[float, float]) -> None:
-    assert merit(metrics) == found
-    assert found == DIVERGED or found > DIVERGED
-
-
 @pytest.mark.parametrize("masks", ["real", "quaternion"])
 def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
     varied = [config_of(**{"model.masks": masks, "train.lr": lr, "seeds": 2}) for lr in (0.1, 0.02)]
-    members = [member for config in varied for member in members_of(config, karate)]
+    members = [member for config in varied for member in NODE.members(config, karate)]
     first = outcome_of(members, karate)
     assert first.records[3].members == {
         "product": {
@@ -142,7 +121,7 @@ def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
 
 def test_a_record_says_what_was_run_and_what_came_out(karate: Data) -> None:
     config = config_of(**{"train.patience": "none"})
-    outcome = outcome_of([Member(config, 0, 5)], karate, method="ours", keep_curves=True)
+    outcome = outcome_of([Member(config, 0, 5)], karate, method="ours").with_curves()
     (record,) = outcome.records
     assert (record.task, record.dataset, record.method) == ("node", "karate", "ours")
     assert (record.split, record.seed, record.protocol) == (0, 5, "honest")
@@ -175,7 +154,7 @@ def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
 
 def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
     config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
-    outcome = outcome_of(members_of(config, graph), graph)
+    outcome = outcome_of(NODE.members(config, graph), graph)
     bundle = bundle_of(NODE, outcome, [4], graph)
     member, record = outcome.members[4], outcome.records[4]
     assert (bundle.card["split"], bundle.card["seed"]) == (member.split, member.seed) == (1, 1)
@@ -191,22 +170,22 @@ def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> Non
     assert bundle.card["parameters"] == counted
 
 
-def test_training_tells_its_progress(karate: Data) -> None:
-    told: list[tuple[str, int, int]] = []
-    outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: told.append(a))
-    assert told[0] == ("karate qgnn, 1 run", 1, 12)
-    assert told[-1][1:] == (12, 12)
+def test_training_reports_its_progress(karate: Data) -> None:
+    reported: list[tuple[str, int, int]] = []
+    outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: reported.append(a))
+    assert reported[0] == ("karate qgnn, 1 run", 1, 12)
+    assert reported[-1][1:] == (12, 12)
 
 
-def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> None:
-    pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
-    members = members_of(config_of(seeds=3), karate) + members_of(
+def test_progress_names_the_ensemble_that_is_trained(karate: Data) -> None:
+    pairs = changed(NODE, max_members=lambda *_: 2)
+    members = NODE.members(config_of(seeds=3), karate) + NODE.members(
         config_of(**{"model.hidden_quats": 3}), karate
     )
-    told: list[str] = []
-    ensembles = run(pairs, members, karate, device=CPU, progress=lambda *a: told.append(a[0]))
+    reported: list[str] = []
+    ensembles = run(pairs, members, karate, progress=lambda *a: reported.append(a[0]))
     assert len(list(ensembles)) == 3
-    assert list(dict.fromkeys(told)) == [
+    assert list(dict.fromkeys(reported)) == [
         "karate qgnn, 2 runs (1 of 3)",
         "karate qgnn, 1 run (2 of 3)",
         "karate qgnn, 1 run (3 of 3)",
@@ -223,26 +202,27 @@ def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> No
         (9000.0, 5, "at most 2 h"),
     ],
 )
-def test_a_training_that_will_be_long_is_told_with_its_memory(
+def test_the_remaining_time_of_a_long_training_is_logged_with_its_memory(
     seconds: float, patience: int | None, words: str | None
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     plan = Plan(epochs=4000, patience=patience)
-    _foretell(told.append, "karate qgnn, 3 runs", "; 2 more follow", plan, CPU, seconds)
+    context = Context(CPU, log=reported.append)
+    _report_eta(context, plan, "karate qgnn, 3 runs", "; 2 more follow", seconds)
     if words is None:
-        assert told == []
+        assert reported == []
         return
     found = re.fullmatch(
         rf"karate qgnn, 3 runs: {words} for the rest of 4,000 epochs, (\d+\.\d) GiB"
         "; 2 more follow",
-        told[0],
+        reported[0],
     )
     assert found
     assert 0.05 < float(found[1]) < 100  # of this process
 
 
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
-    pairs = dataclasses.replace(NODE, members_at_once=lambda *_: 2)
-    outcomes = list(run(pairs, members_of(config_of(seeds=5), karate), karate, device=CPU))
+    pairs = changed(NODE, max_members=lambda *_: 2)
+    outcomes = list(run(pairs, NODE.members(config_of(seeds=5), karate), karate))
     assert [[m.seed for m in outcome.members] for outcome in outcomes] == [[0, 1], [2, 3], [4]]
     assert len({outcome.records[0].ensemble for outcome in outcomes}) == 3

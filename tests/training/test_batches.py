@@ -2,7 +2,7 @@
 
 import pytest
 
-from quatgraph.training.batches import WholeData, together
+from quatgraph.training.batches import WholeData, group_steps
 
 
 @pytest.mark.parametrize(
@@ -16,9 +16,10 @@ from quatgraph.training.batches import WholeData, together
     ],
 )
 def test_so_many_of_one_shape_are_done_together_and_the_rest_singly(shapes, most, wanted):
-    assert list(together(shapes, most)) == wanted
+    assert list(group_steps(shapes, most)) == wanted
 
 
 def test_all_data_is_one_step():
-    data = WholeData()
-    assert list(together(data.draw(0), data.at_once)) == [(0, 1)]
+    data = WholeData("graph")
+    assert list(group_steps(data.draw(0), data.max_loaded)) == [(0, 1)]
+    assert list(data.load(0, 1)) == ["graph"]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import Mistake
 from quatgraph.models.node import QGNN
+from quatgraph.training.batches import WholeData
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Paused, Plan, fit
@@ -30,7 +31,7 @@ class Counter(nn.Module):
         return self.number
 
 
-def scripted(script: list[list[float]], plan: Plan, progress=lambda done, total: None) -> Fit:
+def scripted(script: list[list[float]], plan: Plan) -> Fit:
     """Trains counters; at epoch t the members' metrics are ``script[t - 1]``."""
     members = len(script[0])
     # Before the first epoch the metric is better than it ever gets, but not to be chosen.
@@ -42,7 +43,10 @@ def scripted(script: list[list[float]], plan: Plan, progress=lambda done, total:
         epoch = -ensemble().round().long()
         return {"valid/accuracy": table[epoch, torch.arange(members)], "test/epoch": epoch.float()}
 
-    return fit(ensemble, adam, loss=ensemble, evaluate=evaluate, plan=plan, progress=progress)
+    def loss(batch: None) -> Tensor:
+        return ensemble()
+
+    return fit(ensemble, adam, loss=loss, evaluate=evaluate, batches=WholeData(None), plan=plan)
 
 
 SCRIPT = [[0.1, 0.9], [0.5, 0.2], [0.5, 0.3], [0.4, 0.9], [0.3, 0.8]]
@@ -103,33 +107,31 @@ def test_evaluations_may_be_rarer_than_epochs_but_the_last_epoch_is_always_measu
     assert trained_epochs(result) == [2, 4]
 
 
-def test_progress_is_told_to_the_end():
-    told = []
-    scripted(SCRIPT, Plan(epochs=5), progress=lambda *now: told.append(now))
-    assert told == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+def test_progress_is_reported_to_the_end():
+    reported = []
+    scripted(SCRIPT, Plan(epochs=5, progress=lambda *now: reported.append(now)))
+    assert reported == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
-def test_the_time_that_is_left_is_told_once_by_epochs_and_their_share_of_evaluations(
-    monkeypatch, tmp_path
-):
+def test_the_remaining_time_is_reported_once_with_the_share_of_evaluations(monkeypatch, tmp_path):
     # Every look at the clock is two seconds after the last, so an epoch, a draw and a step, takes
     # four, and an evaluation two.
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: 2.0 * next(ticks))
-    told = []
-    plan = Plan(epochs=5, evaluate_every=2, estimated=told.append)
+    reported = []
+    plan = Plan(epochs=5, evaluate_every=2, report_eta=reported.append)
     scripted(SCRIPT, plan)
-    assert told == [4 * (4 + 2 / 2)]
-    told.clear()
+    assert reported == [4 * (4 + 2 / 2)]
+    reported.clear()
     paused = replace(plan, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
     for _ in range(2):
         with pytest.raises(Paused):
             scripted(SCRIPT, paused)
-    assert told == [4 * 5, 3 * 5]
-    told.clear()
-    monkeypatch.setattr("quatgraph.training.loop.ENOUGH", 100.0)
+    assert reported == [4 * 5, 3 * 5]
+    reported.clear()
+    monkeypatch.setattr("quatgraph.training.loop.ETA_AFTER", 100.0)
     scripted(SCRIPT, plan)
-    assert told == []
+    assert reported == []
 
 
 def test_monitoring_what_is_not_measured_is_a_mistake():
@@ -145,7 +147,6 @@ def train(
     plan: Plan = PLAN,
     *,
     device: str = "cpu",
-    progress=lambda done, total: None,
     measured=(),
     seeds=(0, 1),
 ) -> Fit:
@@ -157,7 +158,7 @@ def train(
     ensemble = Ensemble([lambda: QGNN(5, 3, num_layers=2)] * 2, seeds).to(device)
     adam = MemberAdam(ensemble.parameters(), lr=[0.1, 0.01], weight_decay=[0, 5e-4], clip=1.0)
 
-    def loss() -> Tensor:
+    def loss(x: Tensor) -> Tensor:
         logits = ensemble(x, graph)
         return torch.vmap(nn.functional.cross_entropy, in_dims=(0, None))(logits, y)
 
@@ -165,7 +166,7 @@ def train(
         accuracy = (ensemble(x, graph).argmax(-1) == y).float().mean(-1)
         return dict.fromkeys(("valid/accuracy", *measured), accuracy)
 
-    return fit(ensemble, adam, loss=loss, evaluate=evaluate, plan=plan, progress=progress)
+    return fit(ensemble, adam, loss=loss, evaluate=evaluate, batches=WholeData(x), plan=plan)
 
 
 def assert_same_bits(one: Fit, other: Fit) -> None:
@@ -206,9 +207,9 @@ def test_without_resume_a_checkpoint_is_not_continued(tmp_path):
     plan = replace(PLAN, checkpoint=tmp_path)
     with pytest.raises(Paused):
         train(replace(plan, deadline=Deadline(0)))
-    told = []
-    assert_same_bits(train(plan, progress=lambda *now: told.append(now)), train())
-    assert told[0] == (1, 6)
+    reported = []
+    assert_same_bits(train(replace(plan, progress=lambda *now: reported.append(now))), train())
+    assert reported[0] == (1, 6)
 
 
 @pytest.mark.parametrize("other", [{"key": "another"}, {"epochs": 7}])
@@ -238,17 +239,18 @@ def test_control_c_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupt
     plan = replace(PLAN, checkpoint=tmp_path, resume=True)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        train(plan, progress=interrupt_after(epoch))
+        train(replace(plan, progress=interrupt_after(epoch)))
     assert signal.getsignal(signal.SIGINT) is handler
-    told = []
-    assert_same_bits(train(plan, progress=lambda done, _: told.append(done)), train())
-    assert told == list(range(epoch + 1, PLAN.epochs + 1))
+    reported = []
+    plan = replace(plan, progress=lambda done, _: reported.append(done))
+    assert_same_bits(train(plan), train())
+    assert reported == list(range(epoch + 1, PLAN.epochs + 1))
 
 
 def test_checkpoints_are_also_written_while_training_goes_on(tmp_path):
     found = []
-    plan = replace(PLAN, checkpoint=tmp_path, save_every=0.0)
-    train(plan, progress=lambda *_: found.append(load_checkpoint(tmp_path)))
+    progress = lambda *_: found.append(load_checkpoint(tmp_path))  # noqa: E731
+    train(replace(PLAN, checkpoint=tmp_path, save_every=0.0, progress=progress))
     assert [state["epoch"] for _, state in filter(None, found)] == [1, 2, 3, 4, 5]
 
 

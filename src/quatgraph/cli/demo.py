@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import which
@@ -79,32 +80,32 @@ def _train_or_load(triples: "Triples", device: "torch.device") -> tuple["Job", b
     from quatgraph.presets import preset
     from quatgraph.tasks.job import RECORDS, train_in_folder
     from quatgraph.tasks.link import LINK
+    from quatgraph.training.context import Context
     from quatgraph.training.record import read_records
 
     config = configs.build(LINK.config, preset("link/countries-simqgnn", "honest"))
     with progress() as update:
-        train = partial(
-            train_in_folder, LINK, [config], FOLDER, device=device, data=triples, progress=update
-        )
+        context = Context(device, progress=update)
+        train = partial(train_in_folder, LINK, [config], FOLDER, data=triples)
         try:
             loaded = (FOLDER / RECORDS).exists() and bool(read_records(FOLDER / RECORDS))
-            return train(resume=True), loaded
+            return train(replace(context, resume=True)), loaded
         except Mistake:
             if not FOLDER.is_dir():
                 raise
             # It is damaged, or from another version or device.
-            return train(overwrite=True), False
+            return train(context, overwrite=True), False
 
 
 def _print_metrics(model: "LinkPredictor") -> None:
     """Prints the test metrics next to those of a popularity baseline."""
     from quatgraph.reproduce.render import format_metric
-    from quatgraph.tasks.link.evaluation import told
-    from quatgraph.tasks.link.popularity import ranks_by_popularity
+    from quatgraph.tasks.link.evaluation import summarize_ranks
+    from quatgraph.tasks.link.popularity import rank_by_popularity
     from quatgraph.tasks.link.problem import prepare
 
     problem = prepare(model.triples, model.config, model.device)
-    baseline = told(ranks_by_popularity(problem, "test"), "test")
+    baseline = summarize_ranks(rank_by_popularity(problem, "test"), "test")
     typer.echo(f"{'Test triples':34}{'MRR':>6}{'Hits@10':>10}")
     for name, metrics in (("SimQGNN", model.card["metrics"]), ("most frequent answers", baseline)):
         mrr, hits = (format_metric(metrics[m], m) for m in ("test/mrr", "test/hits@10"))

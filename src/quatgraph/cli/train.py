@@ -25,7 +25,7 @@ from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
     from quatgraph.tasks.job import Job
-    from quatgraph.tasks.task import Task
+    from quatgraph.tasks.task import AnyTask
     from quatgraph.training.record import RunRecord
 
 Protocol = Annotated[str, typer.Option(help="Evaluation protocol: honest or paper.")]
@@ -86,6 +86,7 @@ def train(
     """
     _check_arguments(what, data, set_ or [], protocol)
     from quatgraph.tasks.job import holds_training, train_in_folder
+    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
@@ -104,12 +105,8 @@ def train(
                 task,
                 candidates,
                 folder,
-                device=resolve_device(device),
-                resume=resume,
+                Context(resolve_device(device), Deadline(max_minutes), resume, update, log),
                 overwrite=overwrite,
-                deadline=Deadline(max_minutes),
-                progress=update,
-                tell=log,
             )
     except Paused as paused:
         if json_:
@@ -165,7 +162,7 @@ def _build_candidates(
     set_: list[str],
     protocol: str,
     seeds: int | None,
-) -> tuple["Task", list[Any]]:
+) -> tuple["AnyTask", list[Any]]:
     """The task, and the configurations to select from on validation data.
 
     Args:
@@ -190,7 +187,7 @@ def _build_candidates(
     return task, default_candidates(task, config, fixed=configs.flatten(values).keys())
 
 
-def _get_task(name: str, options: dict[str, Any]) -> "Task":
+def _get_task(name: str, options: dict[str, Any]) -> "AnyTask":
     from quatgraph.tasks import TASKS
 
     for option, owner in (("directed", "node"), ("vectors", "text")):
@@ -199,16 +196,15 @@ def _get_task(name: str, options: dict[str, Any]) -> "Task":
     return TASKS[name]
 
 
-def _print_results(task: "Task", job: "Job", json_: bool) -> None:
-    from quatgraph.reproduce.table import choose_by_validation
-    from quatgraph.tasks.runs import merit
+def _print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
+    from quatgraph.tasks.selection import choose_by_validation
     from quatgraph.training.metrics import mean_std
 
     # Each split uses the configuration that is best on its own validation data. The bundle's
     # configuration is selected by the mean over splits, whose data include other splits' test data.
-    runs = choose_by_validation(job.healthy, merit)
-    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.told}
-    mean, std = found[task.told[0]]
+    runs = choose_by_validation(job.healthy)
+    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.reported_metrics}
+    mean, std = found[task.reported_metrics[0]]
     if json_:
         emit(
             {
@@ -218,7 +214,7 @@ def _print_results(task: "Task", job: "Job", json_: bool) -> None:
                 "std": std,
                 "test": {name: {"mean": m, "std": s} for name, (m, s) in found.items()},
                 "runs": len(runs),
-                "configs": job.configs,
+                "configs": job.num_configs,
                 "seconds": sum({r.ensemble: r.seconds for r in job.records}.values()),
                 "config": job.chosen.config,
             }
@@ -227,17 +223,17 @@ def _print_results(task: "Task", job: "Job", json_: bool) -> None:
     if math.isnan(mean):
         typer.echo("no test data, so there are no test metrics")
     elif len(runs) > 1:
-        selected = job.settled and len({run.split for run in runs}) > 1
+        selected = job.chosen_settings and len({run.split for run in runs}) > 1
         how = f", each {_split_word(runs[0])} with the configuration best on its validation data"
         over = _count_runs(runs)
         typer.echo(f"test {_format_metrics(found)} over {over}{how if selected else ''}")
     else:
         typer.echo(f"test {_format_metrics({name: (m,) for name, (m, _) in found.items()})}")
-    if job.settled:
-        names = (key.rpartition(".")[2].replace("_", " ") for key in job.settled)
-        values = ", ".join(map("{} {}".format, names, job.settled.values()))
-        echo(f"selected from {job.configs} configurations on validation data: {values}")
-    for sentence in job.said:
+    if job.chosen_settings:
+        names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
+        values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
+        echo(f"selected from {job.num_configs} configurations on validation data: {values}")
+    for sentence in job.summary:
         echo(sentence)
     typer.echo(f"saved {_describe_bundle(task, job)}")
     example = _example_query(task, job)
@@ -257,7 +253,7 @@ def _format_metrics(metrics: Mapping[str, Sequence[float]]) -> str:
     return ", ".join(formatted)
 
 
-def _example_query(task: "Task", job: "Job") -> str:
+def _example_query(task: "AnyTask", job: "Job") -> str:
     """Example arguments of ``predict``, for tasks that need a query."""
     if task.name == "text":
         return ' "a text of your own"'
@@ -281,17 +277,17 @@ def _count_runs(runs: list["RunRecord"]) -> str:
     return " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
 
 
-def _describe_bundle(task: "Task", job: "Job") -> str:
+def _describe_bundle(task: "AnyTask", job: "Job") -> str:
     """Which runs the bundle holds, and the metrics of a single one."""
-    if job.kept > 1:
-        return f"all {job.kept} models; their predictions are combined"
+    if job.num_bundled > 1:
+        return f"all {job.num_bundled} models; their predictions are combined"
     run = job.chosen
     details = [f"{_split_word(run)} {run.split}, seed {run.seed}"]
     for part in ("valid", "test"):
-        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.told}
+        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
         if not any(math.isnan(value) for (value,) in found.values()):
             details.append(f"{part} {_format_metrics(found)}")
-    validated = not math.isnan(run.metrics[f"valid/{task.told[0]}"])
+    validated = not math.isnan(run.metrics[f"valid/{task.reported_metrics[0]}"])
     reason = "the best run on" if validated else "the first run, without"
     return f"{reason} validation data: {', '.join(details)}"
 
@@ -316,16 +312,17 @@ def search(
     quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
     """
     from quatgraph.reproduce import run
+    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
     finished = 0
     try:
         with progress() as update:
-            how = run.How(
-                device=resolve_device(device), deadline=Deadline(max_minutes), progress=update
+            context = Context(
+                resolve_device(device), deadline=Deadline(max_minutes), progress=update
             )
-            for records in run.search(preset, results, how, seeds=seeds, overrides=set_ or []):
+            for records in run.search(preset, results, context, seeds=seeds, overrides=set_ or []):
                 finished += len(records)
     except Paused:
         log(f"time limit reached after {finished} runs; repeat the command to continue")
@@ -358,8 +355,9 @@ def reproduce(
 
     table_values(table)  # rejects an unknown table before torch is loaded
     from quatgraph.reproduce.render import cells, render
-    from quatgraph.reproduce.run import How, NoData, read_results, run_missing
+    from quatgraph.reproduce.run import NoData, read_results, run_missing
     from quatgraph.reproduce.table import load_table
+    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
     from quatgraph.training.runtime import Deadline, resolve_device
 
@@ -369,8 +367,8 @@ def reproduce(
     missing_data = None
     try:
         with progress() as update:
-            how = How(device=resolved, deadline=Deadline(max_minutes), progress=update)
-            for _ in () if recorded else run_missing(spec, results, how, only=only or []):
+            context = Context(resolved, deadline=Deadline(max_minutes), progress=update)
+            for _ in () if recorded else run_missing(spec, results, context, only=only or []):
                 pass
     except Paused:
         log("time limit reached; repeat the command to continue")

@@ -10,7 +10,8 @@ from quatgraph.errors import Mistake, did_you_mean, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, PALE, SOFT, WIDTH, new_figure
 from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.job import CURVES, RECORDS, best_group, healthy
+from quatgraph.tasks.job import CURVES, RECORDS
+from quatgraph.tasks.selection import drop_diverged, select_group
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord, read_records
 
@@ -183,10 +184,10 @@ def _records_panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
 
 def _bundle_panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
     """The curves of the selected configuration, and validation curves of the other candidates."""
-    best = best_group(runs)
-    together = TASKS[best.best.task].answers_together
+    best = select_group(runs)
+    together = TASKS[best.best.task].averages_runs
     candidates: dict[str, list[RunRecord]] = {best.best.config_digest: []}  # the selected one first
-    for run in healthy(runs):
+    for run in drop_diverged(runs):
         candidates.setdefault(run.config_digest, []).append(run)
     found, *rest = (_lines(metric, candidate) for candidate in candidates.values())
     part = "valid" if "valid" in found else next(iter(found), "")

@@ -10,7 +10,7 @@ from quatgraph.errors import Mistake, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, format_log_axes, new_figure
 from quatgraph.predictors import LinkPredictor
 from quatgraph.reproduce.render import format_metric
-from quatgraph.tasks.link.evaluation import SIDES, told
+from quatgraph.tasks.link.evaluation import SIDES, summarize_ranks
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.runtime import resolve_device
 
@@ -75,7 +75,7 @@ def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBar
     if not len(getattr(model.triples, part)):
         raise Mistake(f"{bundle} has no {part} triples to rank")
     ranks = model.ranks(part)
-    metrics = told(ranks, part)
+    metrics = summarize_ranks(ranks, part)
     bounds = bin_bounds(model.triples.num_entities)
     by_side = ranks.realistic.cpu().view(2, -1).numpy()
     shares = {

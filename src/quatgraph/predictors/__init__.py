@@ -26,11 +26,12 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.task import Config, Task
+from quatgraph.tasks.task import AnyTask, Config
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import Bundle, load_bundle
+from quatgraph.training.context import Context
 from quatgraph.training.runtime import resolve_device
 
 if TYPE_CHECKING:
@@ -93,12 +94,14 @@ def train_nodes(
         resume: Whether to go on with a training that ``out`` holds.
         overwrite: Whether to replace a training that ``out`` holds.
     """
+    context = Context(resolve_device(device), resume=resume)
     if isinstance(data, Path | str):
         chosen = _located(config or NodeConfig(), data)
-        given = config and chosen
-        return NodePredictor(*_trained(NODE, given, None, out, device, resume, overwrite, chosen))
+        tried = _candidates(NODE, chosen, search=config is None)
+        return NodePredictor(*_trained(NODE, tried, None, out, context, overwrite))
     graph = from_data(data)
-    return NodePredictor(*_trained(NODE, config, graph, out, device, resume, overwrite), graph)
+    tried = _candidates(NODE, config or NodeConfig(), search=config is None)
+    return NodePredictor(*_trained(NODE, tried, graph, out, context, overwrite), graph)
 
 
 def train_graphs(
@@ -122,12 +125,14 @@ def train_graphs(
         resume: Whether to go on with a training that ``out`` holds.
         overwrite: Whether to replace a training that ``out`` holds.
     """
+    context = Context(resolve_device(device), resume=resume)
     if isinstance(graphs, Path | str):
         chosen = _located(config or GraphConfig(), graphs)
-        given = config and chosen
-        return GraphPredictor(*_trained(GRAPH, given, None, out, device, resume, overwrite, chosen))
+        tried = _candidates(GRAPH, chosen, search=config is None)
+        return GraphPredictor(*_trained(GRAPH, tried, None, out, context, overwrite))
     known = from_any(graphs)
-    return GraphPredictor(*_trained(GRAPH, config, known, out, device, resume, overwrite), known)
+    tried = _candidates(GRAPH, config or GraphConfig(), search=config is None)
+    return GraphPredictor(*_trained(GRAPH, tried, known, out, context, overwrite), known)
 
 
 def train_triples(
@@ -155,7 +160,9 @@ def train_triples(
             Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
         )
     known = triples if isinstance(triples, Triples) else from_names(triples)
-    return LinkPredictor(*_trained(LINK, config, known, out, device, resume, overwrite))
+    tried = _candidates(LINK, config or LinkConfig(), search=config is None)
+    context = Context(resolve_device(device), resume=resume)
+    return LinkPredictor(*_trained(LINK, tried, known, out, context, overwrite))
 
 
 def train_texts(
@@ -199,10 +206,9 @@ def train_texts(
             )
         check_trainable(texts, "the list of texts")
         known = corpus_of(texts, chosen)
-    given = config and chosen
-    return TextPredictor(
-        *_trained(TEXT, given, known, out, device, resume, overwrite, chosen), known
-    )
+    tried = _candidates(TEXT, chosen, search=config is None)
+    context = Context(resolve_device(device), resume=resume)
+    return TextPredictor(*_trained(TEXT, tried, known, out, context, overwrite), known)
 
 
 def _located(config: Any, path: Path | str) -> Any:
@@ -211,23 +217,22 @@ def _located(config: Any, path: Path | str) -> Any:
     return replace(config, data=replace(config.data, name="", path=place))
 
 
+def _candidates(task: AnyTask, config: Config, *, search: bool) -> list[Any]:
+    """The configurations to train: one, or a few of which validation data chooses."""
+    return default_candidates(task, config) if search else [config]
+
+
 def _trained(
-    task: Task,
-    config: Config | None,
+    task: AnyTask,
+    candidates: list[Any],
     data: Any,
     out: Path | str,
-    device: str,
-    resume: bool,
+    context: Context,
     overwrite: bool,
-    start: Config | None = None,
 ) -> tuple[Bundle, torch.device]:
-    """A trained bundle, and its device; without a config a few from ``start`` on are tried."""
-    tried = default_candidates(task, start or task.config()) if config is None else [config]
-    where = resolve_device(device)
-    job = train_in_folder(
-        task, tried, Path(out), device=where, data=data, resume=resume, overwrite=overwrite
-    )
-    return load_bundle(job.folder), where
+    """A trained bundle, and its device."""
+    job = train_in_folder(task, candidates, Path(out), context, data=data, overwrite=overwrite)
+    return load_bundle(job.folder), context.device
 
 
 __all__ = [

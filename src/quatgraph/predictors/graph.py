@@ -21,11 +21,22 @@ from quatgraph.predictors.predictions import (
     refuse_not_finite,
     without_empty_parts,
 )
-from quatgraph.tasks.graph.batches import Collection, assemble, evaluation_chunks
+from quatgraph.tasks.graph.batches import Collection, assemble
 from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.graph.evaluation import (
+    build_chunks,
+    compute_metrics,
+    evaluation_chunks,
+    max_nodes_per_chunk,
+    needs_entries,
+)
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import collected, load_graphs, parts_of, prepare
-from quatgraph.tasks.graph.run import chunks_of, expands, measured, nodes_evaluated_at_once
+from quatgraph.tasks.graph.problem import (
+    build_collection,
+    load_graphs,
+    prepare,
+    split_indices,
+)
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.runtime import total_memory
@@ -72,7 +83,7 @@ class GraphPredictor:
         if not len(asked):
             return Predictions([], self.card["labels"], torch.empty(0, len(self.card["labels"])))
         self._refuse_huge(asked)
-        whole = collected(asked, self.config.model, self.features, self.device)
+        whole = build_collection(asked, self.config.model, self.features, self.device)
         probabilities = self._probabilities(whole)
         refuse_not_finite(
             probabilities,
@@ -96,10 +107,10 @@ class GraphPredictor:
             refuse_changed(given, self.card, "file or folder")
             self._graphs = given
         problem = prepare(self._training_graphs(), self.config, self.device)
-        parts = [parts_of(problem, self.config, split) for split in self.card["split"]]
-        chunks = chunks_of(problem.collection, self.config, parts)
+        parts = [split_indices(problem, self.config, split) for split in self.card["split"]]
+        chunks = build_chunks(problem.collection, self.config, parts)
         with torch.no_grad():
-            metrics = measured(self.models, problem.collection, chunks)
+            metrics = compute_metrics(self.models, problem.collection, chunks)
         return without_empty_parts({name: float(each.mean()) for name, each in metrics.items()})
 
     @torch.no_grad()
@@ -108,9 +119,9 @@ class GraphPredictor:
         found = torch.empty(len(whole.labels), len(self.card["labels"]))
         members = self.models.num_members
         every = [torch.arange(len(whole.labels))] * members
-        room = nodes_evaluated_at_once(members, self.config, self.device)
+        room = max_nodes_per_chunk(members, self.config, self.device)
         for chunk in evaluation_chunks(
-            whole, {"asked": every}, room, expanded=expands(self.config)
+            whole, {"asked": every}, room, expanded=needs_entries(self.config)
         ):
             batch = assemble(whole, chunk.graphs, chunk.capacity)
             logits = batch.through(self.models, batch.features)

@@ -19,11 +19,11 @@ from quatgraph.ops import Ranks
 from quatgraph.predictors.predictions import Links, refuse_not_finite
 from quatgraph.predictors.queries import OPEN, AnyQuestions, example, numbered
 from quatgraph.tasks.link import evaluation
-from quatgraph.tasks.link.classification import classified
+from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import (
     Problem,
-    Questions,
+    RankingQueries,
     entity_adjacency,
     prepare,
 )
@@ -121,9 +121,9 @@ class LinkPredictor:
         without triples are left out."""
         if data is not None:
             raise Mistake("a bundle of triples holds its data: evaluate it without naming any")
-        found = classified(self.model, self._problem)
+        found = classification_metrics(self.model, self._problem)
         for part in self._problem.parts:
-            found |= evaluation.told(self.ranks(part), part)
+            found |= evaluation.summarize_ranks(self.ranks(part), part)
         there = found.keys() & self.card["metrics"].keys()
         return {
             name: found[name] for name in found if name in there and not math.isnan(found[name])
@@ -154,7 +154,7 @@ class LinkPredictor:
         questions = self._problem.parts[part]
         with torch.no_grad():
             self._vectors(questions.head, questions.relation)
-        return evaluation.ranks_of(self.model, self._problem, part)
+        return evaluation.rank_part(self.model, self._problem, part)
 
     def _vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         """Queries ``(Q, D)`` and candidates ``(E, D)``, of which all products are finite: with a
@@ -175,9 +175,9 @@ class LinkPredictor:
         if not len(places):
             return
         triples = asked[places]
-        questions = Questions.of(_enough(triples), self._known, self.device)
+        questions = RankingQueries.of(_enough(triples), self._known, self.device)
         query, candidates = self._vectors(questions.head, questions.relation)
-        ranks = evaluation.ranked(query, candidates, questions).realistic
+        ranks = evaluation.rank_candidates(query, candidates, questions).realistic
         scores = (query * candidates.index_select(0, questions.truth)).sum(dim=-1)
         scores, ranks = (side.view(2, -1)[:, : len(triples)].cpu() for side in (scores, ranks))
         # Without inverse relations of its own a model has learned to answer with tails only.

@@ -94,7 +94,7 @@ class NodePredictor:
         refuse_not_finite(
             logits, data.node_ids.__getitem__, lambda row: explain_overflow(data, problem)
         )
-        parts = {name: mask[self.card["split"]].float() for name, mask in problem.parts.items()}
+        parts = {name: mask[self.card["split"]].float() for name, mask in problem.masks.items()}
         metrics = {
             f"{name}/accuracy": float(accuracy(logits, problem.labels, mask))
             for name, mask in parts.items()

@@ -26,22 +26,21 @@ from quatgraph.predictors.predictions import (
     refuse_not_finite,
     without_empty_parts,
 )
-from quatgraph.tasks.graph.batches import evaluation_chunks
-from quatgraph.tasks.graph.run import measured
+from quatgraph.tasks.graph.evaluation import compute_metrics, evaluation_chunks
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
-    collected,
+    build_collection,
     describe_number,
     load_documents,
-    parts_of,
     prepare,
+    split_indices,
 )
-from quatgraph.tasks.text.run import CPU_NUMBERS, nodes_at_once
+from quatgraph.tasks.text.task import CPU_NUMBERS, max_nodes_per_step
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.ensemble import Ensemble
-from quatgraph.training.runtime import at_most_threads
+from quatgraph.training.runtime import limit_threads
 
 AnyTexts = Documents | Path | str | Sequence[str]
 NUMBERS_AT_ONCE = {"cpu": CPU_NUMBERS, "cuda": 1 << 26}
@@ -166,15 +165,15 @@ class TextPredictor:
             self._corpus = self._checked(data)
         corpus = self._training_corpus()
         problem = prepare(corpus, self.config, self.device)
-        parts = parts_of(corpus.documents, self.config.data, self.card["seed"])
-        room = nodes_at_once(problem, self.config, self.device)
+        parts = split_indices(corpus.documents, self.config.data, self.card["seed"])
+        room = max_nodes_per_step(problem, self.config)
         models = Ensemble([self._copied], [self.card["seed"]]).to(self.device).eval()
         found: dict[str, Tensor] = {}
         for names in (("valid",), ("train", "test")):  # as they were measured in training
             of_one: dict[str, Sequence[Tensor]] = {name: [parts[name]] for name in names}
             chunks = evaluation_chunks(problem.collection, of_one, room)
-            with torch.no_grad(), at_most_threads(self._useful_threads(corpus.documents)):
-                found |= measured(models, problem.collection, chunks, with_f1=True)
+            with torch.no_grad(), limit_threads(self._useful_threads(corpus.documents)):
+                found |= compute_metrics(models, problem.collection, chunks, with_f1=True)
         return without_empty_parts({name: float(value) for name, value in found.items()})
 
     def _copied(self) -> nn.Module:
@@ -190,7 +189,7 @@ class TextPredictor:
         chances = [torch.empty(0, len(self.card["labels"]), dtype=torch.float64)]
         weights: list[dict[str, float]] = []
         for part in self._pieces(documents):
-            with at_most_threads(self._useful_threads(part)):
+            with limit_threads(self._useful_threads(part)):
                 found, attended = self._answered(part, table)
             chances.append(found)
             weights += attended
@@ -228,7 +227,7 @@ class TextPredictor:
     ) -> tuple[Tensor, list[dict[str, float]]]:
         """As :meth:`_answers`, of documents that are handled well together."""
         window = self.config.data.window if self.model.reads_graphs else None
-        whole = collected(documents, window, self.device)
+        whole = build_collection(documents, window, self.device)
         words = whole.features
         assert isinstance(words, Codes)
         x = words if table is None else word_vectors(words, table)

@@ -19,12 +19,12 @@ from quatgraph.reproduce.table import (
     Cell,
     Rule,
     Table,
-    choose_by_validation,
     diff_settings,
     drop_duplicates,
     make_cell,
     preset_settings,
 )
+from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
 
 Configuration = list[list[RunRecord]]

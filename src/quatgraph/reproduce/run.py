@@ -1,12 +1,10 @@
 """Runs the missing cells of a table, and grid searches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
@@ -14,10 +12,10 @@ from quatgraph.presets import Protocol, parts, preset, protocols
 from quatgraph.reproduce.table import Table, honest_finalists, protocols_to_run, select_runs
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.runs import run
-from quatgraph.tasks.task import Config, Task
+from quatgraph.tasks.task import AnyTask, Config
 from quatgraph.training.checkpoint import remove_checkpoint
+from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
 Done = set[tuple[str, str, int, int]]
 """Recorded runs: method, digest of the configuration, split and seed."""
@@ -27,23 +25,18 @@ class NoData(Mistake):
     """A run is missing, but its data is not available."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class How:
-    """Where to run, how long, and who is told of what is being trained and its epochs."""
-
-    device: torch.device
-    deadline: Deadline = NO_DEADLINE
-    progress: Callable[[str, int, int], None] = lambda title, done, total: None
-
-
 def read_results(results: Path) -> list[RunRecord]:
     """All records in a results folder."""
     records = results / "records"
     return read_records(records) if records.exists() else []
 
 
+def _records_file(results: Path, name: str) -> Path:
+    return results / "records" / f"{name}.jsonl"
+
+
 def run_missing(
-    table: Table, results: Path, how: How, *, only: Sequence[str] = ()
+    table: Table, results: Path, context: Context, *, only: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
     """Runs what is missing in a table: presets, ablations, seeds of finalists; never searches.
 
@@ -55,13 +48,14 @@ def run_missing(
     task, records = TASKS[table.task], read_results(results)
     done, errors = _done(records), list[NoData]()
     for dataset, method in table.cells(only):
-        for several, file in _plan_runs(table, dataset, method, records):
+        for several, name in _plan_runs(table, dataset, method, records):
+            file = _records_file(results, name)
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
             missing = [c for c in made if not _is_done(c, method, table.splits, done)]
             if not missing:  # then no data is needed
                 continue
             try:
-                for finished in _run_configs(task, missing, method, results, file, done, how):
+                for finished in _run_configs(task, missing, method, file, done, context):
                     records += finished
                     done |= _done(finished)
                     yield finished
@@ -74,7 +68,7 @@ def run_missing(
 def _plan_runs(
     table: Table, dataset: str, method: str, records: Sequence[RunRecord]
 ) -> Iterator[tuple[list[dict[str, Any]], str]]:
-    """Yields groups of configurations of a cell to run together, and the file of their records.
+    """Yields groups of configurations of a cell to run together, and the name of their file.
 
     Args:
         records: All records; the caller adds new ones between two groups.
@@ -95,7 +89,7 @@ def _plan_runs(
 
 
 def search(
-    name: str, results: Path, how: How, *, seeds: int = 1, overrides: Sequence[str] = ()
+    name: str, results: Path, context: Context, *, seeds: int = 1, overrides: Sequence[str] = ()
 ) -> Iterator[list[RunRecord]]:
     """Runs a grid search around a preset, under each protocol that the task searches.
 
@@ -126,8 +120,8 @@ def search(
         for made in configs.expand_grid(base_values(protocol), lists | set_ | fixed)
     ]
     done = _done(read_results(results))
-    file = f"{task_name}-{dataset}-search"
-    yield from _run_configs(task, candidates, method, results, file, done, how)
+    file = _records_file(results, f"{task_name}-{dataset}-search")
+    yield from _run_configs(task, candidates, method, file, done, context)
 
 
 def _done(records: Sequence[RunRecord]) -> Done:
@@ -145,15 +139,18 @@ def _is_done(config: Config, method: str, splits: int, done: Done) -> bool:
 
 
 def _run_configs(
-    task: Task,
+    task: AnyTask,
     candidates: Sequence[Config],
     method: str,
-    results: Path,
-    file: str,
+    records: Path,
     done: Done,
-    how: How,
+    context: Context,
 ) -> Iterator[list[RunRecord]]:
-    """Runs what is not ``done`` of configurations that share their data."""
+    """Runs what is not ``done`` of configurations that share their data.
+
+    Args:
+        records: The file that the records are appended to.
+    """
     try:
         data = task.load(candidates[0])
     except Mistake as mistake:
@@ -164,19 +161,17 @@ def _run_configs(
         for member in task.members(config, data):
             if (method, digest, member.split, member.seed) not in done:
                 missing.append(member)
-    checkpoints = results / "checkpoints"
-    for outcome in run(
+    checkpoints = records.parent.with_name("checkpoints")
+    outcomes = run(
         task,
         missing,
         data,
-        device=how.device,
+        replace(context, resume=True),
         method=method,
         checkpoint=lambda ensemble: checkpoints / ensemble,
-        resume=True,
-        deadline=how.deadline,
-        progress=how.progress,
-    ):
-        append_records(results / "records" / f"{file}.jsonl", outcome.records)
+    )
+    for outcome in outcomes:
+        append_records(records, outcome.records)
         remove_checkpoint(checkpoints / outcome.records[0].ensemble)
         for empty in (checkpoints / outcome.records[0].ensemble, checkpoints):
             with suppress(OSError):  # not empty, or never made

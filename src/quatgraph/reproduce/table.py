@@ -1,7 +1,7 @@
 """A table of the paper as data, and its cells computed from records."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.runs import merit
+from quatgraph.tasks.selection import choose_by_validation, selection_score
 from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import machine
@@ -199,16 +199,16 @@ def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> lis
 
 def honest_choice(tried: Sequence[RunRecord], finalists: int = 1) -> list[RunRecord]:
     """What ``honest`` takes of a cell's runs; among equals, the configuration that ran first."""
-    return choose_by_validation(honest_finalists(tried, finalists), _first_merit)
+    return choose_by_validation(honest_finalists(tried, finalists), _first_score)
 
 
 def honest_finalists(tried: Sequence[RunRecord], finalists: int) -> list[RunRecord]:
     """The runs of the configurations that are compared once more, the best first."""
-    return choose_by_validation(tried, _first_merit, finalists)
+    return choose_by_validation(tried, _first_score, finalists)
 
 
-def _first_merit(metrics: Mapping[str, float]) -> tuple[float, ...]:
-    return merit(metrics)[:1]
+def _first_score(metrics: Mapping[str, float]) -> tuple[float, ...]:
+    return selection_score(metrics)[:1]
 
 
 def cell(
@@ -281,36 +281,3 @@ def drop_duplicates(records: Iterable[RunRecord]) -> list[RunRecord]:
         for r in records
     }
     return list(keyed.values())
-
-
-Merit = Callable[[Mapping[str, float]], tuple[float, ...]]
-
-
-def choose_by_validation(
-    records: Sequence[RunRecord], merit: Merit = merit, count: int = 1
-) -> list[RunRecord]:
-    """For each split all runs of one configuration: the one that is best on validation data.
-
-    Test data plays no part. Configurations are compared by the mean over the seeds that all of them
-    have, or one with a single lucky seed would be ahead of one with several.
-
-    Args:
-        merit: What is best, out of a run's metrics.
-        count: How many configurations are taken of each split, the best first.
-    """
-    groups: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
-    for record in records:
-        groups[record.split][record.config_digest].append(record)
-    best = (_best(list(groups[split].values()), merit)[:count] for split in sorted(groups))
-    return [run for configurations in best for runs in configurations for run in runs]
-
-
-def _best(configurations: Sequence[list[RunRecord]], merit: Merit) -> list[list[RunRecord]]:
-    seeds = [{run.seed for run in runs} for runs in configurations]
-    shared = set.intersection(*seeds) or set.union(*seeds)
-
-    def mean(runs: list[RunRecord]) -> tuple[float, ...]:
-        merits = [merit(run.metrics) for run in runs if run.seed in shared]
-        return tuple(sum(parts) / len(merits) for parts in zip(*merits, strict=True))
-
-    return sorted(configurations, key=mean, reverse=True)

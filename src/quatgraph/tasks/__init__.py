@@ -1,12 +1,12 @@
-"""The paper's tasks; each says what decides a number, and how its models are trained."""
+"""The paper's tasks: what decides a number of each, and how its models are trained."""
 
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.task import Task
+from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text import TEXT
 
-TASKS: dict[str, Task] = {
+TASKS: dict[str, AnyTask] = {
     "node": NODE,
     "graph": GRAPH,
     "link": LINK,

@@ -1,65 +1,63 @@
-"""A training that lives in a folder: it can be stopped, resumed, and leaves a bundle."""
+"""A training in a folder: it can be stopped and resumed, and leaves a bundle."""
 
 import os
 import stat
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
-from typing import Any
-
-import torch
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.presets import protocols
 from quatgraph.tasks.overflow import ADVICE
-from quatgraph.tasks.runs import DIVERGED, Outcome, bundle_key_of, bundle_of, merit, run
-from quatgraph.tasks.task import Config, Member, Task
+from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
+from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
+from quatgraph.tasks.task import Config, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
 from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint, load_state, remove_checkpoint
+from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import NO_DEADLINE, Deadline
 
 RECORDS = "records.jsonl"
 FILES = (RECORDS, CHECKPOINT, *BUNDLE)
-"""What a training writes."""
+"""The files that a training writes."""
 CURVES = 64
-"""Runs of a folder whose curves are kept; more would make large records of little use."""
+"""The most runs of a training for which records hold curves; more would make large files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a finished training left."""
+    """The result of a finished training."""
 
     folder: Path
     records: list[RunRecord]
     chosen: RunRecord
-    """Of the best configuration the run that is best on validation data: the one in the bundle, or
-    one of those in it."""
-    kept: int
-    """Runs in the bundle."""
-    configs: int
-    """Configurations among which it was chosen."""
-    settled: dict[str, Any]
-    """The settings in which those differed, as ``train.lr``, with the values that were chosen."""
+    """The run in the bundle; of several, the one that is best on validation data."""
+    num_bundled: int
+    """Number of runs in the bundle."""
+    num_configs: int
+    """Number of configurations tried."""
+    chosen_settings: configs.Values
+    """The settings in which these differed, as ``train.lr``, with the chosen values."""
     metrics: dict[str, float]
-    """Those of the bundle."""
-    said: list[str]
-    """What the task has to say of the bundle, in sentences."""
+    """The metrics of the bundle."""
+    summary: list[str]
+    """Sentences about the bundle; see :meth:`quatgraph.tasks.task.Task.summarize`."""
 
     @property
     def healthy(self) -> list[RunRecord]:
         """The runs that did not diverge."""
-        return healthy(self.records)
+        return drop_diverged(self.records)
 
 
-def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -> list[Any]:
-    """The few settings that are tried on a person's own data; validation data decides.
+def default_candidates(
+    task: Task[ConfigT, DataT, ProblemT], config: ConfigT, fixed: Container[str] = ()
+) -> list[ConfigT]:
+    """The few configurations that are tried on the user's own data.
 
     Args:
-        fixed: Settings, as ``train.lr``, that stay as they are.
+        fixed: Settings, as ``train.lr``, that keep their value.
     """
     values = configs.to_dict(config)
     grid = configs.restrict_grid(protocols(task.name)["own"], values, fixed)
@@ -67,155 +65,134 @@ def default_candidates(task: Task, config: Config, fixed: Container[str] = ()) -
 
 
 def holds_training(folder: Path) -> bool:
-    """Whether there is a training in a folder, begun or finished."""
+    """Whether a folder holds a training, finished or not."""
     return (folder / RECORDS).exists() or has_checkpoint(folder)
 
 
 def train_in_folder(
-    task: Task,
-    candidates: Sequence[Config],
+    task: Task[ConfigT, DataT, ProblemT],
+    candidates: Sequence[ConfigT],
     folder: Path,
+    context: Context,
     *,
-    device: torch.device,
-    data: Any = None,
-    resume: bool = False,
+    data: DataT | None = None,
     overwrite: bool = False,
-    deadline: Deadline = NO_DEADLINE,
-    progress: Callable[[str, int, int], None] = lambda title, done, total: None,
-    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Job:
-    """Trains every candidate on every split and seed; validation data chooses the bundle.
+    """Trains every candidate on every split and seed, and bundles the best on validation data.
 
-    The configuration is that with the best mean over its runs, for one run's validation part may be
-    a few items that it gets right by luck. Its best run is kept, or all of them, as the task says.
-    (Of a configuration that memory forces into several ensembles, each part counts by itself.)
+    The chosen configuration is the one with the best mean; see
+    :func:`quatgraph.tasks.selection.select_group`. The bundle holds its best run, or all of them if
+    the task averages runs.
 
     Args:
         candidates: Configurations of the task that share their data.
-        folder: Locked while it trains, so that no other training writes there.
-        data: The task's data, if it is not what the configurations name.
-        resume: Whether to go on where an earlier call with the same candidates stopped.
-        overwrite: Whether to replace the :data:`FILES` that are there, once the first epoch is
-            done.
-        progress: As that of :func:`quatgraph.tasks.runs.run`; ``tell`` likewise.
+        folder: Locked during the training, so that no other training writes there.
+        context: With ``resume`` it continues an earlier call with the same candidates.
+        data: The task's data; by default what the configurations name.
+        overwrite: Whether to replace the :data:`FILES` of an earlier training: its records after
+            the first epoch, its model only by a new one.
 
     Raises:
-        Paused: The deadline passed; ``resume`` goes on from there.
+        Paused: The deadline passed; ``resume`` continues from there.
     """
-    if resume and overwrite:
+    if context.resume and overwrite:
         raise Mistake("--resume continues a training and --overwrite replaces it: choose one")
     with lock_folder(folder):
-        there = [name for name in FILES if os.path.lexists(folder / name)]
-        if there and not (resume or overwrite):
-            raise Mistake(
-                f"{folder} already holds {', '.join(there)}: choose another folder, continue the "
-                "training with --resume (resume=True), or replace these files with --overwrite "
-                "(overwrite=True)"
-            )
-        for name in FILES:
-            remove_leftovers(folder / name)
-            if name in there and not (folder / name).is_file():
-                raise Mistake(
-                    f"{folder / name} is not a file: move it away, or choose another folder"
-                )
+        found = _find_files(folder, replaceable=context.resume or overwrite)
         data = task.load(candidates[0]) if data is None else data
-        tried = _tried(task, candidates)
-        if not task.validates(candidates[0], data):
-            epoch = ["train.select=last"] * (candidates[0].train.select == "best-valid")
-            if unset := [*epoch, *tried]:
-                raise Mistake(
-                    f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
-                )
+        varied = _varied_settings(task, candidates)
+        _check_validation(task, candidates[0], data, varied)
         members = [member for config in candidates for member in task.members(config, data)]
         if overwrite:
-            _keep_data(candidates[0], [folder / name for name in there])
-        done = _resumed(folder, members, data) if resume else []
-        if resume and not holds_training(folder):
-            tell(f"{folder} holds nothing to resume: training from the beginning")
+            _check_data_is_kept(candidates[0], [folder / name for name in found])
+        done = _read_done(folder, members, data) if context.resume else []
+        if context.resume and not holds_training(folder):
+            context.log(f"{folder} holds nothing to resume: training from the beginning")
         for note in data.notes:
-            tell(note)
+            context.log(note)
         finished = {(r.config_digest, r.split, r.seed) for r in done}
-        missing = [member for member in members if _key(member) not in finished]
-        best = max((group.merit for group in _groups(done)), default=DIVERGED)
+        missing = [member for member in members if _run_key(member) not in finished]
+        best = select_group(done).score if done else DIVERGED
         diverged: dict[str, str] = {}
-        replaced, modes = there if overwrite else [], dict[Path, int]()
+        modes = {folder / name: _file_mode(folder / name) for name in found if overwrite}
+        outdated = [path for path in modes if path.name not in BUNDLE]
 
         def advance(title: str, epochs: int, total: int) -> None:
-            while replaced:  # only now, so that nothing is lost if the training cannot begin
-                path = folder / replaced.pop(0)
-                modes[path] = stat.S_IMODE(path.stat().st_mode)
-                _remove(path)
-            progress(title, epochs, total)
+            while outdated:  # only now: nothing is lost if the training cannot start
+                _remove(outdated.pop(0))
+            context.progress(title, epochs, total)
 
-        for outcome in run(
-            task,
-            missing,
-            data,
-            device=device,
-            keep_curves=len(members) <= CURVES,
-            checkpoint=lambda _: folder,
-            resume=resume,
-            deadline=deadline,
-            progress=advance,
-            tell=tell,
-        ):
-            diverged |= _diverged(outcome, tried)
-            group = best_group(outcome.records)
-            if group.merit > best:
-                best = group.merit
-                kept = group.healthy if task.answers_together else [group.best]
-                places = [outcome.records.index(record) for record in kept]
-                save_bundle(folder, bundle_of(task, outcome, places, data))
+        advancing = replace(context, progress=advance)
+        for outcome in run(task, missing, data, advancing, checkpoint=lambda _: folder):
+            if len(members) <= CURVES:
+                outcome = outcome.with_curves()
+            diverged |= _describe_diverged(outcome, varied)
+            group = select_group(outcome.records)
+            if group.score > best:
+                best = group.score
+                bundled = group.healthy if task.averages_runs else [group.best]
+                indices = [outcome.records.index(record) for record in bundled]
+                for path in filter(Path.is_symlink, modes):
+                    _remove(path)  # a new file takes its place, not that of its target
+                save_bundle(folder, bundle_of(task, outcome, indices, data))
             append_records(folder / RECORDS, outcome.records)
             remove_checkpoint(folder)
             done = done + outcome.records
         if best == DIVERGED:
-            _remove(folder / RECORDS)  # so that the next training can have the folder
-            why = task.explain_overflow(data, task.prepare(data, candidates[0], device))
-            raise Mistake(_every_run_diverged(diverged, why))
+            _remove(folder / RECORDS)  # so that the next training can use the folder
+            cause = task.explain_overflow(data, task.prepare(data, candidates[0], context.device))
+            raise Mistake(_explain_all_diverged(diverged, cause))
         if diverged:
-            tell(_some_runs_diverged(diverged, len(done)))
-        for path, mode in modes.items():  # what replaces a private file is private too
+            context.log(_explain_some_diverged(diverged, len(done)))
+        for path, mode in modes.items():  # a private file stays private
             if path.exists():
                 path.chmod(mode)
-        return _job(task, candidates, folder, done, tried)
+        return _make_job(task, folder, done, varied, len(candidates))
 
 
-def _job(
-    task: Task,
-    candidates: Sequence[Config],
-    folder: Path,
-    done: list[RunRecord],
-    tried: Sequence[str],
-) -> Job:
-    try:
-        card = load_bundle(folder, task=task.name).card
-    except Mistake as mistake:  # every run is on record, so nothing would write it again
+def _find_files(folder: Path, *, replaceable: bool) -> list[str]:
+    """The files of an earlier training, if they may be replaced or continued."""
+    found = [name for name in FILES if os.path.lexists(folder / name)]
+    if found and not replaceable:
         raise Mistake(
-            f"{folder} has runs on record but no whole bundle: train again in another folder or "
-            "with --overwrite"
-        ) from mistake
-    winner = best_group(done)
-    chosen = winner.best
-    return Job(
-        folder=folder,
-        records=done,
-        chosen=chosen,
-        kept=len(winner.healthy) if task.answers_together else 1,
-        configs=len(candidates),
-        settled={key: configs.flatten(chosen.config)[key] for key in tried},
-        metrics=card["metrics"],
-        said=task.said(card),
-    )
+            f"{folder} already holds {', '.join(found)}: choose another folder, continue the "
+            "training with --resume (resume=True), or replace these files with --overwrite "
+            "(overwrite=True)"
+        )
+    for name in FILES:
+        remove_leftovers(folder / name)
+        if name in found and not (folder / name).is_file():
+            raise Mistake(f"{folder / name} is not a file: move it away, or choose another folder")
+    return found
 
 
-def _resumed(folder: Path, members: Sequence[Member], data: Any) -> list[RunRecord]:
-    """The finished runs among the members; a folder that holds anything else is refused."""
+def _check_validation(
+    task: Task[ConfigT, DataT, ProblemT], config: ConfigT, data: DataT, varied: Sequence[str]
+) -> None:
+    """Checks that there is validation data, if anything is to be selected by it."""
+    if task.has_validation(config, data):
+        return
+    epoch = ["train.select=last"] * (config.train.select == "best-valid")
+    if unset := [*epoch, *varied]:
+        raise Mistake(
+            f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
+        )
+
+
+def _check_data_is_kept(config: Config, files: Sequence[Path]) -> None:
+    """Refuses to replace the file that is trained on."""
+    source = config.data.path
+    if source and Path(source).resolve() in [path.resolve() for path in files]:
+        raise Mistake(f"{source} is the data and would be replaced: choose another folder")
+
+
+def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) -> list[RunRecord]:
+    """Reads the records of a training to resume; refuses those of another training."""
     done = read_records(folder / RECORDS) if (folder / RECORDS).exists() else []
-    wanted = {_key(member) for member in members}
+    wanted = {_run_key(member) for member in members}
     same = all(r.data_digest == data.digest for r in done)
     same = same and {(r.config_digest, r.split, r.seed) for r in done} <= wanted
-    if any(os.path.lexists(folder / name) for name in BUNDLE):
+    if any(os.path.lexists(folder / name) for name in BUNDLE) and not _awaits_bundle(folder, done):
         own = {bundle_key_of(digest, data.digest) for digest, _, _ in wanted}
         same = same and bundle_key(folder) in own
     if not same:
@@ -225,15 +202,18 @@ def _resumed(folder: Path, members: Sequence[Member], data: Any) -> list[RunReco
         )
     state = load_state(folder)
     if state is not None and state["key"].split()[0] in {record.ensemble for record in done}:
-        remove_checkpoint(folder)  # of an ensemble that is on record: one killed just after that
+        remove_checkpoint(folder)  # the process was killed just after recording the ensemble
     return done
 
 
-def _keep_data(config: Config, files: Sequence[Path]) -> None:
-    """Refuses to replace the file that is trained on."""
-    source = getattr(config.data, "path", None)
-    if source and Path(source).resolve() in [path.resolve() for path in files]:
-        raise Mistake(f"{source} is the data and would be replaced: choose another folder")
+def _awaits_bundle(folder: Path, done: Sequence[RunRecord]) -> bool:
+    """Whether a training has begun but saved no bundle yet: then the bundle in its folder is the
+    one that ``overwrite`` replaces."""
+    return holds_training(folder) and not drop_diverged(done)
+
+
+def _file_mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
 
 
 def _remove(path: Path) -> None:
@@ -243,81 +223,76 @@ def _remove(path: Path) -> None:
         raise unwritable(path, error) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Runs of one configuration that were trained together."""
-
-    runs: list[RunRecord]
-
-    @property
-    def merit(self) -> tuple[float, float]:
-        """The mean of theirs."""
-        accuracies, losses = zip(*(merit(r.metrics) for r in self.runs), strict=True)
-        return fmean(accuracies), fmean(losses)
-
-    @property
-    def healthy(self) -> list[RunRecord]:
-        return healthy(self.runs)
-
-    @property
-    def best(self) -> RunRecord:
-        return max(self.runs, key=lambda r: merit(r.metrics))
-
-
-def best_group(records: Sequence[RunRecord]) -> Group:
-    """The runs among which the bundle is chosen."""
-    return max(_groups(records), key=lambda group: group.merit)
-
-
-def _groups(records: Sequence[RunRecord]) -> list[Group]:
-    runs: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in records:
-        runs.setdefault((record.ensemble, record.config_digest), []).append(record)
-    return [Group(group) for group in runs.values()]
+def _make_job(
+    task: Task[ConfigT, DataT, ProblemT],
+    folder: Path,
+    records: list[RunRecord],
+    varied: Sequence[str],
+    num_configs: int,
+) -> Job:
+    try:
+        card = load_bundle(folder, task=task.name).card
+    except Mistake as mistake:  # all runs are on record, so nothing would write it again
+        raise Mistake(
+            f"{folder} has runs on record but no whole bundle: train again in another folder or "
+            "with --overwrite"
+        ) from mistake
+    group = select_group(records)
+    settings = configs.flatten(group.best.config)
+    return Job(
+        folder=folder,
+        records=records,
+        chosen=group.best,
+        num_bundled=len(group.healthy) if task.averages_runs else 1,
+        num_configs=num_configs,
+        chosen_settings={key: settings[key] for key in varied},
+        metrics=card["metrics"],
+        summary=task.summarize(card),
+    )
 
 
-def healthy(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Those that did not diverge."""
-    return [record for record in records if merit(record.metrics) != DIVERGED]
-
-
-def _diverged(outcome: Outcome, tried: Sequence[str]) -> dict[str, str]:
-    """What diverged, by the name of each run that did: its settings, split and seed."""
-    found = {}
+def _describe_diverged(
+    outcome: Outcome[ConfigT, ProblemT], varied: Sequence[str]
+) -> dict[str, str]:
+    """Why runs diverged, by their settings, split and seed."""
+    reasons = {}
     for member, why in zip(outcome.members, outcome.divergence, strict=True):
         if why:
             flat = configs.flatten(member.config.identity())
-            chosen = [f"{key}={_number(flat[key])}" for key in dict.fromkeys(("train.lr", *tried))]
-            found[f"{', '.join(chosen)}, split {member.split}, seed {member.seed}"] = why
-    return found
+            keys = dict.fromkeys(("train.lr", *varied))
+            chosen = [f"{key}={_format_value(flat[key])}" for key in keys]
+            reasons[f"{', '.join(chosen)}, split {member.split}, seed {member.seed}"] = why
+    return reasons
 
 
-def _number(value: Any) -> Any:
-    return f"{value:g}" if isinstance(value, float) else value
+def _format_value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _every_run_diverged(diverged: Mapping[str, str], cause: str) -> str:
-    """The sentence, with what is wrong with the data, or else with one of the runs."""
+def _explain_all_diverged(diverged: Mapping[str, str], cause: str) -> str:
+    """The error message, with the cause in the data, or else with one of the runs."""
     if cause:
         return f"every run diverged, because {cause}, {ADVICE}; nothing was saved"
     named = "".join(f"; {why} ({name})" for name, why in list(diverged.items())[:1])
     return f"every run diverged: lower train.lr{named}; nothing was saved"
 
 
-def _some_runs_diverged(diverged: Mapping[str, str], runs: int) -> str:
+def _explain_some_diverged(diverged: Mapping[str, str], num_runs: int) -> str:
     name, why = next(iter(diverged.items()))
     more = f", and {len(diverged) - 1} more" if len(diverged) > 1 else ""
     return (
-        f"{len(diverged)} of {runs} runs diverged and {'is' if len(diverged) == 1 else 'are'} left "
-        f"out: {name} ({why}){more}"
+        f"{len(diverged)} of {num_runs} runs diverged and "
+        f"{'is' if len(diverged) == 1 else 'are'} left out: {name} ({why}){more}"
     )
 
 
-def _key(member: Member) -> tuple[str, int, int]:
+def _run_key(member: Member[ConfigT]) -> tuple[str, int, int]:
     return configs.digest(member.config.identity()), member.split, member.seed
 
 
-def _tried(task: Task, candidates: Sequence[Config]) -> list[str]:
+def _varied_settings(
+    task: Task[ConfigT, DataT, ProblemT], candidates: Sequence[ConfigT]
+) -> list[str]:
     """The settings in which the candidates differ; those that may vary in an ensemble first."""
     first, *others = (configs.flatten(config.identity()) for config in candidates)
     keys = dict.fromkeys((*(key for key in task.varying if key in first), *first))

@@ -1,71 +1,114 @@
-"""Runs of any task, as few ensembles, and what they leave: records and a bundle."""
+"""Trains runs of any task as few ensembles, and makes records and a bundle of the results."""
 
-import math
 import resource
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Generic
 
 import torch
-from torch import nn
 
 from quatgraph import config as configs
-from quatgraph.tasks.task import Member, Task
+from quatgraph.tasks.selection import mark_diverged
+from quatgraph.tasks.task import ConfigT, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import Bundle
+from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
-from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
-from quatgraph.training.optim import MemberAdam
 from quatgraph.training.record import RunRecord, compact_members
-from quatgraph.training.runtime import NO_DEADLINE, Deadline, environment
+from quatgraph.training.runtime import environment
 
-DIVERGED = (-1.0, 0.0)
-MERIT = "valid/merit"
-"""The metric by which tasks that measure one choose an epoch."""
-
-
-def merit(metrics: Mapping[str, float]) -> tuple[float, float]:
-    """What runs are chosen by: validation accuracy, then the lower validation loss; or, of tasks
-    without classes, the ``valid/merit`` that they measure.
-
-    Runs without validation data, whose accuracy or merit is NaN or missing, are all alike. A run
-    that diverged has the least merit: :func:`run` marks it by its ``valid/merit``, and in older
-    records its loss is not finite.
-    """
-    if metrics.get(MERIT) == DIVERGED[0]:
-        return DIVERGED
-    if "valid/accuracy" not in metrics and MERIT in metrics:
-        value = metrics[MERIT]
-        return 0.0 if math.isnan(value) else value, 0.0
-    accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
-    if math.isnan(accuracy):
-        accuracy, loss = 0.0, 0.0 * metrics.get("test/loss", 0.0)
-    return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
+LONG = 60.0
+"""Seconds of training from which on the remaining time is logged."""
+UNITS = {"h": 3600, "min": 60, "s": 1}
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """An ensemble that has been trained."""
+class Outcome(Generic[ConfigT, ProblemT]):
+    """A trained ensemble."""
 
-    members: list[Member]
+    members: list[Member[ConfigT]]
     fit: Fit
     records: list[RunRecord]
-    problem: Any
-    """The data as the task's models take it."""
+    problem: ProblemT
     divergence: list[str]
-    """Of each run what diverged, empty for a healthy one; see
+    """Why each run diverged, empty for a healthy one; see
     :func:`quatgraph.training.divergence.find_divergence`."""
 
+    def with_curves(self) -> "Outcome[ConfigT, ProblemT]":
+        """The outcome with the curves of all metrics in its records."""
+        fit = self.fit
+        records = [
+            replace(
+                record,
+                curves={name: curve[:, index].tolist() for name, curve in fit.curves.items()},
+                curve_epochs=fit.curve_epochs,
+            )
+            for index, record in enumerate(self.records)
+        ]
+        return replace(self, records=records)
 
-def together(task: Task, members: Sequence[Member]) -> list[list[Member]]:
-    """Groups runs that can be one ensemble: those that differ only in what may vary."""
-    groups: dict[str, list[Member]] = {}
+
+def run(
+    task: Task[ConfigT, DataT, ProblemT],
+    members: Sequence[Member[ConfigT]],
+    data: DataT,
+    context: Context,
+    *,
+    method: str | None = None,
+    checkpoint: Callable[[str], Path] | None = None,
+) -> Iterator[Outcome[ConfigT, ProblemT]]:
+    """Trains runs in as few ensembles as shapes and memory allow, and yields each when it is done.
+
+    Args:
+        method: Name of the method in the records; the model's name by default.
+        checkpoint: Gives the folder of an ensemble's checkpoint, by :func:`ensemble_key`.
+    """
+    pending = []
+    for group in group_by_shape(task, members):
+        problem = task.prepare(data, group[0].config, context.device)
+        ensembles = split_group(group, task.max_members(problem, group[0].config))
+        pending += [(ensemble, problem) for ensemble in ensembles]
+    count = len(pending)
+    while pending:
+        ensemble, problem = pending.pop(0)  # so that a problem is freed after its last ensemble
+        config, key = ensemble[0].config, ensemble_key(task, ensemble)
+        name = method or config.model.name
+        runs = "1 run" if len(ensemble) == 1 else f"{len(ensemble)} runs"
+        place = f" ({count - len(pending)} of {count})" if count > 1 else ""
+        title = f"{data.name} {name}, {runs}{place}"
+        more = f"; {len(pending)} more follow" if pending else ""
+        plan = task.plan(ensemble)
+        plan = replace(
+            plan,
+            checkpoint=checkpoint(key) if checkpoint else None,
+            resume=context.resume,
+            key=f"{key} on {data.digest}",
+            deadline=context.deadline,
+            progress=partial(context.progress, title),
+            report_eta=partial(_report_eta, context, plan, title, more),
+        )
+        fit = task.train(ensemble, problem, plan)
+        divergence = find_divergence(fit)
+        parameters = task.num_parameters(config, problem)
+        records = _make_records(task, ensemble, fit, data, name, parameters)
+        records = [
+            mark_diverged(record) if why else record
+            for record, why in zip(records, divergence, strict=True)
+        ]
+        yield Outcome(ensemble, fit, records, problem, divergence)
+
+
+def group_by_shape(
+    task: Task[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]]
+) -> list[list[Member[ConfigT]]]:
+    """Groups the runs that can be one ensemble: those that differ only in what may vary."""
+    groups: dict[str, list[Member[ConfigT]]] = {}
     for member in members:
         flat = configs.flatten(member.config.identity())
         shape = {key: value for key, value in flat.items() if key not in task.varying}
@@ -73,148 +116,103 @@ def together(task: Task, members: Sequence[Member]) -> list[list[Member]]:
     return list(groups.values())
 
 
-def run(
-    task: Task,
-    members: Sequence[Member],
-    data: Any,
-    *,
-    device: torch.device,
-    method: str | None = None,
-    keep_curves: bool = False,
-    checkpoint: Callable[[str], Path] | None = None,
-    resume: bool = False,
-    deadline: Deadline = NO_DEADLINE,
-    progress: Callable[[str, int, int], None] = lambda title, done, total: None,
-    tell: Callable[[str], None] = lambda sentence: None,
-) -> Iterator[Outcome]:
-    """Trains runs, as few ensembles as shapes and memory allow, yielding each as it finishes.
-
-    Args:
-        method: Name of the method in the records; the model's name unless given.
-        checkpoint: The folder for an ensemble's checkpoint, by the name of the ensemble.
-        progress: Told what is being trained, the epochs done, and the epochs in all.
-        tell: Told how long a training will be, where it is long, and how much memory it takes.
-    """
-    groups = [_parts(task, group, data, device) for group in together(task, members)]
-    number, ensembles = 0, sum(map(len, groups))
-    for parts in groups:
-        config = parts[0][0].config
-        name = method or config.model.name
-        problem = task.prepare(data, config, device)
-        parameters = num_parameters(task.build, config, problem)
-        for part in parts:
-            key = ensemble_key(task, part)
-            number += 1
-            place = f" ({number} of {ensembles})" if ensembles > 1 else ""
-            runs = "1 run" if len(part) == 1 else f"{len(part)} runs"
-            title = f"{data.name} {name}, {runs}{place}"
-            plan = task.plan(
-                part,
-                checkpoint=checkpoint(key) if checkpoint else None,
-                resume=resume,
-                key=f"{key} on {data.digest}",
-                deadline=deadline,
-            )
-            more = f"; {ensembles - number} more follow" if number < ensembles else ""
-            plan = replace(plan, estimated=partial(_foretell, tell, title, more, plan, device))
-            fitted = task.train(part, problem, plan, partial(progress, title))
-            shared = {
-                "task": task.name,
-                "dataset": data.name,
-                "method": name,
-                "data_digest": data.digest,
-                "members": compact_members([_described(task, member) for member in part]),
-                "parameters": parameters,
-                "ensemble": key,
-            }
-            curves = (lambda _: fitted.curves) if keep_curves else task.curves  # noqa: B023
-            divergence = find_divergence(fitted)
-            records = _records(part, fitted, shared, curves)
-            records = [
-                replace(r, metrics=r.metrics | {MERIT: DIVERGED[0]}) if why else r
-                for r, why in zip(records, divergence, strict=True)
-            ]
-            yield Outcome(list(part), fitted, records, problem, divergence)
+def split_group(group: Sequence[Member[ConfigT]], size: int) -> list[list[Member[ConfigT]]]:
+    """Splits runs of one shape into ensembles of at most ``size`` runs. Runs of one configuration
+    share an ensemble wherever they fit."""
+    splits: list[list[Member[ConfigT]]] = [[]]
+    for _, members in groupby(group, key=lambda member: member.config):
+        own = list(members)
+        if splits[-1] and len(splits[-1]) + len(own) > size:
+            splits.append([])
+        splits[-1].extend(own)
+    return [split[at : at + size] for split in splits for at in range(0, len(split), size)]
 
 
-def _foretell(
-    tell: Callable[[str], None],
-    title: str,
-    more: str,
-    plan: Plan,
-    device: torch.device,
-    seconds: float,
-) -> None:
-    """Says of a training that is longer than :data:`LONG` how long, how much memory it has, and how
-    many ``more`` there are."""
+def ensemble_key(task: Task[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]]) -> str:
+    """Identifies an ensemble in records and checkpoints: by its runs, in their order."""
+    settings = [_varying_settings(task, m) | m.config.identity() for m in members]
+    return configs.digest({"members": settings})
+
+
+def _varying_settings(
+    task: Task[ConfigT, DataT, ProblemT], member: Member[ConfigT]
+) -> configs.Values:
+    """The settings, split and seed that distinguish a member within its ensemble."""
+    flat = configs.flatten(configs.to_dict(member.config))
+    varying = {key: flat[key] for key in task.varying if key in flat}
+    return varying | {"seed": member.seed, "split": member.split}
+
+
+def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: float) -> None:
+    """Logs the remaining time of a training longer than :data:`LONG`, its memory, and how many
+    ``more`` trainings follow."""
     if seconds < LONG:
         return
     unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 1.5 * size)
-    ends = "about" if plan.patience is None else "at most"
-    if device.type == "cuda":
-        memory = torch.cuda.max_memory_allocated(device)
-    else:  # in KiB, but for a Mac
-        kept = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        memory = kept if sys.platform == "darwin" else 1024 * kept
-    tell(
-        f"{title}: {ends} {seconds / size:.0f} {unit} for the rest of {plan.epochs:,} epochs, "
+    about = "about" if plan.patience is None else "at most"
+    if context.device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(context.device)
+    else:  # in KiB, except on macOS
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        memory = peak if sys.platform == "darwin" else 1024 * peak
+    context.log(
+        f"{title}: {about} {seconds / size:.0f} {unit} for the rest of {plan.epochs:,} epochs, "
         f"{memory / 2**30:.1f} GiB{more}"
     )
 
 
-LONG = 60.0
-"""Seconds from which on a person is told how long it will take."""
-UNITS = {"h": 3600, "min": 60, "s": 1}
+def _make_records(
+    task: Task[ConfigT, DataT, ProblemT],
+    members: Sequence[Member[ConfigT]],
+    fit: Fit,
+    data: DataT,
+    method: str,
+    parameters: int,
+) -> list[RunRecord]:
+    key = ensemble_key(task, members)
+    compact = compact_members([_varying_settings(task, member) for member in members])
+    where = environment(fit.device)
+    finished = datetime.now(UTC).isoformat(timespec="seconds")
+    records = []
+    for index, member in enumerate(members):
+        identity, curves = member.config.identity(), task.recorded_curves(member.config)
+        records.append(
+            RunRecord(
+                task=task.name,
+                dataset=data.name,
+                method=method,
+                protocol=member.config.protocol,
+                split=member.split,
+                seed=member.seed,
+                config=identity,
+                config_digest=configs.digest(identity),
+                data_digest=data.digest,
+                members=compact,
+                metrics={name: float(values[index]) for name, values in fit.metrics.items()},
+                best_epoch=int(fit.best_epoch[index]),
+                epochs_run=fit.epochs_run,
+                parameters=parameters,
+                seconds=fit.seconds,
+                ensemble=key,
+                curves={name: fit.curves[name][:, index].tolist() for name in curves},
+                curve_epochs=fit.curve_epochs if curves else [],
+                environment=where,
+                finished=finished,
+            )
+        )
+    return records
 
 
-def _parts(task: Task, group: list[Member], data: Any, device: torch.device) -> list[list[Member]]:
-    """Runs of one shape, in parts that train well together; those of one configuration are in one
-    part wherever they fit into it."""
-    first = group[0].config
-    size = task.members_at_once(task.prepare(data, first, device), first, device)
-    parts: list[list[Member]] = [[]]
-    for _, members in groupby(group, key=lambda member: member.config):
-        own = list(members)
-        if parts[-1] and len(parts[-1]) + len(own) > size:
-            parts.append([])
-        parts[-1].extend(own)
-    return [part[at : at + size] for part in parts for at in range(0, len(part), size)]
-
-
-def ensemble_key(task: Task, members: Sequence[Member]) -> str:
-    """Names an ensemble in records and checkpoints: by its runs, in their order."""
-    return configs.digest({"members": [_described(task, m) | m.config.identity() for m in members]})
-
-
-def learners(
-    members: Sequence[Member],
-    build: Callable[[Any, Any], nn.Module],
-    problem: Any,
-    device: torch.device,
-) -> tuple[Ensemble, MemberAdam]:
-    """The models of runs of one shape as one, and what trains each by its own settings."""
-    builds = [partial(build, member.config, problem) for member in members]
-    ensemble = Ensemble(builds, [member.key for member in members]).to(device)
-    optimizer = MemberAdam(
-        ensemble.parameters(),
-        lr=[member.config.train.lr for member in members],
-        weight_decay=[member.config.train.weight_decay for member in members],
-        clip=members[0].config.train.clip,
-    )
-    return ensemble, optimizer
-
-
-def num_parameters(build: Callable[[Any, Any], nn.Module], config: Any, problem: Any) -> int:
-    """Learned numbers of one model; see :attr:`Task.build`."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in build(config, problem).parameters())
-
-
-def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -> Bundle:
+def bundle_of(
+    task: Task[ConfigT, DataT, ProblemT],
+    outcome: Outcome[ConfigT, ProblemT],
+    indices: Sequence[int],
+    data: DataT,
+) -> Bundle:
     """Members of one configuration as a bundle: what ``predict`` needs and what a reader wants to
     know; a ``data`` of the task's own card is added to the data's name and digest.
 
-    Where a task's models answer together, weights are stacked, ``(K, ...)``, splits, seeds and
+    Where a task averages runs, weights are stacked, ``(K, ...)``, splits, seeds and
     epochs are lists, and the metrics are the mean of the members'. Elsewhere it is one member's.
     """
     members = [outcome.members[index] for index in indices]
@@ -241,70 +239,27 @@ def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -
         "environment": record.environment,
         "finished": record.finished,
     }
-    kept = {f"data.{name}": value for name, value in task.kept(data).items()}
-    if task.answers_together:
+    kept = {f"data.{name}": value for name, value in task.bundled_tensors(data).items()}
+    if task.averages_runs:
         return Bundle(card | each, weights | kept)
     first = {key: values[0] for key, values in each.items()}
     return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
 
 
 def bundle_key_of(config_digest: str, data_digest: str) -> str:
-    """Names what a bundle was trained with."""
+    """Identifies what a bundle was trained with."""
     return f"{config_digest} on {data_digest}"
 
 
-def classes_said(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:
-    """What an accuracy has to be compared with.
+def describe_classes(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:
+    """Describes the classes, so that an accuracy can be compared with their sizes.
 
     Args:
-        sizes: How many items each class has.
-        count: Items in all, those without a label too.
-        unlabelled: What those did.
+        sizes: The number of items of each class.
+        count: The number of all items, labelled or not.
+        unlabelled: What became of items without a label.
     """
     known, largest = sum(sizes), max(sizes)
     unknown = f"; {count - known:,} more without a label{unlabelled}" * (count > known)
     share = f"{100 * largest / known:.1f} % in the largest"
     return f"{known:,} in {len(sizes)} classes, {share}{unknown}"
-
-
-def _described(task: Task, member: Member) -> dict[str, Any]:
-    """What tells a member of an ensemble from the others."""
-    flat = configs.flatten(configs.to_dict(member.config))
-    varying = {key: flat[key] for key in task.varying if key in flat}
-    return varying | {"seed": member.seed, "split": member.split}
-
-
-def _records(
-    members: Sequence[Member],
-    fitted: Fit,
-    shared: dict[str, Any],
-    curves: Callable[[Any], Iterable[str]],
-) -> list[RunRecord]:
-    """A record for each member; ``shared`` is what the caller knows of all of them, ``curves``
-    tells which a config keeps."""
-    where = environment(fitted.device)
-    finished = datetime.now(UTC).isoformat(timespec="seconds")
-    records = []
-    for index, member in enumerate(members):
-        identity = member.config.identity()
-        records.append(
-            RunRecord(
-                **shared,
-                protocol=member.config.protocol,
-                split=member.split,
-                seed=member.seed,
-                config=identity,
-                config_digest=configs.digest(identity),
-                metrics={name: float(values[index]) for name, values in fitted.metrics.items()},
-                best_epoch=int(fitted.best_epoch[index]),
-                epochs_run=fitted.epochs_run,
-                seconds=fitted.seconds,
-                curves={
-                    name: fitted.curves[name][:, index].tolist() for name in curves(member.config)
-                },
-                curve_epochs=fitted.curve_epochs if curves(member.config) else [],
-                environment=where,
-                finished=finished,
-            )
-        )
-    return records

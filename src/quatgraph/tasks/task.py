@@ -1,14 +1,38 @@
-"""What a task says of itself; :mod:`quatgraph.tasks.runs` and ``job`` do the rest for all alike."""
+"""The base class of tasks; :mod:`quatgraph.tasks.runs` and ``job`` work with any of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph import presets
-from quatgraph.training.loop import Fit, Plan
+from quatgraph.models.common import Options
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.loop import Fit, Plan, Select
+from quatgraph.training.optim import MemberAdam
+
+
+class DataSettings(Protocol):
+    @property
+    def path(self) -> str: ...
+
+
+class TrainSettings(Protocol):
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def weight_decay(self) -> float: ...
+    @property
+    def clip(self) -> float | None: ...
+    @property
+    def select(self) -> Select: ...
 
 
 class Config(Protocol):
@@ -19,75 +43,152 @@ class Config(Protocol):
     @property
     def seeds(self) -> int: ...
     @property
-    def data(self) -> Any: ...
+    def data(self) -> DataSettings: ...
     @property
-    def model(self) -> Any: ...
+    def model(self) -> Options: ...
     @property
-    def train(self) -> Any: ...
+    def train(self) -> TrainSettings: ...
 
-    def identity(self) -> dict[str, Any]:
-        """What two runs must share to be runs of one configuration."""
+    def identity(self) -> configs.Values:
+        """The settings that two runs of one configuration share."""
+
+
+class Dataset(Protocol):
+    """The data of a task."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def digest(self) -> str: ...
+    @property
+    def notes(self) -> list[str]:
+        """Messages for the user about what was read."""
+
+
+class Problem(Protocol):
+    """The data as the models take it, on a device."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+
+ConfigT = TypeVar("ConfigT", bound=Config)
+DataT = TypeVar("DataT", bound=Dataset)
+ProblemT = TypeVar("ProblemT", bound=Problem)
+Card = dict[str, Any]
+"""The content of a bundle's ``card.json``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class Member(Generic[ConfigT]):
     """One run: a configuration, a split (of graphs: a fold) and a seed."""
 
-    config: Any
-    """The task's own :class:`Config`."""
+    config: ConfigT
     split: int
     seed: int
 
     @property
     def key(self) -> int:
-        """What the run's random draws are keyed by: its seed, and its split in the upper 32 bits.
+        """The key of the run's random draws: its seed, and its split in the upper 32 bits.
         Torch's generator reads the lower 32, so all splits of a seed start from equal weights."""
         return self.seed + (self.split << 32)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
-    """A task as hooks. ``config``, ``data`` and ``problem`` are the task's own types."""
+class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
+    """A task: how its data is loaded, its models are built and trained, and its bundles described.
+
+    A problem is the data as the models take it, on a device.
+    """
 
     name: str
-    config: type[Any]
-    """The class of its configurations, a :class:`Config`."""
+    config: type[ConfigT]
+    """The class of its configurations."""
     varying: tuple[str, ...]
     """Settings, as ``train.lr``, in which the members of one ensemble may differ."""
     models: Mapping[str, Callable[..., nn.Module]]
     """Its models by name."""
-    load: Callable[[Any], Any]
-    """``(config)`` -> data: the dataset a config names; it has a ``name``, a ``digest`` and
-    ``notes``, what a person should know of it: sentences."""
-    members: Callable[[Any, Any], list[Member]]
-    """``(config, data)``: the runs of a config, its splits and seeds."""
-    prepare: Callable[[Any, Any, torch.device], Any]
-    """``(data, config, device)`` -> problem: the data as the models take it."""
-    build: Callable[[Any, Any], nn.Module]
-    """``(config, problem)``: a new model."""
-    train: Callable[[Sequence[Member], Any, Plan, Callable[[int, int], None]], Fit]
-    """``(members, problem, plan, progress)``: trains runs as one ensemble."""
-    plan: Callable[..., Plan]
-    """``(members, **others)``: how long to train them and what to keep; others as they are."""
-    members_at_once: Callable[[Any, Any, torch.device], int]
-    """``(problem, config, device)``: how many members train well together."""
-    card: Callable[[Any, Any, Any], dict[str, Any]]
-    """``(config, data, problem)``: what predicting needs of a bundle's card beyond what every
-    card has; see :func:`quatgraph.tasks.runs.bundle_of`."""
-    validates: Callable[[Any, Any], bool] = lambda config, data: True
-    """``(config, data)``: whether its runs have validation data to choose by."""
-    answers_together: bool = False
-    """Whether a bundle holds all runs of the chosen configuration, whose answers are averaged, or
-    the best of them only."""
-    said: Callable[[Mapping[str, Any]], list[str]] = lambda card: []
-    """``(card)``: sentences that a person who trained the bundle wants to read."""
-    curves: Callable[[Any], Sequence[str]] = lambda config: ()
-    """``(config)``: names of the metrics whose values by evaluation a record always keeps."""
-    kept: Callable[[Any], Mapping[str, Tensor]] = lambda data: {}
-    """``(data)``: what a bundle holds of the data, beside the weights, so as to answer by itself;
-    in the bundle's tensors the names begin with ``data.``."""
-    explain_overflow: Callable[[Any, Any], str] = lambda data, problem: ""
-    """``(data, problem)``: names the input that is so large that a network overflows, as ``node 'a'
-    has 1e+30 in the feature 'age'``; empty where there is none."""
-    told: tuple[str, ...] = ("accuracy",)
-    """The metrics of the test part that a person is told."""
+    reported_metrics: tuple[str, ...] = ("accuracy",)
+    """The test metrics that ``train`` reports."""
+    averages_runs: bool = False
+    """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
+    or only the best of them."""
+
+    @abstractmethod
+    def load(self, config: ConfigT) -> DataT:
+        """Loads the dataset that a config names."""
+
+    @abstractmethod
+    def prepare(self, data: DataT, config: ConfigT, device: torch.device) -> ProblemT: ...
+
+    @abstractmethod
+    def build(self, config: ConfigT, problem: ProblemT) -> nn.Module:
+        """Builds a new model."""
+
+    @abstractmethod
+    def plan(self, members: Sequence[Member[ConfigT]]) -> Plan:
+        """Plans the training of an ensemble: its epochs and their selection."""
+
+    @abstractmethod
+    def train(self, members: Sequence[Member[ConfigT]], problem: ProblemT, plan: Plan) -> Fit:
+        """Trains runs of one shape as one ensemble."""
+
+    @abstractmethod
+    def max_members(self, problem: ProblemT, config: ConfigT) -> int:
+        """How many members train well in one ensemble."""
+
+    @abstractmethod
+    def card(self, config: ConfigT, data: DataT, problem: ProblemT) -> Card:
+        """What predictors need from a bundle's card, besides what every card has; see
+        :func:`quatgraph.tasks.runs.bundle_of`."""
+
+    def num_splits(self, config: ConfigT, data: DataT) -> int:
+        return 1
+
+    def has_validation(self, config: ConfigT, data: DataT) -> bool:
+        """Whether the runs of a config have validation data to select by."""
+        return True
+
+    def summarize(self, card: Card) -> list[str]:
+        """Sentences about a bundle for the user who trained it."""
+        return []
+
+    def recorded_curves(self, config: ConfigT) -> tuple[str, ...]:
+        """The metrics whose curves a record always holds."""
+        return ()
+
+    def bundled_tensors(self, data: DataT) -> dict[str, Tensor]:
+        """The data that a bundle holds besides the weights; names get the prefix ``data.``."""
+        return {}
+
+    def explain_overflow(self, data: DataT, problem: ProblemT) -> str:
+        """Names the input that is too large for float32 arithmetic, as ``node 'a' has 1e+30 in the
+        feature 'age'``; empty if there is none."""
+        return ""
+
+    def members(self, config: ConfigT, data: DataT) -> list[Member[ConfigT]]:
+        """The runs of a config: one for each split and seed."""
+        splits = range(self.num_splits(config, data))
+        return [Member(config, split, seed) for seed in range(config.seeds) for split in splits]
+
+    def num_parameters(self, config: ConfigT, problem: ProblemT) -> int:
+        """Counts the parameters of one model."""
+        with torch.device("meta"):
+            return sum(p.numel() for p in self.build(config, problem).parameters())
+
+    def build_ensemble(
+        self, members: Sequence[Member[ConfigT]], problem: ProblemT
+    ) -> tuple[Ensemble, MemberAdam]:
+        """Builds the models of runs of one shape as one, and their optimizer."""
+        builds = [partial(self.build, member.config, problem) for member in members]
+        ensemble = Ensemble(builds, [member.key for member in members]).to(problem.device)
+        settings = [member.config.train for member in members]
+        optimizer = MemberAdam(
+            ensemble.parameters(),
+            lr=[train.lr for train in settings],
+            weight_decay=[train.weight_decay for train in settings],
+            clip=settings[0].clip,
+        )
+        return ensemble, optimizer
+
+
+AnyTask = Task[Any, Any, Any]

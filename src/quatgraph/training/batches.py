@@ -1,46 +1,58 @@
-"""What the steps of an epoch see, and which of them a GPU does as one."""
+"""Batches: the data of each training step."""
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-class Batches(Protocol):
-    """Where an epoch is many steps: the parts of the data that each step sees."""
+class Batches(Protocol[T_co]):
+    """The batches of an epoch, one for each training step."""
 
-    at_once: int
-    """How many batches of one shape can be loaded together, so that a GPU replays their steps as
-    one, with no gap between them."""
+    max_loaded: int
+    """How many batches of one shape :meth:`load` can return; a GPU replays their steps as one."""
 
     def draw(self, epoch: int) -> Sequence[Hashable]:
-        """Draws the batches of an epoch, counted from 0, and gives the shape of each; steps of one
-        shape are replayed as one. Called between epochs, so it may wait for the device. What a
-        member draws depends on its own seed and the epoch alone."""
+        """Draws the batches of an epoch, counted from 0, and returns the shape of each.
 
-    def load(self, step: int, count: int) -> None:
-        """Makes so many of the drawn batches the current ones, which ``loss`` takes, one at each
-        call, and again from the first."""
+        Called between epochs, so it may wait for the device. The batches of a member depend only on
+        its own seed and the epoch.
+        """
+
+    def load(self, step: int, count: int) -> Sequence[T_co]:
+        """Returns the batches of ``count`` steps of one shape, beginning with ``step``.
+
+        Batches of one shape share their buffers: a captured step is replayed on whatever the last
+        call wrote to them.
+        """
 
 
-class WholeData:
-    """An epoch of one step, which sees all data."""
+class WholeData(Generic[T]):
+    """One batch per epoch, always the same: all data."""
 
-    at_once = 1
+    max_loaded = 1
+
+    def __init__(self, batch: T) -> None:
+        self.batch = batch
 
     def draw(self, epoch: int) -> Sequence[Hashable]:
         return ("all",)
 
-    def load(self, step: int, count: int) -> None:
-        pass
+    def load(self, step: int, count: int) -> Sequence[T]:
+        return (self.batch,)
 
 
-def together(shapes: Sequence[Hashable], most: int) -> Iterator[tuple[int, int]]:
-    """The steps of an epoch, by the first and the number of those that are done as one: so many of
-    one shape, and singly what is left of it."""
+def group_steps(shapes: Sequence[Hashable], max_steps: int) -> Iterator[tuple[int, int]]:
+    """Groups the steps of an epoch that run as one; yields the first step and the count of each.
+
+    A group has ``max_steps`` consecutive steps of one shape; what remains runs step by step.
+    """
     step = 0
     for _, same in groupby(shapes):
-        left = len(list(same))
-        while left:
-            some = most if left >= most else 1
-            yield step, some
-            step, left = step + some, left - some
+        remaining = len(list(same))
+        while remaining:
+            count = max_steps if remaining >= max_steps else 1
+            yield step, count
+            step, remaining = step + count, remaining - count

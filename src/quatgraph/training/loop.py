@@ -1,10 +1,10 @@
 """The training loop: epochs, selection and early stopping for all members of an ensemble at once.
 
-Nothing inside an epoch waits for the device: the step (forward, loss, backward, clipping, Adam) and
-the evaluation (metrics, curves, best weights, patience) are each one piece of device work, on a GPU
-captured as a CUDA graph and replayed, the step once for each shape of a batch, several steps as one
-where their batches can be loaded together. The host looks only between epochs, to draw batches,
-show progress, write a checkpoint, or stop.
+Nothing inside an epoch waits for the device. On a GPU the step (forward, loss, backward, clipping,
+Adam) and the evaluation (metrics, curves, best weights, patience) are captured as CUDA graphs and
+replayed: one graph per shape of a batch, or one for several steps whose batches are loaded
+together. The host synchronises only between epochs, to draw batches, report progress, write a
+checkpoint, or stop.
 """
 
 import time
@@ -13,7 +13,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -21,23 +21,24 @@ from torch import Tensor
 from quatgraph.errors import Mistake
 from quatgraph.ops.backend import use_triton
 from quatgraph.signals import defer_signals
-from quatgraph.training.batches import Batches, WholeData, together
+from quatgraph.training.batches import Batches, WholeData, group_steps
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberAdam
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch
 
+Batch = TypeVar("Batch")
 Metrics = dict[str, Tensor]
 Select = Literal["last", "best-valid"]
 
-_LOOK_EVERY = {"cpu": 1, "cuda": 25}  # epochs between two looks of the host
+_SYNC_EVERY = {"cpu": 1, "cuda": 25}  # epochs between two synchronisations with the host
 _WARM_UPS = 3
-ENOUGH = 3.0
-"""Seconds of steps by which the rest is judged: the first of them are slow."""
+ETA_AFTER = 3.0
+"""Seconds of training after which the remaining time is estimated: the first steps are slow."""
 
 
 class Paused(Exception):  # noqa: N818
-    """Training stopped before its end with everything saved; ``resume`` goes on from there."""
+    """Training stopped at its deadline; ``resume`` continues from the saved checkpoint."""
 
     def __init__(self, done: int, epochs: int) -> None:
         super().__init__(f"stopped after {done} of {epochs} epochs")
@@ -46,32 +47,34 @@ class Paused(Exception):  # noqa: N818
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long to train, what to keep, and where to save what is half done."""
+    """How long to train, which epoch to select, where to save checkpoints, what to report."""
 
     epochs: int
     select: Select | Sequence[Select] = "last"
     """``last``: the last epoch; ``best-valid``: the first epoch with the highest ``monitor``. One
-    for all members, or one each."""
+    rule for all members, or one per member."""
     monitor: str = "valid/accuracy"
     patience: int | None = None
-    """Evaluations without a better ``monitor`` after which a member's choice is final."""
+    """Evaluations without a better ``monitor`` after which a member's selection is final."""
     evaluate_every: int = 1
     checkpoint: Path | None = None
     resume: bool = False
     save_every: float = 60.0
     """Seconds between two checkpoints."""
     key: str = ""
-    """Names the run, so that a checkpoint of another one is refused."""
+    """Identifies the run: a checkpoint with another key is refused."""
     deadline: Deadline = NO_DEADLINE
     capture: bool = True
-    """Whether a GPU replays captured steps; off, it launches each operation, for comparison."""
-    estimated: Callable[[float], None] = lambda seconds: None
-    """Told once, after :data:`ENOUGH` seconds of steps, how many all those left will take."""
+    """Whether a GPU replays captured steps; if not, it launches each operation."""
+    progress: Callable[[int, int], None] = lambda done, total: None
+    """Called with the number of epochs done and the total."""
+    report_eta: Callable[[float], None] = lambda seconds: None
+    """Called once, after :data:`ETA_AFTER` seconds of training, with the seconds remaining."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a training gave; ``(M,)`` has one number per member."""
+    """The result of a training; ``(M,)`` has one number per member."""
 
     best_epoch: Tensor
     """The selected epoch of each member, counted from 1, ``(M,)``."""
@@ -95,46 +98,45 @@ def fit(
     ensemble: Ensemble,
     optimizer: MemberAdam,
     *,
-    loss: Callable[[], Tensor],
+    loss: Callable[[Batch], Tensor],
     evaluate: Callable[[], Metrics],
+    batches: Batches[Batch],
     plan: Plan,
-    batches: Batches | None = None,
-    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> Fit:
     """Trains every member and returns each at its selected epoch.
 
     Args:
-        loss: One training step's loss of each member, ``(M,)``.
+        loss: The loss of each member on a batch, ``(M,)``.
         evaluate: Metrics named ``part/metric``, each ``(M,)``; called without gradients and with
             the ensemble in evaluation mode. Neither function may wait for the device.
-        batches: What the steps of an epoch see; all data in one step unless given.
-        progress: Told the number of epochs done and in all.
+        batches: The batches of an epoch.
 
-    The caller removes the checkpoint, once it has stored what a finished training gave.
+    The caller removes the checkpoint after storing the result.
 
     Raises:
-        Paused: The plan's deadline passed, and a checkpoint holds the state.
-        KeyboardInterrupt: Ctrl-C, a polite kill or a closed terminal, with the signal's number; a
+        Paused: The plan's deadline passed; a checkpoint holds the state.
+        KeyboardInterrupt: Ctrl-C, SIGTERM or a closed terminal, with the signal's number; a
             checkpoint holds the state.
     """
     device = optimizer.lr.device
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with on_device:
-        run = _Run(ensemble, optimizer, loss, evaluate, plan, batches or WholeData())
-        run.restore_or_start(device)
-        every = _LOOK_EVERY[device.type] if batches is None else 1
+        run = _Run(ensemble, optimizer, loss, evaluate, batches, plan)
+        if plan.checkpoint is not None and plan.resume:
+            run.restore(load_checkpoint(plan.checkpoint))
+        every = _SYNC_EVERY[device.type] if isinstance(batches, WholeData) else 1
         saved_at = time.monotonic()
         with defer_signals() as interrupt:
             while run.epoch < plan.epochs and not run.all_stopped():
                 run.train_epochs(min(every, plan.epochs - run.epoch))
-                progress(run.epoch, plan.epochs)
-                run.tell_estimate()
+                plan.progress(run.epoch, plan.epochs)
+                run.report_eta()
                 unfinished = run.epoch < plan.epochs
                 stop = interrupt.number or (unfinished and plan.deadline.passed())
                 if plan.checkpoint is not None and (
                     stop or time.monotonic() - saved_at > plan.save_every
                 ):
-                    run.save(device)
+                    run.save()
                     saved_at = time.monotonic()
                 if stop:
                     if interrupt.number:
@@ -143,28 +145,29 @@ def fit(
         return run.finish()
 
 
-class _Run:
-    """The state of one training: everything a checkpoint must hold is in :meth:`tensors`."""
+class _Run(Generic[Batch]):
+    """The state of one training; :meth:`tensors` is what a checkpoint holds."""
 
     def __init__(
         self,
         ensemble: Ensemble,
         optimizer: MemberAdam,
-        loss: Callable[[], Tensor],
+        loss: Callable[[Batch], Tensor],
         evaluate: Callable[[], Metrics],
+        batches: Batches[Batch],
         plan: Plan,
-        batches: Batches,
     ) -> None:
         self.ensemble, self.optimizer, self.plan, self.batches = ensemble, optimizer, plan, batches
         self.loss, self.evaluate = loss, evaluate
-        device, members = optimizer.lr.device, ensemble.num_members
-        # Without the kernels some operations ask the device how much there is.
+        self.device = device = optimizer.lr.device
+        members = ensemble.num_members
+        # Without the Triton kernels some operations synchronise with the host.
         self.replays = plan.capture and device.type == "cuda" and use_triton(optimizer.lr)
-        self.clock, self.measuring, self.estimated = Stopwatch(device), Stopwatch(device), False
-        # What a GPU launches once says nothing of what it will replay.
-        with nullcontext() if self.replays else self.measuring:
+        self.clock, self.eval_clock, self.eta_reported = Stopwatch(device), Stopwatch(device), False
+        # The first launch on a GPU does not predict the time of a replay.
+        with nullcontext() if self.replays else self.eval_clock:
             self.names = sorted(self._measure())
-        self.measured = int(not self.replays)
+        self.num_timed_evaluations = int(not self.replays)
         select = [plan.select] * members if isinstance(plan.select, str) else list(plan.select)
         self.selects = "best-valid" in select
         if self.selects and plan.monitor not in self.names:
@@ -174,7 +177,7 @@ class _Run:
         evaluations = -(-plan.epochs // plan.evaluate_every)
         self.curves = torch.zeros(evaluations, len(self.names), members, device=device)
         self.evaluation = torch.zeros(1, dtype=torch.int64, device=device)
-        # Exactly: a score may tell epochs apart by less than the curves hold.
+        # In float64: scores may differ by less than float32 resolves.
         self.best = torch.full((members,), -torch.inf, device=device, dtype=torch.float64)
         self.best_evaluation = torch.zeros(members, dtype=torch.int64, device=device)
         self.step_loss = torch.zeros(members, device=device)  # of the last step
@@ -183,29 +186,18 @@ class _Run:
         self.best_weights = {
             name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
         }
-        self.each = torch.ones(members, device=device)  # what the members' losses count for
+        self.loss_weights = torch.ones(members, device=device)
         self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
-    def restore_or_start(self, device: torch.device) -> None:
-        found = None
-        if self.plan.checkpoint is not None and self.plan.resume:
-            found = load_checkpoint(self.plan.checkpoint)
-        if found is None:
+    def restore(self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
+        """Restores a checkpoint, if there is one; it must be of this run and type of device."""
+        if checkpoint is None:
             return
-        self._refuse_another(*found, device)
-        tensors, state = found
-        _copy_into(self.tensors(), tensors)
-        self.epoch = int(state["epoch"])
-        self.clock.total = float(state["seconds"])
-
-    def _refuse_another(
-        self, tensors: dict[str, Tensor], state: dict[str, Any], device: torch.device
-    ) -> None:
-        """Checks that a checkpoint is one of this run on this kind of device."""
-        if state["device"] != device.type:
+        tensors, state = checkpoint
+        if state["device"] != self.device.type:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
-                f"with --device {state['device']}, since {device.type} rounds differently"
+                f"with --device {state['device']}, since {self.device.type} rounds differently"
             )
         measured = state["names"], tensors["curves"].shape
         own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
@@ -214,45 +206,48 @@ class _Run:
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
                 "repeat that run's settings and data, or choose another folder"
             )
+        _copy_into(self.tensors(), tensors)
+        self.epoch = int(state["epoch"])
+        self.clock.total = float(state["seconds"])
 
-    def train_epochs(self, count: int) -> None:
-        for _ in range(count):
+    def train_epochs(self, num_epochs: int) -> None:
+        for _ in range(num_epochs):
             with self.clock:
                 shapes = self.batches.draw(self.epoch)
-            for step, some in together(shapes, self.batches.at_once if self.replays else 1):
-                self.batches.load(step, some)
-                name = "train", shapes[step], some
-                train = self._ready(name, partial(self._train_times, some))
+            for step, count in group_steps(shapes, self.batches.max_loaded if self.replays else 1):
+                loaded = self.batches.load(step, count)
+                name = "train", shapes[step], count
+                train = self._ready(name, partial(self._train_on, loaded))
                 with self.clock:
                     train()
             self.epoch += 1
             if self.epoch % self.plan.evaluate_every == 0 or self.epoch == self.plan.epochs:
                 evaluate = self._ready("evaluate", self._evaluate_once)
-                with self.measuring:
+                with self.eval_clock:
                     evaluate()
-                self.measured += 1
+                self.num_timed_evaluations += 1
         self.clock.read()  # waits for the device, so that progress is true
-        self.measuring.read()
+        self.eval_clock.read()
 
-    def tell_estimate(self) -> None:
-        """Tells, once enough has been timed, how long the epochs that are left will take."""
-        waits = not self.measured and self.plan.evaluate_every < self.plan.epochs
-        if self.estimated or waits or self.clock.total < ENOUGH:
+    def report_eta(self) -> None:
+        """Reports the remaining time, once enough steps have been timed."""
+        waits = not self.num_timed_evaluations and self.plan.evaluate_every < self.plan.epochs
+        if self.eta_reported or waits or self.clock.total < ETA_AFTER:
             return
-        self.estimated = True
-        evaluation = self.measuring.total / max(1, self.measured) / self.plan.evaluate_every
-        epoch = self.clock.total / self.epoch + evaluation
-        self.plan.estimated(epoch * (self.plan.epochs - self.epoch))
+        self.eta_reported = True
+        evaluation = self.eval_clock.total / max(1, self.num_timed_evaluations)
+        epoch = self.clock.total / self.epoch + evaluation / self.plan.evaluate_every
+        self.plan.report_eta(epoch * (self.plan.epochs - self.epoch))
 
     def all_stopped(self) -> bool:
         patience = self.plan.patience
         return patience is not None and bool((self.stale >= patience).all())
 
-    def save(self, device: torch.device) -> None:
+    def save(self) -> None:
         assert self.plan.checkpoint is not None
         state = {
             "key": self.plan.key,
-            "device": device.type,
+            "device": self.device.type,
             "epoch": self.epoch,
             "epochs": self.plan.epochs,
             "names": self.names,
@@ -281,7 +276,7 @@ class _Run:
             loss=(self.best_loss if self.selects else self.step_loss).cpu(),
             seconds=seconds,
             epochs_run=self.epoch,
-            device=self.optimizer.lr.device,
+            device=self.device,
         )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -300,12 +295,12 @@ class _Run:
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
         }
 
-    def _train_times(self, steps: int) -> None:
+    def _train_on(self, batches: Sequence[Batch]) -> None:
         self.ensemble.train()
-        for _ in range(steps):
+        for batch in batches:
             self.optimizer.zero_grad()
-            loss = self.loss()
-            torch.autograd.backward(loss, self.each)
+            loss = self.loss(batch)
+            torch.autograd.backward(loss, self.loss_weights)
             self.optimizer.step()
         self.step_loss.copy_(loss.detach())
 
@@ -329,13 +324,13 @@ class _Run:
             self.best_loss.copy_(torch.where(better, self.step_loss, self.best_loss))
             self.stale.copy_(torch.where(better, 0, self.stale + 1))
             for name, weight in self.ensemble.held().items():
-                kept = self.best_weights[name]
+                best = self.best_weights[name]
                 mask = better.view(-1, *[1] * (weight.dim() - 1))
-                kept.copy_(torch.where(mask, weight, kept))
+                best.copy_(torch.where(mask, weight, best))
         self.evaluation += 1
 
     def _ready(self, name: Hashable, work: Callable[[], None]) -> Callable[[], None]:
-        """The work as it is, or where a GPU replays, captured at its first use."""
+        """The work itself, or on a GPU its replay, captured on first use."""
         if not self.replays:
             return work
         if name not in self.captured:
@@ -343,7 +338,7 @@ class _Run:
         return self.captured[name].replay
 
     def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
-        """The work as a CUDA graph; the warm-up leaves no trace."""
+        """Captures the work as a CUDA graph; the warm-up leaves the state unchanged."""
         before = {name: value.detach().clone() for name, value in self.tensors().items()}
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -354,7 +349,7 @@ class _Run:
         torch.cuda.current_stream().wait_stream(side)
         self.optimizer.zero_grad()
         graph = torch.cuda.CUDAGraph()
-        # One pool for all: no graph runs beside another, and none needs what another left there.
+        # One memory pool for all graphs: they never run concurrently and share no results.
         pool = next((other.pool() for other in self.captured.values()), None)
         with torch.cuda.graph(graph, pool=pool):
             work()

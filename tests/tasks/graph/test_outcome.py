@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from rings import collection, config_of, lines, outcome_of, without
 
 from quatgraph import config as configs
@@ -13,10 +14,9 @@ from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.presets import preset
 from quatgraph.tasks.graph import GRAPH
-from quatgraph.tasks.graph import run as running
+from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.run import members_of, said
-from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.training.bundle import load_bundle
 
@@ -31,7 +31,7 @@ def graphs(tmp_path: Path) -> Graphs:
 def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
     unknown = [g | {"label": None} if place < 2 else g for place, g in enumerate(lines())]
     graphs = collection(tmp_path, [*unknown, lines(32)[31]])
-    outcome = outcome_of(members_of(config_of(), graphs), graphs)
+    outcome = outcome_of(GRAPH.members(config_of(), graphs), graphs)
     card = bundle_of(GRAPH, outcome, [1], graphs).card
     assert card["labels"] == ["chain", "ring"]
     assert card["split"] == [1]
@@ -43,7 +43,7 @@ def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
         "num_graphs": 31,
         "class_sizes": [15, 14],
     }
-    assert said(card) == [
+    assert GRAPH.summarize(card) == [
         "graphs: 29 in 2 classes, 51.7 % in the largest; 2 more without a label took no part",
         "features: the tag of each node among 3",
     ]
@@ -52,13 +52,15 @@ def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
 def test_what_a_bundle_says_follows_its_features(tmp_path: Path) -> None:
     plain = collection(tmp_path, without(lines(), "node_labels"))
     numbered = dataclasses.replace(plain, attributes=torch.rand(plain.num_nodes, 2))
-    told = [
-        said(bundle_of(GRAPH, outcome_of(members_of(config_of(), data), data), [0], data).card)
+    reported = [
+        GRAPH.summarize(
+            bundle_of(GRAPH, outcome_of(GRAPH.members(config_of(), data), data), [0], data).card
+        )
         for data in (plain, numbered)
     ]
-    assert told[0][1] == "features: the degree of each node among 2"
-    assert told[1][1] == told[0][1] + ", and its attributes, standardised"
-    assert told[0][0] == "graphs: 30 in 2 classes, 50.0 % in the largest"
+    assert reported[0][1] == "features: the degree of each node among 2"
+    assert reported[1][1] == reported[0][1] + ", and its attributes, standardised"
+    assert reported[0][0] == "graphs: 30 in 2 classes, 50.0 % in the largest"
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -67,14 +69,14 @@ def test_graphs_without_any_edge_are_learned_from_too(name: str, tmp_path: Path)
     atoms = [{"edges": [], "node_labels": ["CN"[k % 2]], "label": "ab"[k % 2]} for k in range(18)]
     data = collection(tmp_path, atoms)
     config = config_of(**{"model.name": name, "train.epochs": 40, "train.select": "last"})
-    records = outcome_of(members_of(config, data), data).records
+    records = outcome_of(GRAPH.members(config, data), data).records
     assert [r.metrics["test/accuracy"] for r in records] == [1.0] * 3
 
 
 def test_the_preset_of_the_sample_tells_cycles_from_trees() -> None:
     config = configs.build(GraphConfig, preset("graph/cycles-qgnn", "honest"))
     data = load("cycles")
-    records = outcome_of(members_of(config, data), data).records
+    records = outcome_of(GRAPH.members(config, data), data).records
     assert sum(r.metrics["test/accuracy"] for r in records) / 10 > 0.95
 
 
@@ -86,7 +88,7 @@ def test_where_all_nodes_are_alike_only_a_model_that_sees_edges_tells_cycles_fro
     alike = {"data.name": "cycles", "data.features": "tags", "train.epochs": 10}
     config = config_of(**alike, **{"model.name": name, "model.hidden_quats": 4})
     data = load("cycles")
-    records = outcome_of(members_of(config, data), data).records
+    records = outcome_of(GRAPH.members(config, data), data).records
     reached = sum(r.metrics["test/accuracy"] for r in records) / 3
     assert (reached > 0.9) if sees else (reached < 0.7)
 
@@ -99,7 +101,7 @@ def test_qgnn_learns_mutag_in_a_few_epochs() -> None:
     )
     config = configs.build(GraphConfig, values)
     data = load("mutag")
-    records = outcome_of(members_of(config, data), data).records
+    records = outcome_of(GRAPH.members(config, data), data).records
     # As the paper's tables do: the best epoch of each fold.
     assert sum(max(r.curves["test/accuracy"]) for r in records) / 10 > 0.8
 
@@ -109,9 +111,9 @@ def test_the_folds_of_a_configuration_stay_together(
 ) -> None:
     monkeypatch.setattr(running, "CPU_NUMBERS", 1)  # no two members train well together
     tried = [config_of(**{"train.lr": lr, "train.epochs": 1}) for lr in (0.01, 0.02)]
-    job = train_in_folder(GRAPH, tried, tmp_path / "model", device=CPU, data=graphs)
+    job = train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert len({record.ensemble for record in job.records}) == 2
-    assert job.kept == 3
+    assert job.num_bundled == 3
     assert load_bundle(tmp_path / "model").card["split"] == [0, 1, 2]
     own = [r for r in job.records if r.config_digest == job.chosen.config_digest]
     for name, mean in job.metrics.items():
@@ -122,7 +124,7 @@ def test_without_validation_data_nothing_is_chosen(graphs: Graphs, tmp_path: Pat
     blind = {"data.validation": 0.0, "train.select": "last"}
     tried = [config_of(**blind | {"train.lr": lr}) for lr in (0.01, 0.02)]
     with pytest.raises(Mistake, match=r"no validation data to choose by: set train\.lr"):
-        train_in_folder(GRAPH, tried, tmp_path / "model", device=CPU, data=graphs)
+        train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert not (tmp_path / "model").exists()
 
 

@@ -14,12 +14,12 @@ from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN
 from quatgraph.tasks.graph.config import DataConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import (
+    build_collection,
     build_model,
-    collected,
     folds_of,
     load_graphs,
-    parts_of,
     prepare,
+    split_indices,
 )
 
 CPU = torch.device("cpu")
@@ -120,10 +120,10 @@ def test_every_model_answers_for_every_graph(name: str, graphs: Graphs) -> None:
 
 def test_the_ensembles_of_a_search_share_the_collection(graphs: Graphs) -> None:
     features = NodeFeatures.fit(graphs, "auto")
-    first = collected(graphs, GraphQGNN.Options(), features, CPU)
+    first = build_collection(graphs, GraphQGNN.Options(), features, CPU)
     again = NodeFeatures.fit(graphs, "auto")
-    assert collected(graphs, GraphQGNN.Options(hidden_quats=3), again, CPU) is first
-    assert collected(graphs, GraphQGNN.Options(normalization="row"), again, CPU) is not first
+    assert build_collection(graphs, GraphQGNN.Options(hidden_quats=3), again, CPU) is first
+    assert build_collection(graphs, GraphQGNN.Options(normalization="row"), again, CPU) is not first
 
 
 def test_folds_are_drawn_by_the_configs_seed(graphs: Graphs) -> None:
@@ -160,14 +160,14 @@ def test_parts_share_out_the_graphs_and_no_test_graph_decides_anything(
     problem = prepare(graphs, config, CPU)
     tested: list[int] = []
     for split, (fold, apart) in enumerate(problem.folds):
-        parts = parts_of(problem, config, split)
+        parts = split_indices(problem, config, split)
         assert torch.equal(parts["test"], apart)
         together = torch.cat((parts["train"], parts["valid"])).sort().values
         assert torch.equal(together, fold.sort().values)
         assert torch.cat(list(parts.values())).sort().values.tolist() == list(range(30))
         assert bool(len(parts["valid"])) == (share > 0)
         tested += parts["test"].tolist()
-        again = parts_of(problem, config, split)
+        again = split_indices(problem, config, split)
         assert all(torch.equal(again[name], part) for name, part in parts.items())
     assert sorted(tested) == list(range(30))
 
@@ -177,7 +177,7 @@ def test_graphs_without_a_label_are_in_no_part(tmp_path: Path) -> None:
     config = config_of()
     problem = prepare(collection(tmp_path, unknown), config, CPU)
     for split in range(3):
-        parts = parts_of(problem, config, split)
+        parts = split_indices(problem, config, split)
         known = torch.cat(list(parts.values())).sort().values.tolist()
         assert known == [place for place in range(30) if place not in (3, 8)]
 
@@ -189,7 +189,7 @@ def test_the_parts_of_a_published_dataset_do_not_overlap(folds: str) -> None:
     problem = prepare(load_graphs(config.data), config, CPU)
     assert len(problem.folds) == 10
     for split in range(10):
-        parts = parts_of(problem, config, split)
+        parts = split_indices(problem, config, split)
         places = torch.cat(list(parts.values())).tolist()
         assert sorted(places) == list(range(188))
         assert 16 <= len(parts["valid"]) <= 18

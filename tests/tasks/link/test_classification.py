@@ -1,4 +1,4 @@
-"""Right triples told from wrong ones, against a loop over relations and thresholds."""
+"""Triple classification, against a loop over relations and thresholds."""
 
 import dataclasses
 import math
@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from quatgraph.data.link import Triples, load
-from quatgraph.tasks.link import classification
-from quatgraph.tasks.link.classification import Judged, classified, scores_of, thresholds
+from quatgraph.tasks.link import LINK, classification
+from quatgraph.tasks.link.classification import (
+    ScoredTriples,
+    classification_metrics,
+    fit_thresholds,
+    score_triples,
+)
 from quatgraph.tasks.link.problem import Problem, build_model, prepare
-from quatgraph.tasks.link.run import members_of
 
 R = 3
 
@@ -39,9 +43,9 @@ def by_relation(judged: list[tuple[int, float, bool]]) -> list[float]:
     return [best_threshold([row[1:] for row in judged if row[0] == r]) for r in range(R)]
 
 
-def as_tensors(judged: list[tuple[int, float, bool]]) -> Judged:
+def as_tensors(judged: list[tuple[int, float, bool]]) -> ScoredTriples:
     relation, score, right = zip(*judged, strict=True) if judged else ((), (), ())
-    return Judged(
+    return ScoredTriples(
         torch.tensor(relation, dtype=torch.long),
         torch.tensor(score, dtype=torch.float64),
         torch.tensor(right, dtype=torch.bool),
@@ -64,7 +68,7 @@ rows = st.tuples(
 def test_a_threshold_is_the_best_of_all_that_there_are(
     judged: list[tuple[int, float, bool]],
 ) -> None:
-    assert_same(thresholds(as_tensors(judged), R), by_relation(judged))
+    assert_same(fit_thresholds(as_tensors(judged), R), by_relation(judged))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_a_threshold_is_the_best_of_all_that_there_are(
     ],
 )
 def test_thresholds_that_one_can_see(judged: list[tuple[float, bool]], wanted: float) -> None:
-    found = thresholds(as_tensors([(1, *row) for row in judged]), R)
+    found = fit_thresholds(as_tensors([(1, *row) for row in judged]), R)
     assert_same(found, [math.nan, wanted, math.nan])
 
 
@@ -90,7 +94,7 @@ def test_a_score_that_is_no_number_is_never_taken_for_right() -> None:
     model = tied_model(problem)
     with torch.no_grad():
         model.entities.fill_(math.nan)
-    assert classified(model, problem) == {"test/classified": 0.5, "test/f1": 0.0}
+    assert classification_metrics(model, problem) == {"test/classified": 0.5, "test/f1": 0.0}
 
 
 TIED = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1}
@@ -132,7 +136,7 @@ def score(model: nn.Module, head: int, relation: int, tail: int) -> float:
 def test_accuracy_and_f1_equal_those_of_a_loop(
     triples: Triples, reciprocal: bool, at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(classification, "TRIPLES_AT_ONCE", at_once)
+    monkeypatch.setattr(classification, "TRIPLES_PER_CHUNK", at_once)
     values = {"data.reciprocal": reciprocal}
     problem = problem_of(triples, **TIED | values)
     model = tied_model(problem, **values)
@@ -149,7 +153,7 @@ def test_accuracy_and_f1_equal_those_of_a_loop(
     valid = judged(triples.valid, triples.valid_negatives)
     test = judged(triples.test, triples.test_negatives)
     both = torch.cat((triples.test, triples.test_negatives))
-    assert scores_of(model, problem, both).tolist() == [one for _, one, _ in test]
+    assert score_triples(model, problem, both).tolist() == [one for _, one, _ in test]
 
     overall = best_threshold([row[1:] for row in valid])
     own = [overall if math.isnan(each) else each for each in by_relation(valid)]
@@ -157,7 +161,7 @@ def test_accuracy_and_f1_equal_those_of_a_loop(
     assert own[1] == math.inf
     answers = [(one > own[r], right) for r, one, right in test]
     hits, missed, wrong = (answers.count(kind) for kind in [(1, 1), (0, 1), (1, 0)])
-    assert classified(model, problem) == pytest.approx(
+    assert classification_metrics(model, problem) == pytest.approx(
         {
             "test/classified": sum(taken == right for taken, right in answers) / len(answers),
             "test/f1": 2 * hits / (2 * hits + missed + wrong),
@@ -173,7 +177,7 @@ def test_both_sides_of_a_triple_score_alike_where_inverse_relations_are_not_lear
     problem = problem_of(triples, **values)
     model = build_model(config_of(**values), problem).eval()
     turned = triples.test.flip(1) + torch.tensor([0, R, 0])
-    forth, back = (scores_of(model, problem, part) for part in (triples.test, turned))
+    forth, back = (score_triples(model, problem, part) for part in (triples.test, turned))
     torch.testing.assert_close(forth, back, rtol=1e-5, atol=1e-5)
 
 
@@ -181,19 +185,19 @@ def test_both_sides_of_a_triple_score_alike_where_inverse_relations_are_not_lear
 def test_without_wrong_triples_there_is_nothing_to_tell(missing: str) -> None:
     triples = dataclasses.replace(with_negatives(cities()), **{missing: None})
     problem = problem_of(triples, **TIED)
-    assert classified(tied_model(problem), problem) == {}
+    assert classification_metrics(tied_model(problem), problem) == {}
 
 
 def test_a_model_that_has_learned_tells_right_from_wrong() -> None:
     triples = with_negatives(cities())
     values = {"train.epochs": 20, "train.loss": "softmax", "model.name": "embeddings"}
     config = config_of(**values, **{"seeds": 3, "model.dim_quats": 4, "train.select": "last"})
-    outcome = outcome_of(members_of(config, triples), triples)
+    outcome = outcome_of(LINK.members(config, triples), triples)
     model = build_model(config, outcome.problem).eval()
     for member in range(3):
         weights = {name: outcome.fit.weights[name][member] for name in model.state_dict()}
         model.load_state_dict(weights)
-        found = classified(model, outcome.problem)
+        found = classification_metrics(model, outcome.problem)
         assert found["test/classified"] > 0.8
         assert found["test/f1"] > 0.8
 
@@ -218,7 +222,7 @@ def test_a_model_that_has_not_learned_knows_the_more_frequent_answer_of_each_rel
     assert frequent == pytest.approx(share, abs=5e-4)
     config = config_of(**{"data.name": name, "data.path": ""})
     problem = prepare(triples, config, CPU)
-    found = classified(build_model(config, problem).eval(), problem)
+    found = classification_metrics(build_model(config, problem).eval(), problem)
     assert found["test/classified"] == pytest.approx(frequent, abs=0.02)
 
 
@@ -226,6 +230,6 @@ def test_a_model_that_has_not_learned_knows_the_more_frequent_answer_of_each_rel
 def test_the_gpu_classifies_as_the_cpu(triples: Triples) -> None:
     problem = problem_of(triples, **TIED)
     model = tied_model(problem)
-    wanted = classified(model, problem)
+    wanted = classification_metrics(model, problem)
     there = prepare(triples, config_of(**TIED), torch.device("cuda"))
-    assert classified(model.cuda(), there) == wanted
+    assert classification_metrics(model.cuda(), there) == wanted

@@ -12,7 +12,13 @@ from torch import Tensor, nn
 from quatgraph.data.link import Triples, random_triples
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
-from quatgraph.tasks.link.evaluation import SIDES, by_relation, ranked, ranks_of, told
+from quatgraph.tasks.link.evaluation import (
+    SIDES,
+    by_relation,
+    rank_candidates,
+    rank_part,
+    summarize_ranks,
+)
 from quatgraph.tasks.link.problem import Problem, build_model, prepare
 from quatgraph.training.ensemble import Ensemble
 
@@ -85,7 +91,7 @@ def test_ranks_count_the_wrong_answers_that_are_ahead_and_level(
     wanted = oracle(scores_by(model, problem), triples, part)
     assert (wanted.equal > 3).double().mean() > 0.2
     for numbers in (None, 100):
-        assert_same(ranks_of(model, problem, part, numbers), wanted)
+        assert_same(rank_part(model, problem, part, numbers), wanted)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -95,7 +101,7 @@ def test_the_ranks_of_an_ensemble_are_those_of_its_members(triples: Triples, nam
     ensemble = Ensemble([lambda: build_model(config, problem)] * 2, [3, 4]).eval()
     asked = problem.parts["valid"]
     with torch.no_grad():
-        found = ranked(*ensemble(problem.adjacency, asked.head, asked.relation), asked)
+        found = rank_candidates(*ensemble(problem.adjacency, asked.head, asked.relation), asked)
     for member in range(2):
         model = build_model(config, problem).eval()
         model.load_state_dict(ensemble.member(member), strict=False)
@@ -118,12 +124,14 @@ def means(ranks: Ranks, chosen: list[int]) -> dict[str, float]:
 @pytest.fixture
 def known_ranks(triples: Triples) -> tuple[Ranks, Problem]:
     model, problem = tied(triples)
-    return ranks_of(model, problem, "test"), problem
+    return rank_part(model, problem, "test"), problem
 
 
-def test_the_means_of_both_sides_and_of_each_are_told(known_ranks: tuple[Ranks, Problem]) -> None:
+def test_ranks_are_summarized_over_both_sides_and_over_each(
+    known_ranks: tuple[Ranks, Problem],
+) -> None:
     ranks, _ = known_ranks
-    found = told(ranks, "test")
+    found = summarize_ranks(ranks, "test")
     count = len(ranks.greater)
     sides = {
         "test": range(count),
@@ -168,10 +176,10 @@ def test_the_gpu_ranks_as_the_cpu(triples: Triples, numbers: int | None) -> None
     values = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1}
     model, problem = tied(triples)
     there = prepare(triples, config_of(**values), torch.device("cuda"))
-    found = ranks_of(model.cuda(), there, "test", numbers)
-    wanted = ranks_of(model.cpu(), problem, "test")
+    found = rank_part(model.cuda(), there, "test", numbers)
+    wanted = rank_part(model.cpu(), problem, "test")
     assert_same(Ranks(found.greater.cpu(), found.equal.cpu()), wanted)
-    assert told(found, "test") == pytest.approx(told(wanted, "test"))
+    assert summarize_ranks(found, "test") == pytest.approx(summarize_ranks(wanted, "test"))
     own, theirs = (
         by_relation(ranks, asked.parts["test"], list("abcd"))
         for ranks, asked in ((found, there), (wanted, problem))
@@ -213,7 +221,7 @@ def test_pykeen_ranks_the_same_triples_alike(
 ) -> None:
     evaluation = pytest.importorskip("pykeen.evaluation")
     ours, problem = tied(triples, **{"model.decoder": decoder, "data.reciprocal": reciprocal})
-    ranks = ranks_of(ours, problem, "test")
+    ranks = rank_part(ours, problem, "test")
     assert (ranks.equal > 3).double().mean() > 0.2
     evaluator = evaluation.RankBasedEvaluator(clear_on_finalize=False)
     result = evaluator.evaluate(
@@ -240,9 +248,9 @@ def test_pykeen_ranks_the_same_triples_alike(
                 assert result.get_metric(f"{side}.{kind}.{metric}") == pytest.approx(
                     values.mean().item()
                 )
-    # What is told: the means of the expected rank are PyKEEN's realistic ones. Its hits are those
+    # Reported means of the expected rank are PyKEEN's realistic ones. Its hits are those
     # of the expected rank, ours their probability, which lies between its other two.
-    metrics = told(ranks, "test")
+    metrics = summarize_ranks(ranks, "test")
     for side, part in (("both", "test"), ("tail", "test-tails"), ("head", "test-heads")):
         mrr = result.get_metric(f"{side}.realistic.inverse_harmonic_mean_rank")
         assert metrics[f"{part}/mrr"] == pytest.approx(mrr)

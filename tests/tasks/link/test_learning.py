@@ -8,9 +8,9 @@ from cities import cities, config_of, outcome_of
 
 from quatgraph.data.link import load
 from quatgraph.layers.decoder import DECODERS
-from quatgraph.tasks.link.evaluation import ranks_of, told
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.evaluation import rank_part, summarize_ranks
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.link.run import members_of
 from quatgraph.tasks.task import Member
 
 
@@ -43,7 +43,7 @@ def test_every_loss_trains_every_decoder(loss: str, decoder: str, reciprocal: bo
 def untrained_mrr(member: Member, problem: Problem) -> float:
     torch.manual_seed(member.seed)
     model = build_model(member.config, problem).eval()
-    return told(ranks_of(model, problem, "test"), "test")["test/mrr"]
+    return summarize_ranks(rank_part(model, problem, "test"), "test")["test/mrr"]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_where_people_work_follows_from_where_they_live(decoder: str, reciprocal
     learn = {"train.epochs": 20, "train.loss": "softmax", "model.dim_quats": 8, "seeds": 3}
     config = config_of(**plain, **learn, **{"data.reciprocal": reciprocal, "train.monitor": "mrr"})
     data = cities()
-    outcome = outcome_of(members_of(config, data), data)
+    outcome = outcome_of(LINK.members(config, data), data)
     before = [untrained_mrr(member, outcome.problem) for member in outcome.members]
     # Of 30 entities a guess has a reciprocal rank of about 0.13.
     assert fmean(before) < 0.25
@@ -69,7 +69,7 @@ def test_models_of_the_graph_learn_the_countries(name: str) -> None:
     learn = {"train.loss": "softmax", "model.dim_quats": 8, "train.batch_size": 256}
     data = load("countries")
     member = Member(config_of(**here, **learn), 0, 0)
-    outcome = outcome_of([member], data, keep_curves=True)
+    outcome = outcome_of([member], data).with_curves()
     (record,) = outcome.records
     # Of 1536 entities a guess has a reciprocal rank of about 0.005.
     assert untrained_mrr(member, outcome.problem) < 0.03

@@ -9,18 +9,18 @@ from cities import cities, config_of, problem_of
 from torch import Tensor
 
 from quatgraph.layers.decoder import DECODERS
-from quatgraph.tasks.link.batches import QueryBatches
+from quatgraph.tasks.link.batches import QueryBatches, look_up
+from quatgraph.tasks.link.losses import Losses
 from quatgraph.tasks.link.problem import Problem
-from quatgraph.tasks.link.run import Losses
 from quatgraph.tasks.task import Member
 
 MEMBERS, QUATS = 2, 2
 E, WIDTH = 30, 4 * QUATS
 
 
-def losses_of(problem: Problem, *, room: int = 1, n3: list[float], **values: Any) -> Losses:
+def losses_of(problem: Problem, *, divisor: int = 1, n3: list[float], **values: Any) -> Losses:
     members = [Member(config_of(**values, **{"train.n3": factor}), 0, 0) for factor in n3]
-    return Losses(members, problem, room)
+    return Losses(members, problem, divisor)
 
 
 def labels(problem: Problem, head: Tensor, relation: Tensor) -> Tensor:
@@ -33,23 +33,23 @@ def labels(problem: Problem, head: Tensor, relation: Tensor) -> Tensor:
     return torch.tensor(rows).view(*head.shape, E)
 
 
-@pytest.mark.parametrize("room", [1, 16])
+@pytest.mark.parametrize("divisor", [1, 16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("floor", ["none", "uniform"])
 @pytest.mark.parametrize("loss", ["bce", "softmax"])
 def test_a_loss_is_that_of_the_whole_matrix_of_labels(
-    loss: str, floor: str, smoothing: float, room: int
+    loss: str, floor: str, smoothing: float, divisor: int
 ) -> None:
     problem = problem_of(cities())
     batches = QueryBatches(problem.training, 16, range(MEMBERS))
     batches.draw(0)
-    batches.load(1)
-    head, relation, positives = batches.batch()
+    (rows,) = batches.load(1)
+    head, relation, positives = look_up(problem.training, rows)
     query = torch.randn(MEMBERS, 16, WIDTH, requires_grad=True)
     candidates = torch.randn(MEMBERS, E, WIDTH, requires_grad=True)
     settings = {"train.loss": loss, "train.smoothing": smoothing, "train.floor": floor}
-    losses = losses_of(problem, room=room, n3=[0.0] * MEMBERS, **settings)
-    found = losses.of(query, candidates, positives)
+    losses = losses_of(problem, divisor=divisor, n3=[0.0] * MEMBERS, **settings)
+    found = losses.score_loss(query, candidates, positives)
 
     scores, right = query @ candidates.mT, labels(problem, head, relation)
     wanted = []

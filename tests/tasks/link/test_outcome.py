@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 import torch
-from cities import CPU, bits, cities, config_of, outcome_of, problem_of, varied, with_negatives
+from cities import bits, cities, config_of, outcome_of, problem_of, varied, with_negatives
 from torch import nn
 
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
 from quatgraph.tasks.link import LINK
-from quatgraph.tasks.link import run as running
+from quatgraph.tasks.link import task as running
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.evaluation import ranks_of, told
+from quatgraph.tasks.link.evaluation import rank_part, summarize_ranks
 from quatgraph.tasks.link.problem import Problem, build_model
-from quatgraph.tasks.link.run import members_at_once, plan_of, train
+from quatgraph.tasks.link.task import LinkTask
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit
@@ -39,7 +39,7 @@ def test_the_first_epoch_that_is_best_on_validation_data_is_kept(
 ) -> None:
     values = {"train.monitor": monitor, "train.epochs": 12, "model.name": "embeddings"}
     members, problem = varied(**values), problem_of(triples)
-    fitted = train(members, problem, plan_of(members))
+    fitted = LINK.train(members, problem, LINK.plan(members))
     curve = fitted.curves[f"valid/{monitor}"]
     assert torch.equal(fitted.curves["valid/merit"], curve)
     for index, member in enumerate(members):
@@ -48,7 +48,7 @@ def test_the_first_epoch_that_is_best_on_validation_data_is_kept(
         assert fitted.metrics["valid/merit"][index] == max(measured)
         model = kept_model(fitted, member.config, problem, index)
         for part in ("valid", "test"):
-            found = told(ranks_of(model, problem, part), part)
+            found = summarize_ranks(rank_part(model, problem, part), part)
             for name, value in found.items():
                 if name in fitted.metrics:
                     assert fitted.metrics[name][index].item() == pytest.approx(value, rel=1e-5)
@@ -61,7 +61,7 @@ def test_what_is_kept_is_the_model_of_a_training_that_ended_there(triples: Tripl
         plain = {"model.name": "embeddings", "model.dropout": 0.2, "train.lr": 0.05}
         config = config_of(**plain, **values)
         members = [Member(config, 0, 0)]
-        return train(members, problem_of(triples), plan_of(members))
+        return LINK.train(members, problem_of(triples), LINK.plan(members))
 
     best = trained(**{"train.epochs": 15})
     epoch = int(best.best_epoch)
@@ -91,7 +91,7 @@ def test_patience_ends_a_training_early(triples: Triples) -> None:
 
 def test_a_training_that_keeps_the_last_epoch_is_validated_there_only(triples: Triples) -> None:
     config = config_of(**{"train.select": "last", "train.patience": 1})
-    assert plan_of([Member(config, 0, 0)]).patience is None
+    assert LINK.plan([Member(config, 0, 0)]).patience is None
     outcome = outcome_of([Member(config, 0, 0)], triples)
     assert outcome.fit.curve_epochs == [4]
     (record,) = outcome.records
@@ -109,14 +109,14 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
     triples: Triples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, problem = config_of(), problem_of(triples)
-    plenty = members_at_once(problem, config, CPU)
+    plenty = LINK.max_members(problem, config)
     wide = config_of(**{"model.dim_quats": 64, "model.num_layers": 3})
-    assert 1 <= members_at_once(problem, wide, CPU) < plenty
+    assert 1 <= LINK.max_members(problem, wide) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 3_000_000)
-    assert 1 <= members_at_once(problem, config, CPU) < plenty
+    assert 1 <= LINK.max_members(problem, config) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 1000)
     with pytest.raises(Mistake, match=r"30 entities of 2 quaternions .* lower model\.dim_quats"):
-        members_at_once(problem, config, CPU)
+        LINK.max_members(problem, config)
 
 
 def test_smaller_pieces_are_tried_where_memory_runs_out(
@@ -124,19 +124,20 @@ def test_smaller_pieces_are_tried_where_memory_runs_out(
 ) -> None:
     tried = []
 
-    def short(members: Any, problem: Problem, plan: Any, progress: Any, room: int) -> Fit:
-        tried.append(room)
-        if room < 16:
-            raise torch.OutOfMemoryError("no room")
-        return whole(members, problem, plan, progress, room)
+    def short(task: LinkTask, *arguments: Any) -> Fit:
+        *_, divisor = arguments
+        tried.append(divisor)
+        if divisor < 16:
+            raise torch.OutOfMemoryError("too little memory")
+        return whole(task, *arguments)
 
-    whole = running._train
-    monkeypatch.setattr(running, "_train", short)
+    whole = LinkTask._fit
+    monkeypatch.setattr(LinkTask, "_fit", short)
     members, problem = varied(), problem_of(triples)
-    small = train(members, problem, plan_of(members))
+    small = LINK.train(members, problem, LINK.plan(members))
     assert tried == [1, 4, 16]
-    monkeypatch.setattr(running, "_train", whole)
-    usual = train(members, problem, plan_of(members))
+    monkeypatch.setattr(LinkTask, "_fit", whole)
+    usual = LINK.train(members, problem, LINK.plan(members))
     for name, value in usual.metrics.items():
         torch.testing.assert_close(small.metrics[name], value)
 
@@ -145,11 +146,11 @@ def test_a_device_that_is_too_small_for_the_smallest_pieces_is_named(
     triples: Triples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def short(*_: Any) -> Fit:
-        raise torch.OutOfMemoryError("no room")
+        raise torch.OutOfMemoryError("too little memory")
 
-    monkeypatch.setattr(running, "_train", short)
+    monkeypatch.setattr(LinkTask, "_fit", short)
     with pytest.raises(Mistake, match=r"out of memory .* lower model\.dim_quats"):
-        train(varied(), problem_of(triples), plan_of(varied()))
+        LINK.train(varied(), problem_of(triples), LINK.plan(varied()))
 
 
 def test_a_bundle_holds_names_and_triples(triples: Triples) -> None:

@@ -6,7 +6,7 @@ import torch
 from cities import CITIES, cities, problem_of
 
 from quatgraph.data.link import Triples, with_inverses
-from quatgraph.tasks.link.popularity import ranks_by_popularity
+from quatgraph.tasks.link.popularity import rank_by_popularity
 
 
 def both_sides(triples: Triples, part: torch.Tensor) -> list[list[int]]:
@@ -15,7 +15,7 @@ def both_sides(triples: Triples, part: torch.Tensor) -> list[list[int]]:
 
 def test_answers_are_ordered_by_how_often_they_are_one_in_training() -> None:
     triples = cities()
-    found = ranks_by_popularity(problem_of(triples), "test")
+    found = rank_by_popularity(problem_of(triples), "test")
     parts = torch.cat((triples.train, triples.valid, triples.test))
     known = set(map(tuple, both_sides(triples, parts)))
     counts = Counter((r, t) for _, r, t in both_sides(triples, triples.train))
@@ -31,5 +31,5 @@ def test_answers_are_ordered_by_how_often_they_are_one_in_training() -> None:
 
 
 def test_a_place_of_work_is_one_of_the_cities() -> None:
-    ranks = ranks_by_popularity(problem_of(cities()), "test").realistic
+    ranks = rank_by_popularity(problem_of(cities()), "test").realistic
     assert ranks[: len(ranks) // 2].max() <= CITIES

@@ -58,7 +58,7 @@ def test_a_triple_is_asked_for_its_tail_and_for_its_head(
 def test_what_is_known_of_a_question_is_what_any_part_says(triples: Triples, part: str) -> None:
     facts = {fact for name in ("train", "valid", "test") for fact in questions(triples, name)}
     found = problem_of(triples).parts[part]
-    lists = [found.known[a:b].tolist() for a, b in pairwise(found.pointers.tolist())]
+    lists = [found.known[a:b].tolist() for a, b in pairwise(found.ptr.tolist())]
     for (head, relation, truth), known in zip(questions(triples, part), lists, strict=True):
         assert truth in known
         assert known == [e for e in range(40) if (head, relation, e) in facts]

@@ -12,9 +12,9 @@ from quatgraph.data.node import from_data
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import Mistake
 from quatgraph.models.node import MODELS
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
 from quatgraph.tasks.node.problem import build_model, load_data, prepare
-from quatgraph.tasks.node.run import plan_of, train
 from quatgraph.tasks.task import Member
 
 CPU = torch.device("cpu")
@@ -72,13 +72,13 @@ def test_the_data_is_the_catalogs_or_a_folder(tmp_path: Path) -> None:
 
 def test_the_parts_are_masks_by_split_that_no_node_shares(graph: Data) -> None:
     problem = prepare(graph, NodeConfig(), CPU)
-    assert {part: mask.shape for part, mask in problem.parts.items()} == {
+    assert {part: mask.shape for part, mask in problem.masks.items()} == {
         "train": (2, N),
         "valid": (2, N),
         "test": (2, N),
     }
-    assert torch.equal(problem.parts["valid"][1], graph.val_mask[:, 1])
-    assert int(sum(mask.int() for mask in problem.parts.values()).max()) == 1
+    assert torch.equal(problem.masks["valid"][1], graph.val_mask[:, 1])
+    assert int(sum(mask.int() for mask in problem.masks.values()).max()) == 1
     assert problem.num_classes == 3
 
 
@@ -108,7 +108,7 @@ def test_sparse_and_dense_features_train_alike_without_dropout(graph: Data, mask
     config = config_of(**settings, **{"train.select": "last"})
     members = [Member(config, 0, 0)]
     fits = [
-        train(members, prepare(graph, config, CPU, layout=layout), plan_of(members))
+        NODE.train(members, prepare(graph, config, CPU, layout=layout), NODE.plan(members))
         for layout in ("sparse", "dense")
     ]
     for name, weight in fits[0].weights.items():

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from quatgraph.tasks.graph.batches import Collection
-from quatgraph.tasks.text.batches import DocumentBatches, rounded, summed
-from quatgraph.tasks.text.problem import Corpus, parts_of, prepare
+from quatgraph.tasks.graph.batches import Collection, assemble
+from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients, round_up
+from quatgraph.tasks.text.problem import Corpus, prepare, split_indices
 
 CPU = torch.device("cpu")
 
@@ -20,7 +20,7 @@ def whole(corpus: Corpus, configured: Any) -> Collection:
 def of(
     corpus: Corpus, config: Any, whole: Collection, nodes: int, size: int = 8
 ) -> DocumentBatches:
-    parts = [parts_of(corpus.documents, config.data, seed)["train"] for seed in (0, 1)]
+    parts = [split_indices(corpus.documents, config.data, seed)["train"] for seed in (0, 1)]
     return DocumentBatches(whole, parts, size, nodes, seeds=[0, 1])
 
 
@@ -36,13 +36,13 @@ def test_every_document_comes_once_an_epoch_in_each_members_own_order(
         assert len(shapes) == 4  # of 26 documents, the last of two
         seen: list[list[int]] = [[], []]
         for step in range(len(shapes)):
-            batches.load(step)
+            (batch,) = batches.load(step)
             for m in range(2):
-                own = batches.current[:, m]
+                own = batch.graphs[:, m]
                 seen[m] += own[own >= 0].tolist()
             assert len(seen[0]) == min(8 * (step + 1), 26)
         for m, places in enumerate(seen):
-            train = parts_of(corpus.documents, config.data, m)["train"]
+            train = split_indices(corpus.documents, config.data, m)["train"]
             assert sorted(places) == train.tolist()
         orders.append(seen)
     assert orders[0] != orders[1]
@@ -53,13 +53,11 @@ def test_pieces_are_about_equally_large_and_hold_what_they_may(
 ) -> None:
     batches, largest = of(corpus, configured(), whole, 40), int(whole.num_nodes.max())
     for step, (pieces, documents, nodes) in enumerate(batches.draw(0)):
-        batches.load(step)
-        assert batches.current.shape == (pieces, 2, documents)
+        (indices,) = batches.load(step)
+        assert indices.graphs.shape == (pieces, 2, documents)
         assert nodes <= 20 + largest
-        made = list(batches.pieces())
-        assert len(made) == pieces
-        for place, batch in enumerate(made):
-            own = batches.current[place]
+        for own in indices.graphs:
+            batch = assemble(whole, own, indices.capacity)
             known = own.clamp(min=0)
             assert torch.equal(batch.labels, whole.labels[known])
             sizes = torch.where(own >= 0, whole.num_nodes[known], 0).sum(dim=1)
@@ -68,9 +66,9 @@ def test_pieces_are_about_equally_large_and_hold_what_they_may(
 
 @pytest.mark.parametrize("nodes", [1, 8, 100, 12_345])
 def test_rounding_adds_little_and_gives_few_numbers(nodes: int) -> None:
-    assert nodes <= rounded(nodes) <= max(nodes + 7, 17 / 16 * nodes + 1)
-    assert rounded(rounded(nodes)) == rounded(nodes)
-    assert len({rounded(n) for n in range(10_000, 11_000)}) <= 5
+    assert nodes <= round_up(nodes) <= max(nodes + 7, 17 / 16 * nodes + 1)
+    assert round_up(round_up(nodes)) == round_up(nodes)
+    assert len({round_up(n) for n in range(10_000, 11_000)}) <= 5
 
 
 def test_a_sum_in_pieces_has_the_value_and_the_gradient_of_the_sum() -> None:
@@ -82,6 +80,6 @@ def test_a_sum_in_pieces_has_the_value_and_the_gradient_of_the_sum() -> None:
 
     expected = torch.stack(losses()).sum(dim=0)
     (slope,) = torch.autograd.grad(expected.sum(), weights)
-    found = summed(weights, losses())
+    found = accumulate_gradients(weights, losses())
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(torch.autograd.grad(found.sum(), weights)[0], slope)

@@ -6,7 +6,7 @@ import pytest
 import settings
 
 from quatgraph.errors import Mistake
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -17,7 +17,7 @@ def built(**values: Any) -> TextConfig:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("data.window", 0, "data.window must be at least 1, got 0"),
         ("data.dimensions", 0, "data.dimensions must be at least 1"),
@@ -33,8 +33,8 @@ def built(**values: Any) -> TextConfig:
         ("seeds", 0, "seeds must be at least 1"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, said: str) -> None:
-    with pytest.raises(Mistake, match=said):
+def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, message: str) -> None:
+    with pytest.raises(Mistake, match=message):
         built(**{key: value})
 
 
@@ -56,10 +56,11 @@ def test_members_differ_in_seed_rates_and_weight_decay_alone() -> None:
     }
     alike = [built(), *(built(**{key: value}) for key, value in varied.items())]
     assert (
-        len(together(TEXT, [Member(config, 0, seed) for config in alike for seed in (0, 1)])) == 1
+        len(group_by_shape(TEXT, [Member(config, 0, seed) for config in alike for seed in (0, 1)]))
+        == 1
     )
     others = [built(), built(**{"model.steps": 1}), built(**{"data.window": 2})]
-    assert len(together(TEXT, [Member(config, 0, 0) for config in others])) == 3
+    assert len(group_by_shape(TEXT, [Member(config, 0, 0) for config in others])) == 3
 
 
 def test_a_setting_that_a_model_does_not_read_is_refused() -> None:

@@ -12,11 +12,11 @@ from quatgraph.models.text import MODELS
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
+    build_collection,
     build_model,
-    collected,
     load_corpus,
-    parts_of,
     prepare,
+    split_indices,
 )
 
 CPU = torch.device("cpu")
@@ -54,7 +54,7 @@ def test_a_digest_tells_vectors_apart_that_were_read(configured: Any, tmp_path: 
 
 def test_a_graph_has_the_different_words_and_is_normalised_without_self_loops() -> None:
     documents = from_list(["one fish two fish", "", "red"])
-    whole, graphs = collected(documents, 2, CPU), word_graphs(documents, 2)
+    whole, graphs = build_collection(documents, 2, CPU), word_graphs(documents, 2)
     assert whole.num_nodes.tolist() == [3, 1, 1]
     tags = [graphs.tag_names[tag] for tag in graphs.tags]
     assert tags == ["one", "fish", "two", NO_WORD, "red"]
@@ -69,7 +69,7 @@ def test_a_graph_has_the_different_words_and_is_normalised_without_self_loops() 
 
 def test_words_in_order_come_as_often_as_they_stand_there() -> None:
     documents = from_list(["one fish two fish", "", "red"])
-    whole = collected(documents, None, CPU)
+    whole = build_collection(documents, None, CPU)
     assert whole.num_nodes.tolist() == [4, 0, 1]
     assert whole.features.code.tolist() == documents.tokens.tolist()
     assert whole.adjacency.num_edges == 0
@@ -77,7 +77,7 @@ def test_words_in_order_come_as_often_as_they_stand_there() -> None:
 
 def test_each_seed_puts_a_tenth_aside_by_a_draw_of_its_own(corpus: Corpus, configured: Any) -> None:
     documents, config = corpus.documents, configured().data
-    first, again, other = (parts_of(documents, config, seed) for seed in (0, 0, 1))
+    first, again, other = (split_indices(documents, config, seed) for seed in (0, 0, 1))
     assert torch.equal(first["valid"], again["valid"])
     assert not torch.equal(first["valid"], other["valid"])
     for parts in (first, other):
@@ -92,7 +92,7 @@ def test_a_validation_part_that_the_data_has_is_taken() -> None:
     documents = from_list([f"word {n}" for n in range(40)], ["a", "b"] * 20)
     assert len(documents.valid)
     for seed in (0, 1):
-        parts = parts_of(documents, config.data, seed)
+        parts = split_indices(documents, config.data, seed)
         assert torch.equal(parts["valid"], documents.valid)
         assert torch.equal(parts["train"], documents.train)
 

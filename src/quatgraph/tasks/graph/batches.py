@@ -1,4 +1,4 @@
-"""Batches of graphs: drawn and put together on the device, padded to a few shapes."""
+"""Batches of graphs: sampled and assembled on the device, padded to a few shapes."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.random import BATCHES, BITS, STEPS, epoch_draws, random_bits, random_order
 from quatgraph.training.ensemble import Ensemble
 
-_SMALLEST = 32  # room below which there is no use in telling shapes apart
+_SMALLEST = 32  # capacities below it are not worth a shape of their own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,10 +23,10 @@ class Collection:
 
     Attributes:
         node_start: Where the nodes of each graph begin, and the number of nodes, ``(G + 1,)``.
-        adjacency: Of all graphs, block-diagonal, as the model multiplies with it.
+        adjacency: The block-diagonal adjacency matrix of all graphs, normalised for the model.
         symmetric: Whether it equals its transpose.
         pool: Which nodes each graph has, ``(G, N)``.
-        features: Of all nodes: one-hot codes, or a dense matrix.
+        features: The features of all nodes: one-hot codes, or a dense matrix.
         labels: Class of each graph, -1 where unknown, ``(G,)``.
     """
 
@@ -50,11 +50,20 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Room for the graphs of a member: what the shape of a batch depends on."""
+    """The padded size of a member's graphs; it decides the shape of a batch."""
 
     nodes: int
     entries: int | None = None
-    """Of the adjacency matrix, for models that need it as a matrix of its own; None for others."""
+    """Entries of the adjacency matrix, if the model needs it as a matrix of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchIndices:
+    """Which graphs a batch has, and the size it is padded to."""
+
+    graphs: Tensor
+    """Indices, -1 for none, ``(M, B)``; of a batch in pieces ``(P, M, B)``."""
+    capacity: Capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +87,16 @@ class Batch:
         Args:
             last: See :meth:`Ensemble.forward`.
         """
-        own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks are given undivided
+        own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
         return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
 
 
 def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batch:
-    """The batch of the given graphs, without waiting for the device.
+    """Assembles a batch without waiting for the device.
 
     Args:
-        graphs: Their places, -1 for none, ``(M, B)``.
-        capacity: No member's graphs may need more.
+        graphs: Indices of the graphs, -1 for none, ``(M, B)``.
+        capacity: The padded size; no member's graphs may need more.
     """
     whole = collection.features
     codes = (whole.code, whole.weight) if isinstance(whole, Codes) else ()
@@ -111,18 +120,18 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
 
 
 class TrainingBatches:
-    """Every step each member draws graphs of its own afresh, each graph at most once a step.
+    """Every step samples graphs for each member, without replacement.
 
     Args:
         collection: All graphs.
-        parts: Places of each member's training graphs.
-        batch_size: Graphs of a step; fewer of a member that has not as many to draw from.
+        parts: Indices of each member's training graphs.
+        batch_size: Graphs of a step; a member with fewer training graphs takes all of them.
         steps: Steps of an epoch.
-        seeds: Of each member.
+        seeds: The seed of each member.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
-    at_once = 1
+    max_loaded = 1
 
     def __init__(
         self,
@@ -138,60 +147,55 @@ class TrainingBatches:
         device = collection.labels.device
         self.seeds = torch.tensor(seeds, device=device)
         self.counts = torch.tensor([len(part) for part in parts], device=device)
-        self.places = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(device)
+        self.indices = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(device)
         self.batch_sizes = self.counts.clamp(max=batch_size)
         self.largest = min(batch_size, max(len(part) for part in parts))
-        self.nodes = _Room(collection.num_nodes, parts, batch_size)
-        self.entries = _Room(collection.num_entries, parts, batch_size) if expanded else None
-        self.drawn = self.places.new_zeros(1, len(parts), self.largest)
-        self.current = self.drawn[0].clone()
-        self.capacities = [Capacity(0)]
-        self.capacity = self.capacities[0]
+        self.nodes = _Sizes(collection.num_nodes, parts, batch_size)
+        self.entries = _Sizes(collection.num_entries, parts, batch_size) if expanded else None
+        self.drawn = self.indices.new_zeros(1, len(parts), self.largest)
+        self.buffer = self.drawn[0].clone()
+        self.capacities: list[Capacity] = []
 
     @property
     def shares(self) -> Tensor:
-        """What each graph of a batch counts for in its member's mean, ``(M, B)``; nothing where a
-        member's batch is smaller."""
-        place = torch.arange(self.largest, device=self.counts.device)
-        return (place < self.batch_sizes[:, None]) / self.batch_sizes[:, None]
+        """The weight of each graph of a batch in its member's mean, ``(M, B)``; 0 for padding."""
+        index = torch.arange(self.largest, device=self.counts.device)
+        return (index < self.batch_sizes[:, None]) / self.batch_sizes[:, None]
 
     def draw(self, epoch: int) -> list[Capacity]:
         """See :class:`quatgraph.training.batches.Batches`; a batch's shape is its capacity."""
         bits = random_bits(epoch_draws(self.seeds, epoch), BATCHES, self.steps, self.largest)
         random = (bits.double() / 2**BITS).movedim(1, 0)
-        chosen = _distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
-        graphs = self.places.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
-        self.drawn = self._matched(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
-        nodes = self.nodes.needed(self.drawn)
-        entries = [None] * len(nodes) if self.entries is None else self.entries.needed(self.drawn)
+        chosen = _sample_distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
+        graphs = self.indices.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
+        self.drawn = self._match_sizes(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
+        nodes = self.nodes.capacities(self.drawn)
+        entries = (
+            [None] * len(nodes) if self.entries is None else self.entries.capacities(self.drawn)
+        )
         self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
         return self.capacities
 
-    def _matched(self, graphs: Tensor, epoch: int) -> Tensor:
-        """The drawn batches ``(T, M, B)``, those of one step of about equal size, so that little is
-        padding: each member's are sorted by size, then the steps are shuffled, in an order that
-        depends on the epoch alone. To a member alone this is but a shuffle of batches drawn
-        independently."""
+    def _match_sizes(self, graphs: Tensor, epoch: int) -> Tensor:
+        """Reorders batches ``(T, M, B)`` so that those of one step are about equally large, which
+        saves padding: each member's batches are sorted by size, then the steps are shuffled in an
+        order that depends only on the epoch. For a single member this is just a shuffle."""
         sizes = self.nodes.of(graphs)
         order = sizes.argsort(dim=0, stable=True)
         shuffle = random_order(epoch_draws(self.seeds.new_zeros(1), epoch), STEPS, len(order))
         order = order.index_select(0, shuffle[0])
         return graphs.gather(0, order[:, :, None].expand_as(graphs))
 
-    def load(self, step: int, count: int = 1) -> None:
-        self.current.copy_(self.drawn[step])
-        self.capacity = self.capacities[step]
-
-    def batch(self) -> Batch:
-        return assemble(self.collection, self.current, self.capacity)
+    def load(self, step: int, count: int = 1) -> Sequence[BatchIndices]:
+        return (BatchIndices(self.buffer.copy_(self.drawn[step]), self.capacities[step]),)
 
 
-class _Room:
-    """How much room batches need, of nodes or of entries; on a GPU one of a few numbers.
+class _Sizes:
+    """The sizes of batches, in nodes or in entries; on a GPU they are padded to a few capacities.
 
     Args:
-        sizes: Of each graph.
-        parts: Places of the graphs that each member draws from.
+        sizes: The size of each graph.
+        parts: Indices of each member's training graphs.
         batch_size: Graphs of a batch.
     """
 
@@ -207,29 +211,29 @@ class _Room:
         sizes = self.sizes.index_select(0, graphs.clamp(min=0).flatten()).view(graphs.shape)
         return torch.where(graphs >= 0, sizes, 0).sum(dim=2)
 
-    def needed(self, graphs: Tensor) -> list[int]:
-        """The room for each of the batches: that of its largest member."""
+    def capacities(self, graphs: Tensor) -> list[int]:
+        """The capacity of each step: the size of its largest member."""
         needed = self.of(graphs).amax(dim=1).tolist()
-        return [self.rounded(size) for size in needed] if graphs.is_cuda else needed
+        return [self.round_up(size) for size in needed] if graphs.is_cuda else needed
 
-    def rounded(self, size: int) -> int:
-        """The largest room there can be, divided by cube roots of two, and a multiple of eight; not
-        below the given size."""
+    def round_up(self, size: int) -> int:
+        """Rounds up to the largest capacity divided by a power of the cube root of two, and to a
+        multiple of eight."""
         thirds = math.floor(3 * math.log2(self.largest / max(size, _SMALLEST)) + 1e-9)
-        room = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
-        return -(-room // 8) * 8
+        capacity = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
+        return -(-capacity // 8) * 8
 
 
-def _distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:
-    """Different whole numbers below each member's count, every choice equally likely.
+def _sample_distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:
+    """Samples distinct integers below each member's count, every set equally likely.
 
-    The k-th number is drawn among those that are left, counted without the numbers before it.
+    The k-th number is drawn among the remaining ones, counted without the numbers before it.
 
     Shape:
         - random: numbers in [0, 1), ``(T, M, B)``
         - counts: ``(M,)``
         - wanted: how many of the B numbers each member takes, ``(M,)``
-        - output: ascending, and -1 beyond those that are wanted, ``(T, M, B)``
+        - output: ascending, then padded with -1, ``(T, M, B)``
     """
     none = torch.iinfo(torch.int64).max
     chosen = random.new_empty(*random.shape[:2], 0, dtype=torch.int64)
@@ -241,63 +245,3 @@ def _distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:
         number = torch.where(k < wanted, number, none)
         chosen = torch.cat((chosen, number[:, :, None]), dim=2).sort(dim=2).values
     return torch.where(chosen < none, chosen, -1)
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationChunk:
-    graphs: Tensor
-    """Places, -1 for none, ``(M, B)``."""
-    capacity: Capacity
-    parts: dict[str, Tensor]
-    """Which of them belong to ``valid`` and to ``test``, each 0 or 1, ``(M, B)``."""
-
-
-def evaluation_chunks(
-    collection: Collection,
-    parts: dict[str, Sequence[Tensor]],
-    nodes_at_once: int,
-    *,
-    expanded: bool = False,
-) -> list[EvaluationChunk]:
-    """Every member's validation and test graphs in chunks of at most so many nodes a member.
-
-    Large graphs come first, so that members' chunks are about equally large. A graph that is
-    larger than the limit is a chunk of its own. Where entries are needed, there may be eight of
-    them for a node.
-    """
-    device, sizes, entries = (
-        collection.labels.device,
-        collection.num_nodes.cpu(),
-        collection.num_entries.cpu(),
-    )
-    members = list(zip(*parts.values(), strict=True))
-    width = max(sum(len(part) for part in member) for member in members)
-    graphs = torch.full((len(members), width), -1)
-    owner = torch.full((len(members), width), -1)
-    for m, member in enumerate(members):
-        places = torch.cat(member)
-        owners = torch.cat([torch.full((len(part),), n) for n, part in enumerate(member)])
-        order = sizes[places].argsort(descending=True, stable=True)
-        graphs[m, : len(places)], owner[m, : len(places)] = places[order], owners[order]
-
-    def filled(sizes: Tensor, begin: int) -> Tensor:
-        """Of the member that fills most, after one more graph and one more."""
-        counted = torch.where(graphs >= 0, sizes[graphs.clamp(min=0)], 0)
-        return counted[:, begin:].cumsum(dim=1).amax(dim=0)
-
-    chunks, begin = [], 0
-    while begin < width:
-        nodes, edges = filled(sizes, begin), filled(entries, begin)
-        fits = nodes <= nodes_at_once
-        if expanded:
-            fits &= edges <= 8 * nodes_at_once
-        count = max(1, int(fits.sum()))
-        room = int(edges[count - 1]) if expanded else None
-        end = begin + count
-        masks = {
-            name: (owner[:, begin:end] == n).float().to(device) for n, name in enumerate(parts)
-        }
-        capacity = Capacity(int(nodes[count - 1]), room)
-        chunks.append(EvaluationChunk(graphs[:, begin:end].to(device), capacity, masks))
-        begin = end
-    return chunks

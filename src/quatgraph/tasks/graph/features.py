@@ -1,12 +1,13 @@
-"""What a node starts from, so that new graphs are read as the training graphs were."""
+"""The input features of nodes, encoded for new graphs as for the training graphs."""
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor
 
+from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.scaling import Scaling
@@ -20,12 +21,10 @@ Kind = Literal["tags", "degrees"]
 class NodeFeatures:
     """A one-hot code of each node's tag or degree, and the node's real attributes, if any.
 
-    It is hashable, and equals another that codes alike.
-
     Attributes:
-        kind: What is coded.
-        names: What each code stands for, in order; for degrees ascending numbers.
-        scaling: Of the real attributes; None where there are none.
+        kind: What is encoded.
+        names: The tag or degree of each code, in order; degrees ascend.
+        scaling: The scaling of the real attributes; None if there are none.
     """
 
     kind: Kind
@@ -34,10 +33,10 @@ class NodeFeatures:
 
     @classmethod
     def fit(cls, graphs: Graphs, kind: Literal["auto", "tags", "degrees"]) -> Self:
-        """The features of all graphs at hand, those of test folds and without a label included:
-        which tags there are, and the mean and spread of attributes. No label plays a part.
+        """Fits tags and the scaling of attributes to all graphs, test folds included, without
+        labels.
 
-        ``auto`` codes tags, unless all nodes have the same one: then their degrees.
+        ``auto`` encodes tags, or degrees if all nodes have the same tag.
         """
         if kind == "auto":
             kind = "tags" if graphs.num_tags > 1 else "degrees"
@@ -48,12 +47,11 @@ class NodeFeatures:
         )
 
     def of(self, graphs: Graphs) -> Codes | Tensor:
-        """The features of all nodes: codes alone, or a dense matrix with the attributes.
+        """Encodes all nodes: as codes, or with attributes as a dense matrix.
 
-        A tag that training never saw is no tag: its row is zero. A degree that training never saw
-        counts as the nearest one it saw.
+        An unknown tag gives a row of zeros, an unknown degree counts as the nearest known one.
         """
-        code, known = self._coded(graphs)
+        code, known = self._encode(graphs)
         if (graphs.attributes is None) != (self.scaling is None):
             has, had = ("no", "") if graphs.attributes is None else ("", "no ")
             raise Mistake(
@@ -65,18 +63,18 @@ class NodeFeatures:
         one_hot = torch.zeros(graphs.num_nodes, len(self.names))
         one_hot.scatter_(1, code.long()[:, None], known.float()[:, None])
         attributes = self.scaling.apply(graphs.attributes)
-        refuse_beyond(attributes, partial(_attribute, graphs))
+        refuse_beyond(attributes, partial(_describe_attribute, graphs))
         return torch.cat((one_hot, attributes), dim=1)
 
     def explain_overflow(self, graphs: Graphs) -> str:
-        """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+        """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""
         if graphs.attributes is None or self.scaling is None:
             return ""
         place = find_beyond(self.scaling.apply(graphs.attributes), SUSPICIOUS)
-        return _attribute(graphs, *place) if place else ""
+        return _describe_attribute(graphs, *place) if place else ""
 
     def unknown(self, graphs: Graphs) -> list[str]:
-        """Tags, or degrees, of the graphs' nodes that training never saw, in their order."""
+        """The tags or degrees of the graphs' nodes that training never saw, in order."""
         if self.kind == "degrees":
             used = [str(degree) for degree in graphs.degrees.unique().tolist()]
         else:
@@ -84,18 +82,18 @@ class NodeFeatures:
         seen = set(self.names)
         return [name for name in used if name not in seen]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> configs.Values:
         scaling = None if self.scaling is None else self.scaling.to_dict()
         return {"kind": self.kind, "names": list(self.names), "scaling": scaling}
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Self:
+    def from_dict(cls, values: configs.Values) -> Self:
         scaling = values["scaling"]
         scaling = None if scaling is None else Scaling.from_dict(scaling)
         return cls(values["kind"], tuple(values["names"]), scaling)
 
-    def _coded(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
-        """Code of each node, int32, and whether training saw it."""
+    def _encode(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
+        """The code of each node, int32, and whether training saw it."""
         if self.kind == "degrees":
             seen = torch.tensor([int(name) for name in self.names])
             above = torch.searchsorted(seen, graphs.degrees).clamp(max=len(seen) - 1)
@@ -109,7 +107,7 @@ class NodeFeatures:
         return code.clamp(min=0).int(), code >= 0
 
 
-def _attribute(graphs: Graphs, row: int, column: int) -> str:
+def _describe_attribute(graphs: Graphs, row: int, column: int) -> str:
     assert graphs.attributes is not None
     graph = int(torch.searchsorted(graphs.node_ptr, row, right=True)) - 1
     node, value = row - int(graphs.node_ptr[graph]), float(graphs.attributes[row, column])

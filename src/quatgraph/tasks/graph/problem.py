@@ -23,7 +23,7 @@ from quatgraph.tasks.graph.features import NodeFeatures
 
 
 def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
-    """Reads the dataset a config names, or the person's own files."""
+    """Loads the dataset that a config names, or the user's own files."""
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
@@ -41,17 +41,21 @@ class Problem:
 
     collection: Collection
     folds: list[Fold]
-    """Places of the training and of the test graphs."""
+    """Indices of the training and of the test graphs."""
     num_classes: int
     num_features: int
     features: NodeFeatures
     graphs: Graphs
 
+    @property
+    def device(self) -> torch.device:
+        return self.collection.labels.device
+
 
 def prepare(graphs: Graphs, config: GraphConfig, device: torch.device) -> Problem:
-    """Codes nodes, prepares the matrix a model multiplies with, and moves all to the device."""
+    """Encodes nodes, builds the adjacency matrix of the model, and moves all to the device."""
     features = NodeFeatures.fit(graphs, config.data.features)
-    collection = collected(graphs, config.model, features, device)
+    collection = build_collection(graphs, config.model, features, device)
     return Problem(
         collection=collection,
         folds=folds_of(graphs, config.data),
@@ -62,16 +66,16 @@ def prepare(graphs: Graphs, config: GraphConfig, device: torch.device) -> Proble
     )
 
 
-def collected(
+def build_collection(
     graphs: Graphs, options: GraphOptions, features: NodeFeatures, device: torch.device
 ) -> Collection:
-    """The graphs as a model takes them, on a device."""
+    """Builds the graphs as a model takes them, on a device."""
     propagations = MODELS[options.name].propagations
-    return _collected(graphs, options.matrix, propagations, features, device)
+    return _build_collection(graphs, options.matrix, propagations, features, device)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it
-def _collected(
+def _build_collection(
     graphs: Graphs,
     matrix: Matrix,
     propagations: int,
@@ -91,7 +95,7 @@ def _collected(
     )
     x = features.of(graphs)
     if propagations:
-        x = _propagated(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
+        x = _propagate(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
     return Collection(
         node_start=graphs.node_ptr.int().to(device),
         adjacency=_matrix(graphs, matrix).to(device),
@@ -108,10 +112,10 @@ def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:
     return made.normalized("row" if matrix == "neighbours" else matrix)
 
 
-def _propagated(
+def _propagate(
     x: Codes | Tensor, adjacency: Adjacency, degrees: Tensor, propagations: int
 ) -> Tensor:
-    """The degree, the features, and the features propagated so many times."""
+    """Concatenates degrees, features, and the features after each propagation."""
     steps = [x @ torch.eye(x.num_codes) if isinstance(x, Codes) else x]
     for _ in range(propagations):
         steps.append(adjacency @ steps[-1])
@@ -119,7 +123,7 @@ def _propagated(
 
 
 def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
-    """The folds a config asks for; a person's own graphs have drawn ones only."""
+    """The folds of a config; the user's own graphs have sampled ones only."""
     if config.folds == "fixed":
         if not config.name:
             raise Mistake(
@@ -138,8 +142,8 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
     )
 
 
-def parts_of(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
-    """Places of a run's training, validation and test graphs."""
+def split_indices(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
+    """The indices of a run's training, validation and test graphs."""
     train, test = problem.folds[split]
     valid = train[:0]
     if config.data.validation > 0:
@@ -151,6 +155,6 @@ def parts_of(problem: Problem, config: GraphConfig, split: int) -> dict[str, Ten
 
 
 def build_model(config: GraphConfig, problem: Problem) -> nn.Module:
-    """A new model of a configuration."""
+    """Builds a new model of a configuration."""
     model = MODELS[config.model.name]
     return model.from_options(config.model, problem.num_features, problem.num_classes)

@@ -1,14 +1,13 @@
-r"""Telling right triples from wrong ones, where a dataset has plausible wrong ones.
+r"""Triple classification, for datasets with plausible negative triples.
 
-A triple is taken for right where its score is above a threshold of its relation, the one with the
-best accuracy on validation triples, right and wrong. All that lie between the same two scores have
-the same accuracy: of several such gaps the widest is chosen, the higher one of equally wide ones,
-and of a gap its middle. Beyond all scores, where all triples are taken for right or none is, a gap
-has no middle and no width. A relation without validation triples has the threshold of all of them
-together.
+A triple is classified as positive if its score is above the threshold of its relation: the one with
+the best accuracy on positive and negative validation triples. All thresholds between the same two
+scores have the same accuracy, so the middle of the widest such gap is chosen; of equally wide gaps,
+the higher one. Beyond all scores, where all triples or none are positive, a gap has no middle and
+no width. A relation without validation triples gets the threshold of all relations together.
 
-A relation alone may tell much: its more frequent answer in validation is right for 78.0 % of
-CoDEx-S's test triples and for 72.7 % of CoDEx-M's, which a model has to surpass.
+The majority class of each relation in validation is a strong baseline: its accuracy is 78.0 % on
+CoDEx-S's test triples and 72.7 % on CoDEx-M's.
 """
 
 from typing import NamedTuple
@@ -19,37 +18,35 @@ from torch import Tensor, nn
 from quatgraph.data import link as source
 from quatgraph.tasks.link.problem import Problem
 
-TRIPLES_AT_ONCE = 1 << 16
+TRIPLES_PER_CHUNK = 1 << 16
 
 
-def classified(model: nn.Module, problem: Problem) -> dict[str, float]:
-    """How well one model, in evaluation mode, tells the test triples from wrong ones: the accuracy
-    ``test/classified``, and ``test/f1`` of the right ones; nothing for data without wrong ones."""
+def classification_metrics(model: nn.Module, problem: Problem) -> dict[str, float]:
+    """How well one model, in evaluation mode, classifies test triples: the accuracy
+    ``test/classified``, and ``test/f1`` of the positives; empty for data without negatives."""
     triples = problem.triples
     if triples.valid_negatives is None or triples.test_negatives is None:
         return {}
-    valid = _judged(model, problem, triples.valid, triples.valid_negatives)
-    test = _judged(model, problem, triples.test, triples.test_negatives)
-    own = thresholds(valid, triples.num_relations)
-    whole = thresholds(valid._replace(relation=torch.zeros_like(valid.relation)), 1)
-    taken = test.score > torch.where(own.isnan(), whole, own)[test.relation]
-    hits, all_taken, all_right = (
-        flags.sum().item() for flags in (taken & test.right, taken, test.right)
+    valid = _score_parts(model, problem, triples.valid, triples.valid_negatives)
+    test = _score_parts(model, problem, triples.test, triples.test_negatives)
+    own = fit_thresholds(valid, triples.num_relations)
+    whole = fit_thresholds(valid._replace(relation=torch.zeros_like(valid.relation)), 1)
+    predicted = test.score > torch.where(own.isnan(), whole, own)[test.relation]
+    true_positives, num_predicted, num_positive = (
+        flags.sum().item() for flags in (predicted & test.positive, predicted, test.positive)
     )
     return {
-        "test/classified": (taken == test.right).double().mean().item(),
-        "test/f1": 2 * hits / max(1, all_taken + all_right),
+        "test/classified": (predicted == test.positive).double().mean().item(),
+        "test/f1": 2 * true_positives / max(1, num_predicted + num_positive),
     }
 
 
 @torch.no_grad()
-def scores_of(model: nn.Module, problem: Problem, triples: Tensor) -> Tensor:
-    """The score of each triple, in float64.
+def score_triples(model: nn.Module, problem: Problem, triples: Tensor) -> Tensor:
+    """Scores each triple, in float64.
 
-    It is that of the tail as the answer to head and relation. Where inverse relations are learned
-    too, the head as the answer to tail and inverse relation has a score of its own, learned from
-    the same triples: then it is the mean of both. Elsewhere that is the same score, or, of a query
-    that is normalised, one that was never learned.
+    The score is that of the tail for head and relation. If inverse relations are learned too, the
+    head has a score of its own for tail and inverse relation, and the result is the mean of both.
 
     Shape:
         - triples: ``(N, 3)``
@@ -57,42 +54,44 @@ def scores_of(model: nn.Module, problem: Problem, triples: Tensor) -> Tensor:
     """
     relations = problem.triples.num_relations
     reciprocal = problem.training.num_relations > relations
-    asked = source.with_inverses(triples, relations) if reciprocal else triples
+    queries = source.with_inverses(triples, relations) if reciprocal else triples
 
-    def answered(some: Tensor) -> Tensor:
-        head, relation, tail = some.to(problem.device).unbind(1)
+    def score_tails(chunk: Tensor) -> Tensor:
+        head, relation, tail = chunk.to(problem.device).unbind(1)
         query, candidates = model(problem.adjacency, head, relation)
         return (query * candidates.index_select(0, tail)).sum(dim=-1)
 
-    scores = torch.cat([answered(some) for some in asked.split(TRIPLES_AT_ONCE)])
+    scores = torch.cat([score_tails(chunk) for chunk in queries.split(TRIPLES_PER_CHUNK)])
     return scores.double().view(1 + reciprocal, len(triples)).mean(dim=0)
 
 
-class Judged(NamedTuple):
-    """Triples by their scores, each ``(N,)``."""
+class ScoredTriples(NamedTuple):
+    """Triples with their scores, each ``(N,)``."""
 
     relation: Tensor
     score: Tensor
-    right: Tensor
+    positive: Tensor
 
 
-def _judged(model: nn.Module, problem: Problem, right: Tensor, wrong: Tensor) -> Judged:
-    triples = torch.cat((right, wrong))
-    score = scores_of(model, problem, triples)
-    place = torch.arange(len(triples), device=score.device)
-    return Judged(triples[:, 1].to(score.device), score, place < len(right))
+def _score_parts(
+    model: nn.Module, problem: Problem, positives: Tensor, negatives: Tensor
+) -> ScoredTriples:
+    triples = torch.cat((positives, negatives))
+    score = score_triples(model, problem, triples)
+    index = torch.arange(len(triples), device=score.device)
+    return ScoredTriples(triples[:, 1].to(score.device), score, index < len(positives))
 
 
-def thresholds(judged: Judged, num_relations: int) -> Tensor:
-    """The threshold of each relation, ``(R,)``: NaN where it has no triples, infinite where all
-    triples, or none, are best taken for right."""
+def fit_thresholds(scored: ScoredTriples, num_relations: int) -> Tensor:
+    """The threshold of each relation, ``(R,)``: NaN for a relation without triples, infinite where
+    it is best to classify all triples, or none, as positive."""
     # The gaps of a relation: one above each score, and one below all of them.
-    floor = torch.arange(num_relations, device=judged.score.device)
-    relation = torch.cat((floor, judged.relation))
-    score = torch.cat((judged.score.new_full(floor.shape, -torch.inf), judged.score))
-    # What is gained by a threshold that has come to be above a triple.
-    gain = torch.cat((torch.zeros_like(floor), torch.where(judged.right, -1, 1)))
-    order = _order(relation, score)
+    floor = torch.arange(num_relations, device=scored.score.device)
+    relation = torch.cat((floor, scored.relation))
+    score = torch.cat((scored.score.new_full(floor.shape, -torch.inf), scored.score))
+    # What accuracy gains when the threshold rises above a triple.
+    gain = torch.cat((torch.zeros_like(floor), torch.where(scored.positive, -1, 1)))
+    order = _lexsort(relation, score)
     lower, gain = score[order], gain[order].cumsum(0)
     upper = lower.roll(-1)
     upper[upper == -torch.inf] = torch.inf  # the next gap is another relation's
@@ -100,11 +99,11 @@ def thresholds(judged: Judged, num_relations: int) -> Tensor:
     gain = gain.where(width > 0, -len(order))  # less than any: equal scores have no gap
     width = width.where(width.isfinite(), 0)
     # A relation's gaps stay together, so that its best is the last of so many.
-    best = _order(relation[order], gain, width)[relation.bincount().cumsum(0) - 1]
+    best = _lexsort(relation[order], gain, width)[relation.bincount().cumsum(0) - 1]
     return ((lower + upper) / 2)[best]
 
 
-def _order(*keys: Tensor) -> Tensor:
+def _lexsort(*keys: Tensor) -> Tensor:
     """Sorts by the first key, those equal in it by the next, and so on."""
     order = torch.arange(len(keys[0]), device=keys[0].device)
     for key in reversed(keys):

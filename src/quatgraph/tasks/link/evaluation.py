@@ -1,4 +1,4 @@
-"""What a model of triples is worth: filtered ranks of both sides, ties at their expected rank."""
+"""Filtered ranking of both sides, ties at their expected rank."""
 
 from collections.abc import Sequence
 
@@ -6,17 +6,17 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.ops import Ranks, filtered_rank
-from quatgraph.tasks.link.problem import Problem, Questions
+from quatgraph.tasks.link.problem import Problem, RankingQueries
 from quatgraph.training.ranking import ranking_metrics, ranking_values
 
 SIDES = ("tails", "heads")
-"""What is asked for, in the order of :class:`Questions`."""
+"""What is predicted, in the order of :class:`RankingQueries`."""
 
 
-def ranked(
-    query: Tensor, candidates: Tensor, questions: Questions, max_numbers: int | None = None
+def rank_candidates(
+    query: Tensor, candidates: Tensor, queries: RankingQueries, max_numbers: int | None = None
 ) -> Ranks:
-    """How many entities are ahead of the right one, and how many are level with it.
+    """Counts the entities ranked above the true one, and those level with it.
 
     Shape:
         - query: ``(2N, D)``; of several members ``(M, 2N, D)``
@@ -26,25 +26,25 @@ def ranked(
     return filtered_rank(
         query,
         candidates,
-        questions.truth,
-        questions.pointers,
-        questions.known,
+        queries.truth,
+        queries.ptr,
+        queries.known,
         max_numbers=max_numbers,
     )
 
 
 @torch.no_grad()
-def ranks_of(
+def rank_part(
     model: nn.Module, problem: Problem, part: str, max_numbers: int | None = None
 ) -> Ranks:
-    """The ranks that one model, in evaluation mode, gives the right answers of a part."""
-    questions = problem.parts[part]
-    query, candidates = model(problem.adjacency, questions.head, questions.relation)
-    return ranked(query, candidates, questions, max_numbers)
+    """Ranks the true entities of a part by one model in evaluation mode."""
+    queries = problem.parts[part]
+    query, candidates = model(problem.adjacency, queries.head, queries.relation)
+    return rank_candidates(query, candidates, queries, max_numbers)
 
 
-def told(ranks: Ranks, part: str) -> dict[str, float]:
-    """The means of one model's ranks over a part, of both sides together and of each.
+def summarize_ranks(ranks: Ranks, part: str) -> dict[str, float]:
+    """The ranking metrics of one model on a part, over both sides and over each.
 
     ``test/mrr``, ``test/hits@10`` and so on; of one side ``test-tails/mrr``.
     """
@@ -61,23 +61,23 @@ def told(ranks: Ranks, part: str) -> dict[str, float]:
 
 
 def by_relation(
-    ranks: Ranks, questions: Questions, relations: Sequence[str]
+    ranks: Ranks, queries: RankingQueries, relations: Sequence[str]
 ) -> dict[str, dict[str, float]]:
-    """The means of one model's ranks for each relation that is asked for, both sides together.
+    """The ranking metrics of one model for each relation, over both sides.
 
     Returns:
         By relation the metrics of :func:`ranking_metrics` and the number of ``triples``.
     """
-    relation = (questions.relation % len(relations)).cpu()
+    relation = (queries.relation % len(relations)).cpu()
     counts = torch.bincount(relation, minlength=len(relations))
     means = {
         name: torch.bincount(relation, value.cpu(), len(relations)) / counts
         for name, value in ranking_values(ranks).items()
     }
     return {
-        relations[place]: {
-            "triples": int(counts[place]) // 2,
-            **{name: float(value[place]) for name, value in means.items()},
+        relations[index]: {
+            "triples": int(counts[index]) // 2,
+            **{name: float(value[index]) for name, value in means.items()},
         }
-        for place in counts.nonzero().flatten().tolist()
+        for index in counts.nonzero().flatten().tolist()
     }

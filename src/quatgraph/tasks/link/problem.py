@@ -17,29 +17,29 @@ from quatgraph.tasks.link.config import DataConfig, LinkConfig
 
 
 @dataclass(frozen=True, slots=True)
-class Questions:
-    """Triples as questions: first for their tails, then, of inverse relations, for their heads."""
+class RankingQueries:
+    """Triples as queries: first for their tails, then, by inverse relations, for their heads."""
 
     head: Tensor
     relation: Tensor
     truth: Tensor
-    """The right answer of each, ``(2N,)`` as the others."""
-    pointers: Tensor
-    """Where the known answers of each begin, ``(2N + 1,)``."""
+    """The true entity of each query, ``(2N,)`` as the others."""
+    ptr: Tensor
+    """Where the known entities of each query begin in ``known``, ``(2N + 1,)``."""
     known: Tensor
-    """All known answers, ``(K,)``."""
+    """All known entities, ``(K,)``."""
 
     @classmethod
-    def of(cls, triples: Tensor, known: Queries, device: torch.device) -> "Questions":
+    def of(cls, triples: Tensor, known: Queries, device: torch.device) -> "RankingQueries":
         """
         Args:
-            triples: What is asked, ``(N, 3)``.
-            known: All that is known, of both sides.
+            triples: ``(N, 3)``.
+            known: All known triples, as queries of both sides.
         """
-        asked = source.with_inverses(triples, known.num_relations // 2)
-        found = known.select(asked[:, :2])
-        head, relation, truth = (column.contiguous().to(device) for column in asked.unbind(1))
-        return cls(head, relation, truth, found.ptr.to(device), found.tails.to(device))
+        both = source.with_inverses(triples, known.num_relations // 2)
+        selected = known.select(both[:, :2])
+        head, relation, truth = (column.contiguous().to(device) for column in both.unbind(1))
+        return cls(head, relation, truth, selected.ptr.to(device), selected.tails.to(device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +48,15 @@ class Problem:
 
     triples: Triples
     adjacency: Adjacency
-    """That of :func:`entity_adjacency`."""
+    """See :func:`entity_adjacency`."""
     training: Queries
-    """The pairs of head and relation to learn from, with their tails."""
-    parts: dict[str, Questions]
+    """The training queries: pairs of head and relation, with their tails."""
+    parts: dict[str, RankingQueries]
     """``valid`` and ``test``."""
     entity_share: Tensor
-    """How often each entity is head or tail of what is learned, over the number of that, ``(E,)``;
-    sums to 2."""
+    """The share of training triples that have each entity as head or tail, ``(E,)``; sums to 2."""
     relation_share: Tensor
-    """The same of relations, with vectors of their own; sums to 1."""
+    """The share of training triples that have each relation, ``(R,)``; sums to 1."""
 
     @property
     def num_entities(self) -> int:
@@ -69,7 +68,7 @@ class Problem:
 
 
 def load_triples(config: DataConfig) -> Triples:
-    """Reads the dataset a config names, or the person's own files."""
+    """Loads the dataset that a config names, or the user's own files."""
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
@@ -79,19 +78,19 @@ def load_triples(config: DataConfig) -> Triples:
 
 
 def entity_adjacency(triples: Triples, normalization: Normalization) -> Adjacency:
-    """The one undirected graph of the entities, with self-loops, normalised."""
+    """The undirected graph of all entities, with self-loops, normalised."""
     edges = source.entity_graph(triples.train, triples.num_entities)
     prepared = Adjacency.from_edge_index(edges, triples.num_entities, self_loops=True)
     return prepared.normalized(normalization)
 
 
 def prepare(triples: Triples, config: LinkConfig, device: torch.device) -> Problem:
-    """Builds the graph, the queries and what is known of them, and moves all to the device."""
-    return _prepared(triples, config.model.matrix, config.data.reciprocal, device)
+    """Builds the graph and the queries with their known entities, and moves all to the device."""
+    return _prepare_cached(triples, config.model.matrix, config.data.reciprocal, device)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it
-def _prepared(
+def _prepare_cached(
     triples: Triples, normalization: Normalization, reciprocal: bool, device: torch.device
 ) -> Problem:
     if len(triples.train) == 0:
@@ -111,29 +110,29 @@ def _prepared(
             num_entities=entities,
             num_relations=training.num_relations,
         ),
-        parts={name: Questions.of(part, known, device) for name, part in parts.items()},
+        parts={name: RankingQueries.of(part, known, device) for name, part in parts.items()},
         entity_share=entity_share.to(device),
         relation_share=relation_share.to(device),
     )
 
 
 def _shares(training: Queries) -> tuple[Tensor, Tensor]:
-    """How often entities and relations occur in what is learned, over the number of that."""
+    """The shares of training triples that have each entity and each relation."""
     counts = training.ptr.diff()
     head, relation = training.pairs.unbind(1)
 
-    def weighed(which: Tensor, size: int) -> Tensor:
+    def count_triples(which: Tensor, size: int) -> Tensor:
         return torch.bincount(which, weights=counts.double(), minlength=size)
 
-    entity = weighed(head, training.num_entities) + torch.bincount(
-        training.tails, minlength=training.num_entities
-    )
+    heads = count_triples(head, training.num_entities)
+    tails = torch.bincount(training.tails, minlength=training.num_entities)
+    relations = count_triples(relation, training.num_relations)
     total = max(1, len(training.tails))
-    return (entity / total).float(), (weighed(relation, training.num_relations) / total).float()
+    return ((heads + tails) / total).float(), (relations / total).float()
 
 
 def build_model(config: LinkConfig, problem: Problem) -> nn.Module:
-    """A new model of a configuration."""
+    """Builds a new model of a configuration."""
     triples = problem.triples
     return MODELS[config.model.name].from_options(
         config.model,

@@ -26,7 +26,7 @@ SPARSE_BELOW = 0.2
 
 
 def load_data(config: DataConfig, *, labels_needed: bool = True) -> "Data":
-    """Reads the dataset a config names, or the person's own files."""
+    """Loads the dataset that a config names, or the user's own files."""
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
@@ -51,11 +51,15 @@ class Problem:
     adjacency: Adjacency
     labels: Tensor
     """Class of each node, -1 where unknown, ``(N,)``."""
-    parts: dict[str, Tensor]
-    """Masks of ``train``, ``valid`` and ``test``, each ``(S, N)``."""
+    masks: dict[str, Tensor]
+    """Which nodes are in ``train``, ``valid`` and ``test`` of each split, each ``(S, N)``."""
     num_classes: int
     scaling: Scaling | None
-    """None for a graph without features, where each node is a feature of its own."""
+    """None for a graph without features, whose nodes get one-hot features."""
+
+    @property
+    def device(self) -> torch.device:
+        return self.labels.device
 
 
 def prepare(
@@ -69,7 +73,7 @@ def prepare(
     """Scales features, prepares the adjacency matrix and moves all to the device.
 
     Args:
-        scaling: That of the training graph, when this is another one.
+        scaling: The scaling of the training graph, if this is another one.
         layout: How features are held; ``auto`` keeps those with few non-zero numbers sparse.
     """
     num_nodes = int(data.num_nodes)
@@ -80,8 +84,10 @@ def prepare(
     else:
         scaling = scaling or Scaling.fit(data.x, config.data.scaling)
         features = scaling.apply(data.x)
-        # A row with an infinite sum is scaled to zeros, so there the numbers as they came count.
-        refuse_beyond(data.x if scaling.kind == "row" else features, partial(_feature, data))
+        # A row with an infinite sum is scaled to zeros, so there the raw numbers are checked.
+        refuse_beyond(
+            data.x if scaling.kind == "row" else features, partial(_describe_feature, data)
+        )
         few = features.count_nonzero() < SPARSE_BELOW * features.numel()
         if layout == "sparse" or (layout == "auto" and few):
             features = Adjacency.from_dense(features)
@@ -96,15 +102,14 @@ def prepare(
         features=features.to(device),
         adjacency=adjacency.to(device),
         labels=data.y.to(device),
-        parts={part: mask.T.contiguous().to(device) for part, mask in masks.items()},
+        masks={part: mask.T.contiguous().to(device) for part, mask in masks.items()},
         num_classes=len(data.label_names),
         scaling=scaling,
     )
 
 
 def _refuse_infinite_sums(data: "Data", adjacency: Adjacency) -> None:
-    """Checks the sums by which weights of edges are normalised: an infinite one would silence a
-    node."""
+    """Checks the sums that normalise edge weights: an infinite one would make a node's row zero."""
     sums = (adjacency @ adjacency.weight.new_ones(adjacency.shape[1], 1)).flatten()
     if bool((infinite := ~sums.isfinite()).any()):
         node = data.node_ids[int(infinite.nonzero()[0])]
@@ -115,19 +120,19 @@ def _refuse_infinite_sums(data: "Data", adjacency: Adjacency) -> None:
 
 
 def explain_overflow(data: "Data", problem: Problem) -> str:
-    """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+    """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""
     if isinstance(problem.features, Tensor):
         if place := find_beyond(problem.features, SUSPICIOUS):
-            return _feature(data, *place)
-    elif entry := _beyond(problem.features):
-        return _feature(data, *entry[:2])
-    if entry := _beyond(problem.adjacency):
+            return _describe_feature(data, *place)
+    elif entry := _find_entry_beyond(problem.features):
+        return _describe_feature(data, *entry[:2])
+    if entry := _find_entry_beyond(problem.adjacency):
         node, _, weight = entry
         return f"an edge of node {data.node_ids[node]!r} has the weight {weight:g}"
     return ""
 
 
-def _beyond(matrix: Adjacency) -> tuple[int, int, float] | None:
+def _find_entry_beyond(matrix: Adjacency) -> tuple[int, int, float] | None:
     """Row, column and value of the largest entry, if it is suspicious."""
     if not (place := find_beyond(matrix.weight, SUSPICIOUS)):
         return None
@@ -135,12 +140,12 @@ def _beyond(matrix: Adjacency) -> tuple[int, int, float] | None:
     return int(matrix.receiver[entry]), int(matrix.col[entry]), float(matrix.weight[entry])
 
 
-def _feature(data: "Data", row: int, column: int) -> str:
+def _describe_feature(data: "Data", row: int, column: int) -> str:
     value, name = float(data.x[row, column]), data.feature_names[column]
     return f"node {data.node_ids[row]!r} has {value:g} in the feature {name!r}"
 
 
 def build_model(config: NodeConfig, problem: Problem) -> nn.Module:
-    """A new model of a configuration."""
+    """Builds a new model of a configuration."""
     options, features = config.model, problem.features.shape[1]
     return MODELS[options.name].from_options(options, features, problem.num_classes)

@@ -32,8 +32,8 @@ class Corpus:
         documents: The texts.
         vectors: Of each word of the vocabulary, ``(V, D)``; for fastText, which has its own,
             ``(V, 0)``.
-        found: How many of them were read, not drawn.
-        learned: Whether models learn them, so that a bundle has them among its weights.
+        found: How many of them were read from a file; the others are random.
+        learned: Whether they are trained, so that a bundle has them among its weights.
     """
 
     documents: Documents
@@ -47,7 +47,7 @@ class Corpus:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should know of the documents."""
+        """Messages for the user about the documents."""
         return self.documents.notes
 
     @cached_property
@@ -62,7 +62,7 @@ class Corpus:
 
 
 def load_corpus(config: TextConfig) -> Corpus:
-    """The texts that a config names, with vectors for their words."""
+    """Loads the texts that a config names, with vectors for their words."""
     return corpus_of(load_documents(config.data), config)
 
 
@@ -88,7 +88,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
 
 
 def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documents:
-    """The texts that a config names."""
+    """Loads the texts that a config names."""
     configs.check_source(config)
     if config.name:
         return source.load(config.name)
@@ -115,8 +115,8 @@ class Problem:
     """A corpus ready for one kind of model, on one device.
 
     Attributes:
-        collection: All documents as graphs: of different words, or of words in order, unjoined.
-        corpus: What it was made of.
+        collection: All documents as graphs: of distinct words, or of words in order, without edges.
+        corpus: The corpus it was made of.
         table: The words' vectors on the device.
     """
 
@@ -124,17 +124,21 @@ class Problem:
     corpus: Corpus
     table: Tensor
 
+    @property
+    def device(self) -> torch.device:
+        return self.table.device
+
 
 def prepare(corpus: Corpus, config: TextConfig, device: torch.device) -> Problem:
-    """Makes the documents' graphs, and moves all to the device."""
+    """Builds the documents' graphs, and moves all to the device."""
     window = config.data.window if MODELS[config.model.name].reads_graphs else None
     return Problem(
-        once_collected(corpus.documents, window, device), corpus, corpus.vectors.to(device)
+        cached_collection(corpus.documents, window, device), corpus, corpus.vectors.to(device)
     )
 
 
-def collected(documents: Documents, window: int | None, device: torch.device) -> Collection:
-    """The documents as a model takes them, on a device.
+def build_collection(documents: Documents, window: int | None, device: torch.device) -> Collection:
+    """Builds the documents as a model takes them, on a device.
 
     Args:
         window: See :func:`quatgraph.data.text.word_graphs`; None for words in their order.
@@ -161,12 +165,12 @@ def collected(documents: Documents, window: int | None, device: torch.device) ->
     )
 
 
-once_collected = lru_cache(maxsize=1)(collected)
-"""The same; the ensembles of a search share it."""
+cached_collection = lru_cache(maxsize=1)(build_collection)
+""":func:`build_collection`; the ensembles of a search share its result."""
 
 
-def parts_of(documents: Documents, config: DataConfig, seed: int) -> dict[str, Tensor]:
-    """Places of a run's training, validation and test documents."""
+def split_indices(documents: Documents, config: DataConfig, seed: int) -> dict[str, Tensor]:
+    """The indices of a run's training, validation and test documents."""
     train, valid = documents.train, documents.valid
     if not len(valid):
         train, valid = inner_validation(documents.y, train, seed, config.validation)
@@ -174,19 +178,19 @@ def parts_of(documents: Documents, config: DataConfig, seed: int) -> dict[str, T
 
 
 def explain_overflow(corpus: Corpus, problem: Problem) -> str:
-    """See :attr:`quatgraph.tasks.task.Task.explain_overflow`."""
+    """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""
     place = find_beyond(corpus.vectors, SUSPICIOUS)
     return describe_number(corpus.documents.vocabulary, corpus.vectors, *place) if place else ""
 
 
 def describe_number(words: Sequence[str], vectors: Tensor, row: int, column: int) -> str:
-    """Names a number of a word's vector."""
+    """Describes a number of a word's vector."""
     value = float(vectors[row, column])
     return f"the vector of the word {words[row]!r} has {value:g} in column {column + 1}"
 
 
 def build_model(config: TextConfig, problem: Problem) -> nn.Module:
-    """A new model, which takes words."""
+    """Builds a new model, which takes words."""
     corpus, kind = problem.corpus, MODELS[config.model.name]
     words, dimensions = corpus.vectors.shape
     classes = corpus.documents.num_classes

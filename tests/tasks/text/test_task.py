@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import run, train_in_folder
 from sklearn.metrics import f1_score
 from torch import Tensor
 from torch.nn import functional as F
@@ -16,21 +17,19 @@ from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
-from quatgraph.tasks.job import train_in_folder
-from quatgraph.tasks.runs import Outcome, bundle_of, run
+from quatgraph.tasks.runs import Outcome, bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT, batches
-from quatgraph.tasks.text import run as running
+from quatgraph.tasks.text import task as running
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
     Problem,
     build_model,
     load_corpus,
-    parts_of,
     prepare,
+    split_indices,
 )
-from quatgraph.tasks.text.run import members_at_once, members_of, plan_of, said, train
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Paused
 from quatgraph.training.runtime import Deadline
@@ -39,7 +38,7 @@ CPU = torch.device("cpu")
 
 
 def outcome_of(members: list[Member], data: Corpus, **others: Any) -> Outcome:
-    (outcome,) = run(TEXT, members, data, device=CPU, **others)
+    (outcome,) = run(TEXT, members, data, **others)
     return outcome
 
 
@@ -75,7 +74,7 @@ def in_double(problem: Problem) -> Problem:
 
 
 def test_a_config_is_run_with_every_seed(configured: Any, corpus: Corpus) -> None:
-    assert [(m.split, m.seed) for m in members_of(configured(seeds=3), corpus)] == [
+    assert [(m.split, m.seed) for m in TEXT.members(configured(seeds=3), corpus)] == [
         (0, 0),
         (0, 1),
         (0, 2),
@@ -93,9 +92,9 @@ def test_a_member_among_others_equals_the_same_member_alone(
     several = [configured(**same), configured(**same, **{"train.lr": 0.005})]
     members = [Member(several[0], 0, 3), Member(several[0], 0, 4), Member(several[1], 0, 4)]
     problem = in_double(prepare(load_corpus(several[0]), several[0], CPU))
-    together = train(members, problem, plan_of(members))
+    together = TEXT.train(members, problem, TEXT.plan(members))
     for index, member in enumerate(members):
-        alone = train([member], problem, plan_of([member]))
+        alone = TEXT.train([member], problem, TEXT.plan([member]))
         for key, value in alone.metrics.items():
             torch.testing.assert_close(together.metrics[key][index], value[0])
         for key, weight in alone.weights.items():
@@ -112,9 +111,9 @@ def test_a_batch_in_pieces_trains_the_same(
     config = configured(**{"model.name": name})
     problem = in_double(prepare(load_corpus(config), config, CPU))
     members = [Member(config, 0, seed) for seed in (0, 1)]
-    whole = train(members, problem, plan_of(members))
-    monkeypatch.setattr(running, "nodes_at_once", lambda *_: 20)
-    pieces = train(members, problem, plan_of(members))
+    whole = TEXT.train(members, problem, TEXT.plan(members))
+    monkeypatch.setattr(running, "max_nodes_per_step", lambda *_: 20)
+    pieces = TEXT.train(members, problem, TEXT.plan(members))
     for key, weight in whole.weights.items():
         torch.testing.assert_close(pieces.weights[key], weight)
     for key, value in whole.metrics.items():
@@ -132,7 +131,7 @@ def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_othe
         torch.manual_seed(member.seed)
         model, whole = build_model(config, outcome.problem).train(), outcome.problem.collection
         adam = torch.optim.Adam(model.parameters(), lr=config.train.lr, weight_decay=0.01)
-        parts = parts_of(documents, config.data, member.seed)
+        parts = split_indices(documents, config.data, member.seed)
 
         def loss(places: Tensor) -> tuple[Tensor, Tensor]:
             logits = model(whole.features, whole.adjacency, whole.pool)[places]  # noqa: B023
@@ -160,7 +159,7 @@ def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_othe
 def test_documents_without_a_label_or_without_words_hinder_nothing(
     configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "nodes_at_once", lambda *_: 9)
+    monkeypatch.setattr(running, "max_nodes_per_step", lambda *_: 9)
     texts = ["no label", *(f"word {n} {'cat' if n % 2 else 'dog'}" for n in range(40)), "", ""]
     documents = from_list(texts, ["", *["a", "b"] * 21])
     for name in MODELS:
@@ -178,13 +177,13 @@ def test_the_kept_epoch_has_the_best_accuracy_and_among_these_the_lowest_loss(
         seeds=3, **{"train.epochs": 8, "train.lr": 0.008, "model.learned_vectors": True}
     )
     corpus = load_corpus(config)
-    outcome = outcome_of(members_of(config, corpus), corpus, keep_curves=True)
+    outcome = outcome_of(TEXT.members(config, corpus), corpus).with_curves()
     for index, record in enumerate(outcome.records):
         accuracy, loss = (
             outcome.fit.curves[f"valid/{name}"][:, index] for name in ("accuracy", "loss")
         )
-        merits = list(zip(accuracy.tolist(), (-loss).tolist(), strict=True))
-        assert record.best_epoch == 1 + merits.index(max(merits))
+        scores = list(zip(accuracy.tolist(), (-loss).tolist(), strict=True))
+        assert record.best_epoch == 1 + scores.index(max(scores))
         measured = ("accuracy", "loss", "macro-f1", "merit")
         assert set(record.curves) == {f"valid/{name}" for name in measured}
 
@@ -193,7 +192,7 @@ def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
     configured: Any, corpus: Corpus
 ) -> None:
     config = configured(seeds=2, **{"train.epochs": 8, "model.dropout": 0.3})
-    outcome = outcome_of(members_of(config, corpus), corpus)
+    outcome = outcome_of(TEXT.members(config, corpus), corpus)
     bundle = bundle_of(TEXT, outcome, [1], corpus)
     tensors = dict(bundle.tensors)
     vectors, whole = tensors.pop("data.vectors"), outcome.problem.collection
@@ -202,7 +201,7 @@ def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
     model.load_state_dict(tensors)
     logits = model(whole.features, whole.adjacency, whole.pool)
     guesses, labels, metrics = logits.argmax(dim=1), corpus.documents.y, bundle.card["metrics"]
-    for part, places in parts_of(corpus.documents, config.data, 1).items():
+    for part, places in split_indices(corpus.documents, config.data, 1).items():
         own, true = guesses[places], labels[places]
         assert metrics[f"{part}/accuracy"] == pytest.approx(float((own == true).float().mean()))
         f1 = f1_score(true, own, average="macro")
@@ -227,7 +226,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     candidates = [configured(seeds=2, **dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
 
     def trained(name: str, **others: Any) -> list[Any]:
-        job = train_in_folder(TEXT, candidates, tmp_path / name, device=CPU, data=corpus, **others)
+        job = train_in_folder(TEXT, candidates, tmp_path / name, data=corpus, **others)
         return [(r.seed, r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
 
     whole = trained("whole")
@@ -242,7 +241,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
 def test_the_card_says_how_texts_are_read_and_what_they_are(
     configured: Any, corpus: Corpus
 ) -> None:
-    outcome = outcome_of(members_of(configured(**{"train.epochs": 1}), corpus), corpus)
+    outcome = outcome_of(TEXT.members(configured(**{"train.epochs": 1}), corpus), corpus)
     bundle = bundle_of(TEXT, outcome, [0], corpus)
     card = bundle.card
     assert card["labels"] == ["cats", "dogs"]
@@ -250,24 +249,24 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
     assert card["data"]["class_sizes"] == [30, 30]
     assert (card["dimensions"], card["words_found"]) == (8, 0)
     assert torch.equal(bundle.tensors["data.vectors"], corpus.vectors)
-    assert said(card) == [
+    assert TEXT.summarize(card) == [
         "texts: 60 in 2 classes, 50.0 % in the largest",
         f"words: {len(card['words'])}, their vectors drawn; --vectors FILE starts from better ones",
     ]
     more = card | {"words_found": 3}
     more["data"] = card["data"] | {"num_documents": 62}
-    assert said(more) == [
+    assert TEXT.summarize(more) == [
         "texts: 60 in 2 classes, 50.0 % in the largest; 2 more without a label took no part",
         f"words: 3 of {len(card['words'])} have a vector",
     ]
 
 
-def test_vectors_that_a_model_does_not_read_are_told(configured: Any) -> None:
+def test_vectors_that_a_model_does_not_read_are_reported(configured: Any) -> None:
     config = configured(**{"model.name": "fasttext", "data.vectors": "own.txt", "train.epochs": 1})
     corpus = load_corpus(config)
-    outcome = outcome_of(members_of(config, corpus), corpus)
-    told = said(bundle_of(TEXT, outcome, [0], corpus).card)[1]
-    assert told.endswith("; fasttext learns their vectors itself, own.txt was not read")
+    outcome = outcome_of(TEXT.members(config, corpus), corpus)
+    reported = TEXT.summarize(bundle_of(TEXT, outcome, [0], corpus).card)[1]
+    assert reported.endswith("; fasttext learns their vectors itself, own.txt was not read")
 
 
 def test_threads_are_as_many_as_a_step_keeps_busy(
@@ -280,19 +279,19 @@ def test_threads_are_as_many_as_a_step_keeps_busy(
     wide = {"model.hidden_quats": 192, "train.batch_size": 256}
     assert (threads(), threads(**wide), threads(**wide, **{"model.name": "fasttext"})) == (1, 2, 1)
     limits: list[int] = []
-    limited = running.at_most_threads
+    limited = running.limit_threads
     monkeypatch.setattr(
-        running, "at_most_threads", lambda count: (limits.append(count), limited(count))[1]
+        running, "limit_threads", lambda count: (limits.append(count), limited(count))[1]
     )
     config = configured(**{"train.epochs": 1})
-    outcome_of(members_of(config, corpus), corpus)
+    outcome_of(TEXT.members(config, corpus), corpus)
     assert limits == [1]
 
 
 def test_a_bundle_with_learned_vectors_holds_them_once(configured: Any) -> None:
     config = configured(**{"model.learned_vectors": True, "train.epochs": 1})
     corpus = load_corpus(config)
-    tensors = bundle_of(TEXT, outcome_of(members_of(config, corpus), corpus), [0], corpus).tensors
+    tensors = bundle_of(TEXT, outcome_of(TEXT.members(config, corpus), corpus), [0], corpus).tensors
     assert "data.vectors" not in tensors
     assert tensors["vectors"].shape == corpus.vectors.shape
 
@@ -302,13 +301,13 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
 ) -> None:
     config, wide = configured(), configured(**{"model.hidden_quats": 64})
     problem = prepare(corpus, config, CPU)
-    plenty = members_at_once(problem, config, CPU)
-    assert 1 <= members_at_once(problem, wide, CPU) < plenty
+    plenty = TEXT.max_members(problem, config)
+    assert 1 <= TEXT.max_members(problem, wide) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 1_000_000)
-    assert 1 <= members_at_once(problem, config, CPU) < plenty
+    assert 1 <= TEXT.max_members(problem, config) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
     with pytest.raises(Mistake, match="17 words and a document of 6 do not fit into memory"):
-        members_at_once(problem, config, CPU)
+        TEXT.max_members(problem, config)
 
 
 def test_the_sample_is_learned() -> None:
@@ -320,5 +319,5 @@ def test_the_sample_is_learned() -> None:
     }
     config = configs.build(TextConfig, values)
     corpus = load_corpus(config)
-    (record,) = outcome_of(members_of(config, corpus), corpus).records
+    (record,) = outcome_of(TEXT.members(config, corpus), corpus).records
     assert record.metrics["test/accuracy"] > 0.65

@@ -7,16 +7,15 @@ from torch_geometric.data import Data
 
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.node import run as running
+from quatgraph.tasks.node import task as running
 from quatgraph.tasks.node.problem import build_model, load_data, prepare
-from quatgraph.tasks.node.run import members_at_once, members_of, plan_of, said, train
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 
 
 def test_a_config_is_run_on_every_split_with_every_seed(graph: Data) -> None:
     config = config_of(seeds=2)
-    pairs = [(member.split, member.seed) for member in members_of(config, graph)]
+    pairs = [(member.split, member.seed) for member in NODE.members(config, graph)]
     assert pairs == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
 
 
@@ -25,10 +24,10 @@ def test_a_member_among_others_equals_the_same_member_alone(graph: Data, name: s
     same = {"model.name": name, "model.dropout": 0.0, "data.name": "", "data.path": "here"}
     configurations = [config_of(**same), config_of(**same, **{"train.lr": 0.01})]
     members = [Member(c, split, seed) for c in configurations for split, seed in ((0, 3), (2, 4))]
-    problem, plan = prepare(graph, configurations[0], CPU), plan_of(members)
-    ensemble = train(members, problem, plan)
+    problem, plan = prepare(graph, configurations[0], CPU), NODE.plan(members)
+    ensemble = NODE.train(members, problem, plan)
     for index, member in enumerate(members):
-        alone = train([member], problem, plan)
+        alone = NODE.train([member], problem, plan)
         for key, curve in alone.curves.items():
             torch.testing.assert_close(
                 ensemble.curves[key][:, index], curve[:, 0], rtol=1e-3, atol=1e-4
@@ -72,8 +71,8 @@ def test_a_member_learns_from_the_training_nodes_of_its_split_and_is_measured_on
 
 def test_the_protocol_that_keeps_the_last_epoch_is_evaluated_there_only(karate: Data) -> None:
     config = config_of(**{"protocol": "paper", "train.select": "last", "train.patience": 3})
-    assert plan_of([Member(config, 0, 0)]).patience is None
-    outcome = outcome_of([Member(config, 0, 0)], karate, keep_curves=True)
+    assert NODE.plan([Member(config, 0, 0)]).patience is None
+    outcome = outcome_of([Member(config, 0, 0)], karate).with_curves()
     assert outcome.fit.curve_epochs == [12]
     (record,) = outcome.records
     assert record.best_epoch == record.epochs_run == 12
@@ -97,12 +96,12 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
 ) -> None:
     config = config_of()
     problem = prepare(karate, config, CPU)
-    plenty = members_at_once(problem, config, CPU)
+    plenty = NODE.max_members(problem, config)
     assert plenty > 5
     wide = config_of(**{"model.hidden_quats": 200, "model.num_layers": 3})
-    assert members_at_once(problem, wide, CPU) < plenty
+    assert NODE.max_members(problem, wide) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 1)
-    assert members_at_once(problem, config, CPU) == 1
+    assert NODE.max_members(problem, config) == 1
 
 
 def test_the_card_says_how_a_graph_is_read(graph: Data, karate: Data) -> None:
@@ -114,12 +113,12 @@ def test_the_card_says_how_a_graph_is_read(graph: Data, karate: Data) -> None:
     sizes = {"num_nodes": N, "num_edges": 24, "class_sizes": [12, 12]}
     assert card["data"] == {"name": "rings", "digest": graph.digest, **sizes}
     nodes = "nodes: 24 in 2 classes, 50.0 % in the largest, 24 edges"
-    assert said(card) == [nodes, "features: each row scaled to sum 1"]
+    assert NODE.summarize(card) == [nodes, "features: each row scaled to sum 1"]
     older = card | {"data": {"num_nodes": N}}
-    assert said(older) == ["features: each row scaled to sum 1"]
+    assert NODE.summarize(older) == ["features: each row scaled to sum 1"]
     plain = bundle_of(NODE, outcome_of([Member(config_of(), 0, 0)], karate), [0], karate).card
     assert (plain["scaling"], plain["num_features"]) == (None, 34)
-    assert said(plain) == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
+    assert NODE.summarize(plain) == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
 
 
 LEARN = {"train.epochs": 60, "train.patience": "none", "model.dropout": 0.2, "seeds": 3}
@@ -128,7 +127,7 @@ LEARN = {"train.epochs": 60, "train.patience": "none", "model.dropout": 0.2, "se
 @pytest.mark.parametrize("name", ["qgnn", "gcn", "gat"])
 def test_a_model_that_sees_the_graph_learns_the_karate_club(karate: Data, name: str) -> None:
     config = config_of(**LEARN, **{"model.name": name})
-    records = outcome_of(members_of(config, karate), karate).records
+    records = outcome_of(NODE.members(config, karate), karate).records
     # 18 test nodes in two classes: chance is a half.
     assert sum(r.metrics["test/accuracy"] for r in records) / 3 > 0.75
 
@@ -137,13 +136,13 @@ def test_a_model_that_sees_the_graph_learns_the_karate_club(karate: Data, name: 
 def test_every_model_learns_from_features(graph: Data, name: str) -> None:
     here = {"data.name": "", "data.path": "here", "data.scaling": "standard"}
     config = config_of(**LEARN, **here, **{"model.name": name, "model.num_layers": 2})
-    records = outcome_of(members_of(config, graph), graph).records
+    records = outcome_of(NODE.members(config, graph), graph).records
     assert sum(r.metrics["test/accuracy"] for r in records) / 9 > 0.8
 
 
 def test_a_perceptron_learns_nothing_about_unseen_nodes_without_features(karate: Data) -> None:
     config = config_of(**LEARN, **{"model.name": "mlp", "train.select": "last"})
-    records = outcome_of(members_of(config, karate), karate).records
+    records = outcome_of(NODE.members(config, karate), karate).records
     assert all(r.metrics["train/accuracy"] == 1.0 for r in records)
     assert sum(r.metrics["test/accuracy"] for r in records) / 3 < 0.7
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from cities import CPU, bits, cities, config_of, problem_of, varied
+from on_cpu import train_in_folder
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -15,13 +16,11 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.models.link import MODELS
-from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem, build_model, prepare
-from quatgraph.tasks.link.run import members_of, plan_of, train
-from quatgraph.tasks.runs import together
+from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Paused
@@ -34,7 +33,7 @@ def triples() -> Triples:
 
 
 def test_a_config_is_run_with_every_seed(triples: Triples) -> None:
-    pairs = [(m.split, m.seed) for m in members_of(config_of(seeds=3), triples)]
+    pairs = [(m.split, m.seed) for m in LINK.members(config_of(seeds=3), triples)]
     assert pairs == [(0, 0), (0, 1), (0, 2)]
 
 
@@ -87,11 +86,11 @@ def test_a_member_among_others_equals_the_same_member_alone(
         {"train.lr": 0.01, "model.dropout": 0.5, "train.n3": 0.1, "train.weight_decay": 0.01},
     ]
     members = [Member(config_of(**same, **own), 0, seed) for seed, own in enumerate(varying)]
-    assert len(together(LINK, members)) == 1
+    assert len(group_by_shape(LINK, members)) == 1
     problem = in_double(problem_of(triples, **same))
-    ensemble = train(members, problem, plan_of(members))
+    ensemble = LINK.train(members, problem, LINK.plan(members))
     for index, member in enumerate(members):
-        alone = train([member], problem, plan_of([member]))
+        alone = LINK.train([member], problem, LINK.plan([member]))
         for key, curve in alone.curves.items():
             torch.testing.assert_close(ensemble.curves[key][:, index], curve[:, 0])
         for key, value in alone.metrics.items():
@@ -118,7 +117,7 @@ def test_only_training_rounds_sums_over_neighbours(
     monkeypatch.setattr(Adjacency, "_times", watched)
     values = {"model.name": "simqgnn", "train.precision": precision, "train.epochs": 2}
     members = [Member(config_of(**values), 0, 0)]
-    train(members, problem_of(triples, **values), plan_of(members))
+    LINK.train(members, problem_of(triples, **values), LINK.plan(members))
     assert seen == {(True, rounded), (False, None)}
 
 
@@ -178,7 +177,7 @@ def test_a_training_is_that_by_hand(
     config = config_of(**values)
     problem = in_double(problem_of(triples, **values))
     members = [Member(config, 0, 7)]
-    fitted = train(members, problem, plan_of(members))
+    fitted = LINK.train(members, problem, LINK.plan(members))
 
     torch.manual_seed(7)
     model = build_model(config, problem).train()
@@ -199,7 +198,7 @@ def test_two_trainings_with_one_seed_are_equal_bit_for_bit(triples: Triples) -> 
     members, problem = varied(), problem_of(triples)
     others = [dataclasses.replace(member, seed=member.seed + 9) for member in members]
     first, again, other = (
-        bits(train(some, problem, plan_of(some))) for some in (members, members, others)
+        bits(LINK.train(some, problem, LINK.plan(some))) for some in (members, members, others)
     )
     assert first == again
     assert first != other
@@ -211,7 +210,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     candidates = [member.config for member in varied()]
 
     def trained(name: str, **others: Any) -> list[Any]:
-        job = train_in_folder(LINK, candidates, tmp_path / name, device=CPU, data=triples, **others)
+        job = train_in_folder(LINK, candidates, tmp_path / name, data=triples, **others)
         return [(r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
 
     whole = trained("whole")
@@ -229,7 +228,7 @@ CUDA = torch.device("cuda")
 @pytest.fixture
 def _three_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Six steps of one shape are two replays of three, and the seventh is one of its own."""
-    monkeypatch.setattr(QueryBatches, "at_once", 3)
+    monkeypatch.setattr(QueryBatches, "max_loaded", 3)
 
 
 @pytest.mark.gpu
@@ -242,7 +241,8 @@ def test_captured_steps_equal_eager_ones_bit_for_bit(
     members = varied(**{"model.name": name, "train.loss": loss, "train.epochs": 6})
     problem = prepare(triples, members[0].config, CUDA)
     captured, eager = (
-        train(members, problem, plan_of(members, capture=capture)) for capture in (True, False)
+        LINK.train(members, problem, dataclasses.replace(LINK.plan(members), capture=capture))
+        for capture in (True, False)
     )
     assert bits(captured) == bits(eager)
 
@@ -252,7 +252,7 @@ def test_captured_steps_equal_eager_ones_bit_for_bit(
 def test_an_ensemble_on_a_gpu_repeats_bit_for_bit(triples: Triples, precision: str) -> None:
     members = varied(**{"train.precision": precision, "train.epochs": 6})
     problem = prepare(triples, members[0].config, CUDA)
-    first, again = (train(members, problem, plan_of(members)) for _ in range(2))
+    first, again = (LINK.train(members, problem, LINK.plan(members)) for _ in range(2))
     assert bits(first) == bits(again)
 
 
@@ -263,12 +263,14 @@ def test_a_resumed_training_on_a_gpu_equals_the_uninterrupted_one(
 ) -> None:
     members = varied()
     problem = prepare(triples, members[0].config, CUDA)
-    whole = train(members, problem, plan_of(members))
-    paused = plan_of(members, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
+    whole = LINK.train(members, problem, LINK.plan(members))
+    paused = dataclasses.replace(
+        LINK.plan(members), checkpoint=tmp_path, resume=True, deadline=Deadline(0)
+    )
     for _ in range(3):
         with pytest.raises(Paused):
-            train(members, problem, paused)
-    assert bits(train(members, problem, paused)) == bits(whole)
+            LINK.train(members, problem, paused)
+    assert bits(LINK.train(members, problem, paused)) == bits(whole)
 
 
 @pytest.mark.gpu
@@ -278,7 +280,9 @@ def test_a_resumed_training_on_a_gpu_equals_the_uninterrupted_one(
 def test_a_gpu_learns_what_a_cpu_learns(triples: Triples, name: str, loss: str) -> None:
     members = varied(**{"model.name": name, "train.loss": loss})
     here, there = (
-        train(members, in_double(prepare(triples, members[0].config, device)), plan_of(members))
+        LINK.train(
+            members, in_double(prepare(triples, members[0].config, device)), LINK.plan(members)
+        )
         for device in (CPU, CUDA)
     )
     for key, value in (here.weights | here.curves | here.metrics).items():

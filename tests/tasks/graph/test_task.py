@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from on_cpu import train_in_folder
 from rings import collection, config_of, outcome_of
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,18 +18,11 @@ from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
-from quatgraph.tasks.graph import GRAPH, batches
-from quatgraph.tasks.graph import run as running
-from quatgraph.tasks.graph.problem import Problem, build_model, parts_of, prepare
-from quatgraph.tasks.graph.run import (
-    members_at_once,
-    members_of,
-    nodes_evaluated_at_once,
-    plan_of,
-    train,
-)
-from quatgraph.tasks.job import train_in_folder
-from quatgraph.tasks.runs import bundle_of, together
+from quatgraph.tasks.graph import GRAPH, batches, evaluation
+from quatgraph.tasks.graph import task as running
+from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
+from quatgraph.tasks.graph.problem import Problem, build_model, prepare, split_indices
+from quatgraph.tasks.runs import bundle_of, group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.ensemble import Ensemble
@@ -44,7 +38,7 @@ def graphs(tmp_path: Path) -> Graphs:
 
 
 def test_a_config_is_run_on_every_fold_with_every_seed(graphs: Graphs) -> None:
-    pairs = [(m.split, m.seed) for m in members_of(config_of(seeds=2), graphs)]
+    pairs = [(m.split, m.seed) for m in GRAPH.members(config_of(seeds=2), graphs)]
     assert pairs == [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]
 
 
@@ -89,9 +83,9 @@ def test_a_member_among_others_equals_the_same_member_alone(graphs: Graphs, name
     configurations = [config_of(**same), config_of(**same, **{"train.lr": 0.005})]
     members = [Member(c, split, seed) for c in configurations for split, seed in ((0, 3), (2, 4))]
     problem = in_double(prepare(graphs, configurations[0], CPU))
-    ensemble = train(members, problem, plan_of(members))
+    ensemble = GRAPH.train(members, problem, GRAPH.plan(members))
     for index, member in enumerate(members):
-        alone = train([member], problem, plan_of([member]))
+        alone = GRAPH.train([member], problem, GRAPH.plan([member]))
         for key, curve in alone.curves.items():
             torch.testing.assert_close(ensemble.curves[key][:, index], curve[:, 0])
         for key, weight in alone.weights.items():
@@ -125,7 +119,7 @@ def test_a_member_learns_from_the_training_graphs_of_its_fold_and_is_measured_on
         adam = torch.optim.Adam(
             model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
         )
-        parts = parts_of(problem, config, member.split)
+        parts = split_indices(problem, config, member.split)
         steps = math.ceil((len(parts["train"]) + len(parts["valid"])) / 8)
         for _ in range(2):
             for step in range(steps):
@@ -156,9 +150,9 @@ def test_a_member_learns_from_the_training_graphs_of_its_fold_and_is_measured_on
 def test_evaluating_in_chunks_gives_the_same_metrics(
     graphs: Graphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    members = members_of(config_of(), graphs)
+    members = GRAPH.members(config_of(), graphs)
     whole = outcome_of(members, graphs)
-    monkeypatch.setattr(running, "nodes_evaluated_at_once", lambda *_: 9)
+    monkeypatch.setattr(evaluation, "max_nodes_per_chunk", lambda *_: 9)
     parts = outcome_of(members, graphs)
     for key, values in whole.fit.metrics.items():
         torch.testing.assert_close(parts.fit.metrics[key], values)
@@ -171,9 +165,9 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
     paper = config_of(
         **{"train.epochs": 6, "protocol": "paper", "data.validation": 0, "train.select": "last"}
     )
-    members = [*members_of(honest, graphs), *members_of(paper, graphs)]
-    assert len(together(GRAPH, members)) == 1
-    outcome = outcome_of(members, graphs, keep_curves=True)
+    members = [*GRAPH.members(honest, graphs), *GRAPH.members(paper, graphs)]
+    assert len(group_by_shape(GRAPH, members)) == 1
+    outcome = outcome_of(members, graphs).with_curves()
     for record in outcome.records:
         measured = record.curves["valid/accuracy"]
         if record.protocol == "paper":
@@ -181,13 +175,13 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
             assert all(math.isnan(value) for value in measured)
         else:
             # The best accuracy, and where several epochs reach it, the lowest loss.
-            merits = [(a, -b) for a, b in zip(measured, record.curves["valid/loss"], strict=True)]
-            assert record.best_epoch == 1 + merits.index(max(merits))
+            scores = [(a, -b) for a, b in zip(measured, record.curves["valid/loss"], strict=True)]
+            assert record.best_epoch == 1 + scores.index(max(scores))
         kept = record.curves["test/accuracy"][record.best_epoch - 1]
         assert record.metrics["test/accuracy"] == pytest.approx(kept, rel=1e-3)
     assert {r.best_epoch for r in outcome.records if r.protocol == "honest"} != {6}
     # What the weights of a bundle give is what its record says.
-    parts = parts_of(outcome.problem, honest, 1)
+    parts = split_indices(outcome.problem, honest, 1)
     model = build_model(honest, outcome.problem).eval()
     weights = bundle_of(GRAPH, outcome, [1], graphs).tensors
     model.load_state_dict({name: value[0] for name, value in weights.items()})
@@ -200,7 +194,7 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
 def test_the_curve_that_the_rules_of_the_paper_choose_from_is_always_kept(graphs: Graphs) -> None:
     blind = {"protocol": "paper", "data.validation": 0, "train.select": "last"}
     for config, kept in ((config_of(**blind), {"test/accuracy": 4}), (config_of(), {})):
-        (record, *_) = outcome_of(members_of(config, graphs), graphs).records
+        (record, *_) = outcome_of(GRAPH.members(config, graphs), graphs).records
         assert {name: len(curve) for name, curve in record.curves.items()} == kept
 
 
@@ -211,7 +205,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     candidates = [config_of(**dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
 
     def trained(name: str, **others: Any) -> list[Any]:
-        job = train_in_folder(GRAPH, candidates, tmp_path / name, device=CPU, data=graphs, **others)
+        job = train_in_folder(GRAPH, candidates, tmp_path / name, data=graphs, **others)
         return [(r.split, r.config_digest, r.best_epoch, r.metrics, r.curves) for r in job.records]
 
     whole = trained("whole")
@@ -224,7 +218,7 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
 
 
 def test_the_same_runs_give_the_same_numbers_and_other_seeds_others(graphs: Graphs) -> None:
-    first, again = (outcome_of(members_of(config_of(), graphs), graphs) for _ in range(2))
+    first, again = (outcome_of(GRAPH.members(config_of(), graphs), graphs) for _ in range(2))
     assert [r.metrics for r in first.records] == [r.metrics for r in again.records]
     other = outcome_of([Member(config_of(), split, 1) for split in range(3)], graphs)
     assert [r.metrics for r in other.records] != [r.metrics for r in first.records]
@@ -235,11 +229,11 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
 ) -> None:
     config = config_of()
     problem = prepare(graphs, config, CPU)
-    plenty = members_at_once(problem, config, CPU)
+    plenty = GRAPH.max_members(problem, config)
     wide = config_of(**{"model.hidden_quats": 64})
-    assert 1 <= members_at_once(problem, wide, CPU) < plenty
+    assert 1 <= GRAPH.max_members(problem, wide) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 3_000_000)
-    assert 1 <= members_at_once(problem, config, CPU) < plenty
+    assert 1 <= GRAPH.max_members(problem, config) < plenty
 
 
 def test_a_graph_far_larger_than_memory_is_named(
@@ -248,13 +242,13 @@ def test_a_graph_far_larger_than_memory_is_named(
     monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
     config = config_of()
     with pytest.raises(Mistake, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
-        members_at_once(prepare(graphs, config, CPU), config, CPU)
+        GRAPH.max_members(prepare(graphs, config, CPU), config)
 
 
 def test_fewer_nodes_are_evaluated_at_once_the_more_members_there_are() -> None:
-    few, many = (nodes_evaluated_at_once(members, config_of(), CPU) for members in (1, 100))
+    few, many = (max_nodes_per_chunk(members, config_of(), CPU) for members in (1, 100))
     assert many * 100 <= few
-    assert nodes_evaluated_at_once(10**9, config_of(), CPU) == 1
+    assert max_nodes_per_chunk(10**9, config_of(), CPU) == 1
 
 
 def test_members_that_drop_out_have_four_masks_whoever_comes_first(
@@ -271,10 +265,10 @@ def test_members_that_drop_out_have_four_masks_whoever_comes_first(
 def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: Graphs) -> None:
     config = config_of()
     problem = prepare(graphs, config, CPU)
-    parts = parts_of(problem, config, 0)
-    chunks = running.chunks_of(problem.collection, config, [parts])
+    parts = split_indices(problem, config, 0)
+    chunks = evaluation.build_chunks(problem.collection, config, [parts])
     ensemble = Ensemble([lambda: build_model(config, problem)], [0]).eval()
-    before = running.measured(ensemble, problem.collection, chunks)
+    before = evaluation.compute_metrics(ensemble, problem.collection, chunks)
 
     def through(batch: batches.Batch, model: Ensemble, x: Codes | Tensor) -> Tensor:
         logits = original(batch, model, x)
@@ -284,6 +278,6 @@ def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: 
     original = batches.Batch.through
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches.Batch, "through", through)
-        after = running.measured(ensemble, problem.collection, chunks)
+        after = evaluation.compute_metrics(ensemble, problem.collection, chunks)
     assert after["test/loss"].isnan()
     assert torch.equal(after["valid/loss"], before["valid/loss"])

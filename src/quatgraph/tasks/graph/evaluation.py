@@ -1,0 +1,140 @@
+"""Metrics of graph classifiers, computed in chunks that fit into memory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from quatgraph.models.graph import MODELS
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+from quatgraph.tasks.graph.batches import Capacity, Collection, assemble
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.loop import Metrics
+from quatgraph.training.metrics import by_class, macro_f1
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationChunk:
+    graphs: Tensor
+    """Indices, -1 for none, ``(M, B)``."""
+    capacity: Capacity
+    parts: dict[str, Tensor]
+    """Which of them belong to each part, as 0 or 1, ``(M, B)``."""
+
+
+def evaluation_chunks(
+    collection: Collection,
+    parts: Mapping[str, Sequence[Tensor]],
+    max_nodes: int,
+    *,
+    expanded: bool = False,
+) -> list[EvaluationChunk]:
+    """Splits the graphs of every member into chunks of at most ``max_nodes`` nodes a member.
+
+    Large graphs come first, so that the chunks of all members are about equally large. A graph
+    above the limit is a chunk of its own.
+
+    Args:
+        parts: Indices of the graphs of each part, for each member.
+        expanded: Whether the model needs entries of the adjacency matrix, at most eight per node.
+    """
+    device, sizes, entries = (
+        collection.labels.device,
+        collection.num_nodes.cpu(),
+        collection.num_entries.cpu(),
+    )
+    members = list(zip(*parts.values(), strict=True))
+    width = max(sum(len(part) for part in member) for member in members)
+    graphs = torch.full((len(members), width), -1)
+    part_ids = torch.full((len(members), width), -1)
+    for m, member in enumerate(members):
+        own = torch.cat(member)
+        own_parts = torch.cat([torch.full((len(part),), n) for n, part in enumerate(member)])
+        order = sizes[own].argsort(descending=True, stable=True)
+        graphs[m, : len(own)], part_ids[m, : len(own)] = own[order], own_parts[order]
+
+    def needed(sizes: Tensor, begin: int) -> Tensor:
+        """The capacity needed for the graphs from ``begin`` on, after each of them."""
+        counted = torch.where(graphs >= 0, sizes[graphs.clamp(min=0)], 0)
+        return counted[:, begin:].cumsum(dim=1).amax(dim=0)
+
+    chunks, begin = [], 0
+    while begin < width:
+        nodes, edges = needed(sizes, begin), needed(entries, begin)
+        fits = nodes <= max_nodes
+        if expanded:
+            fits &= edges <= 8 * max_nodes
+        count = max(1, int(fits.sum()))
+        end = begin + count
+        masks = {
+            name: (part_ids[:, begin:end] == n).float().to(device) for n, name in enumerate(parts)
+        }
+        capacity = Capacity(int(nodes[count - 1]), int(edges[count - 1]) if expanded else None)
+        chunks.append(EvaluationChunk(graphs[:, begin:end].to(device), capacity, masks))
+        begin = end
+    return chunks
+
+
+def build_chunks(
+    collection: Collection, config: GraphConfig, parts: Sequence[Mapping[str, Tensor]]
+) -> list[EvaluationChunk]:
+    """The validation and test graphs of each member in chunks."""
+    return evaluation_chunks(
+        collection,
+        {name: [part[name] for part in parts] for name in ("valid", "test")},
+        max_nodes_per_chunk(len(parts), config, collection.labels.device),
+        expanded=needs_entries(config),
+    )
+
+
+def needs_entries(config: GraphConfig) -> bool:
+    """Whether the model needs a batch's adjacency as a matrix of its own."""
+    return MODELS[config.model.name].needs_entries
+
+
+def max_nodes_per_chunk(num_members: int, config: GraphConfig, device: torch.device) -> int:
+    """Nodes of a member in a chunk: little of a GPU's memory, or what fits a CPU's cache."""
+    numbers = 1 << 28 if device.type == "cuda" else 1 << 21
+    return max(1, numbers // (num_members * config.model.width))
+
+
+def compute_metrics(
+    ensemble: Ensemble,
+    collection: Collection,
+    chunks: Sequence[EvaluationChunk],
+    *,
+    with_f1: bool = False,
+) -> Metrics:
+    """Accuracy and loss of each member on each part, NaN on an empty one.
+
+    Args:
+        with_f1: Whether to compute the macro-F1 too.
+    """
+    totals: dict[str, dict[str, Tensor]] = {part: {} for part in chunks[0].parts}
+    for chunk in chunks:
+        batch = assemble(collection, chunk.graphs, chunk.capacity)
+        logits, labels = batch.through(ensemble, batch.features), batch.labels.clamp(min=0)
+        predicted = logits.argmax(dim=-1)
+        found = {
+            "accuracy": (predicted == labels).float(),
+            "loss": smoothed_cross_entropy(logits, labels, 0.0),
+            "count": torch.ones_like(labels, dtype=torch.float),
+        }
+        if with_f1:
+            found["agreed"], found["named"] = by_class(predicted, labels, logits.size(-1))
+        for part, mask in chunk.parts.items():
+            for name, values in found.items():
+                # Not a product: a NaN of another part must not spread to this one.
+                own = mask.view(*mask.shape, *[1] * (values.dim() - mask.dim())) > 0
+                counted = torch.where(own, values, 0).sum(dim=1)
+                totals[part][name] = totals[part].get(name, 0) + counted
+    metrics = {
+        f"{part}/{name}": total[name] / total["count"]
+        for part, total in totals.items()
+        for name in ("accuracy", "loss")
+    }
+    for part, total in totals.items() if with_f1 else ():
+        metrics[f"{part}/macro-f1"] = macro_f1(total["agreed"], total["named"])
+    return metrics

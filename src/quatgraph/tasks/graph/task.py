@@ -1,0 +1,170 @@
+"""The task of graph classification."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.data.graph.collection import Graphs
+from quatgraph.errors import Mistake
+from quatgraph.models.common import four_copies
+from quatgraph.models.graph import MODELS
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, needs_entries
+from quatgraph.tasks.graph.problem import (
+    Problem,
+    build_model,
+    folds_of,
+    load_graphs,
+    prepare,
+    split_indices,
+)
+from quatgraph.tasks.runs import describe_classes
+from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
+from quatgraph.tasks.task import Card, Member, Task
+from quatgraph.training.loop import Fit, Metrics, Plan, fit
+from quatgraph.training.runtime import limit_threads, total_memory
+
+CPU_NUMBERS = 1 << 20
+"""Numbers of one layer in a typical batch, over all members, that a CPU handles well together."""
+
+
+class GraphTask(Task[GraphConfig, Graphs, Problem]):
+    name = "graph"
+    config = GraphConfig
+    varying = (
+        "protocol",
+        "data.validation",
+        "model.dropout",
+        "model.pooled_dropout",
+        "train.lr",
+        "train.weight_decay",
+        "train.select",
+    )
+    models = MODELS
+    averages_runs = True
+
+    def load(self, config: GraphConfig) -> Graphs:
+        return load_graphs(config.data)
+
+    def num_splits(self, config: GraphConfig, data: Graphs) -> int:
+        return len(folds_of(data, config.data))
+
+    def has_validation(self, config: GraphConfig, data: Graphs) -> bool:
+        return config.data.validation > 0
+
+    def prepare(self, data: Graphs, config: GraphConfig, device: torch.device) -> Problem:
+        return prepare(data, config, device)
+
+    def build(self, config: GraphConfig, problem: Problem) -> nn.Module:
+        return build_model(config, problem)
+
+    def plan(self, members: Sequence[Member[GraphConfig]]) -> Plan:
+        """Every epoch is evaluated: records under ``paper`` hold the curves of the test folds."""
+        return Plan(
+            epochs=members[0].config.train.epochs,
+            select=[member.config.train.select for member in members],
+            monitor=SELECTION_SCORE,
+        )
+
+    def train(self, members: Sequence[Member[GraphConfig]], problem: Problem, plan: Plan) -> Fit:
+        config, collection = members[0].config, problem.collection
+        ensemble, optimizer = self.build_ensemble(members, problem)
+        parts = [split_indices(problem, m.config, m.split) for m in members]
+        # Of the largest fold, so that the steps of an epoch do not depend on the other members.
+        largest_fold = max(len(train) for train, _ in problem.folds)
+        batches = TrainingBatches(
+            collection,
+            [part["train"] for part in parts],
+            config.train.batch_size,
+            steps=math.ceil(largest_fold / config.train.batch_size),
+            seeds=[member.key for member in members],
+            expanded=needs_entries(config),
+        )
+        shares = batches.shares
+        chunks = build_chunks(collection, config, parts)
+        four = any(member.config.model.trains_on_four_copies for member in members)
+
+        def loss(indices: BatchIndices) -> Tensor:
+            batch = assemble(collection, indices.graphs, indices.capacity)
+            features = four_copies(batch.features) if four else batch.features
+            logits = batch.through(ensemble, features)
+            each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), config.train.smoothing)
+            return (each * shares).sum(dim=-1)
+
+        def evaluate() -> Metrics:
+            metrics = compute_metrics(ensemble, collection, chunks)
+            score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
+            return metrics | {SELECTION_SCORE: score}
+
+        with limit_threads(_useful_threads(len(members), config, problem)):
+            return fit(
+                ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
+            )
+
+    def max_members(self, problem: Problem, config: GraphConfig) -> int:
+        """As many as fit into a third of the memory with the largest possible batch.
+
+        On a CPU fewer, but all runs of one configuration: beyond its cache, members slow each other
+        down.
+        """
+        sizes = problem.collection.num_nodes.cpu()
+        batch_size = min(config.train.batch_size, len(sizes))
+        nodes = int(sizes.topk(batch_size).values.sum())
+        entries = 0
+        if needs_entries(config):
+            entries = int(problem.collection.num_entries.cpu().topk(batch_size).values.sum())
+        copies = 4 if config.model.trains_on_four_copies else 1
+        features = nodes * copies * min(problem.num_features, 4 * config.model.width)
+        numbers = features + config.model.num_activations(nodes, entries)
+        # Weights, gradients, Adam's two moments, the best weights, and views.
+        weights = 8 * self.num_parameters(config, problem)
+        fitting = total_memory(problem.device) / 3 / (4 * (numbers + weights))
+        if fitting < 1:
+            largest = int(sizes.argmax())
+            raise Mistake(
+                f"graph {problem.graphs.graph_ids[largest]!r} has {int(sizes[largest]):,} nodes, "
+                "and a batch with it does not fit into memory: lower model.hidden_quats or "
+                "train.batch_size, or leave the graph out"
+            )
+        if problem.device.type == "cpu":
+            typical = batch_size * problem.graphs.num_nodes / len(sizes)
+            cached = CPU_NUMBERS / (typical * config.model.width)
+            fitting = min(fitting, max(cached, len(problem.folds) * config.seeds))
+        return int(fitting)
+
+    def recorded_curves(self, config: GraphConfig) -> tuple[str, ...]:
+        """The rules of ``paper`` choose among test accuracies; ``honest`` reads just one."""
+        return ("test/accuracy",) if config.protocol == "paper" else ()
+
+    def card(self, config: GraphConfig, data: Graphs, problem: Problem) -> Card:
+        """What predicting needs to read new graphs as the training graphs were read."""
+        class_sizes = data.y[data.y >= 0].bincount(minlength=data.num_classes)
+        return {
+            "data": {"num_graphs": len(data), "class_sizes": class_sizes.tolist()},
+            "labels": data.label_names,
+            "features": problem.features.to_dict(),
+            "num_features": problem.num_features,
+        }
+
+    def summarize(self, card: Card) -> list[str]:
+        """Describes the classes and the features of a node."""
+        data, features = card["data"], card["features"]
+        classes = describe_classes(data["class_sizes"], data["num_graphs"])
+        kinds = {"tags": "the tag of each node", "degrees": "the degree of each node"}
+        more = "" if features["scaling"] is None else ", and its attributes, standardised"
+        named = f"{kinds[features['kind']]} among {len(features['names'])}{more}"
+        return [f"graphs: {classes}", f"features: {named}"]
+
+    def explain_overflow(self, data: Graphs, problem: Problem) -> str:
+        return problem.features.explain_overflow(data)
+
+
+def _useful_threads(num_members: int, config: GraphConfig, problem: Problem) -> int:
+    """CPU threads that a step keeps busy: one per million numbers that a layer moves."""
+    adjacency, graphs = problem.collection.adjacency, len(problem.graphs)
+    moved = (adjacency.shape[0] + adjacency.num_edges) / graphs * config.model.width
+    return int(num_members * config.train.batch_size * moved / 1e6)

@@ -1,0 +1,73 @@
+"""The training losses of knowledge-graph completion."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from quatgraph.ops import one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops.one_vs_all import tile_size
+from quatgraph.ops.positives import Positives
+from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.link.problem import Problem
+from quatgraph.tasks.task import Member
+
+PRODUCT_DTYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
+"""The type to which training rounds the factors of scores and of sums over neighbours."""
+
+
+class Losses:
+    """The loss of a batch and the N3 penalty, of each member.
+
+    Args:
+        divisor: How many times smaller than usual the tiles of scores are.
+    """
+
+    def __init__(
+        self, members: Sequence[Member[LinkConfig]], problem: Problem, divisor: int = 1
+    ) -> None:
+        config, entities = members[0].config, problem.num_entities
+        self.train, self.problem = config.train, problem
+        self.components, self.width = config.model.components, config.model.width
+        self.floor = 1 / entities if config.train.floor == "uniform" else 0.0
+        self.tile = None
+        if divisor > 1:
+            rows = len(members) * config.train.batch_size
+            self.tile = max(1, tile_size(rows, entities, problem.device) // divisor)
+        factors = [m.config.train.n3 for m in members]
+        self.n3 = torch.tensor(factors, device=problem.device) if any(factors) else None
+
+    def score_loss(self, query: Tensor, candidates: Tensor, positives: Positives) -> Tensor:
+        """The loss, ``(M,)``, of queries ``(M, B, D)`` against candidates ``(M, E, D)``."""
+        train, dtype = self.train, PRODUCT_DTYPES[self.train.precision]
+        if train.loss == "softmax":
+            return one_vs_all_cross_entropy(
+                query, candidates, positives, product_dtype=dtype, tile=self.tile
+            )
+        return one_vs_all_bce(
+            query,
+            candidates,
+            positives,
+            smoothing=train.smoothing,
+            floor=self.floor,
+            product_dtype=dtype,
+            tile=self.tile,
+        )
+
+    def penalty(self, candidates: Tensor, relations: Tensor) -> Tensor:
+        r"""N3, ``(M,)``: the mean of :math:`|\mathbf{h}|^3 + |\mathbf{v}_r|^3 + |\mathbf{t}|^3`
+        over all training triples, not just a batch: the same in expectation, at no more cost.
+
+        Shape:
+            - candidates: ``(M, E, D)``, of which the entities' vectors come first
+            - relations: ``(M, R, D)``
+        """
+        assert self.n3 is not None
+        entities = self._cubes(candidates[..., : self.width]) @ self.problem.entity_share
+        return self.n3 * (entities + self._cubes(relations) @ self.problem.relation_share)
+
+    def _cubes(self, vectors: Tensor) -> Tensor:
+        """The sum of the cubes of the absolute values of a vector's numbers."""
+        parts = vectors.unflatten(-1, (self.components, -1))
+        squares = parts.square().sum(dim=-2)
+        return (squares * (squares + 1e-20).sqrt()).sum(dim=-1)

@@ -1,0 +1,184 @@
+"""The task of knowledge-graph completion."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.data.link import Triples
+from quatgraph.errors import Mistake
+from quatgraph.models.link import MODELS
+from quatgraph.tasks.link.batches import QueryBatches, look_up
+from quatgraph.tasks.link.classification import classification_metrics
+from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.link.evaluation import rank_candidates, rank_part, summarize_ranks
+from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
+from quatgraph.tasks.link.problem import Problem, build_model, load_triples, prepare
+from quatgraph.tasks.selection import SELECTION_SCORE
+from quatgraph.tasks.task import Card, Member, Task
+from quatgraph.training.loop import Fit, Metrics, Plan, fit
+from quatgraph.training.ranking import ranking_metrics
+from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
+
+CPU_NUMBERS = 1 << 20
+"""Numbers of all entities' vectors, over all members, that a CPU still handles well together."""
+DIVISORS = (1, 4, 16, 64)
+"""How many times smaller than usual tiles of scores are; tried in turn until memory suffices."""
+
+
+class LinkTask(Task[LinkConfig, Triples, Problem]):
+    name = "link"
+    config = LinkConfig
+    varying = ("model.dropout", "train.lr", "train.weight_decay", "train.n3")
+    models = MODELS
+    reported_metrics = ("mrr", "hits@10")
+
+    def load(self, config: LinkConfig) -> Triples:
+        return load_triples(config.data)
+
+    def has_validation(self, config: LinkConfig, data: Triples) -> bool:
+        return len(data.valid) > 0
+
+    def prepare(self, data: Triples, config: LinkConfig, device: torch.device) -> Problem:
+        return prepare(data, config, device)
+
+    def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
+        return build_model(config, problem)
+
+    def plan(self, members: Sequence[Member[LinkConfig]]) -> Plan:
+        train = members[0].config.train
+        best = train.select == "best-valid"
+        return Plan(
+            epochs=train.epochs,
+            select=train.select,
+            monitor=SELECTION_SCORE,
+            patience=train.patience if best else None,
+            evaluate_every=train.evaluate_every if best else train.epochs,
+        )
+
+    def train(self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan) -> Fit:
+        """Validation triples are ranked during the training; test triples once, by the selected
+        weights."""
+        fitted = _with_less_memory(lambda divisor: self._fit(members, problem, plan, divisor))
+        with matmul_precision("float32"):
+            return _with_less_memory(
+                lambda divisor: self._test(fitted, members[0].config, problem, divisor)
+            )
+
+    def _fit(
+        self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan, divisor: int
+    ) -> Fit:
+        config = members[0].config
+        ensemble, optimizer = self.build_ensemble(members, problem)
+        batches = QueryBatches(problem.training, config.train.batch_size, [m.key for m in members])
+        losses = Losses(members, problem, divisor)
+        adjacency = problem.adjacency.with_product_dtype(PRODUCT_DTYPES[config.train.precision])
+        valid = problem.parts["valid"]
+
+        def loss(rows: Tensor) -> Tensor:
+            head, relation, positives = look_up(problem.training, rows)
+            query, candidates = ensemble(adjacency, head, relation, in_dims=(None, 0, 0))
+            value = losses.score_loss(query, candidates, positives)
+            if losses.n3 is None:
+                return value
+            return value + losses.penalty(candidates, ensemble.stacked()["decoder.relations"])
+
+        def evaluate() -> Metrics:
+            with matmul_precision("float32"):
+                query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
+                ranks = rank_candidates(query, candidates, valid, _max_scores(divisor))
+                metrics = ranking_metrics(ranks)
+            return {f"valid/{name}": value for name, value in metrics.items()} | {
+                SELECTION_SCORE: metrics[config.train.monitor]
+            }
+
+        with (
+            matmul_precision(config.train.precision),
+            limit_threads(_useful_threads(members, problem)),
+        ):
+            return fit(
+                ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
+            )
+
+    def _test(self, fitted: Fit, config: LinkConfig, problem: Problem, divisor: int) -> Fit:
+        """Adds the test metrics of the selected weights."""
+        model = build_model(config, problem).to(problem.device).eval()
+        found: list[dict[str, float]] = []
+        for member in range(len(fitted.best_epoch)):
+            state = {name: fitted.weights[name][member] for name in model.state_dict()}
+            model.load_state_dict(state)
+            ranks = rank_part(model, problem, "test", _max_scores(divisor))
+            found.append(summarize_ranks(ranks, "test") | classification_metrics(model, problem))
+        tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
+        return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+
+    def max_members(self, problem: Problem, config: LinkConfig) -> int:
+        """As many as fit into a third of the memory, by an estimate of what each holds.
+
+        On a CPU fewer: beyond its cache, members slow each other down.
+        """
+        vectors = problem.num_entities * config.model.width
+        queries = config.train.batch_size + 2 * len(problem.triples.valid)
+        activations = config.model.num_activations(problem.num_entities, queries)
+        memory, device = total_memory(problem.device), problem.device.type
+        # Weights, gradients, Adam's two moments, the best weights, and views.
+        held = 4 * (6 * self.num_parameters(config, problem) + activations)
+        if held > 0.9 * memory:
+            raise Mistake(
+                f"{problem.num_entities:,} entities of {config.model.dim_quats} quaternions take "
+                f"about {held / 2**30:.0f} GiB in training, which {device} does not have: "
+                "lower model.dim_quats"
+            )
+        fitting = memory / 3 / held
+        if device == "cpu":
+            fitting = min(fitting, CPU_NUMBERS / vectors)
+        return max(1, int(fitting))
+
+    def card(self, config: LinkConfig, data: Triples, problem: Problem) -> Card:
+        """What a bundle's card says of the knowledge graph: names, so that it answers by itself."""
+        return {
+            "entities": data.entities,
+            "relations": data.relations,
+            "entity_labels": data.entity_labels,
+            "relation_labels": data.relation_labels,
+            "notes": data.notes,
+        }
+
+    def bundled_tensors(self, data: Triples) -> dict[str, Tensor]:
+        """What a bundle holds beside the weights: the triples, so that it knows what is known."""
+        parts = {
+            "train": data.train,
+            "valid": data.valid,
+            "test": data.test,
+            "valid_negatives": data.valid_negatives,
+            "test_negatives": data.test_negatives,
+        }
+        return {name: part.int() for name, part in parts.items() if part is not None}
+
+
+def _with_less_memory(work: Callable[[int], Fit]) -> Fit:
+    """Calls the work with each of :data:`DIVISORS` until memory suffices."""
+    for divisor in DIVISORS:
+        try:
+            return work(divisor)
+        except torch.OutOfMemoryError:
+            pass  # the memory of the failed attempt is freed when this block ends
+        torch.cuda.empty_cache()
+    raise Mistake(
+        "the device is out of memory even in small pieces: "
+        "lower model.dim_quats or train.batch_size, or train fewer seeds"
+    )
+
+
+def _max_scores(divisor: int) -> int | None:
+    """Scores that an evaluation holds at once; None for what suits the device."""
+    return None if divisor == 1 else (1 << 26) // divisor
+
+
+def _useful_threads(members: Sequence[Member[LinkConfig]], problem: Problem) -> int:
+    """CPU threads that a step keeps busy: one, and one more per billion operations of its matrix
+    products."""
+    config = members[0].config
+    scores = len(members) * config.train.batch_size * problem.num_entities
+    return 1 + int(6 * scores * config.model.width / 1e9)

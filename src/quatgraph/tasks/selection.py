@@ -1,0 +1,118 @@
+"""Selection on validation data: the one rule for epochs, runs and configurations.
+
+``train``, ``search``, ``reproduce`` and the bundle all follow it. Test data plays no part.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from torch import Tensor
+
+from quatgraph.training.record import RunRecord
+
+SELECTION_SCORE = "valid/merit"
+"""The metric that holds an epoch's selection score; stored records know it by this name."""
+DIVERGED = (-1.0, 0.0)
+"""The selection score of a run that diverged: lower than any other."""
+
+
+def selection_score(metrics: Mapping[str, float]) -> tuple[float, float]:
+    """Scores a run by its validation accuracy, then by its lower validation loss; a run of a task
+    without classes by the :data:`SELECTION_SCORE` that it measures.
+
+    Runs without validation data, whose score is NaN or missing, are all equal. A run that diverged
+    is marked, see :func:`mark_diverged`; in older records its loss is not finite.
+    """
+    if metrics.get(SELECTION_SCORE) == DIVERGED[0]:
+        return DIVERGED
+    if "valid/accuracy" not in metrics and SELECTION_SCORE in metrics:
+        value = metrics[SELECTION_SCORE]
+        return 0.0 if math.isnan(value) else value, 0.0
+    accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
+    if math.isnan(accuracy):
+        accuracy, loss = 0.0, 0.0 * metrics.get("test/loss", 0.0)
+    return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
+
+
+def score_epoch(accuracy: Tensor, loss: Tensor) -> Tensor:
+    """Scores an epoch of each member by its validation accuracy. Ties, which are frequent on small
+    validation sets, go to the lower loss; in float64, which resolves close losses."""
+    loss = loss.double()
+    return accuracy.double() - 1e-4 * loss / (1 + loss)
+
+
+def mark_diverged(record: RunRecord) -> RunRecord:
+    """The record with the selection score of a run that diverged."""
+    return replace(record, metrics=record.metrics | {SELECTION_SCORE: DIVERGED[0]})
+
+
+def drop_diverged(records: Sequence[RunRecord]) -> list[RunRecord]:
+    return [record for record in records if selection_score(record.metrics) != DIVERGED]
+
+
+@dataclass(frozen=True, slots=True)
+class RunGroup:
+    """Runs of one configuration in one ensemble."""
+
+    runs: list[RunRecord]
+
+    @property
+    def score(self) -> tuple[float, float]:
+        """The mean selection score."""
+        accuracies, losses = zip(*(selection_score(r.metrics) for r in self.runs), strict=True)
+        return fmean(accuracies), fmean(losses)
+
+    @property
+    def healthy(self) -> list[RunRecord]:
+        """The runs that did not diverge."""
+        return drop_diverged(self.runs)
+
+    @property
+    def best(self) -> RunRecord:
+        return max(self.runs, key=lambda run: selection_score(run.metrics))
+
+
+def select_group(records: Sequence[RunRecord]) -> RunGroup:
+    """Selects the runs of which a bundle is made: those with the best mean, for a single run may
+    get its few validation items right by luck."""
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault((record.ensemble, record.config_digest), []).append(record)
+    return max(map(RunGroup, groups.values()), key=lambda group: group.score)
+
+
+Score = Callable[[Mapping[str, float]], tuple[float, ...]]
+
+
+def choose_by_validation(
+    records: Sequence[RunRecord], score: Score = selection_score, count: int = 1
+) -> list[RunRecord]:
+    """For each split all runs of the configuration that is best on validation data.
+
+    Configurations are compared by their mean over the seeds that all of them have: a single lucky
+    seed does not beat several.
+
+    Args:
+        score: Scores a run by its metrics.
+        count: Number of configurations to choose for each split, best first.
+    """
+    splits: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        splits[record.split][record.config_digest].append(record)
+    best = (_rank(list(splits[split].values()), score)[:count] for split in sorted(splits))
+    return [run for configurations in best for runs in configurations for run in runs]
+
+
+def _rank(configurations: Sequence[list[RunRecord]], score: Score) -> list[list[RunRecord]]:
+    """Sorts the runs of several configurations, best first."""
+    seeds = [{run.seed for run in runs} for runs in configurations]
+    shared = set.intersection(*seeds) or set.union(*seeds)
+
+    def mean(runs: list[RunRecord]) -> tuple[float, ...]:
+        scores = [score(run.metrics) for run in runs if run.seed in shared]
+        return tuple(sum(parts) / len(scores) for parts in zip(*scores, strict=True))
+
+    return sorted(configurations, key=mean, reverse=True)

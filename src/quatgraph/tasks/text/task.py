@@ -1,0 +1,222 @@
+"""The task of text classification."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.errors import Mistake
+from quatgraph.models.text import MODELS
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+from quatgraph.tasks.graph.batches import BatchIndices, assemble
+from quatgraph.tasks.graph.evaluation import EvaluationChunk, compute_metrics, evaluation_chunks
+from quatgraph.tasks.runs import describe_classes
+from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
+from quatgraph.tasks.task import Card, Member, Task
+from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import (
+    Corpus,
+    Problem,
+    build_model,
+    explain_overflow,
+    load_corpus,
+    prepare,
+    split_indices,
+)
+from quatgraph.training.ensemble import Ensemble
+from quatgraph.training.loop import Fit, Metrics, Plan, fit
+from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
+
+Parts = Sequence[Mapping[str, Tensor]]
+"""The indices of the documents of each part, for each member."""
+CPU_NUMBERS = 1 << 21
+"""Numbers of one layer, over all members, that a CPU handles well together."""
+
+
+class TextTask(Task[TextConfig, Corpus, Problem]):
+    name = "text"
+    config = TextConfig
+    varying = ("model.dropout", "model.pooled_dropout", "train.lr", "train.weight_decay")
+    models = MODELS
+    reported_metrics = ("accuracy", "macro-f1")
+
+    def load(self, config: TextConfig) -> Corpus:
+        return load_corpus(config)
+
+    def prepare(self, data: Corpus, config: TextConfig, device: torch.device) -> Problem:
+        return prepare(data, config, device)
+
+    def build(self, config: TextConfig, problem: Problem) -> nn.Module:
+        return build_model(config, problem)
+
+    def plan(self, members: Sequence[Member[TextConfig]]) -> Plan:
+        """Every epoch is evaluated, whichever is selected."""
+        train = members[0].config.train
+        return Plan(
+            epochs=train.epochs,
+            select=train.select,
+            monitor=SELECTION_SCORE,
+            patience=train.patience if train.select == "best-valid" else None,
+        )
+
+    def train(self, members: Sequence[Member[TextConfig]], problem: Problem, plan: Plan) -> Fit:
+        """Validation documents are evaluated during the training; those of the other parts once,
+        by the selected weights."""
+        config, collection = members[0].config, problem.collection
+        ensemble, optimizer = self.build_ensemble(members, problem)
+        parts = [split_indices(problem.corpus.documents, m.config.data, m.seed) for m in members]
+        batches = DocumentBatches(
+            collection,
+            [part["train"] for part in parts],
+            config.train.batch_size,
+            max_nodes_per_step(problem, config),
+            [member.key for member in members],
+        )
+        chunks = _build_chunks(problem, config, parts, "valid")
+
+        def piece_losses(indices: BatchIndices) -> Iterator[Tensor]:
+            documents = (indices.graphs >= 0).sum(dim=(0, 2))
+            for number, graphs in enumerate(indices.graphs, 1):
+                batch = assemble(collection, graphs, indices.capacity)
+                logits = batch.through(ensemble, batch.features, last=number == len(indices.graphs))
+                each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
+                yield (each * batch.pool.row_mask(logits)).sum(dim=1) / documents
+
+        def loss(indices: BatchIndices) -> Tensor:
+            return accumulate_gradients(ensemble.flat, piece_losses(indices))
+
+        def evaluate() -> Metrics:
+            with matmul_precision("float32"):
+                metrics = compute_metrics(ensemble, collection, chunks, with_f1=True)
+            score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
+            return metrics | {SELECTION_SCORE: score}
+
+        with limit_threads(_useful_threads(len(members), config, problem)):
+            with matmul_precision(config.train.precision):
+                fitted = fit(
+                    ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
+                )
+            return self._test(fitted, members, problem, parts)
+
+    def _test(
+        self, fitted: Fit, members: Sequence[Member[TextConfig]], problem: Problem, parts: Parts
+    ) -> Fit:
+        """Adds the training and test metrics of the selected weights."""
+
+        def selected(index: int) -> nn.Module:
+            model = build_model(members[index].config, problem)
+            model.load_state_dict({key: fitted.weights[key][index] for key in model.state_dict()})
+            return model
+
+        builds = [partial(selected, index) for index in range(len(members))]
+        ensemble = Ensemble(builds, [m.seed for m in members]).to(problem.device)
+        chunks = _build_chunks(problem, members[0].config, parts, "train", "test")
+        with torch.no_grad():
+            found = compute_metrics(ensemble.eval(), problem.collection, chunks, with_f1=True)
+        tests = {name: value.cpu() for name, value in found.items()}
+        return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+
+    def max_members(self, problem: Problem, config: TextConfig) -> int:
+        """As many as have their weights in a third of the memory, and each its largest document in
+        a piece of a batch.
+
+        On a CPU fewer, but all runs of one configuration: beyond its cache, members slow each other
+        down.
+        """
+        sizes = problem.collection.num_nodes
+        largest, nodes = int(sizes.max()), int(sizes.sum())
+        # Weights, gradients, Adam's two moments, the best weights, and views.
+        weights = 8 * self.num_parameters(config, problem)
+        memory = total_memory(problem.device)
+        fitting = min(
+            memory / 3 / (4 * weights),
+            memory / 4 / (4 * largest * _numbers_per_node(problem, config)),
+        )
+        if fitting < 1:
+            raise Mistake(
+                f"{len(problem.corpus.documents.vocabulary):,} words and a document of "
+                f"{largest:,} do not fit into memory: raise data.min_count, or lower "
+                "model.hidden_quats"
+            )
+        if problem.device.type == "cpu":
+            documents = min(config.train.batch_size, len(sizes))
+            step = documents * nodes / len(sizes)
+            fitting = min(fitting, max(max_nodes_per_step(problem, config) / step, config.seeds))
+        return int(fitting)
+
+    def card(self, config: TextConfig, data: Corpus, problem: Problem) -> Card:
+        """What predicting needs to read new texts as the training texts were read."""
+        documents = data.documents
+        class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
+        about = {"num_documents": len(documents), "class_sizes": class_sizes.tolist()}
+        return {
+            "data": {**about, "digest": documents.digest},  # the vectors are in the bundle
+            "labels": documents.label_names,
+            "words": documents.vocabulary,
+            "dimensions": data.vectors.size(1),
+            "words_found": data.found,
+        }
+
+    def bundled_tensors(self, data: Corpus) -> dict[str, Tensor]:
+        """What a bundle holds beside the weights: the words' vectors, unless they are learned."""
+        return {} if data.learned else {"vectors": data.vectors}
+
+    def summarize(self, card: Card) -> list[str]:
+        """Describes the classes and the words' vectors."""
+        data = card["data"]
+        classes = describe_classes(data["class_sizes"], data["num_documents"])
+        return [f"texts: {classes}", f"words: {_describe_vectors(card)}"]
+
+    def explain_overflow(self, data: Corpus, problem: Problem) -> str:
+        return explain_overflow(data, problem)
+
+
+def max_nodes_per_step(problem: Problem, config: TextConfig) -> int:
+    """Nodes of all members that a step holds: a quarter of the memory, and on a CPU its cache."""
+    nodes = int(total_memory(problem.device) / 4 / (4 * _numbers_per_node(problem, config)))
+    if problem.device.type == "cpu":
+        nodes = min(nodes, CPU_NUMBERS // config.model.width)
+    return max(1, nodes)
+
+
+def _numbers_per_node(problem: Problem, config: TextConfig) -> int:
+    """Numbers that a step holds for each node, by a generous estimate."""
+    size = float(problem.collection.num_nodes.float().mean())
+    return 4 * problem.corpus.vectors.size(1) + config.model.num_activations(size)
+
+
+def _build_chunks(
+    problem: Problem, config: TextConfig, parts: Parts, *names: str
+) -> list[EvaluationChunk]:
+    """The documents of some parts of each member in chunks."""
+    return evaluation_chunks(
+        problem.collection,
+        {name: [part[name] for part in parts] for name in names},
+        max(1, max_nodes_per_step(problem, config) // len(parts)),
+    )
+
+
+def _useful_threads(num_members: int, config: TextConfig, problem: Problem) -> int:
+    """CPU threads that a step keeps busy: one, and one more per hundred million multiplications of
+    a matrix product with the nodes of a piece, if the model has such a product."""
+    if not MODELS[config.model.name].multiplies_nodes:
+        return 1
+    sizes = problem.collection.num_nodes
+    documents = num_members * min(config.train.batch_size, len(sizes))
+    nodes = documents * float(sizes.sum()) / len(sizes)
+    held = min(nodes, max_nodes_per_step(problem, config))
+    return 1 + int(held * config.model.width**2 / 1e8)
+
+
+def _describe_vectors(card: Card) -> str:
+    words, source = f"{len(card['words']):,}", card["config"]["data"]["vectors"]
+    if card["words_found"]:
+        return f"{card['words_found']:,} of {words} have a vector"
+    name = card["config"]["model"]["name"]
+    if not MODELS[name].takes_words:
+        return f"{words}, their vectors drawn; --vectors FILE starts from better ones"
+    own = f"{words}; {name} learns their vectors itself"
+    return own if source == "none" else f"{own}, {source} was not read"
