@@ -85,6 +85,13 @@ def test_a_folder_of_no_task_is_left_to_the_reader_that_can_explain(tmp_path: Pa
         assert sum(reader.matches(tmp_path) for reader in readers) == 1, task
 
 
+def test_a_folder_may_be_named_like_an_unsupported_file(tmp_path: Path) -> None:
+    folder = tmp_path / "graph.net"
+    touch(folder, "nodes.csv")
+    assert infer_task(folder) == "node"
+    assert select_reader("node", node.READERS, folder).name == "csv"
+
+
 def test_packed_texts_are_refused_with_a_remedy(tmp_path: Path) -> None:
     path = touch(tmp_path, "g.jsonl.gz")
     with pytest.raises(Mistake, match=r"is not text data: .*; unpack it first$"):

@@ -76,8 +76,9 @@ def match_folder(task: str) -> Callable[[Path], bool]:
     lacks."""
 
     def matches(path: Path) -> bool:
-        found = [name for name, has_files in _FOLDERS.items() if has_files(path)]
-        return path.is_dir() and (not found or task in found)
+        if not path.is_dir():
+            return False
+        return _FOLDERS[task](path) or not any(has_files(path) for has_files in _FOLDERS.values())
 
     return matches
 

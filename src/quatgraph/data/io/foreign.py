@@ -26,11 +26,13 @@ _FASTTEXT = "__label__"
 
 def refuse_foreign(path: Path) -> None:
     """Refuses a file whose name or first line shows an unsupported format."""
+    if not path.is_file():
+        return
     suffix = unpacked_suffix(path)
     for suffixes, remedy in _CONVERSIONS.items():
         if suffix in suffixes:
             raise Mistake(f"{path} cannot be read: {suffix} files are not supported; {remedy}")
-    if path.is_file() and first_line(path).startswith(_FASTTEXT):
+    if first_line(path).startswith(_FASTTEXT):
         raise Mistake(
             f"{path} cannot be read: fastText's format is not supported; write a .csv file with "
             "the columns text and label"

@@ -165,7 +165,11 @@ def read_bytes(name: str, path: str) -> bytes:
 
 def _entry(name: str, values: dict[str, Any]) -> Entry:
     files = tuple(
-        File(f"{group['into']}/{stem}".lstrip("/"), _url(group, stem), digest)
+        File(
+            path=f"{group['into']}/{stem}".lstrip("/"),
+            url=group["url_base"] + stem if "url_base" in group else group.get("url", ""),
+            sha256=digest,
+        )
         for group in values.get("download", [])
         for stem, digest in group["sha256"].items()
     )
@@ -181,10 +185,6 @@ def _entry(name: str, values: dict[str, Any]) -> Entry:
         statistics=values["statistics"],
         files=files,
     )
-
-
-def _url(group: dict[str, Any], stem: str) -> str:
-    return group["url_base"] + stem if "url_base" in group else group.get("url", "")
 
 
 def _file(dataset: Entry, path: str) -> File:
