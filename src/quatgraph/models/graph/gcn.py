@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+from torch import nn
 
 from quatgraph.adjacency import Normalization
 from quatgraph.layers.real import GraphConv
@@ -36,25 +36,5 @@ class GraphGCN(LayerwiseModel):
 
     Options = GraphGCNOptions
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        *,
-        hidden: int = 128,
-        num_layers: int = 2,
-        dropout: float = 0.0,
-        pooled_dropout: float = 0.0,
-        per_layer: bool = False,
-    ) -> None:
-        super().__init__(
-            lambda a, b: GraphConv(a, b, bias=False),
-            torch.relu,
-            in_channels,
-            num_classes,
-            hidden=hidden,
-            num_layers=num_layers,
-            dropout=dropout,
-            pooled_dropout=pooled_dropout,
-            per_layer=per_layer,
-        )
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        return GraphConv(in_channels, out_channels, bias=False)
