@@ -11,7 +11,7 @@ from torch import Tensor
 from quatgraph.entries import check_range, looped, merged, stable_sort
 from quatgraph.errors import Mistake
 from quatgraph.ops import aggregate
-from quatgraph.ops.row_sums import row_pointers
+from quatgraph.ops.csr import index2ptr
 
 Normalization = Literal["none", "row", "symmetric"]
 Duplicates = Literal["keep", "merge"]
@@ -96,10 +96,10 @@ class Adjacency:
         sorted_col = col.int().index_select(0, order)
         t_sorted, t_order = stable_sort(sorted_col, shape[1])
         made = cls(
-            rowptr=row_pointers(sorted_row, shape[0]),
+            rowptr=index2ptr(sorted_row, shape[0]),
             col=sorted_col,
             weight=weight.index_select(0, order),
-            t_rowptr=row_pointers(t_sorted, shape[1]),
+            t_rowptr=index2ptr(t_sorted, shape[1]),
             t_col=sorted_row.index_select(0, t_order),
             t_perm=t_order.int(),
         )

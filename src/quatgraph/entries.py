@@ -5,13 +5,13 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.ops.transforms import eager_on_cpu
+from quatgraph.ops.transforms import is_eager_on_cpu
 
 
 def stable_sort(index: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Numbers below ``size`` in order, and where each one stood."""
     small = size <= 1 << 16 and index.numel() <= 1 << 17
-    if small and eager_on_cpu(index):
+    if small and is_eager_on_cpu(index):
         # NumPy sorts 16 bits by counting: ten times as fast as torch for a graph like Cora.
         order = torch.from_numpy(index.numpy().astype(np.uint16).argsort(kind="stable"))
         return index.index_select(0, order), order
@@ -52,7 +52,7 @@ def looped(
 
 def check_range(index: Tensor, size: int) -> None:
     """Refuses ids out of range; only where that costs no wait for a device."""
-    if index.numel() == 0 or not eager_on_cpu(index):
+    if index.numel() == 0 or not is_eager_on_cpu(index):
         return
     low, high = map(int, torch.aminmax(index))
     if low < 0 or high >= size:

@@ -230,7 +230,7 @@ def long_rows() -> Structure:
 def test_aggregate(width, lead) -> None:
     graph = random_structure()
     compare(
-        "ops.row_sums",
+        "ops.csr",
         {"aggregate.sum_rows", "aggregate.entry_products"},
         graph.times,
         torch.randn(*lead, graph.col.numel()),
@@ -242,7 +242,7 @@ def test_aggregate_of_long_rows() -> None:
     graph = long_rows()
     weight = torch.randn(graph.col.numel()) / 100  # or thousands of them would round visibly
     x = torch.randn(10, 5)
-    compare("ops.row_sums", {"aggregate.sum_rows"}, lambda x: graph.times(weight, x), x)
+    compare("ops.csr", {"aggregate.sum_rows"}, lambda x: graph.times(weight, x), x)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

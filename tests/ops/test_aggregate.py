@@ -359,12 +359,14 @@ def test_torch_accepts_the_registrations(lead, gradients, product_dtype):
     graph = random_structure()
     weight = torch.randn(*lead, 12, requires_grad=gradients)
     x = torch.randn(*lead, C, F, requires_grad=gradients)
+    matrix = graph.rowptr, graph.col, None
     transpose = graph.t_rowptr, graph.t_col, graph.t_perm
-    arguments = graph.rowptr, graph.col, weight, x, *transpose, product_dtype
-    torch.library.opcheck(torch.ops.quatgraph.aggregate, arguments)
-    weight, x, y = weight.detach(), x.detach(), torch.randn(*lead, R, F)
-    transposed = *transpose, weight, y, product_dtype, product_dtype or y.dtype
-    torch.library.opcheck(torch.ops.quatgraph.sum_rows, transposed)
+    y = torch.randn(*lead, R, F, requires_grad=gradients)
+    out_dtype = product_dtype or x.dtype
+    for left, value, right in ((matrix, x, transpose), (transpose, y, matrix)):
+        arguments = *left, weight, value, *right, product_dtype, out_dtype
+        torch.library.opcheck(torch.ops.quatgraph.aggregate, arguments)
+    y, x = y.detach(), x.detach()
     torch.library.opcheck(torch.ops.quatgraph.entry_products, (graph.rowptr, graph.col, y, x))
 
 
@@ -386,5 +388,5 @@ def test_a_forward_derivative_within_compile_is_refused():
     def ahead(x: Tensor) -> Tensor:
         return func.jvp(lambda x: graph.times(weight, x), (x,), (x,))[1]
 
-    with pytest.raises(Exception, match="forward derivatives are not had within"):
+    with pytest.raises(Exception, match="forward-mode derivatives are not supported within"):
         torch.compile(ahead, fullgraph=True, backend="eager")(x)

@@ -58,9 +58,9 @@ def test_members_equal_a_loop(device, shared):
         torch.testing.assert_close(mine, wanted, rtol=1e-5, atol=1e-4)
 
 
-def test_members_within_members_are_refused():
+def test_nested_vmap_is_refused():
     nested = torch.vmap(torch.vmap(lambda x, w: rounded_linear(x, w, ROUNDED)))
-    with pytest.raises(NotImplementedError, match="members within members"):
+    with pytest.raises(NotImplementedError, match="nested vmap"):
         nested(drawn(2, 3, N, F), drawn(2, 3, G, F))
 
 

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.members import end_to_end
-from quatgraph.ops.row_sums import sum_rows_torch
+from quatgraph.ops.csr import sum_rows_torch
+from quatgraph.ops.members import flatten_index
 from quatgraph.ops.transforms import eager_form
 
 
@@ -63,7 +63,7 @@ class BlockRows:
     def _built(self) -> tuple[Tensor, Tensor, Tensor]:
         """The rows of all members, laid end to end as a matrix of its own: for torch, and once for
         all products of a step."""
-        row, shift = self.row.flatten(), end_to_end(self.shift, self.columns)
+        row, shift = self.row.flatten(), flatten_index(self.shift, self.columns)
         known = row.clamp(min=0)
         begin = self.rowptr.index_select(0, known)
         size = self.rowptr.index_select(0, known + 1) - begin
@@ -117,7 +117,7 @@ class _Product(torch.autograd.Function):
     ) -> tuple[Tensor, int]:
         assert in_dims[0] is not None
         if x.dim() != 3:
-            raise NotImplementedError("aggregate_blocks: members within members")
+            raise NotImplementedError("aggregate_blocks does not support nested vmap")
         return _Members.apply(x.movedim(in_dims[0], 0), rows, columns), 0
 
 

@@ -24,8 +24,8 @@ from torch.nn import functional as F
 
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import end_to_end, members_first
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.transforms import once_differentiable
 
 _WIDEST = 4096
 """Features that a program of the kernels can hold."""
@@ -44,7 +44,7 @@ def attention_pool(
         - of several members each with a leading ``M``
     """
     if x.dim() > 3:
-        raise NotImplementedError("attention_pool: members within members")
+        raise NotImplementedError("attention_pool does not support nested vmap")
     begins = begins.expand(*x.shape[:-2], -1).contiguous()
     pooled, *_ = _AttentionPool.apply(x, weight, begins, activation)
     return pooled
@@ -77,7 +77,7 @@ class _AttentionPool(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, begins, total, largest, count = ctx.saved_tensors
         by_total, by_largest = grad * largest, grad * total
@@ -100,13 +100,11 @@ class _AttentionPool(torch.autograd.Function):
         begins: Tensor,
         activation: Activation,
     ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        each = [
-            members_first(value, dim, info.batch_size).contiguous()
-            for value, dim in zip((x, weight, begins), in_dims, strict=False)
-        ]
-        if each[0].dim() != 3:
-            raise NotImplementedError("attention_pool: members within members")
-        found = _AttentionPool.apply(*each, activation)
+        x, weight, begins = batch_first(info.batch_size, in_dims, (x, weight, begins))
+        if x.dim() != 3:
+            raise NotImplementedError("attention_pool does not support nested vmap")
+        tensors = x.contiguous(), weight.contiguous(), begins.contiguous()
+        found = _AttentionPool.apply(*tensors, activation)
         return found, tuple(None if value is None else 0 for value in found)
 
 
@@ -150,7 +148,7 @@ def _gradients(
 def _places(begins: Tensor, count: int) -> Tensor:
     """The row of each node's graph among all members' graphs, each with one more for padding."""
     owner = owners(begins, count)
-    return end_to_end(owner, begins.size(-1))
+    return flatten_index(owner, begins.size(-1))
 
 
 def _kernels_take(x: Tensor) -> bool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
-from quatgraph.ops.transforms import derivatives, many_at_once
+from quatgraph.ops.transforms import grad_depth, is_batched
 
 Backend = Literal["auto", "torch", "triton"]
 KERNEL_TYPES = torch.float32, torch.float64
@@ -34,8 +34,8 @@ def use_triton(*tensors: Tensor) -> bool:
     ``torch.func`` asks for a derivative, or ``torch.autograd.grad`` for many at once, torch's own
     forms know it."""
     wanted = chosen_backend()
-    able = all(t.is_cuda and not many_at_once(t) for t in tensors)
-    able = able and TRITON_INSTALLED and not derivatives()
+    able = all(t.is_cuda and not is_batched(t) for t in tensors)
+    able = able and TRITON_INSTALLED and not grad_depth()
     if wanted == "triton" and not able:
         raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
     return able and wanted != "torch"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 _MOST = 1024  # classes that one program takes
 
@@ -48,7 +48,7 @@ class _CrossEntropy(torch.autograd.Function):
         return losses
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         (slopes,) = ctx.saved_tensors
         return (grads[0].unsqueeze(-1) * slopes).to(ctx.dtype), None, None, None

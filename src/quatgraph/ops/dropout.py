@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.members import members_first
+from quatgraph.ops.members import batch_first
 from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, row_keys
-from quatgraph.ops.transforms import eager_form, transforms
+from quatgraph.ops.transforms import active_transforms, eager_form
 
 _AT_ONCE = 1 << 16  # numbers that are hashed together, few enough to stay in a CPU's cache
 
@@ -38,7 +38,7 @@ def keyed_dropout(
         - output: as x
         - of several members each with a leading ``M``
     """
-    function = _Dropout if transforms() else _EagerDropout
+    function = _Dropout if active_transforms() else _EagerDropout
     y: Tensor = function.apply(x, draws, rate, rows, call, tiles)
     return y
 
@@ -67,15 +67,10 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        x, draws, rate, rows, call, tiles = inputs
-        x, draws, rate = (
-            members_first(value, dim, info.batch_size)
-            for value, dim in zip((x, draws, rate), in_dims[:3], strict=True)
-        )
-        if rows is not None:
-            rows = members_first(rows, in_dims[3], info.batch_size)
+        *tensors, call, tiles = inputs
+        x, draws, rate, rows = batch_first(info.batch_size, in_dims, tensors)
         if rate.dim() > 1:
-            raise NotImplementedError("dropout: members within members")
+            raise NotImplementedError("keyed_dropout does not support nested vmap")
         return keyed_dropout(x, draws, rate, call, tiles, rows), 0
 
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatgraph.ops.row_sums import wide
+from quatgraph.ops.csr import wide
 
 _CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # numbers: what stays in a cache, what fills a GPU
 _LARGEST_COUNT = 1 << 24  # float32 holds all whole numbers up to this one

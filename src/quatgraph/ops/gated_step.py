@@ -24,9 +24,9 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import members_first
+from quatgraph.ops.members import batch_first
 from quatgraph.ops.rounded_linear import by_columns
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 
 def gated_step(
@@ -55,7 +55,7 @@ def gated_step(
         )
         return rows.view_as(h)
     if h.dim() > 3:
-        raise NotImplementedError("gated_step: members within members")
+        raise NotImplementedError("gated_step does not support nested vmap")
     # Under autocast too, what is between the products stays in the type of the weights.
     with torch.autocast(h.device.type, enabled=False):
         h, sums = h.to(of_sum.dtype), sums.to(of_sum.dtype)
@@ -93,7 +93,7 @@ class _GatedStep(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         h, sums, of_sum, of_own, of_reset, gates, turned, candidate = ctx.saved_tensors
         parts, h, grad = _kernels(h) or _Torch, h.contiguous(), grad.contiguous()
@@ -118,12 +118,9 @@ class _GatedStep(torch.autograd.Function):
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         *tensors, activation = inputs
         if tensors[0].dim() != 2 + (in_dims[0] is not None):
-            raise NotImplementedError("gated_step: members within members")
-        each = [
-            value if value is None else members_first(value, dim, info.batch_size)
-            for value, dim in zip(tensors, in_dims, strict=False)
-        ]
-        return _GatedStep.apply(*each, activation), (0, 0, 0, 0)
+            raise NotImplementedError("gated_step does not support nested vmap")
+        tensors = batch_first(info.batch_size, in_dims, tensors)
+        return _GatedStep.apply(*tensors, activation), (0, 0, 0, 0)
 
 
 class _Torch:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import differentiated, many_at_once, recorded, transforms
+from quatgraph.ops.transforms import active_transforms, is_batched, is_tracing, needs_autograd
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ def _apply(value: Tensor, *, back: bool) -> Tensor:
     """The matrix of a weight, or ``back`` from a matrix the sums that are its gradient."""
     if _by_name(value):
         return (_gradient_op if back else _matrix_op)(value)
-    if differentiated(value):
+    if needs_autograd(value):
         made: Tensor = _Either.apply(value, back)
         return made
     return (_gather if back else _spread)(value)
@@ -39,7 +39,7 @@ def _apply(value: Tensor, *, back: bool) -> Tensor:
 
 def _by_name(value: Tensor) -> bool:
     """Whether torch has to know the operation: it records it, or applies it to many at once."""
-    return recorded(value) or bool(transforms()) or many_at_once(value)
+    return is_tracing(value) or bool(active_transforms()) or is_batched(value)
 
 
 def _spread(weight: Tensor) -> Tensor:

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import end_to_end, members_first
-from quatgraph.ops.row_sums import row_pointers, sum_rows
-from quatgraph.ops.transforms import derivatives, only_derivative
+from quatgraph.ops.csr import index2ptr, sum_rows
+from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.transforms import grad_depth, once_differentiable
 
 _ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
 _LARGE = 1024  # rows of a table for which looking at the codes is less than looking at the rows
@@ -37,11 +37,11 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
           may wait for, does not say so of others, but gives zeros.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if table.is_cuda and not derivatives():
+    if table.is_cuda and not grad_depth():
         return _lookup(table, code)
     if table.dim() == 2:
         return table.index_select(0, code)
-    flat = table.flatten(0, 1).index_select(0, end_to_end(code, table.size(1)))
+    flat = table.flatten(0, 1).index_select(0, flatten_index(code, table.size(1)))
     return flat.unflatten(0, code.shape)
 
 
@@ -57,7 +57,7 @@ def table_and_rows(
 
     Shapes are those of :func:`lookup`.
     """
-    if table.is_cuda and not derivatives():
+    if table.is_cuda and not grad_depth():
         table, rows, *_ = _TableAndRows.apply(table, code, *(times or (None, None)))
         return table, rows
     rows = lookup(table, code)
@@ -71,7 +71,7 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
 
         one = code.dim() == 1
         return rows_of(table[None], code[None])[0] if one else rows_of(table, code)
-    rows = code.flatten() if len(code) == 1 else end_to_end(code, table.size(-2))
+    rows = code.flatten() if len(code) == 1 else flatten_index(code, table.size(-2))
     flat = table.reshape(-1, table.size(-1)).index_select(0, rows)
     return flat.view(*code.shape, table.size(-1))
 
@@ -128,8 +128,8 @@ def _by_one_hot(grad: Tensor, code: Tensor, rows: int) -> Tensor:
 def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     """The sum of each row's gradients, those of one row in the order of their places."""
     tables = code.size(0) if code.dim() == 2 else 1
-    order, place = end_to_end(code, rows).sort(stable=True)
-    pointers = row_pointers(order, tables * rows)
+    order, place = flatten_index(code, rows).sort(stable=True)
+    pointers = index2ptr(order, tables * rows)
     total = sum_rows(pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
 
@@ -162,11 +162,7 @@ _lookup.register_autograd(_backward, setup_context=_setup_context)
 def _(
     info: Any, in_dims: tuple[int | None, int | None], table: Tensor, code: Tensor
 ) -> tuple[Tensor, int]:
-    table, code = (
-        members_first(value, dim, info.batch_size)
-        for value, dim in zip((table, code), in_dims, strict=True)
-    )
-    return _lookup(table, code), 0
+    return _lookup(*batch_first(info.batch_size, in_dims, (table, code))), 0
 
 
 class _TableAndRows(torch.autograd.Function):
@@ -193,7 +189,7 @@ class _TableAndRows(torch.autograd.Function):
         ctx.save_for_backward(code, times_code, *factors)
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(
         ctx: Any, by_table: Tensor | None, by_rows: Tensor | None, *_: None
     ) -> tuple[Tensor | None, ...]:
@@ -209,9 +205,5 @@ class _TableAndRows(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None
     ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        each = [
-            None if value is None else members_first(value, dim, info.batch_size)
-            for value, dim in zip(inputs, in_dims, strict=True)
-        ]
-        dims = (0, 0, None, None) if each[2] is None else (0, 0, 0, 0)
-        return _TableAndRows.apply(*each), dims
+        dims = (0, 0, None, None) if inputs[2] is None else (0, 0, 0, 0)
+        return _TableAndRows.apply(*batch_first(info.batch_size, in_dims, inputs)), dims

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 
 def lstm_states(gates: Tensor, weight: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ class _States(torch.autograd.Function):
         return torch.stack(states[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         weight, *saved = ctx.saved_tensors
         length = len(grad)

@@ -27,8 +27,8 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import members_first
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first
+from quatgraph.ops.transforms import once_differentiable
 
 _MANY = 512
 """More rows than these are too many for one program."""
@@ -140,7 +140,7 @@ class _MaskedNorm(torch.autograd.Function):
         ctx.save_for_backward(x, present, weight, bias, mean, var)
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9
@@ -161,11 +161,8 @@ class _MaskedNorm(torch.autograd.Function):
         info: Any, in_dims: tuple[int | None, ...], *inputs: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         *tensors, eps, momentum, activation = inputs
-        each = [
-            value if value is None else members_first(value, dim, info.batch_size)
-            for value, dim in zip(tensors, in_dims, strict=False)
-        ]
-        return _MaskedNorm.apply(*each, eps, momentum, activation), (0, 0, 0)
+        tensors = batch_first(info.batch_size, in_dims, tensors)
+        return _MaskedNorm.apply(*tensors, eps, momentum, activation), (0, 0, 0)
 
 
 def _kernels(x: Tensor) -> ModuleType:

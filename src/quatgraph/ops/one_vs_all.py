@@ -39,10 +39,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.csr import wide
 from quatgraph.ops.positives import Positives
 from quatgraph.ops.rounded_linear import by_columns, product, rounded_product
-from quatgraph.ops.row_sums import wide
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
 """Scores of a tile: what suits a CPU's cache, what fills a GPU."""
@@ -151,7 +151,7 @@ class _Mean(torch.autograd.Function):
         return value
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         by_query, by_candidates, scale = ctx.saved_tensors
         # A second gradient of millions of candidates may not fit into memory; in place it can be

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.members import members_first
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first
+from quatgraph.ops.transforms import once_differentiable
 
 
 def rounded_linear(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -72,7 +72,7 @@ class _RoundedLinear(torch.autograd.Function):
         ctx.save_for_backward(*output[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None
@@ -85,10 +85,7 @@ class _RoundedLinear(torch.autograd.Function):
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, dtype: torch.dtype
     ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
-        x, weight = (
-            members_first(value, dim, info.batch_size)
-            for value, dim in zip((x, weight), in_dims, strict=False)
-        )
+        x, weight = batch_first(info.batch_size, in_dims, (x, weight))
         if x.dim() != 3:
-            raise NotImplementedError("rounded_linear: members within members")
+            raise NotImplementedError("rounded_linear does not support nested vmap")
         return _RoundedLinear.apply(x, weight, dtype), (0, 0, 0)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 
 def split_columns(flat: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
@@ -40,7 +40,7 @@ class _Split(torch.autograd.Function):
         ctx.set_materialize_grads(False)  # the kernel writes zeros for what there is not
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
         from quatgraph.ops.kernels.split import joined
 
