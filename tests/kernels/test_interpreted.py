@@ -115,6 +115,21 @@ def test_dropout_of_numbers_in_memory_once() -> None:
 def test_hamilton_matrix(shape) -> None:
     launches = {"hamilton_matrix.spread", "hamilton_matrix.gather"}
     compare("ops.hamilton_matrix", launches, hamilton_matrix, torch.randn(shape))
+    if len(shape) == 4:
+        call = torch.vmap(torch.vmap(hamilton_matrix, in_dims=2), in_dims=1)
+        weight = torch.randn(*shape[:3], 2, shape[3])
+        compare("ops.hamilton_matrix", launches, call, weight.movedim(0, 1))
+
+
+def test_derivatives_of_hamilton_matrix(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    module = import_module("quatgraph.ops.hamilton_matrix")
+    monkeypatch.setattr(module, "use_triton", lambda *_: True)
+    weight = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        hamilton_matrix, weight, check_forward_ad=True, check_batched_grad=True
+    )
+    assert torch.autograd.gradgradcheck(hamilton_matrix, weight, check_fwd_over_rev=True)
 
 
 @pytest.mark.parametrize("lead", [(), (3,)])
