@@ -28,9 +28,12 @@ def test_each_of_our_kernels_has_a_kind_of_its_own(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("_slopes_kernel", "slopes of scores"),
+        ("_score_grads_kernel", "slopes of scores"),
         ("_norm_part_sums_kernel", "norms and activations"),
-        ("_pooled_gradients_kernel", "gates and attention"),
+        ("_pool_backward_kernel", "gates and attention"),
+        ("_update_backward_kernel", "gates and attention"),
+        ("_concat_columns_kernel", "Adam and the gradient it takes"),
+        ("_dropout_kernel", "dropout"),
         ("_sum_rows_and_pieces_kernel", "sums over neighbours"),
         ("_small_table_kernel", "rows by number"),
         ("_gather_kernel", "matrices of quaternions"),

@@ -207,9 +207,9 @@ def test_heads_within_members_that_have_graphs_of_their_own_equal_two_loops(inne
 
 
 def test_graphs_too_many_for_int32_are_refused():
-    pointers, many = torch.zeros(2, 2, dtype=torch.int32), torch.zeros(1).expand(2, 1 << 30)
+    ptr, many = torch.zeros(2, 2, dtype=torch.int32), torch.zeros(1).expand(2, 1 << 30)
     index = torch.zeros(1, dtype=torch.int32).expand(2, 1 << 30)
-    graphs = Structure(index, pointers, index, pointers, index, index)
+    graphs = Structure(index, ptr, index, ptr, index, index)
     with pytest.raises(Mistake, match="2 graphs of 1073741824 edges"):
         torch.vmap(Structure.times)(graphs, many, torch.zeros(2, 1, 1))
 

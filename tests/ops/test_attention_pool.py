@@ -7,7 +7,7 @@ from torch import Tensor
 from quatgraph.errors import Mistake
 from quatgraph.ops import attention_pool, backend
 from quatgraph.ops.activation import ACTIVATIONS
-from quatgraph.ops.attention_pool import owners
+from quatgraph.ops.attention_pool import segment_ids
 
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 SIZES, WIDTH = [2, 0, 3, 1], 5
@@ -61,18 +61,18 @@ def test_equal_nodes_share_the_gradient_as_in_amax():
 
 def test_members_have_graphs_of_their_own_and_padding_has_no_say():
     sizes = [[2, 3], [1, 0], [4, 2]]
-    begins = torch.tensor([[0, 2, 5], [0, 1, 1], [0, 4, 6]])
+    ptr = torch.tensor([[0, 2, 5], [0, 1, 1], [0, 4, 6]])
     x, weight = inputs(3, sizes=[7])
     for m, own in enumerate(sizes):
         x[m, sum(own) :] = 1e6
-    ours = with_gradients(lambda x, w: attention_pool(x, w, begins, "tanh"), x, weight)
+    ours = with_gradients(lambda x, w: attention_pool(x, w, ptr, "tanh"), x, weight)
     for m, own in enumerate(sizes):
         nodes = sum(own)
         y = by_loops(x[m], weight[m], own, "tanh")
         torch.testing.assert_close(ours[0][m], y)
         assert not ours[1][m, nodes:].any()
         assert not ours[2][m, nodes:].any()
-    assert owners(begins, 7).tolist() == [
+    assert segment_ids(ptr, 7).tolist() == [
         [0, 0, 1, 1, 1, 2, 2], [0, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 1, 1, 2]
     ]  # fmt: skip
 
@@ -114,10 +114,10 @@ def test_nothing_to_pool(graphs):
 @activations
 def test_a_gpu_tells_small_numbers_apart_in_float32(activation):
     x = torch.tensor([[-0.09, 0.9e-7, 1e-3], [-0.11, 1.0e-7, 2e-3], [-1e-6, 1.1e-7, -1e-3]]).cuda()
-    weight, begins = torch.ones(3).cuda(), torch.tensor([0, 3]).cuda()
-    ours = with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+    weight, ptr = torch.ones(3).cuda(), torch.tensor([0, 3]).cuda()
+    ours = with_gradients(lambda x, w: attention_pool(x, w, ptr, activation), x, weight)
     with backend("torch"):
-        theirs = with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+        theirs = with_gradients(lambda x, w: attention_pool(x, w, ptr, activation), x, weight)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-6, atol=0)
 
@@ -127,14 +127,14 @@ def test_a_gpu_tells_small_numbers_apart_in_float32(activation):
 @pytest.mark.parametrize("width", [1, 96, 384])
 def test_kernels_equal_torch_and_repeat_bit_for_bit(activation, width):
     sizes = torch.randint(40, (4, 300))
-    begins = torch.nn.functional.pad(sizes.cumsum(1), (1, 0)).int().cuda()
+    ptr = torch.nn.functional.pad(sizes.cumsum(1), (1, 0)).int().cuda()
     x, weight = (
         value.cuda() for value in inputs(4, sizes=[int(sizes.sum(1).max()) + 9], width=width)
     )
     x[:, ::3] = x[:, 1:2]  # ties
 
     def pooled() -> list[Tensor]:
-        return with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+        return with_gradients(lambda x, w: attention_pool(x, w, ptr, activation), x, weight)
 
     first = pooled()
     with backend("torch"):

@@ -7,7 +7,7 @@ from torch.func import hessian
 
 from quatgraph.errors import Mistake
 from quatgraph.ops import backend, gated_step
-from quatgraph.ops.activation import ACTIVATIONS, SLOPES
+from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS
 
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 N, WIDTH = 7, 6
@@ -53,11 +53,11 @@ def test_is_the_formula_in_values_and_gradients(activation, lead, biased):
 
 
 @activations
-def test_slopes_are_those_of_the_activations(activation):
+def test_derivatives_are_those_of_the_activations(activation):
     x = torch.randn(50, dtype=torch.float64, requires_grad=True)
     y = ACTIVATIONS[activation](x)
     (slope,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(SLOPES[activation](y.detach()), slope)
+    torch.testing.assert_close(ACTIVATION_GRADS[activation](y.detach()), slope)
 
 
 def test_takes_vectors_that_lie_anyhow():

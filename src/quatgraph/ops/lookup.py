@@ -1,14 +1,12 @@
-r"""Rows of a table by their number: the product of a one-hot matrix, kept as integers, and a table.
+r"""Rows of a table by index: the product of a one-hot matrix and a table.
 
 .. math:: \mathbf{y}_n = \mathbf{T}_{c_n}, \qquad
     \bar{\mathbf{T}}_t = \sum_{n : c_n = t} \bar{\mathbf{y}}_n
 
-On a GPU torch's own gradient adds with atomics, in an order that changes. There it is a sum over
-the codes that are equal, found by a kernel, which adds it to a gradient that the table has from
-elsewhere in the same pass; of many codes it is a product with the one-hot matrix itself, block by
-block, or for a large table a sum after sorting: all repeat bit for bit. Rows that are multiplied by
-those of another table are read, multiplied and written by one kernel, and what that makes of the
-gradient is no matrix of its own.
+On a GPU torch's own gradient uses atomics, whose order changes from run to run. Ours repeats bit
+for bit: a kernel sums over equal codes, and adds the table's gradient from elsewhere in the same
+pass; many codes are a product with the one-hot matrix, block by block, or, for a large table, a sum
+after sorting. One kernel multiplies the rows of two tables, and the gradient needs no extra matrix.
 
 Shapes: ``table`` ``(T, F)`` with ``code`` ``(N,)``, or ``(M, T, F)`` with ``(M, N)``.
 """
@@ -23,9 +21,9 @@ from quatgraph.ops.csr import index2ptr, sum_rows
 from quatgraph.ops.members import batch_first, flatten_index
 from quatgraph.ops.transforms import grad_depth, once_differentiable
 
-_ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
-_LARGE = 1024  # rows of a table for which looking at the codes is less than looking at the rows
-_FEW = 4096  # codes that are compared each with each faster than they are sorted
+_ONE_HOT_BLOCK = 1 << 25  # elements of the one-hot matrix to hold at once
+_LARGE_TABLE = 1024  # rows from which on scanning the codes is cheaper than scanning the rows
+_FEW_CODES = 4096  # codes up to which comparing all pairs is faster than sorting
 
 
 def lookup(table: Tensor, code: Tensor) -> Tensor:
@@ -33,8 +31,8 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
 
     Shape:
         - table: ``(T, F)``; of several members ``(M, T, F)``
-        - code: ``(N,)``, whole numbers below T; of several members ``(M, N)``. A GPU, which nobody
-          may wait for, does not say so of others, but gives zeros.
+        - code: ``(N,)``, row indices; of several members ``(M, N)``. On a GPU indices out of range
+          give zeros: an error would need a host synchronisation.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
     if table.is_cuda and not grad_depth():
@@ -48,12 +46,12 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
 def table_and_rows(
     table: Tensor, code: Tensor, times: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The table as it is, and the rows ``code`` of it: for those who need both, so that on a GPU
-    the gradients of both become one without a matrix of zeros between them.
+    """The table and its rows ``code``: on a GPU the gradients of both are summed in one pass,
+    without a matrix of zeros.
 
     Args:
-        times: Another table and numbers of its rows, by which the rows are multiplied; a GPU then
-            does so while it reads them.
+        times: Another table and row indices; its rows multiply the first ones, on a GPU in the same
+            kernel.
 
     Shapes are those of :func:`lookup`.
     """
@@ -67,10 +65,10 @@ def table_and_rows(
 @torch.library.custom_op("quatgraph::lookup", mutates_args=())
 def _lookup(table: Tensor, code: Tensor) -> Tensor:
     if use_triton(table):
-        from quatgraph.ops.kernels.lookup import rows_of
+        from quatgraph.ops.kernels.lookup import gather_rows
 
         one = code.dim() == 1
-        return rows_of(table[None], code[None])[0] if one else rows_of(table, code)
+        return gather_rows(table[None], code[None])[0] if one else gather_rows(table, code)
     rows = code.flatten() if len(code) == 1 else flatten_index(code, table.size(-2))
     flat = table.reshape(-1, table.size(-1)).index_select(0, rows)
     return flat.view(*code.shape, table.size(-1))
@@ -79,13 +77,13 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
 def _products(
     table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows of a table times those of another, and both by themselves."""
+    """The products of the rows of two tables, and both factors."""
     if use_triton(table):
-        from quatgraph.ops.kernels.lookup import products_of
+        from quatgraph.ops.kernels.lookup import gather_products
 
         if code.dim() == 2:
-            return products_of(table, code, times, times_code)
-        out, own, other = products_of(table[None], code[None], times[None], times_code[None])
+            return gather_products(table, code, times, times_code)
+        out, own, other = gather_products(table[None], code[None], times[None], times_code[None])
         return out[0], own[0], other[0]
     own, other = _lookup(table, code), _lookup(times, times_code)
     return own * other, own, other
@@ -99,38 +97,40 @@ def _lookup_gradient(
     base: Tensor | None = None,
     times: Tensor | None = None,
 ) -> Tensor:
-    """Of ``grad``, multiplied by ``times`` of its shape if there is that, added to ``base``."""
-    if 0 < code.size(-1) <= _FEW and grad.dtype in KERNEL_TYPES and use_triton(grad):
-        from quatgraph.ops.kernels.lookup import gradient
+    """The table's gradient; ``grad`` is scaled by ``times`` and the result added to ``base``."""
+    if 0 < code.size(-1) <= _FEW_CODES and grad.dtype in KERNEL_TYPES and use_triton(grad):
+        from quatgraph.ops.kernels.lookup import lookup_backward
 
-        large = rows >= _LARGE
+        large = rows >= _LARGE_TABLE
         if code.dim() == 2:
-            return gradient(grad, code, base, times, rows=rows, large=large)
+            return lookup_backward(grad, code, base, times, rows=rows, large=large)
         one = (None if value is None else value[None] for value in (base, times))
-        return gradient(grad[None], code[None], *one, rows=rows, large=large)[0]
+        return lookup_backward(grad[None], code[None], *one, rows=rows, large=large)[0]
     if times is not None:
         grad = grad * times
-    total = _in_order(grad, code, rows) if rows >= _LARGE else _by_one_hot(grad, code, rows)
+    total = (
+        _sum_sorted(grad, code, rows) if rows >= _LARGE_TABLE else _sum_one_hot(grad, code, rows)
+    )
     return total if base is None else base + total
 
 
-def _by_one_hot(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+def _sum_one_hot(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     """The product with the one-hot matrix, block by block."""
-    numbers = torch.arange(rows, device=code.device, dtype=code.dtype)
+    index = torch.arange(rows, device=code.device, dtype=code.dtype)
     block = max(1, _ONE_HOT_BLOCK // (rows * (code.numel() // max(1, code.size(-1)) or 1)))
     parts = [
-        (numbers[:, None] == c[..., None, :]).to(g.dtype) @ g
+        (index[:, None] == c[..., None, :]).to(g.dtype) @ g
         for c, g in zip(code.split(block, -1), grad.split(block, -2), strict=True)
     ]
     return sum(parts[1:], parts[0])
 
 
-def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
-    """The sum of each row's gradients, those of one row in the order of their places."""
+def _sum_sorted(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    """Sums the gradients of each row in the order of their positions."""
     tables = code.size(0) if code.dim() == 2 else 1
     order, place = flatten_index(code, rows).sort(stable=True)
-    pointers = index2ptr(order, tables * rows)
-    total = sum_rows(pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
+    rowptr = index2ptr(order, tables * rows)
+    total = sum_rows(rowptr, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
 
 
@@ -166,9 +166,9 @@ def _(
 
 
 class _TableAndRows(torch.autograd.Function):
-    """The table, the rows or products and, not for the caller, both factors of these.
+    """Returns the table, the rows or products and, for the backward pass, the two factors.
 
-    Not an operation of torch's library: that may not return what it is given.
+    Not a library operation, which may not return its inputs.
     """
 
     @staticmethod
@@ -191,15 +191,15 @@ class _TableAndRows(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(
-        ctx: Any, by_table: Tensor | None, by_rows: Tensor | None, *_: None
+        ctx: Any, grad_table: Tensor | None, grad_rows: Tensor | None, *_: None
     ) -> tuple[Tensor | None, ...]:
-        if by_rows is None:
-            return by_table, None, None, None
+        if grad_rows is None:
+            return grad_table, None, None, None
         code, times_code, own, other = ctx.saved_tensors
-        (rows, times_rows), by_rows, by_times = ctx.rows, by_rows.contiguous(), None
+        (rows, times_rows), grad_rows, grad_times = ctx.rows, grad_rows.contiguous(), None
         if times_code is not None:
-            by_times = _lookup_gradient(by_rows, times_code, times_rows, None, own)
-        return _lookup_gradient(by_rows, code, rows, by_table, other), None, by_times, None
+            grad_times = _lookup_gradient(grad_rows, times_code, times_rows, None, own)
+        return _lookup_gradient(grad_rows, code, rows, grad_table, other), None, grad_times, None
 
     @staticmethod
     def vmap(

@@ -12,7 +12,7 @@ from quatgraph.layers.attention_readout import starts
 from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.real import Matrix
 from quatgraph.models.text.base import TextModel, TextOptions
-from quatgraph.ops.attention_pool import owners
+from quatgraph.ops.attention_pool import segment_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class FastText(TextModel):
 
     def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
         """Each word with the next one of its document; none with the last."""
-        owner = owners(starts(pool), words.shape[0])
+        owner = segment_ids(starts(pool), words.shape[0])
         together = (owner[..., :-1] == owner[..., 1:]).to(words.weight.dtype)
         known = words.weight[..., :-1] * words.weight[..., 1:] * together
         code = (words.code[..., :-1].long() * _MULTIPLIER + words.code[..., 1:]) % size
