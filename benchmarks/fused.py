@@ -15,7 +15,7 @@ from benchmarks.measure import passes
 from quatgraph.ops import attention_pool, backend, gated_step
 from quatgraph.ops.attention_pool import segment_ids
 from quatgraph.ops.backend import Backend
-from quatgraph.training.runtime import factors_rounded
+from quatgraph.training.runtime import matmul_precision
 
 SIZES = {"cpu": (8_192, 256, 128), "cuda": (262_144, 4_096, 384)}
 """Words, the texts they are in, and the reals of a vector."""
@@ -44,7 +44,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
             continue  # without products all precisions are the same
         case = f"{name}, {words:,} words, {texts:,} texts, {width} wide, {precision}"
         for variant, run, form in _variants(work, device):
-            with factors_rounded(to=precision), backend(form):
+            with matmul_precision(precision), backend(form):
                 for which, timed in passes(run, work.inputs, device):
                     gb, gflop = work.counts[which]
                     row = {"case": case, "work": which, "variant": variant}

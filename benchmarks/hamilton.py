@@ -11,7 +11,7 @@ from torch import Tensor
 from benchmarks.limits import OF_FLOAT32, reached
 from benchmarks.measure import passes
 from quatgraph.ops import hamilton_linear
-from quatgraph.training.runtime import factors_rounded
+from quatgraph.training.runtime import matmul_precision
 
 SIZES = {"cpu": (2_048, (64, 256, 384, 1024)), "cuda": (262_144, (64, 256, 384, 1024))}
 """Vectors, and the reals of each."""
@@ -27,7 +27,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         for precision in precisions:
             case = f"{vectors:,} vectors, {width} wide, {precision}"
             for variant, (run, weight, products) in _variants(width, device).items():
-                with factors_rounded(to=precision):
+                with matmul_precision(precision):
                     for work, timed in passes(run, (x, weight), device, capture=True):
                         gb, gflop = counts(work, vectors, width)
                         yield {"case": case, "work": work, "variant": variant} | limits.against(

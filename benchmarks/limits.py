@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from benchmarks.measure import measure
-from quatgraph.training.runtime import factors_rounded
+from quatgraph.training.runtime import matmul_precision
 
 REACHED = "what the machine reaches"
 COPIED = {"cpu": 1 << 28, "cuda": 1 << 31}
@@ -84,7 +84,7 @@ def _multiplied(device: torch.device, precision: str) -> dict[str, Any]:
     kind = torch.bfloat16 if precision == "bfloat16" else torch.float32
     a, b = (torch.randn(size, size, device=device).to(kind) for _ in range(2))
     out = torch.empty_like(a)
-    with factors_rounded(to=precision):
+    with matmul_precision(precision):
         timed = _timed(lambda: torch.mm(a, b, out=out), device)
     row = {"case": REACHED, "work": "matrix product", "variant": precision}
     return row | timed | {"gflop": 2 * size**3 / 1e9}

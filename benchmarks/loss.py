@@ -12,7 +12,7 @@ from benchmarks.limits import PRECISIONS, reached
 from benchmarks.measure import measure, measure_captured
 from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.tasks.link.run import PRODUCTS
-from quatgraph.training.runtime import factors_rounded
+from quatgraph.training.runtime import matmul_precision
 
 SIZES = {"cpu": (512, 10_000, 128), "cuda": (1_024, 78_000, 512)}
 """Queries, entities, and the reals of a vector."""
@@ -29,7 +29,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     gradients = (q.nbytes + x.nbytes) / 2**20
     for name, precision in ((n, p) for n in LOSSES for p in PRECISIONS[device.type]):
         for variant, loss in _variants(name, precision, positives, device).items():
-            with factors_rounded(to=precision):
+            with matmul_precision(precision):
                 time = measure_captured if variant.endswith("captured") else measure
                 timed = time(partial(with_gradients, loss, q, x), device, repeats=10)
             if "peak_mib" in timed:

@@ -83,12 +83,12 @@ def at_most_threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def factors_rounded(to: str) -> Iterator[None]:
-    """Whether a GPU may round the factors of float32 products to 10 bits within a block: unless
-    ``float32`` is asked for."""
+def matmul_precision(precision: str) -> Iterator[None]:
+    """Sets the precision of a GPU's float32 matrix products within a block: full for ``float32``,
+    TF32 for anything else."""
     settings = torch.backends.cuda.matmul
     before = settings.fp32_precision
-    settings.fp32_precision = "ieee" if to == "float32" else "tf32"
+    settings.fp32_precision = "ieee" if precision == "float32" else "tf32"
     try:
         yield
     finally:

@@ -20,7 +20,7 @@ from quatgraph.tasks.runs import MERIT, learners, num_parameters
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.ranking import ranking_metrics
-from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
+from quatgraph.training.runtime import at_most_threads, matmul_precision, total_memory
 
 PRODUCTS = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
 """What training rounds the factors of scores and of sums over neighbours to."""
@@ -57,7 +57,7 @@ def train(
     """
     config = members[0].config
     fitted = _in_pieces(lambda room: _train(members, problem, plan, progress, room))
-    with factors_rounded(to="float32"):
+    with matmul_precision("float32"):
         return _in_pieces(lambda room: _tested(fitted, config, problem, room))
 
 
@@ -103,7 +103,7 @@ def _train(
     valid = problem.parts["valid"]
 
     def evaluate() -> Metrics:
-        with factors_rounded(to="float32"):
+        with matmul_precision("float32"):
             query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
             metrics = ranking_metrics(ranked(query, candidates, valid, _numbers(room)))
         return {f"valid/{name}": value for name, value in metrics.items()} | {
@@ -111,7 +111,7 @@ def _train(
         }
 
     with (
-        factors_rounded(to=config.train.precision),
+        matmul_precision(config.train.precision),
         at_most_threads(_useful_threads(members, problem)),
     ):
         return fit(

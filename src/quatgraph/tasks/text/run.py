@@ -20,7 +20,7 @@ from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import Corpus, Problem, build_model, parts_of
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.runtime import at_most_threads, factors_rounded, total_memory
+from quatgraph.training.runtime import at_most_threads, matmul_precision, total_memory
 
 
 def members_of(config: TextConfig, corpus: Corpus) -> list[Member]:
@@ -73,12 +73,12 @@ def train(
     chunks = _chunks(problem, config, parts, "valid")
 
     def evaluate() -> Metrics:
-        with factors_rounded(to="float32"):
+        with matmul_precision("float32"):
             metrics = measured(ensemble, collection, chunks, with_f1=True)
         return metrics | {MERIT: merit_of(metrics["valid/accuracy"], metrics["valid/loss"])}
 
     with at_most_threads(_useful_threads(len(members), config, problem)):
-        with factors_rounded(to=config.train.precision):
+        with matmul_precision(config.train.precision):
             fitted = fit(
                 ensemble,
                 optimizer,
