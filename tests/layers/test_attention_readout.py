@@ -97,7 +97,7 @@ def test_nodes_and_graphs_that_are_padding_change_nothing():
 
 @pytest.mark.parametrize("kind", ["one graph for all", "graphs of their own"])
 def test_members_equal_single_readouts(kind, monkeypatch):
-    monkeypatch.setattr(AttentionReadout, "takes_members", True, raising=False)
+    monkeypatch.setattr(AttentionReadout, "supports_members", True, raising=False)
     ensemble = Ensemble([built] * 3, [0, 1, 2]).double()
     own = kind == "graphs of their own"
     pool = tiny.batch(tiny.features("dense")).pool if own else POOL

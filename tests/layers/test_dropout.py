@@ -121,7 +121,7 @@ def test_a_step_of_several_calls_has_one_set_of_masks():
 
 def test_rows_are_known_by_what_they_are():
     class Rows(nn.Module):
-        takes_members = True
+        supports_members = True
 
         def __init__(self) -> None:
             super().__init__()

@@ -172,9 +172,9 @@ def test_gradients(kind, bias, graph):
 
 
 @both
-@pytest.mark.parametrize("takes_members", [False, True])
-def test_members_equal_single_layers(kind, takes_members, graph, monkeypatch):
-    monkeypatch.setattr(kind, "takes_members", takes_members, raising=False)
+@pytest.mark.parametrize("supports_members", [False, True])
+def test_members_equal_single_layers(kind, supports_members, graph, monkeypatch):
+    monkeypatch.setattr(kind, "supports_members", supports_members, raising=False)
     ensemble = Ensemble([lambda: built(kind, bias=True)] * 3, [0, 1, 2]).double()
     x = torch.randn(3, N, WIDTH, dtype=torch.float64)
     y = ensemble(x, graph, in_dims=(0, None))

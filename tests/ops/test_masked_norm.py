@@ -223,7 +223,7 @@ def test_an_ensembles_batch_norm_can_be_captured_as_a_cuda_graph(rows):
     x.copy_(torch.randn_like(x))
     captured.replay()
     assert_same(list(found), list(step(norms[1])))
-    assert_same(list(norms[0].held().values()), list(norms[1].held().values()))
+    assert_same(list(norms[0].raw_state().values()), list(norms[1].raw_state().values()))
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

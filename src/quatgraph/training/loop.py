@@ -181,7 +181,9 @@ class _Run:
         self.best_loss = torch.full((members,), torch.nan, device=device)
         self.stale = torch.zeros(members, dtype=torch.int64, device=device)
         self.best_weights = {
-            name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
+            name: value.detach().clone()
+            for name, value in ensemble.raw_state().items()
+            if self.selects
         }
         self.each = torch.ones(members, device=device)  # what the members' losses count for
         self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -270,7 +272,7 @@ class _Run:
             chosen, held = self.best_evaluation.cpu(), self.best_weights
         else:
             chosen = torch.full((self.ensemble.num_members,), count - 1)
-            held = {k: v.detach().clone() for k, v in self.ensemble.held().items()}
+            held = {k: v.detach().clone() for k, v in self.ensemble.raw_state().items()}
         members = torch.arange(self.ensemble.num_members)
         return Fit(
             best_epoch=torch.tensor(epochs)[chosen],
@@ -296,7 +298,7 @@ class _Run:
             "stale": self.stale,
             "draws": self.ensemble.draws,
             **{f"best/{name}": value for name, value in self.best_weights.items()},
-            **{f"model/{name}": value for name, value in self.ensemble.held().items()},
+            **{f"model/{name}": value for name, value in self.ensemble.raw_state().items()},
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
         }
 
@@ -328,7 +330,7 @@ class _Run:
             self.best_evaluation.copy_(torch.where(better, self.evaluation, self.best_evaluation))
             self.best_loss.copy_(torch.where(better, self.step_loss, self.best_loss))
             self.stale.copy_(torch.where(better, 0, self.stale + 1))
-            for name, weight in self.ensemble.held().items():
+            for name, weight in self.ensemble.raw_state().items():
                 kept = self.best_weights[name]
                 mask = better.view(-1, *[1] * (weight.dim() - 1))
                 kept.copy_(torch.where(mask, weight, kept))

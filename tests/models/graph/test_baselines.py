@@ -337,7 +337,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
         (grad,) = torch.autograd.grad(y.square().sum(), device.flat)
         return grad
 
-    before = {key: value.detach().clone() for key, value in device.held().items()}
+    before = {key: value.detach().clone() for key, value in device.raw_state().items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -347,7 +347,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
     with torch.cuda.graph(captured):
         results = step()
     with torch.no_grad():
-        for key, value in device.held().items():
+        for key, value in device.raw_state().items():
             value.copy_(before[key])
     for chosen in (STEPS[1], STEPS[0]):
         graphs.copy_(chosen)
@@ -356,5 +356,5 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
         y = made.through(host, made.features)
         (grad,) = torch.autograd.grad(y.square().sum(), host.flat)
         close(results.cpu(), grad)
-    for key, value in host.held().items():
-        close(device.held()[key].cpu(), value)
+    for key, value in host.raw_state().items():
+        close(device.raw_state()[key].cpu(), value)

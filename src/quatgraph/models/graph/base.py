@@ -53,7 +53,7 @@ class GraphModel(nn.Module):
     """A graph classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``."""
 
     Options: ClassVar[type[GraphOptions]]
-    takes_members: ClassVar[bool] = False
+    supports_members: ClassVar[bool] = False
     """Whether parameters and inputs may have a leading dimension of members."""
     needs_entries: ClassVar[bool] = False
     """Whether a batch's adjacency has to be a matrix of its own, see :meth:`Blocks.expanded`."""

@@ -71,7 +71,7 @@ class GraphQGNN(GraphModel):
     """
 
     Options = GraphQGNNOptions
-    takes_members = True
+    supports_members = True
 
     def __init__(
         self,

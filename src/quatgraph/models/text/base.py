@@ -63,7 +63,7 @@ class TextModel(nn.Module):
     """A text classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``."""
 
     Options: ClassVar[type[TextOptions]]
-    takes_members: ClassVar[bool] = False
+    supports_members: ClassVar[bool] = False
     """Whether parameters and inputs may have a leading dimension of members."""
     reads_graphs: ClassVar[bool] = False
     """Whether it takes the graphs of the documents, or their words in order."""

@@ -62,7 +62,7 @@ class BiLSTM(TextModel):
     """
 
     Options = BiLSTMOptions
-    takes_members = True
+    supports_members = True
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class FastText(TextModel):
     """
 
     Options = FastTextOptions
-    takes_members = True
+    supports_members = True
     takes_words = True
     multiplies_nodes = False
 

@@ -69,7 +69,7 @@ class TextQGNN(TextModel):
     """
 
     Options: ClassVar[type[TextOptions]] = TextQGNNOptions
-    takes_members = True
+    supports_members = True
     reads_graphs = True
     attends = True
     gated: ClassVar[type[GatedQGNNConv]] = GatedQGNNConv

@@ -20,7 +20,7 @@ class TrainedVectors(nn.Module):
         - adjacency, pool, output: as those of the model
     """
 
-    takes_members = True
+    supports_members = True
 
     def __init__(self, vectors: Tensor, model: nn.Module) -> None:
         super().__init__()
@@ -41,7 +41,7 @@ class FixedVectors(nn.Module):
         - adjacency, pool, output: as those of the model
     """
 
-    takes_members = True
+    supports_members = True
 
     def __init__(self, table: Tensor, model: nn.Module) -> None:
         super().__init__()
