@@ -13,7 +13,7 @@ from torch import Tensor
 from benchmarks.limits import OF_FLOAT32, reached
 from benchmarks.measure import passes
 from quatgraph.ops import attention_pool, backend, gated_step
-from quatgraph.ops.attention_pool import owners
+from quatgraph.ops.attention_pool import segment_ids
 from quatgraph.ops.backend import Backend
 from quatgraph.training.runtime import matmul_precision
 
@@ -75,12 +75,12 @@ def _gated(words: int, width: int, device: torch.device) -> _Work:
 def _pooled(words: int, texts: int, width: int, device: torch.device) -> _Work:
     x = torch.randn(words, width, device=device, requires_grad=True)
     weight = torch.rand(words, device=device).requires_grad_()
-    begins = torch.arange(texts + 1, device=device) * words // texts
+    ptr = torch.arange(texts + 1, device=device) * words // texts
     vectors, results = 4 * words * width / 1e9, 4 * texts * width / 1e9
     # The words and the texts; the words, their gradient, and that of the texts.
     counts = _with_both((vectors + results, 0.0), (2 * vectors + results, 0.0))
-    plain = partial(plain_pool, owner=owners(begins, words), texts=texts)
-    return _Work(attention_pool, plain, (x, weight, begins), counts)
+    plain = partial(plain_pool, segment=segment_ids(ptr, words), texts=texts)
+    return _Work(attention_pool, plain, (x, weight, ptr), counts)
 
 
 def _with_both(
@@ -102,8 +102,8 @@ def plain_step(
     return (1 - z) * h + z * c
 
 
-def plain_pool(x: Tensor, weight: Tensor, begins: Tensor, *, owner: Tensor, texts: int) -> Tensor:
+def plain_pool(x: Tensor, weight: Tensor, ptr: Tensor, *, segment: Tensor, texts: int) -> Tensor:
     """:func:`attention_pool` as separate torch operations under autograd."""
     e = weight[:, None] * torch.relu(x)
-    empty, place = e.new_zeros(texts, e.size(1)), owner[:, None].expand_as(e)
-    return empty.index_add(0, owner, e) * empty.scatter_reduce(0, place, e, "amax")
+    empty, index = e.new_zeros(texts, e.size(1)), segment[:, None].expand_as(e)
+    return empty.index_add(0, segment, e) * empty.scatter_reduce(0, index, e, "amax")

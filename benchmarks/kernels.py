@@ -124,14 +124,14 @@ def entity_works(
 def _batch(members: int, nodes: int, device: torch.device) -> Callable[[], tuple[Tensor, ...]]:
     """A concatenated collection of graphs with the given number of nodes each."""
     count = 100
-    node_start = nodes * torch.arange(count + 1, dtype=torch.int32, device=device)
+    node_ptr = nodes * torch.arange(count + 1, dtype=torch.int32, device=device)
     drawn = torch.randint(count, (members, GRAPHS), device=device)
     labels = torch.zeros(count, dtype=torch.int64, device=device)
     size = count * nodes
-    codes = node_start.new_zeros(size), torch.ones(size, device=device)
+    codes = node_ptr.new_zeros(size), torch.ones(size, device=device)
 
     def laid_out() -> tuple[Tensor, ...]:
-        rows = batch_rows(node_start, drawn, GRAPHS * nodes, labels, codes)
+        rows = batch_rows(node_ptr, drawn, GRAPHS * nodes, labels, codes)
         return rows.node, rows.node_shift, rows.slot_shift, rows.graph, rows.graph_shift
 
     return laid_out

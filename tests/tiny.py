@@ -138,6 +138,6 @@ def assert_gradients(
     ensemble: Ensemble, flat: Tensor, member: int, model: nn.Module, grads: Sequence[Tensor]
 ) -> None:
     """Compares a member's part of the gradient at all parameters with those of a single model."""
-    by_name = ensemble.stacked(ensemble.held() | {"flat": flat})
+    by_name = ensemble.stacked(ensemble.raw_state() | {"flat": flat})
     for (name, _), grad in zip(model.named_parameters(), grads, strict=True):
         torch.testing.assert_close(by_name[name][member], grad)

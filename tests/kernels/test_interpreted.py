@@ -32,9 +32,9 @@ pytestmark = [
     # Lanes beyond the mask, and branches not taken, compute what is never stored.
     pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning"),
 ]
-FEW_ROWS = {"masked_norm.normalised", "masked_norm.gradients"}
-MANY_ROWS = {"masked_norm_parts.normalised", "masked_norm_parts.gradients"}
-BCE = {"one_vs_all.slopes", "one_vs_all.scaled", "one_vs_all.padded"}
+FEW_ROWS = {"masked_norm.normalize", "masked_norm.normalize_backward"}
+MANY_ROWS = {"masked_norm_parts.normalize", "masked_norm_parts.normalize_backward"}
+BCE = {"one_vs_all.score_grads", "one_vs_all.scaled", "one_vs_all.padded"}
 SOFTMAX = {*BCE, "one_vs_all.log_sum_exp"}
 every_activation = pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 
@@ -93,19 +93,19 @@ def test_dropout(shape, tiles, call, keyed) -> None:
     given = torch.randn(3, *shape)
     y, _ = compare(
         "ops.dropout",
-        {"dropout.dropped"},
+        {"dropout.dropout"},
         lambda x: keyed_dropout(x, draws, rate, call, tiles, rows),
         given,
     )
-    kept = keyed_dropout(torch.ones_like(given), draws, rate, call, tiles, rows) != 0
-    assert torch.equal(y != 0, kept)
+    keep = keyed_dropout(torch.ones_like(given), draws, rate, call, tiles, rows) != 0
+    assert torch.equal(y != 0, keep)
 
 
 def test_dropout_of_numbers_in_memory_once() -> None:
     draws, rate = torch.tensor([[5, 2]]), torch.tensor([0.5])
     compare(
         "ops.dropout",
-        {"dropout.dropped"},
+        {"dropout.dropout"},
         lambda x: keyed_dropout(x.expand(1, 50, 4), draws, rate, 1),
         torch.randn(1, 50, 1),
     )
@@ -115,6 +115,21 @@ def test_dropout_of_numbers_in_memory_once() -> None:
 def test_hamilton_matrix(shape) -> None:
     launches = {"hamilton_matrix.spread", "hamilton_matrix.gather"}
     compare("ops.hamilton_matrix", launches, hamilton_matrix, torch.randn(shape))
+    if len(shape) == 4:
+        call = torch.vmap(torch.vmap(hamilton_matrix, in_dims=2), in_dims=1)
+        weight = torch.randn(*shape[:3], 2, shape[3])
+        compare("ops.hamilton_matrix", launches, call, weight.movedim(0, 1))
+
+
+def test_derivatives_of_hamilton_matrix(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+    module = import_module("quatgraph.ops.hamilton_matrix")
+    monkeypatch.setattr(module, "use_triton", lambda *_: True)
+    weight = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(
+        hamilton_matrix, weight, check_forward_ad=True, check_batched_grad=True
+    )
+    assert torch.autograd.gradgradcheck(hamilton_matrix, weight, check_fwd_over_rev=True)
 
 
 @pytest.mark.parametrize("lead", [(), (3,)])
@@ -123,7 +138,7 @@ def test_lookup(width, lead) -> None:
     code = torch.randint(6, (*lead, 11))
     found = compare(
         "ops.lookup",
-        {"lookup._write_rows", "lookup.gradient"},
+        {"lookup._write_rows", "lookup.lookup_backward"},
         lambda table: _lookup(table, code),
         torch.randn(*lead, 6, width),
     )
@@ -140,14 +155,14 @@ def test_lookup_gradient(width, count, rows) -> None:
     grad = torch.randn(2, count, width)
     for options in ((None, None), (base, None), (None, times), (base, times)):
         given = grad, code, rows, *options
-        compare("ops.lookup", {"lookup.gradient"}, partial(_lookup_gradient, *given))
+        compare("ops.lookup", {"lookup.lookup_backward"}, partial(_lookup_gradient, *given))
 
 
 def test_lookup_products() -> None:
     code, other = torch.randint(6, (2, 9)), torch.randint(4, (2, 9))
     compare(
         "ops.lookup",
-        {"lookup._write_rows", "lookup.gradient"},
+        {"lookup._write_rows", "lookup.lookup_backward"},
         lambda table, times: _TableAndRows.apply(table, code, times, other)[:2],
         torch.randn(2, 6, 5),
         torch.randn(2, 4, 5),
@@ -159,7 +174,7 @@ def test_split(sizes) -> None:
     def some(flat: Tensor) -> list[Tensor]:  # the parts in between have no gradient
         return [part.sin() for part in split_columns(flat, sizes)[::2]]
 
-    compare("ops.split", {"split.joined"}, some, torch.randn(3, sum(sizes)))
+    compare("ops.split", {"split.concat_columns"}, some, torch.randn(3, sum(sizes)))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -168,7 +183,7 @@ def test_cross_entropy(shape, smoothing) -> None:
     labels = torch.randint(shape[-1], shape[:-1])
     compare(
         "ops.cross_entropy",
-        {"cross_entropy.losses_and_slopes"},
+        {"cross_entropy.losses_and_grads"},
         lambda logits: smoothed_cross_entropy(logits, labels, smoothing),
         3 * torch.randn(shape),
     )
@@ -197,15 +212,15 @@ def test_adam(clip) -> None:
 @pytest.mark.parametrize("spare", [0, 300])
 def test_batch_rows(spare, coded) -> None:
     sizes = torch.tensor([3, 0, 1, 40, 7, 260])
-    node_start = torch.cat((torch.zeros(1), sizes.cumsum(0))).int()
+    node_ptr = torch.cat((torch.zeros(1), sizes.cumsum(0))).int()
     labels, nodes = torch.randint(5, (6,)), int(sizes.sum())
     graphs = torch.tensor([[4, 0, 3, -1, 2], [5, 1, 2, 0, 0], [-1, -1, -1, -1, -1]])
-    room = 267 + spare
+    capacity = 267 + spare
     codes = (torch.randint(9, (nodes,)), torch.randn(nodes)) if coded else ()
 
     def laid_out() -> list[Tensor]:
         node, node_shift, slot_shift, graph, graph_shift, label, more = astuple(
-            batch_rows(node_start, graphs, room, labels, codes)
+            batch_rows(node_ptr, graphs, capacity, labels, codes)
         )
         # Of padding, and of graphs that are none, the other numbers may be anything.
         return [
@@ -215,7 +230,7 @@ def test_batch_rows(spare, coded) -> None:
             *(torch.where(graph >= 0, value, 0) for value in (graph_shift, label)),
         ]
 
-    compare("ops.batch_rows", {"batch_rows.laid_out"}, laid_out)
+    compare("ops.batch_rows", {"batch_rows.concat_graphs"}, laid_out)
 
 
 def long_rows() -> Structure:
@@ -230,7 +245,7 @@ def long_rows() -> Structure:
 def test_aggregate(width, lead) -> None:
     graph = random_structure()
     compare(
-        "ops.row_sums",
+        "ops.csr",
         {"aggregate.sum_rows", "aggregate.entry_products"},
         graph.times,
         torch.randn(*lead, graph.col.numel()),
@@ -242,7 +257,7 @@ def test_aggregate_of_long_rows() -> None:
     graph = long_rows()
     weight = torch.randn(graph.col.numel()) / 100  # or thousands of them would round visibly
     x = torch.randn(10, 5)
-    compare("ops.row_sums", {"aggregate.sum_rows"}, lambda x: graph.times(weight, x), x)
+    compare("ops.csr", {"aggregate.sum_rows"}, lambda x: graph.times(weight, x), x)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -257,7 +272,7 @@ def test_aggregate_of_chosen_rows(transposed) -> None:
         else (graph.rowptr, graph.col, weight, None)
     )
     rows = BlockRows(*matrix, row=row, shift=shift, columns=15)
-    compare("ops.aggregate_blocks", {"aggregate.sum_rows"}, lambda: [rows.times(x)])
+    compare("ops.aggregate_blocks", {"aggregate.sum_rows"}, lambda: [rows.matmul(x)])
 
 
 @every_activation
@@ -270,10 +285,10 @@ def test_gated_step(lead, activation) -> None:
     compare(
         "ops.gated_step",
         {
-            "gated_step.open_",
-            "gated_step.renewed_",
-            "gated_step.before_renewal",
-            "gated_step.before_opening_",
+            "gated_step.open_gates_",
+            "gated_step.update_",
+            "gated_step.update_backward",
+            "gated_step.open_gates_backward_",
         },
         lambda *given: gated_step(*given, activation),
         *vectors,
@@ -285,11 +300,11 @@ def test_gated_step(lead, activation) -> None:
 @every_activation
 @pytest.mark.parametrize("lead", [(), (2,)])
 def test_attention_pool(lead, activation) -> None:
-    begins = torch.tensor([0, 3, 3, 4, 11], dtype=torch.int32)  # a graph without nodes, padding
+    ptr = torch.tensor([0, 3, 3, 4, 11], dtype=torch.int32)  # a graph without nodes, padding
     compare(
         "ops.attention_pool",
-        {"attention_pool.pooled", "attention_pool.gradients"},
-        lambda x, weight: attention_pool(x, weight, begins, activation),
+        {"attention_pool.pool", "attention_pool.pool_backward"},
+        lambda x, weight: attention_pool(x, weight, ptr, activation),
         torch.randn(*lead, 13, 5),
         torch.rand(*lead, 13),
     )

@@ -102,10 +102,10 @@ class _Twice(nn.Module):
 
 def test_masks_within_an_ensemble_depend_on_seed_step_and_call_alone():
     x, seeds = torch.ones(20, 8), [3, 1, 4]
-    together, alone = Ensemble([_Twice] * 3, seeds), Ensemble([_Twice], [1])
+    batched, alone = Ensemble([_Twice] * 3, seeds), Ensemble([_Twice], [1])
     seen = []
     for _ in range(3):
-        y = together(x)
+        y = batched(x)
         assert torch.equal(y[1:2], alone(x))
         seen += [*y[0], *y[1], *y[2]]
     for place, mask in enumerate(seen):  # three members, steps and calls: all differ
@@ -121,7 +121,7 @@ def test_a_step_of_several_calls_has_one_set_of_masks():
 
 def test_rows_are_known_by_what_they_are():
     class Rows(nn.Module):
-        takes_members = True
+        supports_members = True
 
         def __init__(self) -> None:
             super().__init__()

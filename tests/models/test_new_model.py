@@ -126,7 +126,7 @@ class TextMineOptions(VectorOptions):
 
 class TextMine(TextModel):
     Options = TextMineOptions
-    takes_members = True
+    supports_members = True
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()

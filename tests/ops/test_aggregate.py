@@ -68,10 +68,10 @@ def test_x_is_kept_only_for_the_weights_gradient():
     graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F, requires_grad=True)
 
     def keeps_x(weight: Tensor) -> bool:
-        kept = []
-        with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda packed: packed):
+        saved_tensors = []
+        with torch.autograd.graph.saved_tensors_hooks(saved_tensors.append, lambda packed: packed):
             graph.times(weight, x)
-        return x.data_ptr() in [saved.data_ptr() for saved in kept]
+        return x.data_ptr() in [saved.data_ptr() for saved in saved_tensors]
 
     assert not keeps_x(weight)
     assert keeps_x(weight.requires_grad_())
@@ -114,8 +114,8 @@ def test_members_under_vmap_equal_a_loop_in_values_and_gradients(case, product_d
 
     dims = tuple(0 if own else None for own in (own_graph, own_weight, own_x))
     times = partial(Structure.times, product_dtype=product_dtype)
-    together = torch.vmap(times, in_dims=dims)
-    ours = values_and_gradients(lambda weight, x: together(stacked, weight, x), weight, x)
+    batched = torch.vmap(times, in_dims=dims)
+    ours = values_and_gradients(lambda weight, x: batched(stacked, weight, x), weight, x)
     loop = values_and_gradients(looped, weight, x)
     for mine, wanted in zip(ours, loop, strict=True):
         torch.testing.assert_close(mine, wanted)
@@ -207,9 +207,9 @@ def test_heads_within_members_that_have_graphs_of_their_own_equal_two_loops(inne
 
 
 def test_graphs_too_many_for_int32_are_refused():
-    pointers, many = torch.zeros(2, 2, dtype=torch.int32), torch.zeros(1).expand(2, 1 << 30)
+    ptr, many = torch.zeros(2, 2, dtype=torch.int32), torch.zeros(1).expand(2, 1 << 30)
     index = torch.zeros(1, dtype=torch.int32).expand(2, 1 << 30)
-    graphs = Structure(index, pointers, index, pointers, index, index)
+    graphs = Structure(index, ptr, index, ptr, index, index)
     with pytest.raises(Mistake, match="2 graphs of 1073741824 edges"):
         torch.vmap(Structure.times)(graphs, many, torch.zeros(2, 1, 1))
 
@@ -344,10 +344,10 @@ def test_many_gradients_are_had_at_once():
     x = torch.randn(C, F, requires_grad=True)
     probes = torch.randn(3, R, F)
     y = graph.times(weight, x)
-    together = torch.autograd.grad(y, (weight, x), probes, is_grads_batched=True, retain_graph=True)
+    batched = torch.autograd.grad(y, (weight, x), probes, is_grads_batched=True, retain_graph=True)
     for m, probe in enumerate(probes):
         for ours, wanted in zip(
-            together, torch.autograd.grad(y, (weight, x), probe, retain_graph=True), strict=True
+            batched, torch.autograd.grad(y, (weight, x), probe, retain_graph=True), strict=True
         ):
             torch.testing.assert_close(ours[m], wanted)
 
@@ -359,12 +359,14 @@ def test_torch_accepts_the_registrations(lead, gradients, product_dtype):
     graph = random_structure()
     weight = torch.randn(*lead, 12, requires_grad=gradients)
     x = torch.randn(*lead, C, F, requires_grad=gradients)
+    matrix = graph.rowptr, graph.col, None
     transpose = graph.t_rowptr, graph.t_col, graph.t_perm
-    arguments = graph.rowptr, graph.col, weight, x, *transpose, product_dtype
-    torch.library.opcheck(torch.ops.quatgraph.aggregate, arguments)
-    weight, x, y = weight.detach(), x.detach(), torch.randn(*lead, R, F)
-    transposed = *transpose, weight, y, product_dtype, product_dtype or y.dtype
-    torch.library.opcheck(torch.ops.quatgraph.sum_rows, transposed)
+    y = torch.randn(*lead, R, F, requires_grad=gradients)
+    out_dtype = product_dtype or x.dtype
+    for left, value, right in ((matrix, x, transpose), (transpose, y, matrix)):
+        arguments = *left, weight, value, *right, product_dtype, out_dtype
+        torch.library.opcheck(torch.ops.quatgraph.aggregate, arguments)
+    y, x = y.detach(), x.detach()
     torch.library.opcheck(torch.ops.quatgraph.entry_products, (graph.rowptr, graph.col, y, x))
 
 
@@ -386,5 +388,5 @@ def test_a_forward_derivative_within_compile_is_refused():
     def ahead(x: Tensor) -> Tensor:
         return func.jvp(lambda x: graph.times(weight, x), (x,), (x,))[1]
 
-    with pytest.raises(Exception, match="forward derivatives are not had within"):
+    with pytest.raises(Exception, match="forward-mode derivatives are not supported within"):
         torch.compile(ahead, fullgraph=True, backend="eager")(x)

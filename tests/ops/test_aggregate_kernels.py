@@ -31,6 +31,12 @@ def awkward_structure() -> Structure:
     return Structure.of(entries + [(int(r), int(c)) for r, c in spread], rows, cols)
 
 
+def traced_times(g: Structure, weight: Tensor, x: Tensor) -> Tensor:
+    """The product by the operation that torch.compile traces."""
+    matrix = g.rowptr, g.col, None, weight, x, g.t_rowptr, g.t_col, g.t_perm
+    return torch.ops.quatgraph.aggregate(*matrix, None, weight.dtype)
+
+
 @pytest.mark.parametrize("lead", [(), (3,)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 @pytest.mark.parametrize("width", [1, 3, 16, 33, 256, 300])
@@ -38,12 +44,11 @@ def test_the_kernels_equal_the_torch_form_in_values_and_gradients(width, dtype, 
     graph = awkward_structure()
     weight = torch.randn(*lead, graph.col.numel()).to(dtype)
     x = torch.randn(*lead, 50, width).to(dtype)
-    times = torch.ops.quatgraph.aggregate
 
     def on(device: str, kind: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         g = graph.to(device)
         return values_and_gradients(
-            lambda w, x: times(g.rowptr, g.col, w, x, g.t_rowptr, g.t_col, g.t_perm, None),
+            partial(traced_times, g),
             weight.to(device, kind),
             x.to(device, kind),
         )
@@ -92,16 +97,13 @@ def test_long_rows_and_columns_may_be_cut_anywhere(
     if swapped:
         rows, cols, entries = cols, rows, [(c, r) for r, c in entries]
     graph = Structure.of(entries, rows, cols)
-    moved, product = graph.to("cuda"), torch.ops.quatgraph.aggregate
+    moved = graph.to("cuda")
     weight = torch.randn(*lead, len(entries), dtype=torch.float64)
     x = torch.randn(*lead, cols, width, dtype=torch.float64)
 
-    def times(g: Structure, w: Tensor, x: Tensor) -> Tensor:
-        return product(g.rowptr, g.col, w, x, g.t_rowptr, g.t_col, g.t_perm, None)
-
     with backend("triton"):
-        ours = values_and_gradients(partial(times, moved), weight.cuda(), x.cuda())
-    forms = values_and_gradients(partial(times, graph), weight, x)
+        ours = values_and_gradients(partial(traced_times, moved), weight.cuda(), x.cuda())
+    forms = values_and_gradients(partial(traced_times, graph), weight, x)
     for mine, wanted in zip(ours, forms, strict=True):
         torch.testing.assert_close(mine.cpu(), wanted, rtol=1e-12, atol=1e-10)
 

@@ -7,11 +7,11 @@ from torch import Tensor
 from quatgraph.errors import Mistake
 from quatgraph.ops import attention_pool, backend
 from quatgraph.ops.activation import ACTIVATIONS
-from quatgraph.ops.attention_pool import owners
+from quatgraph.ops.attention_pool import segment_ids
 
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 SIZES, WIDTH = [2, 0, 3, 1], 5
-BEGINS = torch.tensor([0, 2, 2, 5, 6])
+PTR = torch.tensor([0, 2, 2, 5, 6])
 
 
 def inputs(*lead: int, sizes: list[int] = SIZES, width: int = WIDTH) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ def assert_alike(ours: list[Tensor], theirs: list[Tensor]) -> None:
 def test_is_the_sum_times_the_maximum_whatever_its_sign(activation, shift):
     x, weight = inputs()
     assert_alike(
-        with_gradients(lambda x, w: attention_pool(x, w, BEGINS, activation), x + shift, weight),
+        with_gradients(lambda x, w: attention_pool(x, w, PTR, activation), x + shift, weight),
         with_gradients(lambda x, w: by_loops(x, w, SIZES, activation), x + shift, weight),
     )
 
@@ -54,52 +54,52 @@ def test_equal_nodes_share_the_gradient_as_in_amax():
     x = torch.tensor([[1.0, 0], [1, 0], [3, -1], [2, -1], [3, -1], [0, 0]]).double()
     weight = torch.ones(6).double()
     assert_alike(
-        with_gradients(lambda x, w: attention_pool(x, w, BEGINS, "none"), x, weight),
+        with_gradients(lambda x, w: attention_pool(x, w, PTR, "none"), x, weight),
         with_gradients(lambda x, w: by_loops(x, w, SIZES, "none"), x, weight),
     )
 
 
 def test_members_have_graphs_of_their_own_and_padding_has_no_say():
     sizes = [[2, 3], [1, 0], [4, 2]]
-    begins = torch.tensor([[0, 2, 5], [0, 1, 1], [0, 4, 6]])
+    ptr = torch.tensor([[0, 2, 5], [0, 1, 1], [0, 4, 6]])
     x, weight = inputs(3, sizes=[7])
     for m, own in enumerate(sizes):
         x[m, sum(own) :] = 1e6
-    ours = with_gradients(lambda x, w: attention_pool(x, w, begins, "tanh"), x, weight)
+    ours = with_gradients(lambda x, w: attention_pool(x, w, ptr, "tanh"), x, weight)
     for m, own in enumerate(sizes):
         nodes = sum(own)
         y = by_loops(x[m], weight[m], own, "tanh")
         torch.testing.assert_close(ours[0][m], y)
         assert not ours[1][m, nodes:].any()
         assert not ours[2][m, nodes:].any()
-    assert owners(begins, 7).tolist() == [
+    assert segment_ids(ptr, 7).tolist() == [
         [0, 0, 1, 1, 1, 2, 2], [0, 2, 2, 2, 2, 2, 2], [0, 0, 0, 0, 1, 1, 2]
     ]  # fmt: skip
 
 
 def test_gradients():
     x, weight = (value.requires_grad_() for value in inputs(2))
-    assert torch.autograd.gradcheck(lambda x, w: attention_pool(x, w, BEGINS, "elu"), (x, weight))
+    assert torch.autograd.gradcheck(lambda x, w: attention_pool(x, w, PTR, "elu"), (x, weight))
 
 
 def test_vmap_is_a_loop():
     x, weight = inputs(3)
-    together = torch.vmap(lambda x, w: attention_pool(x, w, BEGINS), in_dims=(1, 0))(
+    batched = torch.vmap(lambda x, w: attention_pool(x, w, PTR), in_dims=(1, 0))(
         x.movedim(0, 1), weight
     )
     for m in range(3):
-        torch.testing.assert_close(together[m], attention_pool(x[m], weight[m], BEGINS))
+        torch.testing.assert_close(batched[m], attention_pool(x[m], weight[m], PTR))
 
 
-def test_members_within_members_and_second_derivatives_are_refused():
+def test_nested_vmap_and_double_backward_are_refused():
     x, weight = inputs(2)
-    with pytest.raises(NotImplementedError, match="members within members"):
-        attention_pool(x[None], weight[None], BEGINS)
-    with pytest.raises(NotImplementedError, match="members within members"):
-        torch.vmap(lambda x, w: attention_pool(x, w, BEGINS))(x[None], weight[None])
+    with pytest.raises(NotImplementedError, match="nested vmap"):
+        attention_pool(x[None], weight[None], PTR)
+    with pytest.raises(NotImplementedError, match="nested vmap"):
+        torch.vmap(lambda x, w: attention_pool(x, w, PTR))(x[None], weight[None])
     x.requires_grad_()
-    with pytest.raises(Mistake, match="gradients of gradients"):
-        torch.autograd.grad(attention_pool(x, weight, BEGINS).sum(), x, create_graph=True)
+    with pytest.raises(Mistake, match="double backward is not supported"):
+        torch.autograd.grad(attention_pool(x, weight, PTR).sum(), x, create_graph=True)
 
 
 @pytest.mark.parametrize("graphs", [0, 2])
@@ -114,10 +114,10 @@ def test_nothing_to_pool(graphs):
 @activations
 def test_a_gpu_tells_small_numbers_apart_in_float32(activation):
     x = torch.tensor([[-0.09, 0.9e-7, 1e-3], [-0.11, 1.0e-7, 2e-3], [-1e-6, 1.1e-7, -1e-3]]).cuda()
-    weight, begins = torch.ones(3).cuda(), torch.tensor([0, 3]).cuda()
-    ours = with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+    weight, ptr = torch.ones(3).cuda(), torch.tensor([0, 3]).cuda()
+    ours = with_gradients(lambda x, w: attention_pool(x, w, ptr, activation), x, weight)
     with backend("torch"):
-        theirs = with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+        theirs = with_gradients(lambda x, w: attention_pool(x, w, ptr, activation), x, weight)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=2e-6, atol=0)
 
@@ -127,14 +127,14 @@ def test_a_gpu_tells_small_numbers_apart_in_float32(activation):
 @pytest.mark.parametrize("width", [1, 96, 384])
 def test_kernels_equal_torch_and_repeat_bit_for_bit(activation, width):
     sizes = torch.randint(40, (4, 300))
-    begins = torch.nn.functional.pad(sizes.cumsum(1), (1, 0)).int().cuda()
+    ptr = torch.nn.functional.pad(sizes.cumsum(1), (1, 0)).int().cuda()
     x, weight = (
         value.cuda() for value in inputs(4, sizes=[int(sizes.sum(1).max()) + 9], width=width)
     )
     x[:, ::3] = x[:, 1:2]  # ties
 
     def pooled() -> list[Tensor]:
-        return with_gradients(lambda x, w: attention_pool(x, w, begins, activation), x, weight)
+        return with_gradients(lambda x, w: attention_pool(x, w, ptr, activation), x, weight)
 
     first = pooled()
     with backend("torch"):

@@ -32,27 +32,27 @@ def held(sizes: list[int], graphs: Tensor) -> int:
 def rows_of(
     graphs: Tensor, padding: int, sizes: list[int], *, coded: bool, device: str = "cpu"
 ) -> BatchRows:
-    begins = starts(sizes)
-    nodes = torch.arange(int(begins[-1]))
+    ptr = starts(sizes)
+    nodes = torch.arange(int(ptr[-1]))
     codes = ((nodes * 5 % 11).int(), nodes / 7) if coded else ()
     labels = torch.arange(len(sizes)) * 3 - 1
-    inputs = begins, graphs, labels, *codes
-    begins, graphs, labels, *codes = (value.to(device) for value in inputs)
-    return batch_rows(begins, graphs, held(sizes, graphs) + padding, labels, codes)
+    inputs = ptr, graphs, labels, *codes
+    ptr, graphs, labels, *codes = (value.to(device) for value in inputs)
+    return batch_rows(ptr, graphs, held(sizes, graphs) + padding, labels, codes)
 
 
 @pytest.mark.parametrize("padding", [0, 3])
 @pytest.mark.parametrize("choice", CHOICES)
 def test_nodes_stand_graph_after_graph_in_their_order(choice, padding):
     graphs = torch.tensor(CHOICES[choice])
-    found, begins = rows_of(graphs, padding, SIZES, coded=True), starts(SIZES).tolist()
+    found, ptr = rows_of(graphs, padding, SIZES, coded=True), starts(SIZES).tolist()
     for member, row in enumerate(graphs.tolist()):
         places = [(slot, g, n) for slot, g in enumerate(row) if g >= 0 for n in range(SIZES[g])]
         count = len(places)
         assert found.node[member, count:].tolist() == [-1] * (found.node.size(1) - count)
         assert found.graph[member].tolist() == row
         for place, (slot, g, n) in enumerate(places):
-            node = begins[g] + n
+            node = ptr[g] + n
             assert found.node[member, place] == node
             assert found.node_shift[member, place] == place - node
             assert found.graph_shift[member, slot] == place - node

@@ -22,13 +22,13 @@ class Problem(NamedTuple):
     q: Tensor
     x: Tensor
     truth: Tensor
-    pointers: Tensor
+    ptr: Tensor
     known: Tensor
 
 
 def csr(lists: list[list[int]]) -> tuple[Tensor, Tensor]:
-    pointers = torch.tensor([0, *(len(one) for one in lists)]).cumsum(0)
-    return pointers, torch.tensor([e for one in lists for e in one], dtype=torch.int64)
+    ptr = torch.tensor([0, *(len(one) for one in lists)]).cumsum(0)
+    return ptr, torch.tensor([e for one in lists for e in one], dtype=torch.int64)
 
 
 def problem(
@@ -52,15 +52,15 @@ def problem(
     truth = torch.randint(entities, (queries,), generator=generator)
     flags = torch.rand(queries, entities, generator=generator) < share
     flags[torch.arange(queries), truth] = True
-    pointers, known = csr([one.nonzero().flatten().tolist() for one in flags])
-    return Problem(vectors(queries), vectors(entities), truth, pointers, known)
+    ptr, known = csr([one.nonzero().flatten().tolist() for one in flags])
+    return Problem(vectors(queries), vectors(entities), truth, ptr, known)
 
 
-def oracle(scores: Tensor, truth: Tensor, pointers: Tensor, known: Tensor) -> Ranks:
+def oracle(scores: Tensor, truth: Tensor, ptr: Tensor, known: Tensor) -> Ranks:
     """Counts the rivals of each query one by one."""
     greater, equal = [], []
     for row, true, (begin, end) in zip(
-        scores.tolist(), truth.tolist(), pairwise(pointers.tolist()), strict=True
+        scores.tolist(), truth.tolist(), pairwise(ptr.tolist()), strict=True
     ):
         out = {true, *known[begin:end].tolist()}
         rivals = [score for e, score in enumerate(row) if e not in out]
@@ -174,7 +174,7 @@ def test_padding_is_what_stands_behind_the_last_pointer_or_names_no_entity(max_n
     wanted = filtered_rank(*given)
     behind = torch.cat((given.known, torch.arange(12)))
     assert_same(filtered_rank(*given[:4], behind, max_numbers=max_numbers), wanted)
-    lists = [given.known[a:b].tolist() for a, b in pairwise(given.pointers.tolist())]
+    lists = [given.known[a:b].tolist() for a, b in pairwise(given.ptr.tolist())]
     between = csr([[*one, -1, -1, 12, 99] for one in lists])
     assert_same(filtered_rank(*given[:3], *between, max_numbers=max_numbers), wanted)
 
@@ -210,7 +210,7 @@ def test_no_queries_have_no_ranks():
 
 def test_numbers_may_be_of_32_bits_and_vectors_need_no_contiguous_memory():
     given = problem(7, 15)
-    narrow = (given.truth.int(), given.pointers.int(), given.known.int())
+    narrow = (given.truth.int(), given.ptr.int(), given.known.int())
     apart = given.q.mT.contiguous().mT, given.x.mT.contiguous().mT
     assert_same(filtered_rank(*apart, *narrow, max_numbers=40), filtered_rank(*given))
 
@@ -267,7 +267,7 @@ def test_pykeens_ranks_agree():
     given = problem(23, 101)
     scores = given.q @ given.x.mT
     true = scores.gather(1, given.truth[:, None])
-    for b, (begin, end) in enumerate(pairwise(given.pointers.tolist())):
+    for b, (begin, end) in enumerate(pairwise(given.ptr.tolist())):
         scores[b, given.known[begin:end]] = nan  # as PyKEEN marks what it leaves out
     ranks = theirs.Ranks.from_scores(true, scores.scatter(1, given.truth[:, None], true))
     ours = filtered_rank(*given)

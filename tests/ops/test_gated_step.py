@@ -7,7 +7,7 @@ from torch.func import hessian
 
 from quatgraph.errors import Mistake
 from quatgraph.ops import backend, gated_step
-from quatgraph.ops.activation import ACTIVATIONS, SLOPES
+from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS
 
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 N, WIDTH = 7, 6
@@ -53,11 +53,11 @@ def test_is_the_formula_in_values_and_gradients(activation, lead, biased):
 
 
 @activations
-def test_slopes_are_those_of_the_activations(activation):
+def test_derivatives_are_those_of_the_activations(activation):
     x = torch.randn(50, dtype=torch.float64, requires_grad=True)
     y = ACTIVATIONS[activation](x)
     (slope,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(SLOPES[activation](y.detach()), slope)
+    torch.testing.assert_close(ACTIVATION_GRADS[activation](y.detach()), slope)
 
 
 def test_takes_vectors_that_lie_anyhow():
@@ -84,30 +84,30 @@ def test_vmap_is_a_loop(dims):
         v if dim is None else torch.stack([v, 2 * v, -v], dim=dim)
         for v, dim in zip(inputs(dtype=torch.float64), dims, strict=True)
     ]
-    together = torch.vmap(lambda *v: gated_step(*v, "elu"), in_dims=dims)(*values)
+    batched = torch.vmap(lambda *v: gated_step(*v, "elu"), in_dims=dims)(*values)
     for m in range(3):
         own = [v if d is None else v.select(d, m) for v, d in zip(values, dims, strict=True)]
-        torch.testing.assert_close(together[m], gated_step(*own, "elu"))
+        torch.testing.assert_close(batched[m], gated_step(*own, "elu"))
 
 
 def test_vectors_may_have_more_dimensions_than_the_weights():
     values = inputs(dtype=torch.float64)
     h, sums = (torch.stack([v, 2 * v]).unsqueeze(0) for v in values[:2])
-    together = with_gradients(gated_step, [h, sums, *values[2:]], "tanh")
+    batched = with_gradients(gated_step, [h, sums, *values[2:]], "tanh")
     flat = with_gradients(gated_step, [h.flatten(0, -2), sums.flatten(0, -2), *values[2:]], "tanh")
-    assert together[0].shape == h.shape
-    for ours, theirs in zip(together, flat, strict=True):
+    assert batched[0].shape == h.shape
+    for ours, theirs in zip(batched, flat, strict=True):
         torch.testing.assert_close(ours.view_as(theirs), theirs)
 
 
-def test_members_within_members_and_second_derivatives_are_refused():
+def test_nested_vmap_and_double_backward_are_refused():
     values = inputs(2, dtype=torch.float64)
-    with pytest.raises(NotImplementedError, match="members within members"):
+    with pytest.raises(NotImplementedError, match="nested vmap"):
         gated_step(*(value[None] for value in values))
-    with pytest.raises(NotImplementedError, match="members within members"):
+    with pytest.raises(NotImplementedError, match="nested vmap"):
         torch.vmap(lambda *v: gated_step(*v))(*(value[None] for value in values))
     h = values[0].requires_grad_()
-    with pytest.raises(Mistake, match="gradients of gradients"):
+    with pytest.raises(Mistake, match="double backward is not supported"):
         torch.autograd.grad(gated_step(h, *values[1:]).sum(), h, create_graph=True)
 
 
@@ -124,7 +124,7 @@ def test_torch_func_takes_the_first_derivative_only():
     with torch.no_grad():
         torch.testing.assert_close(back(torch.ones(()).double())[0], wanted)
     for second in (torch.func.grad(lambda h: torch.func.grad(energy)(h).sum()), hessian(energy)):
-        with pytest.raises((Mistake, NotImplementedError), match=r"gradients of gradients|jvp"):
+        with pytest.raises((Mistake, NotImplementedError), match=r"double backward|jvp"):
             second(h)
 
 

@@ -261,7 +261,7 @@ def test_the_gradient_of_a_large_table_sums_the_codes_in_order(members):
     lead, rows = () if members is None else (members,), 1500
     code, grad = torch.randint(rows, (*lead, 400)), torch.randn(*lead, 400, 5)
     code[..., :50] = 7  # one row that many ask for, most that none does
-    total = import_module("quatgraph.ops.lookup")._in_order(grad, code, rows)
+    total = import_module("quatgraph.ops.lookup")._sum_sorted(grad, code, rows)
     for one, asked, given in zip(
         total.view(-1, rows, 5), code.view(-1, 400), grad.view(-1, 400, 5), strict=True
     ):

@@ -1,5 +1,7 @@
 """Members of an ensemble against the same models on their own."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -7,6 +9,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
+from quatgraph.errors import Mistake
 from quatgraph.layers import QGNNConv, QuaternionDropout
 from quatgraph.models.node import GAT, GCN, QGNN
 from quatgraph.training.ensemble import Ensemble
@@ -153,3 +156,26 @@ def test_the_gpu_gives_the_cpus_gradient_of_all_parameters(name):
         sum(F.cross_entropy(one, y.to(device)) for one in logits).backward()
         found.append(ensemble.flat.grad.cpu())
     torch.testing.assert_close(*found)
+
+
+class Random(nn.Module):
+    """A model that draws from torch's generator."""
+
+    def __init__(self, draw: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.linear, self.draw = nn.Linear(IN, CLASSES), draw
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.draw(self.linear(x))
+
+
+@pytest.mark.parametrize("draw", [F.dropout, lambda x: x + torch.randn(CLASSES)])
+def test_a_random_operation_of_torch_is_refused_with_a_remedy(draw):
+    ensemble = Ensemble([lambda: Random(draw)] * 2, [0, 1])
+    with pytest.raises(Mistake, match=r"cannot use torch's random .* use quatgraph.Quaternion"):
+        ensemble(torch.ones(N, IN))
+
+
+def test_any_other_error_within_an_ensemble_is_torchs_own():
+    with pytest.raises(RuntimeError, match="Expected size for first two dimensions"):
+        Ensemble([lambda: Random(torch.relu)] * 2, [0, 1])(torch.ones(N, IN + 1))

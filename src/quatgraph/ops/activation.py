@@ -1,4 +1,4 @@
-"""Activations by name, with their slopes where the value is known."""
+"""Activations by name, and their derivatives."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -14,10 +14,10 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "elu": F.elu,
     "none": lambda x: x,
 }
-SLOPES: dict[Activation, Callable[[Tensor], Tensor]] = {
+ACTIVATION_GRADS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": lambda y: (y > 0).to(y.dtype),
     "tanh": lambda y: 1 - y.square(),
     "elu": lambda y: y.clamp(max=0) + 1,
     "none": torch.ones_like,
 }
-"""The slope of each at the place where it has the value y."""
+"""The derivative of each as a function of its output y."""

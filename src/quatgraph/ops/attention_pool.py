@@ -12,8 +12,8 @@ y,
     \nabla x_v = \alpha_v \, \delta_v \odot g'(x_v), \qquad
     \nabla \alpha_v = \langle \delta_v, g(x_v) \rangle
 
-On a GPU one kernel goes over the nodes of a graph in their order, and one over them again for the
-gradients, without atomics; what is between :math:`x` and :math:`y` is never stored.
+On a GPU one kernel reads the nodes of a graph in order, and another one reads them again for the
+gradients, without atomics; nothing between :math:`x` and :math:`y` is stored.
 """
 
 from typing import Any
@@ -22,74 +22,74 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
+from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import end_to_end, members_first
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.transforms import once_differentiable
 
 _WIDEST = 4096
-"""Features that a program of the kernels can hold."""
+"""Features that a kernel program can hold."""
 
 
 def attention_pool(
-    x: Tensor, weight: Tensor, begins: Tensor, activation: Activation = "relu"
+    x: Tensor, weight: Tensor, ptr: Tensor, activation: Activation = "relu"
 ) -> Tensor:
     """Pools the nodes of each graph.
 
     Shape:
-        - x: ``(N, F)``, the nodes of a graph side by side, graph after graph, then padding
+        - x: ``(N, F)``, sorted by graph, padding last
         - weight: ``(N,)``
-        - begins: where the nodes of each graph begin, and where those of the last end, ``(G + 1,)``
+        - ptr: the boundaries of the graphs' nodes, ``(G + 1,)``
         - output: ``(G, F)``
         - of several members each with a leading ``M``
     """
     if x.dim() > 3:
-        raise NotImplementedError("attention_pool: members within members")
-    begins = begins.expand(*x.shape[:-2], -1).contiguous()
-    pooled, *_ = _AttentionPool.apply(x, weight, begins, activation)
-    return pooled
+        raise NotImplementedError("attention_pool does not support nested vmap")
+    ptr = ptr.expand(*x.shape[:-2], -1).contiguous()
+    y, *_ = _AttentionPool.apply(x, weight, ptr, activation)
+    return y
 
 
-def owners(begins: Tensor, count: int) -> Tensor:
-    """The graph of each of so many nodes, G for padding, ``(..., G + 1) -> (..., count)``."""
-    place = torch.arange(count, device=begins.device, dtype=begins.dtype)
-    place = place.expand(*begins.shape[:-1], -1).contiguous()
-    return torch.searchsorted(begins[..., 1:].contiguous(), place, right=True)
+def segment_ids(ptr: Tensor, count: int) -> Tensor:
+    """The graph of each of ``count`` nodes, G for padding, ``(..., G + 1) -> (..., count)``."""
+    node = torch.arange(count, device=ptr.device, dtype=ptr.dtype)
+    node = node.expand(*ptr.shape[:-1], -1).contiguous()
+    return torch.searchsorted(ptr[..., 1:].contiguous(), node, right=True)
 
 
 class _AttentionPool(torch.autograd.Function):
     @staticmethod
     def forward(
-        x: Tensor, weight: Tensor, begins: Tensor, activation: Activation
+        x: Tensor, weight: Tensor, ptr: Tensor, activation: Activation
     ) -> tuple[Tensor | None, ...]:
-        if _kernels_take(x):
-            from quatgraph.ops.kernels.attention_pool import pooled
+        if _use_kernels(x):
+            from quatgraph.ops.kernels.attention_pool import pool
 
-            total, largest, count = pooled(x.contiguous(), weight.contiguous(), begins, activation)
-            return total * largest, total, largest, count
-        total, largest = _pooled(x, weight, begins, activation)
-        return total * largest, total, largest, None  # counted where it is needed
+            total, maximum, count = pool(x.contiguous(), weight.contiguous(), ptr, activation)
+            return total * maximum, total, maximum, count
+        total, maximum = _pool(x, weight, ptr, activation)
+        return total * maximum, total, maximum, None  # counted in the backward pass
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
         *tensors, ctx.activation = inputs
-        ctx.mark_non_differentiable(*(found for found in output[1:] if found is not None))
+        ctx.mark_non_differentiable(*(value for value in output[1:] if value is not None))
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, begins, total, largest, count = ctx.saved_tensors
-        by_total, by_largest = grad * largest, grad * total
+        x, weight, ptr, total, maximum, count = ctx.saved_tensors
+        grad_total, grad_maximum = grad * maximum, grad * total
         if count is None:
-            found = _gradients(by_total, by_largest, x, weight, begins, largest, ctx.activation)
-            return *found, None, None
-        from quatgraph.ops.kernels.attention_pool import gradients
+            grads = _gradients(grad_total, grad_maximum, x, weight, ptr, maximum, ctx.activation)
+            return *grads, None, None
+        from quatgraph.ops.kernels.attention_pool import pool_backward
 
-        by_largest /= count.clamp(min=1)
+        grad_maximum /= count.clamp(min=1)
         x, weight = x.contiguous(), weight.contiguous()
-        found = gradients(by_total, by_largest, x, weight, begins, largest, ctx.activation)
-        return *found, None, None
+        grads = pool_backward(grad_total, grad_maximum, x, weight, ptr, maximum, ctx.activation)
+        return *grads, None, None
 
     @staticmethod
     def vmap(
@@ -97,61 +97,56 @@ class _AttentionPool(torch.autograd.Function):
         in_dims: tuple[int | None, ...],
         x: Tensor,
         weight: Tensor,
-        begins: Tensor,
+        ptr: Tensor,
         activation: Activation,
     ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        each = [
-            members_first(value, dim, info.batch_size).contiguous()
-            for value, dim in zip((x, weight, begins), in_dims, strict=False)
-        ]
-        if each[0].dim() != 3:
-            raise NotImplementedError("attention_pool: members within members")
-        found = _AttentionPool.apply(*each, activation)
-        return found, tuple(None if value is None else 0 for value in found)
+        x, weight, ptr = batch_first(info.batch_size, in_dims, (x, weight, ptr))
+        if x.dim() != 3:
+            raise NotImplementedError("attention_pool does not support nested vmap")
+        tensors = x.contiguous(), weight.contiguous(), ptr.contiguous()
+        outputs = _AttentionPool.apply(*tensors, activation)
+        return outputs, tuple(None if value is None else 0 for value in outputs)
 
 
-def _pooled(
-    x: Tensor, weight: Tensor, begins: Tensor, activation: Activation
-) -> tuple[Tensor, Tensor]:
+def _pool(x: Tensor, weight: Tensor, ptr: Tensor, activation: Activation) -> tuple[Tensor, Tensor]:
     """Sum and maximum over the nodes of each graph, ``(G, F)``."""
     e = (weight[..., None] * ACTIVATIONS[activation](x)).flatten(0, -2)
-    place, size = _places(begins, x.size(-2)), (*begins.shape, x.size(-1))
-    total = e.new_zeros(begins.numel(), e.size(1)).index_add_(0, place, e)
-    largest = torch.full_like(total, -torch.inf)
-    largest.scatter_reduce_(0, place[:, None].expand_as(e), e, "amax")
-    total, largest = (found.view(size)[..., :-1, :] for found in (total, largest))
-    return total, torch.where((begins.diff() > 0)[..., None], largest, 0)
+    segment, size = _flat_segment_ids(ptr, x.size(-2)), (*ptr.shape, x.size(-1))
+    total = e.new_zeros(ptr.numel(), e.size(1)).index_add_(0, segment, e)
+    maximum = torch.full_like(total, -torch.inf)
+    maximum.scatter_reduce_(0, segment[:, None].expand_as(e), e, "amax")
+    total, maximum = (value.view(size)[..., :-1, :] for value in (total, maximum))
+    return total, torch.where((ptr.diff() > 0)[..., None], maximum, 0)
 
 
 def _gradients(
-    by_total: Tensor,
-    by_largest: Tensor,
+    grad_total: Tensor,
+    grad_maximum: Tensor,
     x: Tensor,
     weight: Tensor,
-    begins: Tensor,
-    largest: Tensor,
+    ptr: Tensor,
+    maximum: Tensor,
     activation: Activation,
 ) -> tuple[Tensor, Tensor]:
-    """At x and at the weights; nodes that have the maximum share ``by_largest``."""
-    y, place = ACTIVATIONS[activation](x), _places(begins, x.size(-2))
+    """Those of x and the weights; nodes that attain the maximum share ``grad_maximum``."""
+    y, segment = ACTIVATIONS[activation](x), _flat_segment_ids(ptr, x.size(-2))
 
     def of_graph(values: Tensor) -> Tensor:
-        """What its graph has, of each node, 0 for padding: ``(G, F) -> (N, F)``."""
+        """The values of each node's graph, 0 for padding: ``(G, F) -> (N, F)``."""
         rows = F.pad(values, (0, 0, 0, 1)).flatten(0, -2)
-        return rows.index_select(0, place).view_as(x)
+        return rows.index_select(0, segment).view_as(x)
 
-    ties = (weight[..., None] * y == of_graph(largest)).to(x.dtype)
-    count = x.new_zeros(begins.numel(), x.size(-1)).index_add_(0, place, ties.flatten(0, -2))
-    shared = by_largest / count.view(*begins.shape, -1)[..., :-1, :].clamp(min=1)
-    by_e = of_graph(by_total).addcmul_(ties, of_graph(shared))
-    return by_e * weight[..., None] * SLOPES[activation](y), (by_e * y).sum(dim=-1)
-
-
-def _places(begins: Tensor, count: int) -> Tensor:
-    """The row of each node's graph among all members' graphs, each with one more for padding."""
-    owner = owners(begins, count)
-    return end_to_end(owner, begins.size(-1))
+    ties = (weight[..., None] * y == of_graph(maximum)).to(x.dtype)
+    count = x.new_zeros(ptr.numel(), x.size(-1)).index_add_(0, segment, ties.flatten(0, -2))
+    shared = grad_maximum / count.view(*ptr.shape, -1)[..., :-1, :].clamp(min=1)
+    grad_e = of_graph(grad_total).addcmul_(ties, of_graph(shared))
+    return grad_e * weight[..., None] * ACTIVATION_GRADS[activation](y), (grad_e * y).sum(dim=-1)
 
 
-def _kernels_take(x: Tensor) -> bool:
+def _flat_segment_ids(ptr: Tensor, count: int) -> Tensor:
+    """The segment ids of all members' nodes, where each member has G + 1 segments."""
+    return flatten_index(segment_ids(ptr, count), ptr.size(-1))
+
+
+def _use_kernels(x: Tensor) -> bool:
     return bool(x.numel() and x.dtype in KERNEL_TYPES and x.size(-1) <= _WIDEST and use_triton(x))

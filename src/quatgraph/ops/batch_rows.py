@@ -1,14 +1,14 @@
-r"""Where the nodes of some graphs of a collection stand once the graphs are laid end to end.
+r"""The positions of nodes once some graphs of a collection are concatenated.
 
 Graph g has the nodes :math:`s_g` to :math:`s_{g+1} - 1` of the collection. In a batch of graphs
-:math:`g_1, \dots, g_B` the nodes of the b-th end before place :math:`e_b`, so that they moved by
+:math:`g_1, \dots, g_B` the nodes of the b-th end before position :math:`e_b`, and are shifted by
 :math:`t_b`,
 
 .. math:: e_b = \sum_{c \le b} (s_{g_c + 1} - s_{g_c}), \qquad t_b = e_{b - 1} - s_{g_b}
 
-where a graph that is none, :math:`g_b < 0`, has no nodes. The node at place k is that of the first
-graph with :math:`e_b > k`; beyond the last there is padding. On a GPU one kernel finds all this and
-copies what is known of nodes and graphs, where torch would take some thirty small operations.
+where a padding graph, :math:`g_b < 0`, has no nodes. Position k belongs to the first graph with
+:math:`e_b > k`; positions beyond the last graph are padding. On a GPU one kernel computes all of
+this and copies labels and features, where torch needs some thirty small operations.
 """
 
 from collections.abc import Sequence
@@ -22,62 +22,61 @@ from quatgraph.ops.backend import use_triton
 
 @dataclass(frozen=True, slots=True)
 class BatchRows:
-    """The graphs of all members, B each, and their nodes, in room for K each.
+    """The graphs of all members, B each, and their nodes, padded to K each.
 
-    Indices are int32; of padding all but ``node`` may be anything, and of graphs that are none all
-    but ``graph``.
+    Indices are int32. Padding nodes define ``node`` only, padding graphs ``graph`` only.
     """
 
     node: Tensor
-    """The node of the collection at each place, -1 for padding, ``(M, K)``."""
+    """The node of the collection at each position, -1 for padding, ``(M, K)``."""
     node_shift: Tensor
-    """How far it moved: :math:`t_b` of its graph, ``(M, K)``."""
+    """The shift :math:`t_b` of its graph, ``(M, K)``."""
     slot_shift: Tensor
-    """How far its graph moved: :math:`b - g_b`, b counted from 0, ``(M, K)``."""
+    """The shift :math:`b - g_b` of its graph's index, b counted from 0, ``(M, K)``."""
     graph: Tensor
-    """:math:`g_b`, -1 for none, ``(M, B)``."""
+    """:math:`g_b`, -1 for padding, ``(M, B)``."""
     graph_shift: Tensor
     """:math:`t_b`, ``(M, B)``."""
     labels: Tensor
-    """Of each graph, ``(M, B)``."""
+    """The label of each graph, ``(M, B)``."""
     codes: tuple[Tensor, ...]
-    """Code and weight of each node, where the collection has these, ``(M, K)`` each."""
+    """Code and weight of each node, if the collection has them, ``(M, K)`` each."""
 
 
 def batch_rows(
-    node_start: Tensor,
+    node_ptr: Tensor,
     graphs: Tensor,
-    room: int,
+    capacity: int,
     labels: Tensor,
     codes: Sequence[Tensor] = (),
 ) -> BatchRows:
-    """Lays graphs end to end, for each member by itself, without waiting for the device.
+    """Concatenates the graphs of each member, without a host synchronisation.
 
     Args:
-        node_start: Where the nodes of each graph begin, and how many there are, int32 ``(G + 1,)``.
-        graphs: Places of the graphs, negative for none, ``(M, B)``.
-        room: Places K for the nodes of a member; no member's graphs may have more nodes.
-        labels: Of each graph of the collection, ``(G,)``.
+        node_ptr: The boundaries of the graphs' nodes, int32 ``(G + 1,)``.
+        graphs: Indices of the graphs, negative for padding, ``(M, B)``.
+        capacity: Positions K for the nodes of a member; no member's graphs may have more nodes.
+        labels: The label of each graph of the collection, ``(G,)``.
         codes: Code and weight of each node of the collection, ``(N,)`` each, or neither.
     """
     if use_triton(graphs):
-        from quatgraph.ops.kernels.batch_rows import laid_out
+        from quatgraph.ops.kernels.batch_rows import concat_graphs
 
-        return laid_out(node_start, graphs, room, labels, codes)
+        return concat_graphs(node_ptr, graphs, capacity, labels, codes)
     known = graphs.clamp(min=0)
-    first = node_start.index_select(0, known.flatten()).view_as(graphs)
-    last = node_start.index_select(0, known.flatten() + 1).view_as(graphs)
+    first = node_ptr.index_select(0, known.flatten()).view_as(graphs)
+    last = node_ptr.index_select(0, known.flatten() + 1).view_as(graphs)
     ends = torch.where(graphs >= 0, last - first, 0).cumsum(dim=1, dtype=torch.int32)
-    begins = torch.nn.functional.pad(ends[:, :-1], (1, 0))
-    graph_shift = begins - first
-    place = torch.arange(room, device=graphs.device, dtype=torch.int32)
-    slot = torch.searchsorted(ends, place.expand(len(graphs), -1).contiguous(), right=True)
+    offsets = torch.nn.functional.pad(ends[:, :-1], (1, 0))
+    graph_shift = offsets - first
+    position = torch.arange(capacity, device=graphs.device, dtype=torch.int32)
+    slot = torch.searchsorted(ends, position.expand(len(graphs), -1).contiguous(), right=True)
     present = slot < graphs.size(1)
     slot = slot.clamp(max=graphs.size(1) - 1)
     node_shift = graph_shift.gather(1, slot)
-    node = torch.where(present, place - node_shift, -1)
+    node = torch.where(present, position - node_shift, -1)
     graph = torch.where(graphs >= 0, graphs, -1).int()
-    real = node.clamp(min=0).flatten()
+    valid = node.clamp(min=0).flatten()
     return BatchRows(
         node=node,
         node_shift=node_shift,
@@ -85,5 +84,5 @@ def batch_rows(
         graph=graph,
         graph_shift=graph_shift,
         labels=labels.index_select(0, known.flatten()).view_as(graphs),
-        codes=tuple(value.index_select(0, real).view_as(node) for value in codes),
+        codes=tuple(value.index_select(0, valid).view_as(node) for value in codes),
     )

@@ -5,7 +5,7 @@ r"""Cross-entropy with softened targets :math:`t_c`, :math:`1 - \epsilon` for th
     \ell = -\sum_c t_c \log p_c, \qquad p = \mathrm{softmax}(\mathbf{z}), \qquad
     \nabla z_c = \bar\ell \, (p_c - t_c)
 
-On a GPU one kernel gives the losses and the slopes :math:`p - t`, and the gradient is a product.
+On a GPU one kernel computes the losses and :math:`p - t`; the backward pass only scales the latter.
 """
 
 from typing import Any
@@ -14,23 +14,23 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
-_MOST = 1024  # classes that one program takes
+_MAX_CLASSES = 1024  # of one kernel program
 
 
 def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
-    """The loss of each row, in float32 at least.
+    """The loss of each row, at least in float32.
 
     Shape:
         - logits: ``(..., C)``
-        - labels: whole numbers below C, ``(...)``
+        - labels: class indices, ``(...)``
         - output: ``(...)``
     """
-    smoothing = smoothing if logits.size(-1) > 1 else 0.0  # one class has it all
+    smoothing = smoothing if logits.size(-1) > 1 else 0.0  # a single class has the whole target
     others = smoothing / max(1, logits.size(-1) - 1)
-    own = 1 - smoothing - others  # what the label has more
-    if logits.size(-1) <= _MOST and use_triton(logits):
+    own = 1 - smoothing - others  # the extra weight of the label
+    if logits.size(-1) <= _MAX_CLASSES and use_triton(logits):
         return _CrossEntropy.apply(logits, labels, own, others)
     log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
     label = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
@@ -40,15 +40,15 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
 class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, labels: Tensor, own: float, others: float) -> Tensor:
-        from quatgraph.ops.kernels.cross_entropy import losses_and_slopes
+        from quatgraph.ops.kernels.cross_entropy import losses_and_grads
 
-        losses, slopes = losses_and_slopes(logits, labels, own, others)
-        ctx.save_for_backward(slopes)
+        losses, grads = losses_and_grads(logits, labels, own, others)
+        ctx.save_for_backward(grads)
         ctx.dtype = logits.dtype
         return losses
 
     @staticmethod
-    @only_derivative
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
-        (slopes,) = ctx.saved_tensors
-        return (grads[0].unsqueeze(-1) * slopes).to(ctx.dtype), None, None, None
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        (grads,) = ctx.saved_tensors
+        return (grad.unsqueeze(-1) * grads).to(ctx.dtype), None, None, None

@@ -1,10 +1,10 @@
-r"""Dropout whose masks are functions of a seed, a step, a call, a row and a column:
+r"""Dropout whose masks are a function of seed, step, call, row and column:
 
 .. math:: y_{rj} = x_{rj} / (1 - p) \text{ where } b_{rj} \ge 2^{32} p, \text{ else } 0
 
-with the bits b of :mod:`quatgraph.ops.random`. Nothing is stored for the gradient, which draws the
-same mask again. On a GPU one kernel draws and drops; on a CPU numpy hashes unsigned numbers, which
-torch cannot shift.
+with the bits b of :mod:`quatgraph.ops.random`. The backward pass draws the same mask again, so
+nothing is saved. On a GPU one kernel draws and drops; on a CPU NumPy hashes unsigned integers,
+which torch cannot shift.
 """
 
 from typing import Any
@@ -14,31 +14,31 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.members import members_first
+from quatgraph.ops.members import batch_first
 from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, row_keys
-from quatgraph.ops.transforms import eager_form, transforms
+from quatgraph.ops.transforms import active_transforms, eager_form
 
-_AT_ONCE = 1 << 16  # numbers that are hashed together, few enough to stay in a CPU's cache
+_CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
 
 
 def keyed_dropout(
     x: Tensor, draws: Tensor, rate: Tensor, call: int, tiles: int = 1, rows: Tensor | None = None
 ) -> Tensor:
-    """Drops numbers of ``x``.
+    """Drops elements of ``x``.
 
     Args:
         x: ``(R, ...)``; all dimensions but the first make the columns.
         draws: Seed and step, ``(2,)``.
-        rate: Share of numbers dropped, ``()``.
-        call: Which dropout of the step it is.
+        rate: Probability to drop an element, ``()``.
+        call: Number of the dropout within the step.
         tiles: Blocks of columns that share their mask.
-        rows: What the rows are keyed by, ``(R,)``; their places unless given.
+        rows: Keys of the rows, ``(R,)``; their positions if None.
 
     Shape:
         - output: as x
         - of several members each with a leading ``M``
     """
-    function = _Dropout if transforms() else _EagerDropout
+    function = _Dropout if active_transforms() else _EagerDropout
     y: Tensor = function.apply(x, draws, rate, rows, call, tiles)
     return y
 
@@ -51,8 +51,8 @@ class _Dropout(torch.autograd.Function):
         x, draws, rate, rows, call, tiles = inputs
         if draws.dim() == 1:
             x, draws, rate = x[None], draws[None], rate[None]
-            return _of_members(x, draws, rate, rows, call, tiles)[0]
-        return _of_members(*inputs)
+            return _dropout_members(x, draws, rate, rows, call, tiles)[0]
+        return _dropout_members(*inputs)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -62,56 +62,51 @@ class _Dropout(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         draws, rate, rows = ctx.saved_tensors
-        by_x = keyed_dropout(grads[0], draws, rate, ctx.call, ctx.tiles, rows)
-        return by_x, None, None, None, None, None
+        grad_x = keyed_dropout(grads[0], draws, rate, ctx.call, ctx.tiles, rows)
+        return grad_x, None, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        x, draws, rate, rows, call, tiles = inputs
-        x, draws, rate = (
-            members_first(value, dim, info.batch_size)
-            for value, dim in zip((x, draws, rate), in_dims[:3], strict=True)
-        )
-        if rows is not None:
-            rows = members_first(rows, in_dims[3], info.batch_size)
+        *tensors, call, tiles = inputs
+        x, draws, rate, rows = batch_first(info.batch_size, in_dims, tensors)
         if rate.dim() > 1:
-            raise NotImplementedError("dropout: members within members")
+            raise NotImplementedError("keyed_dropout does not support nested vmap")
         return keyed_dropout(x, draws, rate, call, tiles, rows), 0
 
 
 _EagerDropout = eager_form(_Dropout)
 
 
-def _of_members(
+def _dropout_members(
     x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
 ) -> Tensor:
     """As :func:`keyed_dropout`, of several members."""
     if not x.numel():
         return x.clone()
     if use_triton(x):
-        from quatgraph.ops.kernels.dropout import dropped
+        from quatgraph.ops.kernels.dropout import dropout
 
-        return dropped(x, draws, rate, rows, call, tiles)
+        return dropout(x, draws, rate, rows, call, tiles)
     keys = row_keys(draws, call, x.size(1) if rows is None else rows)
     values = x.reshape(keys.numel(), -1)
     columns = column_keys(values.size(1) // tiles, x.device).tile(tiles)
-    lowest = (rate.double() * 2**BITS).long().clamp(max=MASK)
+    threshold = (rate.double() * 2**BITS).long().clamp(max=MASK)
     scale = 1 / (1 - rate)
-    each = x.size(1)  # rows of a member
-    kept = _kept(keys.flatten(), columns, lowest.repeat_interleave(each))
-    factor = scale.to(x.dtype).repeat_interleave(each)[:, None]
-    return (torch.where(kept, values, 0) * factor).view(x.shape)
+    num_rows = x.size(1)
+    keep = _keep_mask(keys.flatten(), columns, threshold.repeat_interleave(num_rows))
+    factor = scale.to(x.dtype).repeat_interleave(num_rows)[:, None]
+    return (torch.where(keep, values, 0) * factor).view(x.shape)
 
 
-def _kept(keys: Tensor, columns: Tensor, lowest: Tensor) -> Tensor:
-    """Whether each number is kept, ``(R, C)``: its bits are no less than its row's ``lowest``."""
-    if keys.device.type != "cpu":  # without kernels
+def _keep_mask(keys: Tensor, columns: Tensor, threshold: Tensor) -> Tensor:
+    """Whether to keep each element, ``(R, C)``: its bits are at least its row's ``threshold``."""
+    if keys.device.type != "cpu":  # a GPU without kernels
         from quatgraph.ops.random import mix
 
-        return mix(keys[:, None] ^ columns) >= lowest[:, None]
-    row, column, least = (value.numpy().astype(np.uint32) for value in (keys, columns, lowest))
-    kept = np.empty((len(row), len(column)), dtype=bool)
-    step = max(1, _AT_ONCE // max(1, len(column)))
+        return mix(keys[:, None] ^ columns) >= threshold[:, None]
+    row, column, lowest = (value.numpy().astype(np.uint32) for value in (keys, columns, threshold))
+    keep = np.empty((len(row), len(column)), dtype=bool)
+    step = max(1, _CPU_BLOCK // max(1, len(column)))
     for first in range(0, len(row), step):
         some = slice(first, first + step)
         bits = row[some, None] ^ column
@@ -123,5 +118,5 @@ def _kept(keys: Tensor, columns: Tensor, lowest: Tensor) -> Tensor:
         bits *= np.uint32(FACTORS[1])
         np.right_shift(bits, np.uint32(16), out=shifted)
         bits ^= shifted
-        np.greater_equal(bits, least[some, None], out=kept[some])
-    return torch.from_numpy(kept)
+        np.greater_equal(bits, lowest[some, None], out=keep[some])
+    return torch.from_numpy(keep)

@@ -7,18 +7,18 @@ r"""The filtered rank of each query's true entity among all entities, without so
 
 The rivals :math:`\mathcal{R}_b` are all entities but the truth :math:`t_b` and the other known
 positives of the query: :math:`g_b` of them are greater and :math:`n_b` equal. "Not at most" is
-"greater" but for NaN, which so never helps: a rival of score NaN is ahead of every truth, and a
+"greater" except for NaN, which never helps: a rival of score NaN is ahead of every truth, and a
 truth of score NaN is behind all its rivals.
 
-A tile holds the scores of some queries, each with all entities. All that is said of a query is read
-from its own tile, the scores of its truth and of its known positives too: no score is computed
-twice, so none is rounded in two ways. The sums run over all entities, which needs no mask, and what
-the truth and the known positives gave to them is taken off again.
+A tile holds the scores of some queries with all entities. The scores of a query's truth and known
+positives are read from the same tile: no score is computed twice, so none is rounded in two ways.
+The sums run over all entities, which needs no mask; the terms of the truth and of the known
+positives are subtracted.
 
 Shapes: B queries, E entities, D features, K known positives of all queries; M members of an
-ensemble, as a leading dimension of queries and candidates. All of them depend on the inputs' shapes
-alone, and nothing waits for a GPU. There each tile looks through all known positives for its own,
-as a slice would need to know the pointers: a few large tiles are better than many small ones.
+ensemble, as a leading dimension of queries and candidates. All sizes depend on the inputs' shapes
+only, so the host never waits for a GPU. There each tile scans all known positives for its own, as a
+slice would need the values of ``ptr``: a few large tiles are better than many small ones.
 """
 
 from collections.abc import Callable
@@ -28,10 +28,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from quatgraph.ops.row_sums import wide
+from quatgraph.ops.csr import wide
 
-_CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # numbers: what stays in a cache, what fills a GPU
-_LARGEST_COUNT = 1 << 24  # float32 holds all whole numbers up to this one
+_CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # scores that fit into a cache, or fill a GPU
+_LARGEST_COUNT = 1 << 24  # float32 represents all integers up to this one
 
 
 class Ranks(NamedTuple):
@@ -54,17 +54,17 @@ class Ranks(NamedTuple):
 
     @property
     def optimistic(self) -> Tensor:
-        """The rank if the truth came first among its equals, int64."""
+        """The rank if the truth comes first among its equals, int64."""
         return 1 + self.greater
 
     @property
     def pessimistic(self) -> Tensor:
-        """The rank if the truth came last among its equals, int64."""
+        """The rank if the truth comes last among its equals, int64."""
         return 1 + self.greater + self.equal
 
     @property
     def realistic(self) -> Tensor:
-        """The expected rank if equals are put in random order, float64."""
+        """The expected rank if equals are ordered randomly, float64."""
         return 1 + self.greater + self.equal.double() / 2
 
 
@@ -73,29 +73,29 @@ def filtered_rank(
     q: Tensor,
     x: Tensor,
     truth: Tensor,
-    pointers: Tensor,
+    ptr: Tensor,
     known: Tensor,
     *,
     max_numbers: int | None = None,
 ) -> Ranks:
-    """Ranks the true entity of each query among all that are no other known positives of it.
+    """Ranks the true entity of each query among all entities that are not known positives of it.
 
     Args:
         q: The queries' vectors.
         x: The candidates' vectors.
         truth: The true entity of each query.
-        pointers: Where the known positives of each query begin; what stands in ``known`` from the
-            last pointer on is padding.
-        known: The known positives, sorted within a query or each there once. The truth may be
-            among them or not. A number that names no entity is padding.
-        max_numbers: Scores to hold at once (besides as many numbers to count with), but at least
-            those of one query; by default what suits the device.
+        ptr: The boundaries of each query's known positives; what follows the last one in
+            ``known`` is padding.
+        known: The known positives, sorted or distinct within a query. They may contain the truth.
+            An index out of range is padding.
+        max_numbers: Scores to hold at once (besides a buffer of the same size), but at least
+            those of one query; by default it depends on the device.
 
     Shape:
         - q: ``(B, D)``; of several members ``(M, B, D)``
         - x: ``(E, D)``; of several members ``(M, E, D)``
         - truth: ``(B,)``, the same for all members
-        - pointers: ``(B + 1,)``
+        - ptr: ``(B + 1,)``
         - known: ``(K,)``
         - output: both counts ``(B,)``; of several members ``(M, B)``
 
@@ -108,13 +108,13 @@ def filtered_rank(
     if max_numbers is None:
         max_numbers = _CUDA_TILE if q.is_cuda else _CPU_TILE
     shape, entities = q.shape[:-1], x.size(-2)
-    # Scores of half precision would be rounded, which makes many of them equal.
+    # In half precision many scores would be rounded to the same value.
     q, x = (wide(value)[None].flatten(0, -3) for value in (q, x))
     greater, equal = (truth.new_zeros(q.shape[:2], dtype=torch.int64) for _ in range(2))
     if greater.numel():
-        excluded = _excluded(truth, pointers, known, entities)
+        excluded = _excluded(truth, ptr, known, entities)
         step, rows = _tile_shape(q.size(0), q.size(1), entities, max_numbers)
-        with torch.autocast(q.device.type, enabled=False):  # would round the scores
+        with torch.autocast(q.device.type, enabled=False):  # it would round the scores
             for first in range(0, q.size(0), step):
                 some = slice(first, first + step)
                 greater[some], equal[some] = _count_members(q[some], x[some], truth, excluded, rows)
@@ -122,108 +122,106 @@ def filtered_rank(
 
 
 class _Excluded(NamedTuple):
-    """The known positives that a sum over all entities counts, but should not.
+    """The known positives that are to be subtracted from sums over all entities.
 
     Attributes:
-        pointers: ``(B + 1,)``
-        owner: The query of each, ``(K,)``.
-        place: Where its score is in the scores of all queries laid end to end, ``(K,)``; -1 for the
-            truth itself, which is taken off by itself, for padding and for repetitions.
+        ptr: ``(B + 1,)``
+        query: The query of each, ``(K,)``.
+        position: The position of its score in the flat scores of all queries, ``(K,)``; -1 for the
+            truth, which is subtracted separately, for padding and for duplicates.
     """
 
-    pointers: Tensor
-    owner: Tensor
-    place: Tensor
+    ptr: Tensor
+    query: Tensor
+    position: Tensor
 
 
-def _excluded(truth: Tensor, pointers: Tensor, known: Tensor, entities: int) -> _Excluded:
+def _excluded(truth: Tensor, ptr: Tensor, known: Tensor, entities: int) -> _Excluded:
     queries, entries = truth.numel(), known.numel()
-    # How many queries end at or before an entry; whole numbers, so the order of adding is all one.
+    # The number of queries that end at or before an entry; integer sums do not depend on the order.
     ends = torch.zeros(entries + 1, dtype=torch.int32, device=known.device)
-    ends.index_add_(0, pointers[1:], torch.ones_like(pointers[1:], dtype=torch.int32))
-    owner = ends[:-1].cumsum(0, dtype=torch.int32).clamp(max=queries - 1)
+    ends.index_add_(0, ptr[1:], torch.ones_like(ptr[1:], dtype=torch.int32))
+    query = ends[:-1].cumsum(0, dtype=torch.int32).clamp(max=queries - 1)
     counted = (known >= 0) & (known < entities)
-    counted &= known != truth.index_select(0, owner)
-    counted[1:] &= (known[1:] != known[:-1]) | (owner[1:] != owner[:-1])
-    return _Excluded(pointers, owner, torch.where(counted, owner.long() * entities + known, -1))
+    counted &= known != truth.index_select(0, query)
+    counted[1:] &= (known[1:] != known[:-1]) | (query[1:] != query[:-1])
+    return _Excluded(ptr, query, torch.where(counted, query.long() * entities + known, -1))
 
 
 def _count_members(
     q: Tensor, x: Tensor, truth: Tensor, excluded: _Excluded, rows: int
 ) -> tuple[Tensor, Tensor]:
-    """The counts of a few members, each ``(m, B)``, by tiles of so many queries."""
-    starts = range(0, q.size(1), rows)
-    windows = _windows(excluded.pointers, starts)
+    """The counts of a few members, each ``(m, B)``, by tiles of ``rows`` queries."""
+    firsts = range(0, q.size(1), rows)
+    windows = _windows(excluded.ptr, firsts)
     parts = []
-    found = q.new_empty(q.size(0), excluded.place.numel())
-    for start, window in zip(starts, windows, strict=True):
-        some = slice(start, start + rows)
-        place = excluded.place[window] - start * x.size(1)
+    found = q.new_empty(q.size(0), excluded.position.numel())
+    for first, window in zip(firsts, windows, strict=True):
+        some = slice(first, first + rows)
+        position = excluded.position[window] - first * x.size(1)
         scores = torch.bmm(q[:, some], x.mT)
-        parts.append(_count_tile(scores, truth[some], place, found[:, window]))
-        del scores  # before the next tile is made
+        parts.append(_count_tile(scores, truth[some], position, found[:, window]))
+        del scores  # frees memory before the next tile
     own, greater, equal = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
-    own = own.index_select(1, excluded.owner)
+    own = own.index_select(1, excluded.query)
     ahead, level = ~(found <= own), found == own
     for whole, flags in ((greater, ahead), (equal, level)):
-        whole -= _sum_queries(flags & (excluded.place >= 0), excluded.pointers)
+        whole -= _sum_queries(flags & (excluded.position >= 0), excluded.ptr)
     return greater, equal
 
 
 def _count_tile(
-    scores: Tensor, truth: Tensor, place: Tensor, found: Tensor
+    scores: Tensor, truth: Tensor, position: Tensor, found: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The truth's score and both counts, over all entities but the truth, of a tile's queries.
+    """The truth's score and both counts over all other entities, of a tile's queries.
 
     Args:
         scores: ``(m, b, E)``
         truth: ``(b,)``
-        place: Places within the tile, or outside of it, ``(k,)``.
-        found: Gets the scores at those places that are within, ``(m, k)``.
+        position: Positions relative to the tile, within or outside it, ``(k,)``.
+        found: Output for the scores at positions within the tile, ``(m, k)``.
     """
     members, queries, entities = scores.shape
     own = scores.gather(2, truth.long().expand(members, queries).unsqueeze(2))
-    within = place.clamp(0, queries * entities - 1)
+    within = position.clamp(0, queries * entities - 1)
     values = scores.flatten(1).index_select(1, within)
-    found.copy_(torch.where(within == place, values, found))
-    room = torch.empty_like(scores)
-    up_to = _count(torch.le, scores, own, room)
-    below = _count(torch.lt, scores, own, room)
+    found.copy_(torch.where(within == position, values, found))
+    buffer = torch.empty_like(scores)
+    up_to = _count(torch.le, scores, own, buffer)
+    below = _count(torch.lt, scores, own, buffer)
     own = own.squeeze(2)
-    lost = own.isnan().int()  # then the truth is not at most itself, else it is its own equal
+    lost = own.isnan().int()  # a NaN truth is not at most itself; any other equals itself
     return own, entities - up_to - lost, up_to - below - (1 - lost)
 
 
-def _count(compare: Callable[..., Tensor], scores: Tensor, own: Tensor, room: Tensor) -> Tensor:
+def _count(compare: Callable[..., Tensor], scores: Tensor, own: Tensor, buffer: Tensor) -> Tensor:
     """For how many entities the comparison holds, ``(m, b)``.
 
-    The answers are written as numbers of the scores' own type, as torch would first make integers
-    of bools to sum them.
+    The comparison is written in the scores' type, as torch would convert bools to integers first.
     """
     wide = torch.float64 if scores.size(-1) > _LARGEST_COUNT else None
-    return compare(scores, own, out=room).sum(dim=-1, dtype=wide).int()
+    return compare(scores, own, out=buffer).sum(dim=-1, dtype=wide).int()
 
 
-def _sum_queries(flags: Tensor, pointers: Tensor) -> Tensor:
-    """How many flags of each query are set, ``(m, K) -> (m, B)``."""
+def _sum_queries(flags: Tensor, ptr: Tensor) -> Tensor:
+    """The number of set flags of each query, ``(m, K) -> (m, B)``."""
     total = torch.zeros(flags.size(0), flags.size(1) + 1, dtype=torch.int32, device=flags.device)
     total[:, 1:] = flags.cumsum(1, dtype=torch.int32)
-    return total.index_select(1, pointers).diff(dim=1)
+    return total.index_select(1, ptr).diff(dim=1)
 
 
-def _windows(pointers: Tensor, starts: range) -> list[slice]:
-    """Which known positives each tile must look at: on a GPU all, as a slice would wait for it."""
-    if pointers.is_cuda:
-        return [slice(None)] * len(starts)
-    edges = [*pointers[starts.start : -1 : starts.step].tolist(), int(pointers[-1])]
+def _windows(ptr: Tensor, firsts: range) -> list[slice]:
+    """The known positives that each tile scans: on a GPU all, as a slice would synchronise."""
+    if ptr.is_cuda:
+        return [slice(None)] * len(firsts)
+    edges = [*ptr[firsts.start : -1 : firsts.step].tolist(), int(ptr[-1])]
     return [slice(*edge) for edge in pairwise(edges)]
 
 
 def _tile_shape(members: int, queries: int, entities: int, max_numbers: int) -> tuple[int, int]:
-    """How many members and how many queries a tile has.
+    """The members and queries of a tile.
 
-    Members are parted first: a GPU's tile of some queries looks through all known positives for
-    each of its members.
+    Members are split first: a GPU's tile scans all known positives for each of its members.
     """
     step = min(members, max(1, max_numbers // (queries * entities)))
     most = max(1, max_numbers // (step * entities))

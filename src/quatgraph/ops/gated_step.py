@@ -4,7 +4,8 @@ r"""One step of a gated graph network, of vectors :math:`h` and the sums :math:`
     z = \sigma(W_z a + U_z h + b_z), \quad r = \sigma(W_r a + U_r h + b_r), \quad
     c = g\big(W_c a + U_c (r \odot h) + b_c\big), \quad h' = (1 - z) \odot h + z \odot c
 
-With :math:`\delta` for the gradient at :math:`h'`, those at what the three functions are given are
+With :math:`\delta` for the gradient at :math:`h'`, the gradients at the inputs of the three
+functions are
 
 .. math::
     \delta_c = \delta \odot z \odot g', \qquad
@@ -13,8 +14,8 @@ With :math:`\delta` for the gradient at :math:`h'`, those at what the three func
 
 and the gradient at :math:`h` is :math:`\delta \odot (1 - z) + (U_c^\top \delta_c) \odot r +
 U_z^\top \delta_z + U_r^\top \delta_r`. Between the products every number is read and written once
-or twice, on a GPU by four kernels, where torch's operations one by one would go over all vectors
-some thirty times, and keep most of what they make.
+or twice, on a GPU by four kernels; separate torch operations would pass over all vectors some
+thirty times, and save most of their results.
 """
 
 from typing import Any, cast
@@ -22,11 +23,11 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from quatgraph.ops.activation import ACTIVATIONS, SLOPES, Activation
+from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import members_first
-from quatgraph.ops.rounded_linear import by_columns
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first
+from quatgraph.ops.rounded_linear import column_major
+from quatgraph.ops.transforms import once_differentiable
 
 
 def gated_step(
@@ -38,33 +39,34 @@ def gated_step(
     bias: Tensor | None = None,
     activation: Activation = "relu",
 ) -> Tensor:
-    """Renews vectors by what their neighbours add up to.
+    """Updates vectors by the sums over their neighbours.
 
     Shape:
         - h, sums: ``(N, width)``
-        - of_sum: the matrices W of z, r and c, one below the other, ``(3 width, width)``
+        - of_sum: the matrices W of z, r and c, stacked, ``(3 width, width)``
         - of_own: the matrices U of z and r, ``(2 width, width)``
         - of_reset: the matrix U of c, ``(width, width)``
         - bias: of z, r and c, ``(3 width,)``
         - output: ``(N, width)``
-        - of several members each with a leading ``M``; h and sums alone may have more dimensions
+        - of several members each with a leading ``M``; without members h and sums may have more
+          dimensions
     """
-    if h.dim() > 2 and of_sum.dim() == 2:  # rows of one kind, however they are laid out
+    if h.dim() > 2 and of_sum.dim() == 2:  # the leading dimensions are rows
         rows = gated_step(
             h.flatten(0, -2), sums.flatten(0, -2), of_sum, of_own, of_reset, bias, activation
         )
         return rows.view_as(h)
     if h.dim() > 3:
-        raise NotImplementedError("gated_step: members within members")
-    # Under autocast too, what is between the products stays in the type of the weights.
+        raise NotImplementedError("gated_step does not support nested vmap")
+    # Autocast must not change the type between the products.
     with torch.autocast(h.device.type, enabled=False):
         h, sums = h.to(of_sum.dtype), sums.to(of_sum.dtype)
-        renewed, *_ = _GatedStep.apply(h, sums, of_sum, of_own, of_reset, bias, activation)
-    return renewed
+        updated, *_ = _GatedStep.apply(h, sums, of_sum, of_own, of_reset, bias, activation)
+    return updated
 
 
 class _GatedStep(torch.autograd.Function):
-    """Not an operation of torch's library: between its products it would be several."""
+    """Not a library operation: it would have to be split at its products."""
 
     @staticmethod
     def forward(
@@ -76,14 +78,14 @@ class _GatedStep(torch.autograd.Function):
         bias: Tensor | None,
         activation: Activation,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        given = sums @ of_sum.mT
+        preact = sums @ of_sum.mT
         if bias is not None:
-            given += bias.unsqueeze(-2)
+            preact += bias.unsqueeze(-2)
         h, gates = h.contiguous(), h @ of_own.mT
-        parts = _kernels(h) or _Torch
-        turned = parts.open_(gates, given, h)
-        candidate = turned @ of_reset.mT
-        return parts.renewed_(candidate, given, gates, h, activation), gates, turned, candidate
+        form = _choose_form(h)
+        reset_h = form.open_gates_(gates, preact, h)
+        candidate = reset_h @ of_reset.mT
+        return form.update_(candidate, preact, gates, h, activation), gates, reset_h, candidate
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -93,22 +95,24 @@ class _GatedStep(torch.autograd.Function):
         ctx.save_for_backward(*tensors, *output[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        h, sums, of_sum, of_own, of_reset, gates, turned, candidate = ctx.saved_tensors
-        parts, h, grad = _kernels(h) or _Torch, h.contiguous(), grad.contiguous()
-        by_given, by_h = parts.before_renewal(grad, candidate, gates, h, ctx.activation)
-        by_candidate = by_given[..., 2 * h.size(-1) :]
-        parts.before_opening_(by_given, by_h, by_candidate @ by_columns(of_reset), gates, h)
-        by_gates = by_given[..., : 2 * h.size(-1)]
-        (by_h.baddbmm_ if h.dim() == 3 else by_h.addmm_)(by_gates, by_columns(of_own))
+        h, sums, of_sum, of_own, of_reset, gates, reset_h, candidate = ctx.saved_tensors
+        form, h, grad = _choose_form(h), h.contiguous(), grad.contiguous()
+        grad_preact, grad_h = form.update_backward(grad, candidate, gates, h, ctx.activation)
+        grad_candidate = grad_preact[..., 2 * h.size(-1) :]
+        form.open_gates_backward_(
+            grad_preact, grad_h, grad_candidate @ column_major(of_reset), gates, h
+        )
+        grad_gates = grad_preact[..., : 2 * h.size(-1)]
+        (grad_h.baddbmm_ if h.dim() == 3 else grad_h.addmm_)(grad_gates, column_major(of_own))
         return (
-            by_h,
-            by_given @ by_columns(of_sum),
-            by_given.mT @ sums,
-            by_gates.mT @ h,
-            by_candidate.mT @ turned,
-            by_given.sum(dim=-2) if ctx.biased else None,
+            grad_h,
+            grad_preact @ column_major(of_sum),
+            grad_preact.mT @ sums,
+            grad_gates.mT @ h,
+            grad_candidate.mT @ reset_h,
+            grad_preact.sum(dim=-2) if ctx.biased else None,
             None,
         )
 
@@ -118,65 +122,62 @@ class _GatedStep(torch.autograd.Function):
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         *tensors, activation = inputs
         if tensors[0].dim() != 2 + (in_dims[0] is not None):
-            raise NotImplementedError("gated_step: members within members")
-        each = [
-            value if value is None else members_first(value, dim, info.batch_size)
-            for value, dim in zip(tensors, in_dims, strict=False)
-        ]
-        return _GatedStep.apply(*each, activation), (0, 0, 0, 0)
+            raise NotImplementedError("gated_step does not support nested vmap")
+        tensors = batch_first(info.batch_size, in_dims, tensors)
+        return _GatedStep.apply(*tensors, activation), (0, 0, 0, 0)
 
 
-class _Torch:
-    """What is between the products. ``given`` is ``(..., 3 width)``: of z, of r, of the candidate;
-    ``gates`` is ``(..., 2 width)``: z and r."""
+class _TorchForm:
+    """The steps between the products. ``preact`` ``(..., 3 width)`` holds the terms of a in the
+    pre-activations of z, r and c; ``gates`` ``(..., 2 width)`` holds z and r."""
 
     @staticmethod
-    def open_(gates: Tensor, given: Tensor, h: Tensor) -> Tensor:
-        """Makes z and r of the products of h; returns the vectors times r."""
-        gates += given[..., : gates.size(-1)]
+    def open_gates_(gates: Tensor, preact: Tensor, h: Tensor) -> Tensor:
+        """Turns the products of h into z and r in place; returns r times h."""
+        gates += preact[..., : gates.size(-1)]
         reset = gates.sigmoid_()[..., h.size(-1) :]
         return reset * h
 
     @staticmethod
-    def renewed_(
-        candidate: Tensor, given: Tensor, gates: Tensor, h: Tensor, activation: Activation
+    def update_(
+        candidate: Tensor, preact: Tensor, gates: Tensor, h: Tensor, activation: Activation
     ) -> Tensor:
-        """Makes the candidate of a product; returns the vectors after the step."""
+        """Turns the product of ``reset_h`` into the candidate in place; returns the new vectors."""
         width = h.size(-1)
-        candidate += given[..., 2 * width :]
+        candidate += preact[..., 2 * width :]
         candidate.copy_(ACTIVATIONS[activation](candidate))
         return torch.lerp(h, candidate, gates[..., :width])
 
     @staticmethod
-    def before_renewal(
+    def update_backward(
         grad: Tensor, candidate: Tensor, gates: Tensor, h: Tensor, activation: Activation
     ) -> tuple[Tensor, Tensor]:
-        """The gradient at ``given``, but that of r; and at h, as far as it is h that stays."""
+        """The gradient at ``preact`` except that of r, and the direct gradient at h."""
         width = h.size(-1)
         update = gates[..., :width]
-        by_given = grad.new_empty(*h.shape[:-1], 3 * width)
+        grad_preact = grad.new_empty(*h.shape[:-1], 3 * width)
         share = grad * update
-        by_given[..., 2 * width :] = share * SLOPES[activation](candidate)
-        by_h = grad - share
-        by_given[..., :width] = (share * (candidate - h)).mul_(1 - update)
-        return by_given, by_h
+        grad_preact[..., 2 * width :] = share * ACTIVATION_GRADS[activation](candidate)
+        grad_h = grad - share
+        grad_preact[..., :width] = (share * (candidate - h)).mul_(1 - update)
+        return grad_preact, grad_h
 
     @staticmethod
-    def before_opening_(
-        by_given: Tensor, by_h: Tensor, by_turned: Tensor, gates: Tensor, h: Tensor
+    def open_gates_backward_(
+        grad_preact: Tensor, grad_h: Tensor, grad_reset_h: Tensor, gates: Tensor, h: Tensor
     ) -> None:
-        """The gradient at what r was given; adds to that at h."""
+        """Writes the gradient at the pre-activation of r, and adds to that at h."""
         width = h.size(-1)
         reset = gates[..., width:]
-        by_turned = by_turned.mul_(reset)
-        by_h += by_turned
-        by_given[..., width : 2 * width] = by_turned.mul_(h).mul_(1 - reset)
+        grad_reset_h = grad_reset_h.mul_(reset)
+        grad_h += grad_reset_h
+        grad_preact[..., width : 2 * width] = grad_reset_h.mul_(h).mul_(1 - reset)
 
 
-def _kernels(h: Tensor) -> type[_Torch] | None:
-    """The same on a GPU; None where that cannot be."""
+def _choose_form(h: Tensor) -> type[_TorchForm]:
+    """The kernels, which have the same functions, if they support ``h``."""
     if not h.numel() or h.dtype not in KERNEL_TYPES or not use_triton(h):
-        return None
+        return _TorchForm
     from quatgraph.ops.kernels import gated_step as kernels
 
-    return cast(type[_Torch], kernels)
+    return cast(type[_TorchForm], kernels)

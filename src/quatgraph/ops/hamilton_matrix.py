@@ -1,10 +1,10 @@
 r"""The real matrix of a quaternion matrix (Eq. 9), for all members of an ensemble at once.
 
-It is :func:`quatgraph.algebra.hamilton_matrix`; on a GPU one kernel writes its sixteen blocks, and
+It is :func:`quatgraph.algebra.hamilton_matrix`. On a GPU one kernel writes its sixteen blocks, and
 one sums the sixteen blocks of its gradient, where torch would copy each block several times.
+``torch.compile`` fuses the plain form itself.
 """
 
-from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +12,13 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import differentiated, many_at_once, recorded, transforms
+from quatgraph.ops.transforms import (
+    active_transforms,
+    eager_form,
+    is_batched,
+    is_tracing,
+    needs_autograd,
+)
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -22,91 +28,61 @@ def hamilton_matrix(weight: Tensor) -> Tensor:
         - weight: ``(4, m, n)``
         - output: ``(4m, 4n)``
     """
-    if weight.numel() and use_triton(weight):
-        return _apply(weight, back=False)
+    if weight.numel() and not is_tracing(weight) and use_triton(weight):
+        return _apply(weight, transposed=False)
     return plain_matrix(weight)
 
 
-def _apply(value: Tensor, *, back: bool) -> Tensor:
-    """The matrix of a weight, or ``back`` from a matrix the sums that are its gradient."""
-    if _by_name(value):
-        return (_gradient_op if back else _matrix_op)(value)
-    if differentiated(value):
-        made: Tensor = _Either.apply(value, back)
-        return made
-    return (_gather if back else _spread)(value)
+def _apply(value: Tensor, *, transposed: bool) -> Tensor:
+    """The matrix of a weight, or with ``transposed`` the weight's gradient of a matrix's."""
+    if is_batched(value):
+        return _plain_gradient(value) if transposed else plain_matrix(value)
+    if not needs_autograd(value):
+        return _Hamilton.forward(value, transposed)
+    result: Tensor = (_Hamilton if active_transforms() else _EagerHamilton).apply(value, transposed)
+    return result
 
 
-def _by_name(value: Tensor) -> bool:
-    """Whether torch has to know the operation: it records it, or applies it to many at once."""
-    return recorded(value) or bool(transforms()) or many_at_once(value)
+def _plain_gradient(grad: Tensor) -> Tensor:
+    """The gradient of the matrix ``(..., 4m, 4n)`` as that of the weight ``(..., 4, m, n)``."""
+    g = [row.chunk(4, dim=-1) for row in grad.chunk(4, dim=-2)]
+    r = g[0][0] + g[1][1] + g[2][2] + g[3][3]
+    i = g[1][0] - g[0][1] + g[3][2] - g[2][3]
+    j = g[2][0] - g[0][2] + g[1][3] - g[3][1]
+    k = g[3][0] - g[0][3] + g[2][1] - g[1][2]
+    return torch.stack((r, i, j, k), dim=-3)
 
 
-def _spread(weight: Tensor) -> Tensor:
-    from quatgraph.ops.kernels.hamilton_matrix import spread
-
-    whole = spread(weight.reshape(-1, *weight.shape[-3:]))
-    return whole.view(*weight.shape[:-3], *whole.shape[1:])
-
-
-def _gather(grad: Tensor) -> Tensor:
-    from quatgraph.ops.kernels.hamilton_matrix import gather
-
-    whole = gather(grad.reshape(-1, *grad.shape[-2:]))
-    return whole.view(*grad.shape[:-2], *whole.shape[1:])
-
-
-class _Either(torch.autograd.Function):
-    """Both are linear, and each is the other's gradient."""
+class _Hamilton(torch.autograd.Function):
+    """Both maps are linear, and each is the other's transpose."""
 
     @staticmethod
-    def forward(ctx: Any, value: Tensor, back: bool) -> Tensor:
-        ctx.back = back
-        return (_gather if back else _spread)(value)
+    def forward(value: Tensor, transposed: bool) -> Tensor:
+        from quatgraph.ops.kernels.hamilton_matrix import gather, spread
+
+        dims = 2 if transposed else 3
+        lead, flat = value.shape[:-dims], value.reshape(-1, *value.shape[-dims:])
+        result = gather(flat) if transposed else spread(flat)
+        return result.view(*lead, *result.shape[1:])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, bool], output: Tensor) -> None:
+        _, ctx.transposed = inputs
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return _apply(grads[0], back=not ctx.back), None
+        return _apply(grads[0], transposed=not ctx.transposed), None
 
     @staticmethod
-    def jvp(ctx: Any, *along: Any) -> Tensor:
-        return _apply(along[0], back=ctx.back)
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        return _apply(tangents[0], transposed=ctx.transposed)
+
+    @staticmethod
+    def vmap(
+        info: Any, in_dims: tuple[int | None, None], value: Tensor, transposed: bool
+    ) -> tuple[Tensor, int]:
+        assert in_dims[0] is not None
+        return _apply(value.movedim(in_dims[0], 0), transposed=transposed), 0
 
 
-# The same as operations of torch's library, where torch has to know them: the library takes longer
-# to find one than a GPU to do it.
-_matrix_op = torch.library.custom_op("quatgraph::hamilton_matrix", _spread, mutates_args=())
-_gradient_op = torch.library.custom_op(
-    "quatgraph::hamilton_matrix_gradient", _gather, mutates_args=()
-)
-
-
-@_matrix_op.register_fake
-def _(weight: Tensor) -> Tensor:
-    return weight.new_empty(*weight.shape[:-3], 4 * weight.size(-2), 4 * weight.size(-1))
-
-
-@_gradient_op.register_fake
-def _(grad: Tensor) -> Tensor:
-    return grad.new_empty(*grad.shape[:-2], 4, grad.size(-2) // 4, grad.size(-1) // 4)
-
-
-def _setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-    pass  # the gradient needs nothing
-
-
-def _gradient_by(other: Any, ctx: Any, grad: Tensor) -> Tensor:
-    made: Tensor = other(grad)
-    return made
-
-
-def _of_members(
-    op: Any, info: Any, in_dims: tuple[int | None], value: Tensor
-) -> tuple[Tensor, int]:
-    assert in_dims[0] is not None
-    return op(value.movedim(in_dims[0], 0)), 0
-
-
-for _op, _other in ((_matrix_op, _gradient_op), (_gradient_op, _matrix_op)):
-    _op.register_autograd(partial(_gradient_by, _other), setup_context=_setup_context)
-    _op.register_vmap(partial(_of_members, _op))
+_EagerHamilton = eager_form(_Hamilton)

@@ -1,14 +1,12 @@
-r"""Rows of a table by their number: the product of a one-hot matrix, kept as integers, and a table.
+r"""Rows of a table by index: the product of a one-hot matrix and a table.
 
 .. math:: \mathbf{y}_n = \mathbf{T}_{c_n}, \qquad
     \bar{\mathbf{T}}_t = \sum_{n : c_n = t} \bar{\mathbf{y}}_n
 
-On a GPU torch's own gradient adds with atomics, in an order that changes. There it is a sum over
-the codes that are equal, found by a kernel, which adds it to a gradient that the table has from
-elsewhere in the same pass; of many codes it is a product with the one-hot matrix itself, block by
-block, or for a large table a sum after sorting: all repeat bit for bit. Rows that are multiplied by
-those of another table are read, multiplied and written by one kernel, and what that makes of the
-gradient is no matrix of its own.
+On a GPU torch's own gradient uses atomics, whose order changes from run to run. Ours repeats bit
+for bit: a kernel sums over equal codes, and adds the table's gradient from elsewhere in the same
+pass; many codes are a product with the one-hot matrix, block by block, or, for a large table, a sum
+after sorting. One kernel multiplies the rows of two tables, and the gradient needs no extra matrix.
 
 Shapes: ``table`` ``(T, F)`` with ``code`` ``(N,)``, or ``(M, T, F)`` with ``(M, N)``.
 """
@@ -19,13 +17,13 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import end_to_end, members_first
-from quatgraph.ops.row_sums import row_pointers, sum_rows
-from quatgraph.ops.transforms import derivatives, only_derivative
+from quatgraph.ops.csr import index2ptr, sum_rows
+from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.transforms import grad_depth, once_differentiable
 
-_ONE_HOT_BLOCK = 1 << 25  # numbers of the one-hot matrix that may exist at once
-_LARGE = 1024  # rows of a table for which looking at the codes is less than looking at the rows
-_FEW = 4096  # codes that are compared each with each faster than they are sorted
+_ONE_HOT_BLOCK = 1 << 25  # elements of the one-hot matrix to hold at once
+_LARGE_TABLE = 1024  # rows from which on scanning the codes is cheaper than scanning the rows
+_FEW_CODES = 4096  # codes up to which comparing all pairs is faster than sorting
 
 
 def lookup(table: Tensor, code: Tensor) -> Tensor:
@@ -33,31 +31,31 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
 
     Shape:
         - table: ``(T, F)``; of several members ``(M, T, F)``
-        - code: ``(N,)``, whole numbers below T; of several members ``(M, N)``. A GPU, which nobody
-          may wait for, does not say so of others, but gives zeros.
+        - code: ``(N,)``, row indices; of several members ``(M, N)``. On a GPU indices out of range
+          give zeros: an error would need a host synchronisation.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if table.is_cuda and not derivatives():
+    if table.is_cuda and not grad_depth():
         return _lookup(table, code)
     if table.dim() == 2:
         return table.index_select(0, code)
-    flat = table.flatten(0, 1).index_select(0, end_to_end(code, table.size(1)))
+    flat = table.flatten(0, 1).index_select(0, flatten_index(code, table.size(1)))
     return flat.unflatten(0, code.shape)
 
 
 def table_and_rows(
     table: Tensor, code: Tensor, times: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The table as it is, and the rows ``code`` of it: for those who need both, so that on a GPU
-    the gradients of both become one without a matrix of zeros between them.
+    """The table and its rows ``code``: on a GPU the gradients of both are summed in one pass,
+    without a matrix of zeros.
 
     Args:
-        times: Another table and numbers of its rows, by which the rows are multiplied; a GPU then
-            does so while it reads them.
+        times: Another table and row indices; its rows multiply the first ones, on a GPU in the same
+            kernel.
 
     Shapes are those of :func:`lookup`.
     """
-    if table.is_cuda and not derivatives():
+    if table.is_cuda and not grad_depth():
         table, rows, *_ = _TableAndRows.apply(table, code, *(times or (None, None)))
         return table, rows
     rows = lookup(table, code)
@@ -67,11 +65,11 @@ def table_and_rows(
 @torch.library.custom_op("quatgraph::lookup", mutates_args=())
 def _lookup(table: Tensor, code: Tensor) -> Tensor:
     if use_triton(table):
-        from quatgraph.ops.kernels.lookup import rows_of
+        from quatgraph.ops.kernels.lookup import gather_rows
 
         one = code.dim() == 1
-        return rows_of(table[None], code[None])[0] if one else rows_of(table, code)
-    rows = code.flatten() if len(code) == 1 else end_to_end(code, table.size(-2))
+        return gather_rows(table[None], code[None])[0] if one else gather_rows(table, code)
+    rows = code.flatten() if len(code) == 1 else flatten_index(code, table.size(-2))
     flat = table.reshape(-1, table.size(-1)).index_select(0, rows)
     return flat.view(*code.shape, table.size(-1))
 
@@ -79,13 +77,13 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
 def _products(
     table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows of a table times those of another, and both by themselves."""
+    """The products of the rows of two tables, and both factors."""
     if use_triton(table):
-        from quatgraph.ops.kernels.lookup import products_of
+        from quatgraph.ops.kernels.lookup import gather_products
 
         if code.dim() == 2:
-            return products_of(table, code, times, times_code)
-        out, own, other = products_of(table[None], code[None], times[None], times_code[None])
+            return gather_products(table, code, times, times_code)
+        out, own, other = gather_products(table[None], code[None], times[None], times_code[None])
         return out[0], own[0], other[0]
     own, other = _lookup(table, code), _lookup(times, times_code)
     return own * other, own, other
@@ -99,38 +97,41 @@ def _lookup_gradient(
     base: Tensor | None = None,
     times: Tensor | None = None,
 ) -> Tensor:
-    """Of ``grad``, multiplied by ``times`` of its shape if there is that, added to ``base``."""
-    if 0 < code.size(-1) <= _FEW and grad.dtype in KERNEL_TYPES and use_triton(grad):
-        from quatgraph.ops.kernels.lookup import gradient
+    """The table's gradient; ``grad`` is scaled by ``times`` and the result added to ``base``."""
+    if 0 < code.size(-1) <= _FEW_CODES and grad.dtype in KERNEL_TYPES and use_triton(grad):
+        from quatgraph.ops.kernels.lookup import lookup_backward
 
-        large = rows >= _LARGE
+        large = rows >= _LARGE_TABLE
         if code.dim() == 2:
-            return gradient(grad, code, base, times, rows=rows, large=large)
+            return lookup_backward(grad, code, base, times, rows=rows, large=large)
         one = (None if value is None else value[None] for value in (base, times))
-        return gradient(grad[None], code[None], *one, rows=rows, large=large)[0]
+        return lookup_backward(grad[None], code[None], *one, rows=rows, large=large)[0]
     if times is not None:
         grad = grad * times
-    total = _in_order(grad, code, rows) if rows >= _LARGE else _by_one_hot(grad, code, rows)
+    sum_by_code = _sum_sorted if rows >= _LARGE_TABLE else _sum_one_hot
+    total = sum_by_code(grad, code, rows)
     return total if base is None else base + total
 
 
-def _by_one_hot(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+def _sum_one_hot(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     """The product with the one-hot matrix, block by block."""
-    numbers = torch.arange(rows, device=code.device, dtype=code.dtype)
+    index = torch.arange(rows, device=code.device, dtype=code.dtype)
     block = max(1, _ONE_HOT_BLOCK // (rows * (code.numel() // max(1, code.size(-1)) or 1)))
     parts = [
-        (numbers[:, None] == c[..., None, :]).to(g.dtype) @ g
+        (index[:, None] == c[..., None, :]).to(g.dtype) @ g
         for c, g in zip(code.split(block, -1), grad.split(block, -2), strict=True)
     ]
     return sum(parts[1:], parts[0])
 
 
-def _in_order(grad: Tensor, code: Tensor, rows: int) -> Tensor:
-    """The sum of each row's gradients, those of one row in the order of their places."""
+def _sum_sorted(grad: Tensor, code: Tensor, rows: int) -> Tensor:
+    """Sums the gradients of each row in the order of their positions."""
     tables = code.size(0) if code.dim() == 2 else 1
-    order, place = end_to_end(code, rows).sort(stable=True)
-    pointers = row_pointers(order, tables * rows)
-    total = sum_rows(pointers, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
+    order, position = flatten_index(code, rows).sort(stable=True)
+    rowptr = index2ptr(order, tables * rows)
+    total = sum_rows(
+        rowptr, position.int(), None, grad.new_ones(position.numel()), grad.flatten(0, -2)
+    )
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
 
 
@@ -162,17 +163,13 @@ _lookup.register_autograd(_backward, setup_context=_setup_context)
 def _(
     info: Any, in_dims: tuple[int | None, int | None], table: Tensor, code: Tensor
 ) -> tuple[Tensor, int]:
-    table, code = (
-        members_first(value, dim, info.batch_size)
-        for value, dim in zip((table, code), in_dims, strict=True)
-    )
-    return _lookup(table, code), 0
+    return _lookup(*batch_first(info.batch_size, in_dims, (table, code))), 0
 
 
 class _TableAndRows(torch.autograd.Function):
-    """The table, the rows or products and, not for the caller, both factors of these.
+    """Returns the table, the rows or products and, for the backward pass, the two factors.
 
-    Not an operation of torch's library: that may not return what it is given.
+    Not a library operation, which may not return its inputs.
     """
 
     @staticmethod
@@ -193,25 +190,21 @@ class _TableAndRows(torch.autograd.Function):
         ctx.save_for_backward(code, times_code, *factors)
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(
-        ctx: Any, by_table: Tensor | None, by_rows: Tensor | None, *_: None
+        ctx: Any, grad_table: Tensor | None, grad_rows: Tensor | None, *_: None
     ) -> tuple[Tensor | None, ...]:
-        if by_rows is None:
-            return by_table, None, None, None
+        if grad_rows is None:
+            return grad_table, None, None, None
         code, times_code, own, other = ctx.saved_tensors
-        (rows, times_rows), by_rows, by_times = ctx.rows, by_rows.contiguous(), None
+        (rows, times_rows), grad_rows, grad_times = ctx.rows, grad_rows.contiguous(), None
         if times_code is not None:
-            by_times = _lookup_gradient(by_rows, times_code, times_rows, None, own)
-        return _lookup_gradient(by_rows, code, rows, by_table, other), None, by_times, None
+            grad_times = _lookup_gradient(grad_rows, times_code, times_rows, None, own)
+        return _lookup_gradient(grad_rows, code, rows, grad_table, other), None, grad_times, None
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None
     ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        each = [
-            None if value is None else members_first(value, dim, info.batch_size)
-            for value, dim in zip(inputs, in_dims, strict=True)
-        ]
-        dims = (0, 0, None, None) if each[2] is None else (0, 0, 0, 0)
-        return _TableAndRows.apply(*each), dims
+        dims = (0, 0, None, None) if inputs[2] is None else (0, 0, 0, 0)
+        return _TableAndRows.apply(*batch_first(info.batch_size, in_dims, inputs)), dims

@@ -1,22 +1,22 @@
-"""The recurrence of an LSTM, of many sequences and several LSTMs at once."""
+"""The recurrence of several LSTMs at once."""
 
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 
 def lstm_states(gates: Tensor, weight: Tensor) -> Tensor:
     """The states of N LSTMs after each of L steps, all from zero.
 
-    An LSTM has to wait for its last step, N of them need not wait for each other: each step is one
-    product and one pass over the gates for all.
+    The steps of an LSTM are sequential, but N LSTMs run side by side: each step is one product and
+    one pass over the gates for all of them.
 
     Args:
-        gates: What the input says to the gates, biases included; in torch's order.
-        weight: What the state before says to them.
+        gates: The inputs' contribution to the gates, biases included; in torch's order.
+        weight: Maps the previous state to the gates.
 
     Shape:
         - gates: ``(L, N, B, 4 H)``
@@ -32,41 +32,43 @@ class _States(torch.autograd.Function):
     def forward(ctx: Any, gates: Tensor, weight: Tensor) -> Tensor:
         _, count, batch, width = gates.shape
         state = cell = gates.new_zeros(count, batch, width // 4)
-        states, cells, opened = [state], [cell], []
-        for said in gates:
-            state, cell, gate = _step(said, state, weight.mT, cell)
+        states, cells, activated = [state], [cell], []
+        for inputs in gates:
+            state, cell, gate = _step(inputs, state, weight.mT, cell)
             states.append(state)
             cells.append(cell)
-            opened.append(gate)
-        ctx.save_for_backward(weight, *states[:-1], *cells, *opened)
+            activated.append(gate)
+        ctx.save_for_backward(weight, *states[:-1], *cells, *activated)
         return torch.stack(states[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         weight, *saved = ctx.saved_tensors
         length = len(grad)
-        states, cells, opened = saved[:length], saved[length : 2 * length + 1], saved[-length:]
-        by_weight, by_cell = torch.zeros_like(weight), torch.zeros_like(cells[0])
-        by_state, by_gates = grad[-1], []
+        states, cells, activated = saved[:length], saved[length : 2 * length + 1], saved[-length:]
+        grad_weight, grad_cell = torch.zeros_like(weight), torch.zeros_like(cells[0])
+        grad_state, grad_gates = grad[-1], []
         for t in range(length - 1, -1, -1):
-            by_gate, by_cell = _step_back(by_state, by_cell, cells[t], cells[t + 1], opened[t])
-            by_weight.baddbmm_(by_gate.mT, states[t])
-            by_gates.append(by_gate)
+            grad_gate, grad_cell = _step_backward(
+                grad_state, grad_cell, cells[t], cells[t + 1], activated[t]
+            )
+            grad_weight.baddbmm_(grad_gate.mT, states[t])
+            grad_gates.append(grad_gate)
             if t:
-                by_state = torch.baddbmm(grad[t - 1], by_gate, weight)
-        return torch.stack(by_gates[::-1]), by_weight
+                grad_state = torch.baddbmm(grad[t - 1], grad_gate, weight)
+        return torch.stack(grad_gates[::-1]), grad_weight
 
 
 def _step(
-    said: Tensor, state: Tensor, across: Tensor, cell: Tensor
+    inputs: Tensor, state: Tensor, across: Tensor, cell: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """State, cell and open gates after a step."""
-    if said.is_cuda:  # torch's own pass over the gates, which wants matrices
-        flat = (t.flatten(0, 1) for t in (said, state @ across, cell))
+    """State, cell and activated gates after a step."""
+    if inputs.is_cuda:  # torch's fused cell takes matrices
+        flat = (t.flatten(0, 1) for t in (inputs, state @ across, cell))
         after, cell_after, gate = torch.ops.aten._thnn_fused_lstm_cell(*flat)
-        return after.view_as(state), cell_after.view_as(cell), gate.view_as(said)
-    gate = torch.baddbmm(said, state, across)
+        return after.view_as(state), cell_after.view_as(cell), gate.view_as(inputs)
+    gate = torch.baddbmm(inputs, state, across)
     i, f, g, o = gate.chunk(4, dim=-1)
     for part in (i, f, o):
         part.sigmoid_()
@@ -74,21 +76,21 @@ def _step(
     return o * cell.tanh(), cell, gate
 
 
-def _step_back(
-    by_state: Tensor, by_cell: Tensor, before: Tensor, after: Tensor, gate: Tensor
+def _step_backward(
+    grad_state: Tensor, grad_cell: Tensor, before: Tensor, after: Tensor, gate: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients of what the gates were told and of the cell before, by those of state and cell."""
+    """The gradients of the gates' inputs and of the previous cell."""
     if gate.is_cuda:
-        flat = (t.flatten(0, 1) for t in (by_state, by_cell, before, after, gate))
+        flat = (t.flatten(0, 1) for t in (grad_state, grad_cell, before, after, gate))
         back = torch.ops.aten._thnn_fused_lstm_cell_backward_impl
-        by_gate, by_before, _ = back(*flat, has_bias=False)
-        return by_gate.view_as(gate), by_before.view_as(before)
+        grad_gate, grad_before, _ = back(*flat, has_bias=False)
+        return grad_gate.view_as(gate), grad_before.view_as(before)
     i, f, g, o = gate.chunk(4, dim=-1)
-    tanh, by_gate = after.tanh(), torch.empty_like(gate)
-    by_i, by_f, by_g, by_o = by_gate.chunk(4, dim=-1)
-    by_cell = torch.addcmul(by_cell, by_state * o, 1 - tanh * tanh)
-    torch.mul(by_cell * g, i * (1 - i), out=by_i)
-    torch.mul(by_cell * before, f * (1 - f), out=by_f)
-    torch.mul(by_cell * i, 1 - g * g, out=by_g)
-    torch.mul(by_state * tanh, o * (1 - o), out=by_o)
-    return by_gate, by_cell * f
+    tanh, grad_gate = after.tanh(), torch.empty_like(gate)
+    grad_i, grad_f, grad_g, grad_o = grad_gate.chunk(4, dim=-1)
+    grad_cell = torch.addcmul(grad_cell, grad_state * o, 1 - tanh * tanh)
+    torch.mul(grad_cell * g, i * (1 - i), out=grad_i)
+    torch.mul(grad_cell * before, f * (1 - f), out=grad_f)
+    torch.mul(grad_cell * i, 1 - g * g, out=grad_g)
+    torch.mul(grad_state * tanh, o * (1 - o), out=grad_o)
+    return grad_gate, grad_cell * f

@@ -6,17 +6,17 @@ r"""Batch normalisation of rows of which some are padding, then an activation :m
     \sigma^2 = \frac{1}{n} \sum_k p_k (x_k - \mu)^2, \qquad
     y_k = a(w \hat{x}_k + b), \qquad \hat{x}_k = \frac{x_k - \mu}{\sqrt{\sigma^2 + \epsilon}}
 
-so that padding is normalised like the rest, but has no say in it. With :math:`g` for the gradient
-at :math:`w \hat{x} + b`, that at :math:`y` times the slope of :math:`a`, the gradients are
+so that padding is transformed like other rows, but does not enter the statistics. With :math:`g`
+for the gradient at :math:`w \hat{x} + b`, the derivatives are
 
 .. math::
     \nabla b = \sum_k g_k, \qquad \nabla w = \sum_k g_k \hat{x}_k, \qquad
     \nabla x_k = \frac{w}{\sqrt{\sigma^2 + \epsilon}}
     \Big(g_k - p_k \frac{\nabla b + \hat{x}_k \nabla w}{n}\Big)
 
-On a GPU one kernel gives the rows and the running statistics, and one the gradients (two each for
-many rows), for all members of an ensemble at once, where torch's some twenty operations would most
-of them read or write all rows.
+On a GPU one kernel computes the rows and the running statistics, and one the derivatives (two each
+for many rows), for all members of an ensemble at once; torch needs some twenty operations, most of
+which read or write all rows.
 """
 
 from types import ModuleType
@@ -27,16 +27,16 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import members_first
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first
+from quatgraph.ops.transforms import once_differentiable
 
-_MANY = 512
-"""More rows than these are too many for one program."""
+_MANY_ROWS = 512
+"""With more rows several kernel programs share a feature."""
 
 
 def masked_norm(
     x: Tensor,
-    present: Tensor | None,
+    mask: Tensor | None,
     weight: Tensor,
     bias: Tensor,
     running_mean: Tensor,
@@ -46,37 +46,37 @@ def masked_norm(
     momentum: float,
     activation: Activation = "none",
 ) -> Tensor:
-    """Normalises rows by the mean and the variance of those that are no padding, as
+    """Normalises rows by the mean and the variance of those that are not padding, as
     :func:`torch.nn.functional.batch_norm` does in training, then applies an activation.
 
-    The running statistics change in place, unless fewer than two rows are no padding.
+    The running statistics change in place, if at least two rows are not padding.
 
     Shape:
         - x: ``(K, F)``
-        - present: 0 for the rows that are padding, else 1, ``(K,)``; None where none is
+        - mask: 0 for padding rows, else 1, ``(K,)``; None without padding
         - weight, bias, running_mean, running_var: ``(F,)``
         - output: as x
         - of several members each with a leading ``M``
     """
-    if present is not None:
-        present = present.to(x.dtype)
+    if mask is not None:
+        mask = mask.to(x.dtype)
     if x.dtype in KERNEL_TYPES and use_triton(x):
         each = *x.shape[:-2], x.size(-1)
         vectors = weight.expand(each), bias.expand(each), running_mean, running_var
-        present = None if present is None else present.expand(x.shape[:-1])
-        y, *_ = _MaskedNorm.apply(x, present, *vectors, eps, momentum, activation)
+        mask = None if mask is None else mask.expand(x.shape[:-1])
+        y, *_ = _MaskedNorm.apply(x, mask, *vectors, eps, momentum, activation)
         return y
-    y, mean, var = _norm_torch(x, present, weight, bias, eps)
-    _follow(running_mean, running_var, mean, var, x.size(-2), present, momentum)
+    y, mean, var = _norm_torch(x, mask, weight, bias, eps)
+    _update_running_stats(running_mean, running_var, mean, var, x.size(-2), mask, momentum)
     return ACTIVATIONS[activation](y)
 
 
 def _norm_torch(
-    x: Tensor, present: Tensor | None, weight: Tensor, bias: Tensor, eps: float
+    x: Tensor, mask: Tensor | None, weight: Tensor, bias: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    counts = x.new_ones(1, x.size(-2)) if present is None else present[..., None, :]
+    counts = x.new_ones(1, x.size(-2)) if mask is None else mask[..., None, :]
     divisor = counts.sum(dim=-1, keepdim=True).clamp(min=1)
-    mean = counts @ x / divisor  # a product is the fastest sum over rows
+    mean = counts @ x / divisor  # a matrix product is the fastest sum over rows
     centred = x - mean
     var = counts @ centred.square() / divisor
     y = centred * (torch.rsqrt(var + eps) * weight.unsqueeze(-2)) + bias.unsqueeze(-2)
@@ -84,18 +84,18 @@ def _norm_torch(
 
 
 @torch.no_grad()
-def _follow(
+def _update_running_stats(
     running_mean: Tensor,
     running_var: Tensor,
     mean: Tensor,
     var: Tensor,
     rows: int,
-    present: Tensor | None,
+    mask: Tensor | None,
     momentum: float,
 ) -> None:
-    """Brings the running statistics a step closer to those of the rows that are no padding."""
-    if present is not None:
-        count = present.sum(dim=-1, keepdim=True)
+    """Updates the running statistics by those of the rows that are not padding."""
+    if mask is not None:
+        count = mask.sum(dim=-1, keepdim=True)
         step = momentum * (count > 1).to(mean.dtype)
         unbiased = var * count / (count - 1).clamp(min=1)
         running_mean.add_(step * (mean - running_mean))
@@ -106,12 +106,12 @@ def _follow(
 
 
 class _MaskedNorm(torch.autograd.Function):
-    """Not an operation of torch's library: there one that has gradients may change nothing."""
+    """Not a library operation: one with gradients may not mutate its inputs."""
 
     @staticmethod
     def forward(
         x: Tensor,
-        present: Tensor | None,
+        mask: Tensor | None,
         weight: Tensor,
         bias: Tensor,
         running_mean: Tensor,
@@ -123,58 +123,61 @@ class _MaskedNorm(torch.autograd.Function):
         for running in (running_mean, running_var):
             if running.shape != (*x.shape[:-2], x.size(-1)) or not running.is_contiguous():
                 raise NotImplementedError(
-                    "masked_norm: running statistics that members share or that lie apart in memory"
+                    "masked_norm needs contiguous running statistics of each member"
                 )
         vectors = (_flat(value) for value in (weight, bias, running_mean, running_var))
-        y, mean, var = _kernels(x).normalised(
-            _flat(x, 2), _flat(present), *vectors, eps, momentum, activation
+        y, mean, var = _kernels(x).normalize(
+            _flat(x, 2), _flat(mask), *vectors, eps, momentum, activation
         )
         return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        x, present, weight, bias, _, _, ctx.eps, _, ctx.activation = inputs
+        x, mask, weight, bias, _, _, ctx.eps, _, ctx.activation = inputs
         _, mean, var = output
         ctx.mark_non_differentiable(mean, var)
-        ctx.set_materialize_grads(False)  # or zeros would be made for both
-        ctx.save_for_backward(x, present, weight, bias, mean, var)
+        ctx.set_materialize_grads(False)  # or torch creates zeros for both
+        ctx.save_for_backward(x, mask, weight, bias, mean, var)
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9
-        x, present, *vectors = ctx.saved_tensors
-        by_x, by_weight, by_bias = _kernels(x).gradients(
+        x, mask, *vectors = ctx.saved_tensors
+        grad_x, grad_weight, grad_bias = _kernels(x).normalize_backward(
             _flat(grad, 2),
             _flat(x, 2),
-            _flat(present),
+            _flat(mask),
             *(_flat(vector) for vector in vectors),
             ctx.eps,
             ctx.activation,
         )
         shape = vectors[0].shape
-        return by_x.view(x.shape), None, by_weight.view(shape), by_bias.view(shape), *(None,) * 5
+        return (
+            grad_x.view(x.shape),
+            None,
+            grad_weight.view(shape),
+            grad_bias.view(shape),
+            *(None,) * 5,
+        )
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], *inputs: Any
     ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
         *tensors, eps, momentum, activation = inputs
-        each = [
-            value if value is None else members_first(value, dim, info.batch_size)
-            for value, dim in zip(tensors, in_dims, strict=False)
-        ]
-        return _MaskedNorm.apply(*each, eps, momentum, activation), (0, 0, 0)
+        tensors = batch_first(info.batch_size, in_dims, tensors)
+        return _MaskedNorm.apply(*tensors, eps, momentum, activation), (0, 0, 0)
 
 
 def _kernels(x: Tensor) -> ModuleType:
-    """Those for few rows, one program for some features, or those for many."""
+    """The kernels for few rows, or those for many."""
     from quatgraph.ops.kernels import masked_norm, masked_norm_parts
 
-    return masked_norm_parts if x.size(-2) > _MANY and x.numel() else masked_norm
+    return masked_norm_parts if x.size(-2) > _MANY_ROWS and x.numel() else masked_norm
 
 
 def _flat(value: Tensor | None, dims: int = 1) -> Any:
-    """So many dimensions after one that counts the members, of whom there may be just one."""
+    """Flattens the leading dimensions into one of members, in front of ``dims`` others."""
     return None if value is None else value[None].flatten(0, -1 - dims)

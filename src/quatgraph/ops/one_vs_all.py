@@ -1,5 +1,5 @@
 r"""Losses of queries that are scored against every candidate, :math:`s_{be} = \mathbf{q}_b \cdot
-\mathbf{x}_e`, without ever holding the B x E scores or labels.
+\mathbf{x}_e`, without materialising the B x E scores or labels.
 
 Binary cross-entropy with the targets :math:`t_{be} = (1 - \alpha) y_{be} + \varphi`, where
 :math:`y_{be}` is 1 for a positive, else 0, and softmax cross-entropy, over all positives:
@@ -9,24 +9,24 @@ Binary cross-entropy with the targets :math:`t_{be} = (1 - \alpha) y_{be} + \var
     L = \frac{1}{\sum_{be} y_{be}} \sum_{be} y_{be} (\ell_b - s_{be}), \quad
     \ell_b = \log \sum_e e^{s_{be}}
 
-Each is a scale times a sum whose slope by a score is
+Each is a scale times a sum whose gradient by a score is
 
 .. math::
     g_{be} = \sigma(s_{be}) - \varphi - (1 - \alpha) y_{be}, \qquad
     g_{be} = n_b e^{s_{be} - \ell_b} - y_{be}, \quad n_b = \sum_e y_{be}
 
 and the gradients are :math:`\mathbf{g} \mathbf{x}` and :math:`\mathbf{g}^\top \mathbf{q}`. Scores
-and slopes exist for one tile of candidates at a time; the gradients grow in the same loop, so that
-the backward pass only scales them. The softmax goes over the tiles twice, first for :math:`\ell`.
+and their gradients exist for one tile of candidates at a time; the input gradients accumulate in
+the same loop, so that the backward pass only scales them. The softmax visits the tiles twice, first
+for :math:`\ell`.
 
-A positive is one number of a tile: the slopes are corrected where they stand, before the products
-take them, so that the positives cost no products of their own, and a slope near 0 is rounded as
-such where the products take bfloat16.
+The score gradients of positives are corrected in place, before the products: positives need no
+products of their own, and gradients near 0 keep their precision in bfloat16 products.
 
-On a GPU one kernel makes a tile's slopes: nothing waits for the device, each number is written by
-one program in one order, and a step can be captured and repeats bit for bit.
+On a GPU one kernel computes a tile's score gradients: the host never waits, each number is written
+by one program in one order, and a step can be captured and repeats bit for bit.
 
-Shapes: B queries, E candidates, D numbers each; the members of an ensemble ``(M, B, D)`` and
+Shapes: B queries, E candidates, D features; the members of an ensemble ``(M, B, D)`` and
 ``(M, E, D)``.
 """
 
@@ -39,17 +39,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.csr import wide
 from quatgraph.ops.positives import Positives
-from quatgraph.ops.rounded_linear import by_columns, product, rounded_product
-from quatgraph.ops.row_sums import wide
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.rounded_linear import column_major, product, rounded_product
+from quatgraph.ops.transforms import once_differentiable
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
-"""Scores of a tile: what suits a CPU's cache, what fills a GPU."""
-_LARGE = 1 << 28
-"""Numbers of a gradient that should not be there twice: 1 GiB."""
+"""Scores of a tile: they fit into a CPU's cache, or fill a GPU."""
+_LARGE_GRADIENT = 1 << 28
+"""Elements (1 GiB) from which on a gradient is scaled in place, not copied."""
 _TILE_STEP = 64
-"""Tiles are multiples of it, where they can be: products of such sizes are the fastest."""
+"""Tiles are multiples of it where possible: such products are the fastest."""
 
 
 def one_vs_all_bce(
@@ -64,15 +64,15 @@ def one_vs_all_bce(
 ) -> Tensor:
     """The mean binary cross-entropy of all pairs of a query and a candidate.
 
-    Differentiable once. The gradients are computed along with the value, whether wanted or not.
+    Differentiable once. The gradients are always computed along with the value.
 
     Args:
-        positives: The pairs that are right.
-        smoothing: What the target of a positive is short of 1.
-        floor: What is added to all targets.
-        product_dtype: bfloat16 for products of numbers rounded to it, summed in float32; scores
-            are rounded to it too.
-        tile: Candidates to take at a time; :func:`tile_size` unless given.
+        positives: The positive pairs.
+        smoothing: Subtracted from the targets of positives.
+        floor: Added to all targets.
+        product_dtype: bfloat16 to round the factors of products, which accumulate in float32, and
+            the scores.
+        tile: Candidates per tile; :func:`tile_size` by default.
 
     Shape:
         - query: ``(B, D)``, or of several members ``(M, B, D)``
@@ -101,10 +101,10 @@ def one_vs_all_cross_entropy(
 
 
 def tile_size(rows: int, candidates: int, device: torch.device) -> int:
-    """How many candidates to take at a time, so that the tiles are about equally large.
+    """The number of candidates per tile, so that tiles are about equally large.
 
     Args:
-        rows: Queries of all members together.
+        rows: Number of queries of all members.
     """
     steps = max(1, -(-candidates // _TILE_STEP))
     most = max(1, _TILE_NUMBERS[device.type] // max(1, rows * _TILE_STEP))
@@ -114,11 +114,11 @@ def tile_size(rows: int, candidates: int, device: torch.device) -> int:
 
 @dataclass(frozen=True, eq=False)
 class _Loss:
-    """What there is to a loss beside the scores."""
+    """The definition of a loss."""
 
     positives: Positives
     softmax: bool
-    keep: float  # what a positive adds to its target
+    positive_weight: float  # added to the target of a positive
     floor: float
     product_dtype: torch.dtype | None
     tile: int | None
@@ -142,7 +142,7 @@ def _mean_loss(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
 
 
 class _Mean(torch.autograd.Function):
-    """The loss of each member, with whose value its gradients are found, but for a scale."""
+    """The loss of each member; its unscaled gradients are computed with it."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
@@ -151,18 +151,18 @@ class _Mean(torch.autograd.Function):
         return value
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        by_query, by_candidates, scale = ctx.saved_tensors
-        # A second gradient of millions of candidates may not fit into memory; in place it can be
-        # asked for only once, which torch checks.
-        large = by_candidates.numel() > _LARGE
-        by_candidates = _scaled(by_candidates, grad, scale, in_place=large)
-        return _scaled(by_query, grad, scale), by_candidates, None
+        grad_query, grad_candidates, scale = ctx.saved_tensors
+        # A second copy of a large gradient may not fit into memory. In place the backward pass can
+        # run only once, which torch checks.
+        large = grad_candidates.numel() > _LARGE_GRADIENT
+        grad_candidates = _scaled(grad_candidates, grad, scale, in_place=large)
+        return _scaled(grad_query, grad, scale), grad_candidates, None
 
 
 def _scaled(value: Tensor, factor: Tensor, scale: Tensor, *, in_place: bool = False) -> Tensor:
-    """The matrix of each member times two numbers."""
+    """The matrix of each member times two scalars."""
     if in_place or not use_triton(value):
         each = (factor * scale)[..., None, None]
         return value.mul_(each) if in_place else value * each
@@ -174,66 +174,68 @@ def _scaled(value: Tensor, factor: Tensor, scale: Tensor, *, in_place: bool = Fa
 def _with_gradients(
     query: Tensor, candidates: Tensor, loss: _Loss
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The loss of each member ``(M,)``; its gradients by query and candidates, but for the scale,
-    and that scale ``(M,)``."""
+    """The loss of each member ``(M,)``, its unscaled gradients by query and candidates, and their
+    scale ``(M,)``."""
     batch = loss.batch(query)
-    kind = loss.product_dtype or query.dtype
-    rounded = query.to(kind)
-    factor = rounded if kind == torch.bfloat16 else by_columns(rounded)
-    total, level, scale = _beside_scores(rounded, candidates, batch, loss)
+    dtype = loss.product_dtype or query.dtype
+    rounded = query.to(dtype)
+    factor = rounded if dtype == torch.bfloat16 else column_major(rounded)
+    total, shift, scale = _constants(rounded, candidates, batch, loss)
 
-    sums = torch.float32 if kind == torch.bfloat16 else kind
+    sums = torch.float32 if dtype == torch.bfloat16 else dtype
     members, width, numbers = candidates.shape
-    room = _TILE_STEP if use_triton(candidates) else 0  # for what the last tile is padded by
-    by_candidates = candidates.new_empty(members, width + room, numbers, dtype=sums)
-    by_query: Tensor | None = None
-    slopes_of = _Slopes.of(batch, level, loss)
+    padding = _TILE_STEP if use_triton(candidates) else 0  # of the last tile
+    grad_candidates = candidates.new_empty(members, width + padding, numbers, dtype=sums)
+    grad_query: Tensor | None = None
+    score_grads_of = _ScoreGrads.of(batch, shift, loss)
     for part in loss.tiles(query, candidates):
-        some = _aligned(candidates[:, part], kind)
-        values, slopes = slopes_of(rounded_product(rounded, some.mT), part)
+        some = _pad_tile(candidates[:, part], dtype)
+        values, score_grads = score_grads_of(rounded_product(rounded, some.mT), part)
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
-        by_query = product(slopes, some, plus=by_query)
-        product(slopes.mT, factor, out=by_candidates[:, part.start :][:, : slopes.size(2)])
-        del slopes  # or they would still be there when the next tile's are made
-    if total is None or by_query is None:  # no candidates
-        total, by_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)
-    return total * scale, by_query, by_candidates[:, :width], scale
+        grad_query = product(score_grads, some, plus=grad_query)
+        product(
+            score_grads.mT, factor, out=grad_candidates[:, part.start :][:, : score_grads.size(2)]
+        )
+        del score_grads  # frees memory before the next tile
+    if total is None or grad_query is None:  # there are no candidates
+        total, grad_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)
+    return total * scale, grad_query, grad_candidates[:, :width], scale
 
 
-def _beside_scores(
+def _constants(
     query: Tensor, candidates: Tensor, batch: Positives, loss: _Loss
 ) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """What the loss has beside sums over scores, if anything ``(M,)``; the softmax's level
-    ``(M, B)``; and what all is scaled by at last ``(M,)``."""
+    """The part of the loss that does not depend on single scores ``(M,)``, the shift of the
+    softmax's scores ``(M, B)``, and the final scale ``(M,)``."""
     if not loss.softmax:
         pairs = max(1, query.size(1) * candidates.size(1))
         return None, None, candidates.new_full(query.shape[:1], 1 / pairs)
     counts = batch.counts().to(candidates.dtype)
     sums = _log_sum_exp(query, candidates, loss)
     scale = counts.sum(dim=-1).clamp(min=1).reciprocal()
-    # What is to be taken off a score, so that its exponential is its slope: of a row without
-    # positives infinity, so that its slopes are 0.
+    # exp(score - shift) is the gradient of a score; infinite for a row without positives, whose
+    # gradients are 0.
     return (counts * sums).sum(dim=-1), sums - counts.log(), scale
 
 
-def _aligned(some: Tensor, kind: torch.dtype) -> Tensor:
-    """Candidates in the products' type, for the kernels with some of nothing but zeros, so that
-    they are a multiple of ``_TILE_STEP``: a GPU's products of other sizes take twice the time."""
+def _pad_tile(some: Tensor, dtype: torch.dtype) -> Tensor:
+    """Candidates in the products' type, for the kernels padded with zeros to a multiple of
+    ``_TILE_STEP``: a GPU's products of other sizes take twice the time."""
     count = some.size(1)
     lacking = -count % _TILE_STEP
     if not lacking or not use_triton(some):
-        return some.to(kind)
+        return some.to(dtype)
     from quatgraph.ops.kernels.one_vs_all import padded
 
-    return padded(some, count + lacking, kind)
+    return padded(some, count + lacking, dtype)
 
 
 def _log_sum_exp(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
-    """Of all scores of each row, ``(M, B)``."""
+    """The log-sum-exp of all scores of each row, ``(M, B)``."""
     sums = torch.full(query.shape[:2], -torch.inf, dtype=candidates.dtype, device=query.device)
     for part in loss.tiles(query, candidates):
-        some, count = _aligned(candidates[:, part], query.dtype), part.stop - part.start
+        some, count = _pad_tile(candidates[:, part], query.dtype), part.stop - part.start
         scores = rounded_product(query, some.mT)
         sums = torch.logaddexp(sums, _row_log_sum_exp(scores, count))
         del scores
@@ -241,7 +243,7 @@ def _log_sum_exp(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
 
 
 def _row_log_sum_exp(scores: Tensor, count: int) -> Tensor:
-    """Of the first so many scores of each row."""
+    """The log-sum-exp of the first ``count`` scores of each row."""
     if use_triton(scores):
         from quatgraph.ops.kernels.one_vs_all import log_sum_exp
 
@@ -250,49 +252,51 @@ def _row_log_sum_exp(scores: Tensor, count: int) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class _Slopes:
-    """Makes the slopes of scores; with the kernels unless the positives are listed."""
+class _ScoreGrads:
+    """Computes the gradients of scores, by kernels unless the positives are given as COO."""
 
     batch: Positives
-    level: Tensor | None
+    shift: Tensor | None
     loss: _Loss
-    listed: tuple[Tensor, Tensor] | None
+    coo: tuple[Tensor, Tensor] | None
 
     @classmethod
-    def of(cls, batch: Positives, level: Tensor | None, loss: _Loss) -> "_Slopes":
-        return cls(batch, level, loss, None if use_triton(batch.row) else batch.listed())
+    def of(cls, batch: Positives, shift: Tensor | None, loss: _Loss) -> "_ScoreGrads":
+        return cls(batch, shift, loss, None if use_triton(batch.row) else batch.to_coo())
 
     def __call__(self, scores: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        """What scores ``(M, B, T)``, which may be overwritten, add to the loss, but for the sum of
-        the softmax: some numbers for each row ``(M, B, ...)``. And their slopes ``(M, B, T)`` in
-        their type, 0 beyond the candidates of ``part``."""
-        if self.listed is not None:
+        """What scores ``(M, B, T)``, which may be overwritten, add to the loss, except for the log
+        normalizer: terms of each row ``(M, B, ...)``. And their gradients ``(M, B, T)`` in their
+        type, 0 beyond the candidates of ``part``."""
+        if self.coo is not None:
             return self._by_torch(scores, part.start)
-        from quatgraph.ops.kernels.one_vs_all import slopes
+        from quatgraph.ops.kernels.one_vs_all import score_grads
 
         loss, count = self.loss, part.stop - part.start
-        return slopes(scores, self.batch, self.level, part.start, count, loss.keep, loss.floor)
+        return score_grads(
+            scores, self.batch, self.shift, part.start, count, loss.positive_weight, loss.floor
+        )
 
-    def _by_torch(self, scores: Tensor, begin: int) -> tuple[Tensor, Tensor]:
-        assert self.listed is not None
-        loss, kind, scores = self.loss, scores.dtype, wide(scores)
-        row, at = _in_tile(*self.listed, begin, scores.size(-1))
+    def _by_torch(self, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
+        assert self.coo is not None
+        loss, dtype, scores = self.loss, scores.dtype, wide(scores)
+        row, at = _in_tile(*self.coo, first, scores.size(-1))
         hits = scores.view(-1).index_select(0, at)
-        if self.level is None:
-            # Softplus is taken for linear beyond its threshold, here where float64 cannot tell.
+        if self.shift is None:
+            # Beyond 40 softplus is linear to within float64 precision.
             values = F.softplus(scores, threshold=40).sum(dim=-1)
             values -= loss.floor * scores.sum(dim=-1)
-            found = scores.sigmoid_().sub_(loss.floor)
+            grads = scores.sigmoid_().sub_(loss.floor)
         else:
             values = torch.zeros_like(scores[..., 0])
-            found = scores.sub_(self.level[..., None]).exp_()
-        values.view(-1).index_add_(0, row, hits, alpha=-loss.keep)
-        found.view(-1).index_add_(0, at, hits.new_full((), -loss.keep).expand_as(hits))
-        return values, found.to(kind)
+            grads = scores.sub_(self.shift[..., None]).exp_()
+        values.view(-1).index_add_(0, row, hits, alpha=-loss.positive_weight)
+        grads.view(-1).index_add_(0, at, hits.new_full((), -loss.positive_weight).expand_as(hits))
+        return values, grads.to(dtype)
 
 
-def _in_tile(owner: Tensor, tail: Tensor, begin: int, width: int) -> tuple[Tensor, Tensor]:
-    """The positives among some candidates: their rows, and their places in the tile."""
-    here = (tail >= begin) & (tail < begin + width)
-    row = owner[here]
-    return row, row * width + tail[here] - begin
+def _in_tile(row: Tensor, tail: Tensor, first: int, width: int) -> tuple[Tensor, Tensor]:
+    """The positives among some candidates: their rows, and their positions in the tile."""
+    here = (tail >= first) & (tail < first + width)
+    row = row[here]
+    return row, row * width + tail[here] - first

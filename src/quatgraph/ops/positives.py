@@ -1,4 +1,4 @@
-"""The known answers of a batch of queries, as rows of one list that all batches share."""
+"""The positives of a batch of queries, as slices of one list that all batches share."""
 
 from dataclasses import dataclass
 
@@ -8,33 +8,33 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Positives:
-    """Which candidates are right for each query of a batch, for one member or for several.
+    """The positive candidates of each query of a batch, for one member or for several.
 
-    The answers of all queries there are lie one query after the other, each answer once; a batch is
-    one number per query. The batches of all members of an ensemble are one object.
+    The positives of all queries are concatenated, without duplicates; a batch is a query index per
+    row. The batches of all members of an ensemble are one object.
 
     Attributes:
-        pointers: Where the answers of each of the Q queries begin, int32 or int64 ``(Q + 1,)``.
-        tails: The answers, numbers of candidates, int32 or int64 ``(P,)``.
-        row: The query that each row of the batch is, ``(B,)``; ``(M, B)`` where the members have
-            batches of their own.
+        ptr: The boundaries of the positives of the Q queries, int32 or int64 ``(Q + 1,)``.
+        tails: The positives, indices of candidates, int32 or int64 ``(P,)``.
+        row: The query of each row of the batch, ``(B,)``; ``(M, B)`` if the members have batches of
+            their own.
     """
 
-    pointers: Tensor
+    ptr: Tensor
     tails: Tensor
     row: Tensor
 
     def counts(self) -> Tensor:
-        """How many answers each row has, as ``row``."""
-        return self.pointers[self.row + 1] - self.pointers[self.row]
+        """The number of positives of each row, shaped as ``row``."""
+        return self.ptr[self.row + 1] - self.ptr[self.row]
 
-    def listed(self) -> tuple[Tensor, Tensor]:
-        """The row, counted over all members, and the candidate of each answer in the batch.
+    def to_coo(self) -> tuple[Tensor, Tensor]:
+        """The row, counted over all members, and the candidate of each positive in the batch.
 
-        For the torch forms: on a GPU it waits for the device, to learn how many there are.
+        On a GPU it synchronises with the host, as the output's size depends on the values.
         """
-        begin, sizes = self.pointers[self.row].flatten(), self.counts().flatten()
-        owner = torch.repeat_interleave(sizes)
-        entry = torch.arange(owner.numel(), device=owner.device)
-        entry += (begin - sizes.cumsum(0) + sizes).index_select(0, owner)
-        return owner, self.tails.index_select(0, entry)
+        begin, sizes = self.ptr[self.row].flatten(), self.counts().flatten()
+        row_ids = torch.repeat_interleave(sizes)
+        entry = torch.arange(row_ids.numel(), device=row_ids.device)
+        entry += (begin - sizes.cumsum(0) + sizes).index_select(0, row_ids)
+        return row_ids, self.tails.index_select(0, entry)

@@ -1,8 +1,8 @@
-r"""Random bits as a function of what they are for, so that nothing depends on the order of draws.
+r"""Counter-based random bits: no draw depends on the order of draws.
 
 A number is keyed by a member's seed, a step, a call within the step, a row and a column. So neither
 the other members of an ensemble nor padding rows change what a member draws, and a resumed run
-needs no state of a generator. With :math:`m` a bijective hash of 32 bits,
+needs no generator state. With :math:`m` a bijective hash of 32 bits,
 
 .. math::
     k = m(m(m(m(s_0) \oplus s_1) \oplus t) \oplus c), \qquad
@@ -18,18 +18,18 @@ from torch import Tensor
 BITS = 32
 MASK = (1 << BITS) - 1
 FACTORS = 0x7FEB352D, 0x846CA68B
-"""Of a hash with little bias; its shifts are 16, 15 and 16."""
+"""Multipliers of a hash with low bias; its shifts are 16, 15 and 16."""
 GOLDEN = 0x9E3779B9
 BATCHES, STEPS = 1 << 30, (1 << 30) + 1
-"""Calls that draw an epoch's batches and the order of its steps; dropout counts from 0."""
+"""Call numbers of an epoch's batches and of the order of its steps; dropout counts from 0."""
 
 
 def mix(x: Tensor) -> Tensor:
-    """The hash m of whole numbers from 0 to 2**32 - 1, held as int64."""
+    """The hash m of 32-bit unsigned integers, stored as int64."""
     x = x ^ (x >> 16)
     x = (x * FACTORS[0]) & MASK
     x = x ^ (x >> 15)
-    x = (x * FACTORS[1]) & MASK  # what overflows are bits that the mask drops
+    x = (x * FACTORS[1]) & MASK  # the mask drops the bits that overflow
     return x ^ (x >> 16)
 
 
@@ -41,13 +41,13 @@ def draw_key(draws: Tensor, call: int) -> Tensor:
 
 
 def random_bits(draws: Tensor, call: int, rows: Tensor | int, columns: int) -> Tensor:
-    """Whole numbers from 0 to 2**32 - 1, each equally likely, as int64.
+    """Uniform 32-bit unsigned integers, as int64.
 
     Args:
         draws: Seed and step, of several members ``(M, 2)``.
-        call: Which draw of the step it is.
-        rows: What the rows are keyed by, ``(R,)`` or of several members ``(M, R)``; their places
-            where it is the number of rows.
+        call: Number of the draw within the step.
+        rows: Keys of the rows, ``(R,)`` or of several members ``(M, R)``; or the number of rows,
+            whose keys are their positions.
         columns: Number of columns C.
 
     Shape:
@@ -75,12 +75,12 @@ def column_keys(columns: int, device: torch.device) -> Tensor:
 
 
 def epoch_draws(seeds: Tensor, epoch: int) -> Tensor:
-    """Seed and epoch, ``(M,) -> (M, 2)``, for what is drawn once an epoch."""
+    """Seed and epoch, ``(M,) -> (M, 2)``, for draws made once per epoch."""
     return torch.stack((seeds, torch.full_like(seeds, epoch)), dim=-1)
 
 
 def random_order(draws: Tensor, call: int, count: int) -> Tensor:
-    """A permutation of ``count`` numbers for each member, ``(M, count)``."""
-    # As int32, which sort faster. Ties, one pair in four billion, keep the order of their places.
+    """A random permutation of ``range(count)`` for each member, ``(M, count)``."""
+    # int32 sorts faster. The stable sort breaks ties, which one pair in four billion has.
     bits = random_bits(draws, call, count, 1)[..., 0] - (1 << (BITS - 1))
     return bits.int().argsort(dim=-1, stable=True)

@@ -1,8 +1,8 @@
-r"""Products of rounded numbers, summed in float32, and a linear map of them.
+r"""Products of rounded factors, accumulated in float32, and a linear map of them.
 
 The map is :math:`\mathbf{Y} = \mathbf{X} \mathbf{W}^\top` with :math:`\mathbf{X}`,
-:math:`\mathbf{W}` and the gradient at :math:`\mathbf{Y}` rounded. The gradients that come out are
-float32; :math:`\mathbf{Y}` is rounded, for sums over neighbours that would round it anyway.
+:math:`\mathbf{W}` and the gradient at :math:`\mathbf{Y}` rounded. Its gradients are float32;
+:math:`\mathbf{Y}` is rounded, since sums over neighbours round it anyway.
 """
 
 from typing import Any
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.members import members_first
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.members import batch_first
+from quatgraph.ops.transforms import once_differentiable
 
 
 def rounded_linear(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
@@ -30,14 +30,13 @@ def rounded_linear(x: Tensor, weight: Tensor, dtype: torch.dtype) -> Tensor:
 def product(
     left: Tensor, right: Tensor, plus: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """The members' products ``(M, ...)``, in float32 for bfloat16, added to others in place or
+    """The batched product ``(M, ...)``, in float32 for bfloat16, added to ``plus`` in place or
     written to ``out``."""
     how: dict[str, Any] = {}
     if left.dtype == torch.bfloat16 and left.is_cuda:
         how = {"out_dtype": torch.float32}
     elif left.dtype == torch.bfloat16:
-        # A CPU's own product would round its result; products of bfloat16 numbers are exact in
-        # float32.
+        # A CPU's bfloat16 product would round its result.
         left, right = left.float(), right.float()
     if plus is not None:
         return torch.baddbmm(plus, left, right, out=plus, **how)
@@ -45,25 +44,25 @@ def product(
 
 
 def rounded_product(left: Tensor, right: Tensor) -> Tensor:
-    """The members' products in their own type, rounded once if that is bfloat16."""
+    """The batched product in the factors' type, rounded once if that is bfloat16."""
     if left.dtype == torch.bfloat16 and not left.is_cuda:
         return (left.float() @ right.float()).to(left.dtype)
     return left @ right
 
 
-def by_columns(matrix: Tensor) -> Tensor:
-    """The same numbers, on a GPU with those of a column side by side in memory: a right factor of
-    float32 is multiplied faster where the numbers that are summed over lie together."""
+def column_major(matrix: Tensor) -> Tensor:
+    """The matrix, on a GPU in column-major layout: a float32 right factor is multiplied faster if
+    the summed dimension is contiguous."""
     return matrix.mT.contiguous().mT if matrix.is_cuda else matrix
 
 
 class _RoundedLinear(torch.autograd.Function):
-    """The result and, not for the caller, what was rounded for it."""
+    """Returns the result and, for the backward pass, the rounded factors."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-        own, other = x.to(dtype), weight.to(dtype)
-        return rounded_product(own, other.mT), own, other
+        rounded_x, rounded_w = x.to(dtype), weight.to(dtype)
+        return rounded_product(rounded_x, rounded_w.mT), rounded_x, rounded_w
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -72,23 +71,22 @@ class _RoundedLinear(torch.autograd.Function):
         ctx.save_for_backward(*output[1:])
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None
-        own, other = saved = ctx.saved_tensors
-        grad, own, other = (value[None].flatten(0, -3) for value in (grad, own, other))
-        by_x, by_weight = product(grad, other), product(grad.mT, own)
-        return by_x.view_as(saved[0]), by_weight.view_as(saved[1]), None
+        rounded_x, rounded_w = ctx.saved_tensors
+        grad, rounded_x, rounded_w = (
+            value[None].flatten(0, -3) for value in (grad, rounded_x, rounded_w)
+        )
+        grad_x, grad_weight = product(grad, rounded_w), product(grad.mT, rounded_x)
+        return grad_x.view_as(rounded_x), grad_weight.view_as(rounded_w), None
 
     @staticmethod
     def vmap(
         info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, dtype: torch.dtype
     ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
-        x, weight = (
-            members_first(value, dim, info.batch_size)
-            for value, dim in zip((x, weight), in_dims, strict=False)
-        )
+        x, weight = batch_first(info.batch_size, in_dims, (x, weight))
         if x.dim() != 3:
-            raise NotImplementedError("rounded_linear: members within members")
+            raise NotImplementedError("rounded_linear does not support nested vmap")
         return _RoundedLinear.apply(x, weight, dtype), (0, 0, 0)

@@ -1,7 +1,7 @@
-"""Columns of a matrix in parts that lie side by side, as views of it.
+"""Splits the columns of a matrix into views.
 
-The gradient puts those of the parts side by side again; on a GPU by one kernel for sixteen parts,
-which reads and writes each number once, and makes no zeros for parts that have none.
+The gradient concatenates those of the parts; on a GPU by one kernel for sixteen parts, which reads
+and writes each number once, and needs no zeros for parts without a gradient.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import only_derivative
+from quatgraph.ops.transforms import once_differentiable
 
 
 def split_columns(flat: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
-    """The columns of ``flat`` in parts of these sizes, all of them together.
+    """Splits the columns of ``flat`` into parts of these sizes.
 
     Shape:
         - flat: ``(M, sum(sizes))``
@@ -28,7 +28,7 @@ def split_columns(flat: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
 
 
 class _Split(torch.autograd.Function):
-    """Not an operation of torch's library: that may not return views."""
+    """Not a library operation, which may not return views."""
 
     @staticmethod
     def forward(flat: Tensor, sizes: tuple[int, ...]) -> tuple[Tensor, ...]:
@@ -37,14 +37,14 @@ class _Split(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         _, ctx.sizes = inputs
-        ctx.set_materialize_grads(False)  # the kernel writes zeros for what there is not
+        ctx.set_materialize_grads(False)  # the kernel writes zeros for missing ones
 
     @staticmethod
-    @only_derivative
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None]:
-        from quatgraph.ops.kernels.split import joined
+        from quatgraph.ops.kernels.split import concat_columns
 
-        *begins, width = accumulate(ctx.sizes, initial=0)
-        parts = zip(begins, grads, strict=True)
-        given = [(begin, grad) for begin, grad in parts if grad is not None]
-        return joined(given, width) if given else None, None
+        *offsets, width = accumulate(ctx.sizes, initial=0)
+        parts = zip(offsets, grads, strict=True)
+        present = [(offset, grad) for offset, grad in parts if grad is not None]
+        return concat_columns(present, width) if present else None, None

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
+from quatgraph.errors import Mistake
 from quatgraph.ops.split import split_columns
 
 _ALIGNED = 4
-"""Alignment, in numbers, of parameters in memory. Parameters of other sizes come last, padded with
-zeros, so that the matrices of every member are aligned."""
+"""Offsets that are multiples of it are read fast. Parameters of other sizes come last, padded with
+zeros, so that every member's parameters are aligned."""
 
 
 class _Template(threading.local):
-    """A module without weights, one copy per thread: ``functional_call`` sets its weights while it
-    runs, so threads cannot share it.
+    """A module without weights, one copy per thread: ``functional_call`` swaps weights in while it
+    runs, so threads must not share a module.
 
     A submodule with an attribute ``calls`` makes random draws, keyed by its buffer ``draws`` and by
     the next of its ``calls``, which count the draws of a forward pass.
@@ -43,16 +44,16 @@ class _Template(threading.local):
 
 
 class Ensemble(nn.Module):
-    """``M`` models of one shape held as one set of stacked parameters ``(M, ...)``.
+    """``M`` models of one shape as one set of stacked parameters ``(M, ...)``.
 
     Members may differ in their seed and, through their buffers, in their dropout rate; the
     optimiser gives each its own learning rate and weight decay. A member's weights and its dropout
-    masks depend on its own seed, never on the other members. The members run as one call under
-    vmap; a model with ``takes_members = True`` handles the leading dimension of parameters and
-    inputs itself, which is faster on a CPU.
+    masks depend on its own seed, never on the other members. Members run under vmap. A model with
+    ``supports_members = True`` takes parameters and inputs with a leading dimension of members
+    instead, which saves a CPU the cost of vmap.
 
     Args:
-        builds: Build the members, one each; they must have the same shapes.
+        builds: Builds the members, one call each; they must have the same shapes.
         seeds: One seed per member, for its parameters and dropout masks.
     """
 
@@ -63,12 +64,12 @@ class Ensemble(nn.Module):
         super().__init__()
         members = [_seeded(b, s) for b, s in zip(builds, seeds, strict=True)]
         params, buffers = stack_module_state(members)
-        # All parameters in one tensor, so that the optimizer needs one operation, not one for each.
+        # One flat parameter: the optimiser needs one operation instead of one per parameter.
         rows = {name: value.detach().reshape(len(members), -1) for name, value in params.items()}
         order = sorted(rows, key=lambda name: rows[name].size(1) % _ALIGNED > 0)
         self._shapes = {name: params[name].shape[1:] for name in order}
-        rest = -sum(row.size(1) for row in rows.values()) % _ALIGNED
-        parts = [rows[name] for name in order] + [torch.zeros(len(members), rest)]
+        padding = -sum(row.size(1) for row in rows.values()) % _ALIGNED
+        parts = [rows[name] for name in order] + [torch.zeros(len(members), padding)]
         self._sizes = [part.size(1) for part in parts]
         self.flat = nn.Parameter(torch.cat(parts, dim=1))
         self._template = _Template(members[0].to("meta"))
@@ -85,9 +86,9 @@ class Ensemble(nn.Module):
         """Runs every member, giving ``(M, ...)``.
 
         Args:
-            inputs: Tensors or pytrees of tensors, shared by all members unless ``in_dims`` gives
-                the dimension of the members; a pytree of dimensions gives one for each tensor.
-            last: Whether the training step ends with this call; the next call has new masks.
+            inputs: Tensors or pytrees of tensors, shared by all members by default.
+            in_dims: The dimension of members of each input, as in :func:`torch.vmap`.
+            last: Whether this call ends the training step; the next call then draws new masks.
         """
         template = self._template.module.train(self.training)
         self._template.restart_calls()
@@ -102,28 +103,36 @@ class Ensemble(nn.Module):
             state |= dict.fromkeys(self._template.drawing, draws)
             if last:
                 self.draws[:, 1] += 1
-        if getattr(template, "takes_members", False):
+        if getattr(template, "supports_members", False):
             return functional_call(template, state, inputs)
-        return torch.vmap(call, in_dims=(0, *dims))(state, *inputs)
+        try:
+            return torch.vmap(call, in_dims=(0, *dims))(state, *inputs)
+        except RuntimeError as error:
+            if "randomness" not in str(error):
+                raise
+            raise Mistake(
+                "a model of an Ensemble cannot use torch's random operations, such as nn.Dropout: "
+                "use quatgraph.QuaternionDropout, whose masks depend on the member's seed"
+            ) from error
 
-    def held(self) -> dict[str, Tensor]:
-        """The tensors that training changes, each ``(M, ...)``."""
+    def raw_state(self) -> dict[str, Tensor]:
+        """All tensors that training changes, each ``(M, ...)``: the flat parameters and buffers."""
         buffers = {name: getattr(self, key) for name, key in self._buffer_names.items()}
         return {"flat": self.flat, **buffers}
 
-    def stacked(self, held: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
+    def stacked(self, state: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """All parameters and buffers by the model's own names, each ``(M, ...)``.
 
         Args:
-            held: Values in the form of :meth:`held`; the ensemble's own by default.
+            state: Values in the form of :meth:`raw_state`; the ensemble's own by default.
         """
-        held = self.held() if held is None else held
-        parts = split_columns(held["flat"], self._sizes)[: len(self._shapes)]
+        state = self.raw_state() if state is None else state
+        parts = split_columns(state["flat"], self._sizes)[: len(self._shapes)]
         params = {
             name: part.unflatten(1, shape) if shape else part.squeeze(1)
             for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
         }
-        return params | {name: held[name] for name in self._buffer_names}
+        return params | {name: state[name] for name in self._buffer_names}
 
     def member(self, index: int) -> dict[str, Tensor]:
         """One member's parameters and buffers, detached copies."""

@@ -184,7 +184,9 @@ class _Run(Generic[Batch]):
         self.best_loss = torch.full((members,), torch.nan, device=device)
         self.stale = torch.zeros(members, dtype=torch.int64, device=device)
         self.best_weights = {
-            name: value.detach().clone() for name, value in ensemble.held().items() if self.selects
+            name: value.detach().clone()
+            for name, value in ensemble.raw_state().items()
+            if self.selects
         }
         self.loss_weights = torch.ones(members, device=device)
         self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
@@ -265,7 +267,7 @@ class _Run(Generic[Batch]):
             chosen, held = self.best_evaluation.cpu(), self.best_weights
         else:
             chosen = torch.full((self.ensemble.num_members,), count - 1)
-            held = {k: v.detach().clone() for k, v in self.ensemble.held().items()}
+            held = {k: v.detach().clone() for k, v in self.ensemble.raw_state().items()}
         members = torch.arange(self.ensemble.num_members)
         return Fit(
             best_epoch=torch.tensor(epochs)[chosen],
@@ -291,7 +293,7 @@ class _Run(Generic[Batch]):
             "stale": self.stale,
             "draws": self.ensemble.draws,
             **{f"best/{name}": value for name, value in self.best_weights.items()},
-            **{f"model/{name}": value for name, value in self.ensemble.held().items()},
+            **{f"model/{name}": value for name, value in self.ensemble.raw_state().items()},
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
         }
 
@@ -323,7 +325,7 @@ class _Run(Generic[Batch]):
             self.best_evaluation.copy_(torch.where(better, self.evaluation, self.best_evaluation))
             self.best_loss.copy_(torch.where(better, self.step_loss, self.best_loss))
             self.stale.copy_(torch.where(better, 0, self.stale + 1))
-            for name, weight in self.ensemble.held().items():
+            for name, weight in self.ensemble.raw_state().items():
                 best = self.best_weights[name]
                 mask = better.view(-1, *[1] * (weight.dim() - 1))
                 best.copy_(torch.where(mask, weight, best))

@@ -84,8 +84,8 @@ def limit_threads(count: int) -> Iterator[None]:
 
 @contextmanager
 def matmul_precision(precision: str) -> Iterator[None]:
-    """Within a block: whether a GPU multiplies float32 matrices in full ``float32``, or in TF32
-    for any other precision."""
+    """Sets the precision of a GPU's float32 matrix products within a block: full for ``float32``,
+    TF32 for anything else."""
     settings = torch.backends.cuda.matmul
     before = settings.fp32_precision
     settings.fp32_precision = "ieee" if precision == "float32" else "tf32"

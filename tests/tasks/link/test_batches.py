@@ -89,7 +89,7 @@ def test_a_batch_has_all_answers_of_its_queries_and_no_others(queries: Queries) 
     for step, _ in enumerate(batches.draw(0)):
         (rows,) = batches.load(step)
         head, relation, positives = look_up(queries, rows)
-        owner, answer = positives.listed()
+        owner, answer = positives.to_coo()
         pairs = torch.stack((head, relation), dim=-1).flatten(0, 1).tolist()
         for place, pair in enumerate(map(tuple, pairs)):
             own = answer[owner == place].tolist()

@@ -1,10 +1,9 @@
 """Graph attention network."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.blocks import Blocks
@@ -31,11 +30,11 @@ class GraphGATOptions(LayerwiseOptions):
 
 class GraphGAT(LayerwiseModel):
     """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its matrix has self-loops and
-    no normalisation, and is an :class:`Adjacency`: attention needs numbers of the entries, so a
-    batch has to be :meth:`Blocks.expanded`.
+    no normalisation. Attention assigns values to entries, so a batch must be
+    :meth:`Blocks.expanded`.
 
     Args:
-        hidden: Width of the layers, all heads together.
+        hidden: Total width of the heads.
         heads: Attention heads of every layer.
         dropout: Rate on the input of every layer and on the attention coefficients.
         num_layers, pooled_dropout, per_layer: As in :class:`GraphGCN`.
@@ -43,6 +42,7 @@ class GraphGAT(LayerwiseModel):
 
     Options = GraphGATOptions
     needs_entries = True
+    activation = "elu"
 
     def __init__(
         self,
@@ -50,26 +50,24 @@ class GraphGAT(LayerwiseModel):
         num_classes: int,
         *,
         hidden: int = 128,
-        num_layers: int = 2,
         heads: int = 4,
         dropout: float = 0.0,
-        pooled_dropout: float = 0.0,
-        per_layer: bool = False,
+        **options: Any,
     ) -> None:
         check_heads(hidden, heads)
+        options |= {"hidden": hidden, "dropout": dropout}
         super().__init__(
-            lambda a, b: GraphAttention(a, b // heads, heads=heads, dropout=dropout),
-            F.elu,
-            in_channels,
-            num_classes,
-            hidden=hidden,
-            num_layers=num_layers,
-            dropout=dropout,
-            pooled_dropout=pooled_dropout,
-            per_layer=per_layer,
+            in_channels, num_classes, heads=heads, attention_dropout=dropout, **options
+        )
+
+    def conv(
+        self, in_channels: int, out_channels: int, *, heads: int = 4, attention_dropout: float = 0.0
+    ) -> nn.Module:
+        return GraphAttention(
+            in_channels, out_channels // heads, heads=heads, dropout=attention_dropout
         )
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         if isinstance(adjacency, Blocks):
-            raise Mistake("GAT needs its batch as a matrix of its own: use adjacency.expanded(...)")
+            raise Mistake("GAT does not take Blocks: use adjacency.expanded(...)")
         return super().forward(x, adjacency, pool)

@@ -1,9 +1,9 @@
-"""Graph convolutional network, the real twin of QGNN."""
+"""Graph convolutional network, the real counterpart of QGNN."""
 
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+from torch import nn
 
 from quatgraph.adjacency import Normalization
 from quatgraph.layers.real import GraphConv
@@ -15,7 +15,7 @@ from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 class GraphGCNOptions(LayerwiseOptions):
     name: Literal["gcn"] = "gcn"
     normalization: Normalization = "none"
-    """Of the adjacency matrix with self-loops."""
+    """Normalization of the adjacency matrix with self-loops."""
 
     @property
     def matrix(self) -> Matrix:
@@ -23,8 +23,8 @@ class GraphGCNOptions(LayerwiseOptions):
 
 
 class GraphGCN(LayerwiseModel):
-    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real twin of QGNN, on
-    the same matrix, with self-loops.
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real counterpart of
+    QGNN, on the same matrix.
 
     Args:
         hidden, num_layers, dropout, pooled_dropout, per_layer: As in :class:`GraphQGNN`, with
@@ -36,25 +36,5 @@ class GraphGCN(LayerwiseModel):
 
     Options = GraphGCNOptions
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        *,
-        hidden: int = 128,
-        num_layers: int = 2,
-        dropout: float = 0.0,
-        pooled_dropout: float = 0.0,
-        per_layer: bool = False,
-    ) -> None:
-        super().__init__(
-            lambda a, b: GraphConv(a, b, bias=False),
-            torch.relu,
-            in_channels,
-            num_classes,
-            hidden=hidden,
-            num_layers=num_layers,
-            dropout=dropout,
-            pooled_dropout=pooled_dropout,
-            per_layer=per_layer,
-        )
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        return GraphConv(in_channels, out_channels, bias=False)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
+from torch import nn
 
 from quatgraph.layers.real import NeighbourMean
 from quatgraph.models.graph.base import Matrix
@@ -29,25 +29,5 @@ class GraphSAGE(LayerwiseModel):
 
     Options = GraphSAGEOptions
 
-    def __init__(
-        self,
-        in_channels: int,
-        num_classes: int,
-        *,
-        hidden: int = 128,
-        num_layers: int = 2,
-        dropout: float = 0.0,
-        pooled_dropout: float = 0.0,
-        per_layer: bool = False,
-    ) -> None:
-        super().__init__(
-            NeighbourMean,
-            torch.relu,
-            in_channels,
-            num_classes,
-            hidden=hidden,
-            num_layers=num_layers,
-            dropout=dropout,
-            pooled_dropout=pooled_dropout,
-            per_layer=per_layer,
-        )
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        return NeighbourMean(in_channels, out_channels)

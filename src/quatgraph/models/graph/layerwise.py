@@ -1,9 +1,8 @@
-"""Graph classifiers whose layers are all read: the vectors of each, summed over a graph."""
+"""The base class of graph classifiers that read out every layer."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -12,6 +11,7 @@ from quatgraph.layers import LayerwiseReadout, QuaternionDropout
 from quatgraph.layers.real import Features, Matrix
 from quatgraph.models.common import check_layers
 from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class LayerwiseOptions(GraphOptions):
     dropout: float = 0.5
     """Rate on the input of every layer."""
     per_layer: bool = True
-    """Whether the last linear map starts as one map per layer, each with a bias."""
+    """Whether to initialise the last linear map as one map per layer, each with a bias."""
     of_reals: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -28,16 +28,19 @@ class LayerwiseOptions(GraphOptions):
 
 
 class LayerwiseModel(GraphModel):
-    """Layers one after the other; the vectors of all of them, summed over a graph, tell its class.
+    """A stack of convolutions; the vectors of all layers, summed over a graph, give its logits.
+
+    A subclass implements :meth:`conv`.
 
     Args:
-        layer: Makes a layer of the given widths.
-        activation: Of every layer.
+        in_channels: Number of real features of a node.
+        num_classes: Number of classes C.
         hidden: Width of the layers.
         num_layers: Number of layers.
         dropout: Rate on the input of every layer.
         pooled_dropout: Rate on the summed vectors.
         per_layer: See :class:`LayerwiseReadout`.
+        conv_options: Keyword arguments of :meth:`conv`.
 
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot
@@ -46,32 +49,39 @@ class LayerwiseModel(GraphModel):
         - output: logits ``(G, C)``
     """
 
+    activation: ClassVar[Activation] = "relu"
+
     def __init__(
         self,
-        layer: Callable[[int, int], nn.Module],
-        activation: Callable[[Tensor], Tensor],
         in_channels: int,
         num_classes: int,
         *,
-        hidden: int,
-        num_layers: int,
-        dropout: float,
-        pooled_dropout: float,
-        per_layer: bool,
+        hidden: int = 128,
+        num_layers: int = 2,
+        dropout: float = 0.0,
+        pooled_dropout: float = 0.0,
+        per_layer: bool = False,
+        **conv_options: Any,
     ) -> None:
         super().__init__()
         check_layers(num_layers)
         widths = [hidden] * num_layers
-        self.convs = nn.ModuleList(layer(a, b) for a, b in pairwise([in_channels, *widths]))
-        self.activation = activation
+        self.convs = nn.ModuleList(
+            self.conv(a, b, **conv_options) for a, b in pairwise([in_channels, *widths])
+        )
         self.dropout = QuaternionDropout(dropout)
         self.readout = LayerwiseReadout(
             widths, num_classes, dropout=pooled_dropout, per_layer=per_layer
         )
 
+    def conv(self, in_channels: int, out_channels: int) -> nn.Module:
+        """Builds a layer, called as ``conv(x, adjacency)``."""
+        raise NotImplementedError
+
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         layers: list[Tensor] = []
+        activation = ACTIVATIONS[self.activation]
         for conv in self.convs:
-            x = self.activation(conv(self.dropout(x), adjacency))
+            x = activation(conv(self.dropout(x), adjacency))
             layers.append(x)
         return self.readout(layers, pool)

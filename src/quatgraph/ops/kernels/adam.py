@@ -1,7 +1,7 @@
-"""A step of Adam for the stacked numbers of all members, each with settings of its own.
+"""A step of Adam for the stacked parameters of all members, each with its own hyperparameters.
 
-For a member's norm one kernel sums squares, some numbers a program; how many programs it has
-depends on a member's numbers alone. The step's programs each add up all these sums, in one order.
+For a member's gradient norm one kernel writes partial sums of squares, as many as depend on the
+member's size only. Each program of the step adds up all of them, in one order.
 """
 
 import math
@@ -14,7 +14,7 @@ from torch import Tensor
 
 _BLOCK = 1024
 _BLOCK_SUM, _SUMS = 2048, 512
-"""Numbers that a program squares at once; sums of a member's gradient, at most."""
+"""Elements that a program squares at once; the most partial sums per gradient."""
 
 
 @triton.jit
@@ -40,7 +40,7 @@ def _adam_kernel(
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     at += member * size
-    # In float64, or the first steps' corrections would lose half their digits.
+    # In float32 the bias corrections of the first steps would lose half their digits.
     step = tl.load(steps).to(tl.float64)
     first = (1.0 - tl.exp2(step * LOG1)).to(param.dtype.element_ty)
     second = (1.0 - tl.exp2(step * LOG2)).to(param.dtype.element_ty)
@@ -62,7 +62,7 @@ def _adam_kernel(
 
 
 def square_sums(grads: Sequence[Tensor]) -> Tensor:
-    """Sums of some squares of gradients ``(M, ...)`` each, together those of all, ``(M, sums)``."""
+    """Partial sums of the squares of gradients ``(M, ...)``, ``(M, sums)``."""
     members = len(grads[0])
     sizes = [grad.numel() // max(1, members) for grad in grads]
     programs = [min(_SUMS, triton.cdiv(size, _BLOCK_SUM)) for size in sizes]
@@ -90,12 +90,12 @@ def adam_step_(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """Moves ``param``, ``mean`` and ``square``, each ``(M, ...)`` and contiguous, one step on.
+    """Updates ``param``, ``mean`` and ``square`` in place, each ``(M, ...)`` and contiguous.
 
     Args:
-        steps: Steps done, this one included, ``()`` float32.
+        steps: Number of steps, including this one, ``()`` float32.
         lr, weight_decay: ``(M,)``
-        squares: What :func:`square_sums` gives, where a member's whole gradient is clipped.
+        squares: The result of :func:`square_sums`, to clip the norm of a member's gradient.
     """
     members, size = param.size(0), param.numel() // max(1, param.size(0))
     if size == 0:

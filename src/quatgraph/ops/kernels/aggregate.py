@@ -1,10 +1,10 @@
 """Row-split kernels: one program sums one row, in one order, without atomics.
 
-A row may be a thousand times as long as the others, as that of a hub is, and all would wait for it.
-So where a matrix has room for such rows, they are summed in pieces: its entries are cut every so
-many, wherever rows begin, and one program sums what of a long row lies within two cuts. At most two
-long rows do: one that goes on from before, and one that begins and goes on beyond. Pieces and short
-rows are summed side by side, then the pieces of each long row.
+The row of a hub may be a thousand times as long as the others, which would all wait for it. So in a
+matrix with many entries long rows are summed in pieces: entries are cut at regular intervals,
+regardless of rows, and one program sums the part of a long row between two cuts. At most two long
+rows share an interval: one that continues from before, and one that starts there and continues
+beyond. Pieces and short rows are summed in parallel, then the pieces of each long row.
 """
 
 import torch
@@ -15,16 +15,16 @@ from torch import Tensor
 
 @triton.jit
 def _sum_entries(
-    begin, end, moved, col, perm, weight, x, feature, width, x_row,
+    begin, end, column_shift, col, perm, weight, x, feature, width, x_row,
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
 ):  # fmt: skip
-    """The sum over entries of one row, in their order."""
+    """The sum over the entries of one row, in order."""
     inside = feature < width
     total = tl.zeros((BLOCK_F,), dtype=WIDE)
     for first in range(begin, end, BLOCK_E):
         entry = first + tl.arange(0, BLOCK_E)
         present = entry < end
-        source = (tl.load(col + entry, mask=present, other=0) + moved).to(tl.int64)
+        source = (tl.load(col + entry, mask=present, other=0) + column_shift).to(tl.int64)
         at = tl.load(perm + entry, mask=present, other=0) if HAS_PERM else entry
         value = tl.load(weight + at, mask=present, other=0.0).to(WIDE)
         tile = tl.load(
@@ -38,7 +38,7 @@ def _sum_entries(
 
 @triton.jit
 def _row_of(rowptr, entry, rows, STEPS: tl.constexpr, FAN: tl.constexpr):
-    """The row that has an entry: the last one that begins at or before it."""
+    """The row of an entry: the last one that starts at or before it."""
     row = tl.full((), 0, tl.int64)
     for step in tl.static_range(STEPS):
         apart = FAN ** (STEPS - 1 - step)
@@ -53,19 +53,19 @@ def _piece(
     program, rowptr, rows, entries,
     PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
-    """Where the piece that a program sums begins and ends; the same place where there is none.
+    """Start and end of the piece that a program sums; equal if there is none.
 
-    Each two cuts have two programs: one for a long row that goes on from before, and one for a long
-    row that begins there.
+    Each interval has two programs: one for a long row that continues from before, and one for a
+    long row that starts there.
     """
     cut = program // 2 * PIECE
     next_cut = cut + tl.minimum(entries - cut, PIECE)
-    begins = program % 2 == 1
-    row = _row_of(rowptr, tl.where(begins, next_cut - 1, cut), rows, STEPS, FAN)
+    is_start = program % 2 == 1
+    row = _row_of(rowptr, tl.where(is_start, next_cut - 1, cut), rows, STEPS, FAN)
     row_begin = tl.load(rowptr + row)
     row_end = tl.load(rowptr + row + 1)
     begin = tl.maximum(row_begin, cut)
-    found = (row_end - row_begin > PIECE) & ((row_begin >= cut) == begins)
+    found = (row_end - row_begin > PIECE) & ((row_begin >= cut) == is_start)
     return begin, tl.where(found, tl.minimum(row_end, next_cut), begin)
 
 
@@ -75,8 +75,8 @@ def _sum_rows_and_pieces_kernel(
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
     PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
-    """The pieces of long rows, which take longest, by the first programs; the other rows by the
-    rest."""
+    """The first programs sum the pieces of long rows, which take longest; the others sum short
+    rows."""
     program = tl.program_id(0)
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
@@ -110,8 +110,8 @@ def _join_pieces_kernel(
     WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
     PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
-    """The sum over the pieces of the long row that begins within two cuts, if one does: it is that
-    of the last entry there."""
+    """Sums the pieces of the long row that starts within an interval, if there is one: it is the
+    row of the last entry there."""
     first = tl.program_id(0)
     member = tl.program_id(2).to(tl.int64)
     cut = first * PIECE
@@ -140,25 +140,25 @@ def _join_pieces_kernel(
 
 @triton.jit
 def _sum_rows_kernel(
-    rowptr, col, perm, weight, x, out, chosen, shift, rows, entries, width, x_member, x_row,
+    rowptr, col, perm, weight, x, out, selected, shift, rows, entries, width, x_member, x_row,
     HAS_PERM: tl.constexpr, WIDE: tl.constexpr, BLOCK_F: tl.constexpr, BLOCK_E: tl.constexpr,
-    CHOSEN: tl.constexpr,
+    SELECTED: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     member = tl.program_id(2).to(tl.int64)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    if CHOSEN:  # row of the whole matrix that this row is, none if negative
-        whole = tl.load(chosen + member * rows + row)
-        moved = tl.load(shift + member * rows + row)
+    if SELECTED:  # the index of a row of the whole matrix, negative for padding
+        whole = tl.load(selected + member * rows + row)
+        column_shift = tl.load(shift + member * rows + row)
         begin = tl.load(rowptr + whole, mask=whole >= 0, other=0)
         end = tl.load(rowptr + whole + 1, mask=whole >= 0, other=0)
-        entries = 0  # whose weights all members share
+        entries = 0  # all members share the weights
     else:
-        moved = 0
+        column_shift = 0
         begin = tl.load(rowptr + row)
         end = tl.load(rowptr + row + 1)
     total = _sum_entries(
-        begin, end, moved, col, perm, weight + member * entries, x + member * x_member,
+        begin, end, column_shift, col, perm, weight + member * entries, x + member * x_member,
         feature, width, x_row, HAS_PERM, WIDE, BLOCK_F, BLOCK_E,
     )  # fmt: skip
     tl.store(out + (member * rows + row) * width + feature, total, mask=feature < width)
@@ -194,14 +194,14 @@ def _entry_products_kernel(
 
 
 _WARPS = 1
-"""One warp a row: rows are short, and a warp alone never waits for another."""
+"""One warp per row: rows are short, and a single warp never waits for another."""
 
 _FEW_ROWS = 4096
-"""Fewer rows, as the graphs of a batch are, do not fill a GPU: their features are shared out."""
+"""Fewer rows, as in a batch of graphs, do not fill a GPU: their features are split."""
 
 
 def _tile(x: Tensor, rows: int) -> dict[str, int]:
-    """Features and entries of a tile, of 4 KiB if there is as much, and its warps."""
+    """Features and entries of a tile of at most 4 KiB, and its warps."""
     widest = 32 if rows < _FEW_ROWS else 256
     block_f = min(widest, max(4, triton.next_power_of_2(x.size(-1))))
     block_e = min(32, 4096 // min(4, x.element_size()) // block_f)
@@ -209,17 +209,17 @@ def _tile(x: Tensor, rows: int) -> dict[str, int]:
 
 
 _PIECE = 128
-"""Entries from one cut to the next, at least; a row with more is long."""
+"""The least entries of an interval; a row with more is long."""
 
 _MANY_ROWS = 1 << 15
-"""As many rows, of all members, fill a GPU: there only rows far beyond the mean are cut."""
+"""So many rows, of all members, fill a GPU: then only rows far beyond the mean are cut."""
 
 _MANY_ENTRIES = 1 << 14
-"""With fewer entries cutting costs more than it saves: it takes a second kernel, and without it
-training on Cora and Citeseer is one to two percent faster. (A graph that is one row waits.)"""
+"""With fewer entries cutting costs more than it saves: it needs a second kernel, and without it
+training on Cora and Citeseer is one to two percent faster."""
 
 _FAN = 32
-"""Row pointers that a warp looks at together in the search for an entry's row."""
+"""Row pointers that a warp compares at once in the search for an entry's row."""
 
 
 def _wide(x: Tensor) -> tl.dtype:
@@ -236,15 +236,15 @@ def sum_rows(
     perm: Tensor | None,
     weight: Tensor,
     x: Tensor,
-    chosen: tuple[Tensor, Tensor] | None = None,
+    selected: tuple[Tensor, Tensor] | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """See :mod:`quatgraph.ops.aggregate`; ``chosen`` rows and their shifts as in
+    """See :mod:`quatgraph.ops.aggregate`; ``selected`` rows and their shifts as in
     :mod:`quatgraph.ops.aggregate_blocks`, of several members ``(M, R)`` for x ``(M, C, F)``. The
-    sums have the type of the weights unless told otherwise; x may have another, and members and
-    rows that lie apart in memory."""
+    sums have the type of the weights by default; x may have another type, and strided members and
+    rows."""
     weight, x = weight.contiguous(), x if x.stride(-1) == 1 else x.contiguous()
-    rows, width = rowptr.numel() - 1 if chosen is None else chosen[0].size(-1), x.size(-1)
+    rows, width = rowptr.numel() - 1 if selected is None else selected[0].size(-1), x.size(-1)
     members, entries = x.size(0) if x.dim() == 3 else 1, col.numel()
     out = weight.new_empty(*x.shape[:-2], rows, width, dtype=out_dtype)
     if out.numel() == 0:
@@ -255,10 +255,10 @@ def sum_rows(
     sizes, strides = (rows, entries, width), (x.stride(0), x.stride(-2))
     how = {"WIDE": _wide(weight), **tile}
     with torch.cuda.device(x.device):
-        if chosen is not None or entries < _MANY_ENTRIES:
+        if selected is not None or entries < _MANY_ENTRIES:
             _sum_rows_kernel[(rows, columns, members)](
-                *arrays, *(chosen or (rowptr, rowptr)), *sizes, *strides,
-                HAS_PERM=perm is not None, CHOSEN=chosen is not None, **how,
+                *arrays, *(selected or (rowptr, rowptr)), *sizes, *strides,
+                HAS_PERM=perm is not None, SELECTED=selected is not None, **how,
             )  # fmt: skip
             return out
         piece = _piece_size(entries, rows, members * columns)
@@ -273,15 +273,15 @@ def sum_rows(
 
 
 def _piece_size(entries: int, rows: int, times: int) -> int:
-    """Entries from one cut to the next. Each two cuts have two programs, which find most often that
-    no long row is there: where rows are many, they are an eighth of those for rows, at most."""
+    """Entries of an interval. Most intervals have no long row: where rows are many, the programs of
+    intervals are at most an eighth of those for rows."""
     if rows * times < _MANY_ROWS:
         return _PIECE
     return max(_PIECE, triton.next_power_of_2(triton.cdiv(16 * entries, rows)))
 
 
 def _steps(rows: int) -> int:
-    """Looks that the search for a row takes."""
+    """Steps of the search for a row."""
     steps = 1
     while _FAN**steps < rows:
         steps += 1

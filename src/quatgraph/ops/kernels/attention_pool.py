@@ -1,4 +1,4 @@
-"""Pooling with weights: a program has all features of one graph, and goes over its nodes."""
+"""Weighted pooling: a program holds all features of one graph and loops over its nodes."""
 
 import torch
 import triton
@@ -6,95 +6,95 @@ import triton.language as tl
 from torch import Tensor
 
 from quatgraph.ops.activation import Activation
-from quatgraph.ops.kernels.activation import CODES, activated, before
+from quatgraph.ops.kernels.activation import CODES, activate, activation_grad
 
 
 @triton.jit
-def _pooled_kernel(
-    x, weight, begins, total, largest, count, graphs, nodes, width,
+def _pool_kernel(
+    x, weight, ptr, total, maximum, count, graphs, nodes, width,
     ACTIVATION: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     graph, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
     feature = tl.arange(0, BLOCK)
     inside = feature < width
-    begins += member * (graphs + 1) + graph
-    first, last = tl.load(begins), tl.load(begins + 1)
+    ptr += member * (graphs + 1) + graph
+    first, last = tl.load(ptr), tl.load(ptr + 1)
 
-    added = tl.zeros((BLOCK,), dtype=x.dtype.element_ty)
-    most = tl.full((BLOCK,), float("-inf"), dtype=x.dtype.element_ty)
+    sums = tl.zeros((BLOCK,), dtype=x.dtype.element_ty)
+    peak = tl.full((BLOCK,), float("-inf"), dtype=x.dtype.element_ty)
     ties = tl.zeros((BLOCK,), dtype=x.dtype.element_ty)
     for node in range(first, last):
         row = member * nodes + node
         value = tl.load(x + row * width + feature, mask=inside, other=0.0)
-        value = tl.load(weight + row) * activated(value, ACTIVATION)
-        added += value
-        more = (value > most) | (value != value)
-        ties = tl.where(more, 1.0, tl.where(value == most, ties + 1, ties))
-        most = tl.where(more, value, most)
-    most = tl.where(first < last, most, 0.0)
+        value = tl.load(weight + row) * activate(value, ACTIVATION)
+        sums += value
+        higher = (value > peak) | (value != value)
+        ties = tl.where(higher, 1.0, tl.where(value == peak, ties + 1, ties))
+        peak = tl.where(higher, value, peak)
+    peak = tl.where(first < last, peak, 0.0)
 
     at = (member * graphs + graph) * width + feature
-    tl.store(total + at, added, mask=inside)
-    tl.store(largest + at, most, mask=inside)
+    tl.store(total + at, sums, mask=inside)
+    tl.store(maximum + at, peak, mask=inside)
     tl.store(count + at, ties, mask=inside)
 
 
 @triton.jit
-def _pooled_gradients_kernel(
-    by_total, by_largest, x, weight, begins, largest, by_x, by_weight, graphs, nodes, width,
+def _pool_backward_kernel(
+    grad_total, grad_maximum, x, weight, ptr, maximum, grad_x, grad_weight, graphs, nodes, width,
     ACTIVATION: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     graph, member = tl.program_id(0), tl.program_id(1).to(tl.int64)
     feature = tl.arange(0, BLOCK)
     inside = feature < width
-    begins += member * (graphs + 1) + graph
+    ptr += member * (graphs + 1) + graph
     at = (member * graphs + graph) * width + feature
-    of_sum = tl.load(by_total + at, mask=inside, other=0.0)
-    of_most = tl.load(by_largest + at, mask=inside, other=0.0)
-    most = tl.load(largest + at, mask=inside, other=0.0)
-    for node in range(tl.load(begins), tl.load(begins + 1)):
+    of_sum = tl.load(grad_total + at, mask=inside, other=0.0)
+    of_peak = tl.load(grad_maximum + at, mask=inside, other=0.0)
+    peak = tl.load(maximum + at, mask=inside, other=0.0)
+    for node in range(tl.load(ptr), tl.load(ptr + 1)):
         row = member * nodes + node
         value = tl.load(x + row * width + feature, mask=inside, other=0.0)
-        value, share = activated(value, ACTIVATION), tl.load(weight + row)
-        slope = of_sum + tl.where(share * value == most, of_most, 0.0)
-        tl.store(by_weight + row, tl.sum(slope * value, axis=0))
-        slope = before(slope * share, value, ACTIVATION)
-        tl.store(by_x + row * width + feature, slope, mask=inside)
+        value, share = activate(value, ACTIVATION), tl.load(weight + row)
+        grad = of_sum + tl.where(share * value == peak, of_peak, 0.0)
+        tl.store(grad_weight + row, tl.sum(grad * value, axis=0))
+        grad = activation_grad(grad * share, value, ACTIVATION)
+        tl.store(grad_x + row * width + feature, grad, mask=inside)
 
 
-def pooled(
-    x: Tensor, weight: Tensor, begins: Tensor, activation: Activation
+def pool(
+    x: Tensor, weight: Tensor, ptr: Tensor, activation: Activation
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum and maximum over the nodes of each graph, and how many nodes share it."""
-    graphs, (nodes, width) = begins.size(-1) - 1, x.shape[-2:]
-    found = [x.new_empty(*x.shape[:-2], graphs, width) for _ in range(3)]
+    """Sum and maximum over the nodes of each graph, and how many nodes attain the maximum."""
+    graphs, (nodes, width) = ptr.size(-1) - 1, x.shape[-2:]
+    outputs = [x.new_empty(*x.shape[:-2], graphs, width) for _ in range(3)]
     if graphs:
         with torch.cuda.device(x.device):
-            _pooled_kernel[(graphs, x.numel() // (nodes * width))](
-                x, weight, begins, *found, graphs, nodes, width,
+            _pool_kernel[(graphs, x.numel() // (nodes * width))](
+                x, weight, ptr, *outputs, graphs, nodes, width,
                 ACTIVATION=CODES[activation], BLOCK=triton.next_power_of_2(width),
             )  # fmt: skip
-    total, largest, count = found
-    return total, largest, count
+    total, maximum, count = outputs
+    return total, maximum, count
 
 
-def gradients(
-    by_total: Tensor,
-    by_largest: Tensor,
+def pool_backward(
+    grad_total: Tensor,
+    grad_maximum: Tensor,
     x: Tensor,
     weight: Tensor,
-    begins: Tensor,
-    largest: Tensor,
+    ptr: Tensor,
+    maximum: Tensor,
     activation: Activation,
 ) -> tuple[Tensor, Tensor]:
-    """At x and at the weights, 0 where nodes are padding."""
-    graphs, (nodes, width) = begins.size(-1) - 1, x.shape[-2:]
-    by_x, by_weight = torch.zeros_like(x), torch.zeros_like(weight)
+    """The gradients of x and of the weights, 0 for padding."""
+    graphs, (nodes, width) = ptr.size(-1) - 1, x.shape[-2:]
+    grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight)
     if graphs:
         with torch.cuda.device(x.device):
-            _pooled_gradients_kernel[(graphs, x.numel() // (nodes * width))](
-                by_total.contiguous(), by_largest.contiguous(), x, weight, begins, largest,
-                by_x, by_weight, graphs, nodes, width,
+            _pool_backward_kernel[(graphs, x.numel() // (nodes * width))](
+                grad_total.contiguous(), grad_maximum.contiguous(), x, weight, ptr, maximum,
+                grad_x, grad_weight, graphs, nodes, width,
                 ACTIVATION=CODES[activation], BLOCK=triton.next_power_of_2(width),
             )  # fmt: skip
-    return by_x, by_weight
+    return grad_x, grad_weight

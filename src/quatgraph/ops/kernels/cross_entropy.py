@@ -1,4 +1,4 @@
-"""Cross-entropy of rows of logits: a program has some rows, each as a whole."""
+"""Cross-entropy of rows of logits: a program holds a few whole rows."""
 
 import torch
 import triton
@@ -8,46 +8,46 @@ from torch import Tensor
 from quatgraph.ops.kernels.aggregate import _wide, _wide_dtype
 
 _TILE = 256
-"""Numbers of a program, unless one row has more."""
+"""Logits per program, unless one row has more."""
 
 
 @triton.jit
 def _cross_entropy_kernel(
-    logits, labels, losses, slopes, rows, classes,
+    logits, labels, losses, grads, rows, classes,
     OWN: tl.constexpr, OTHERS: tl.constexpr, WIDE: tl.constexpr,
     BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * BLOCK_R + tl.arange(0, BLOCK_R)
     column = tl.arange(0, BLOCK_C)
     inside = row < rows
-    there = inside[:, None] & (column < classes)[None, :]
+    valid = inside[:, None] & (column < classes)[None, :]
     at = row[:, None] * classes + column[None, :]
-    z = tl.load(logits + at, mask=there, other=-float("inf")).to(WIDE)
+    z = tl.load(logits + at, mask=valid, other=-float("inf")).to(WIDE)
     label = tl.load(labels + row, mask=inside, other=0)
     z -= tl.max(z, axis=1)[:, None]
     e = tl.exp(z)
     total = tl.sum(e, axis=1)
     target = OTHERS + OWN * (column[None, :] == label[:, None]).to(WIDE)
-    # What is no target counts for nothing, though its logarithm be infinite.
-    told = tl.where(there & (target > 0.0), target * (z - tl.log(total)[:, None]), 0.0)
-    tl.store(losses + row, -tl.sum(told, axis=1), mask=inside)
-    tl.store(slopes + at, e / total[:, None] - target, mask=there)
+    # A target of 0 adds nothing, even if its logarithm is infinite.
+    terms = tl.where(valid & (target > 0.0), target * (z - tl.log(total)[:, None]), 0.0)
+    tl.store(losses + row, -tl.sum(terms, axis=1), mask=inside)
+    tl.store(grads + at, e / total[:, None] - target, mask=valid)
 
 
-def losses_and_slopes(
+def losses_and_grads(
     logits: Tensor, labels: Tensor, own: float, others: float
 ) -> tuple[Tensor, Tensor]:
-    """``(..., C), (...) -> (...), (..., C)``, in float32 at least; the targets are ``others``, and
-    ``own`` more for the label. See :mod:`quatgraph.ops.cross_entropy`."""
+    """``(..., C), (...) -> (...), (..., C)``, at least in float32; the targets are ``others``, plus
+    ``own`` for the label. See :mod:`quatgraph.ops.cross_entropy`."""
     logits, labels, classes = logits.contiguous(), labels.contiguous(), logits.size(-1)
     losses = logits.new_empty(logits.shape[:-1], dtype=_wide_dtype(logits))
-    slopes = torch.empty_like(logits, dtype=losses.dtype)
-    if slopes.numel():
+    grads = torch.empty_like(logits, dtype=losses.dtype)
+    if grads.numel():
         block = triton.next_power_of_2(classes)
         step = max(1, _TILE // block)
         with torch.cuda.device(logits.device):
             _cross_entropy_kernel[(triton.cdiv(losses.numel(), step),)](
-                logits, labels, losses, slopes, losses.numel(), classes,
+                logits, labels, losses, grads, losses.numel(), classes,
                 OWN=own, OTHERS=others, WIDE=_wide(logits), BLOCK_R=step, BLOCK_C=block,
             )  # fmt: skip
-    return losses, slopes
+    return losses, grads

@@ -1,4 +1,4 @@
-"""Dropout by hashed bits, each member of an ensemble with its own seed, step and rate."""
+"""Dropout by hashed bits; each member of an ensemble has its own seed, step and rate."""
 
 import torch
 import triton
@@ -18,7 +18,7 @@ def _mix(x):
 
 
 @triton.jit
-def _dropped_kernel(
+def _dropout_kernel(
     x,
     draws,
     rate,
@@ -35,7 +35,7 @@ def _dropped_kernel(
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    share = tl.load(rate + member)
+    p = tl.load(rate + member)
     seed = tl.load(draws + 2 * member)
     step = tl.load(draws + 2 * member + 1).to(tl.uint32)
     key = _mix(_mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32))
@@ -45,17 +45,17 @@ def _dropped_kernel(
     if KEYED:
         row = tl.load(rows + member * (size // columns) + row, mask=inside, other=0)
     bits = _mix(_mix(key ^ row.to(tl.uint32)) ^ _mix(column + 0x9E3779B9))
-    lowest = (share.to(tl.float64) * 4294967296.0).to(tl.int64)
+    threshold = (p.to(tl.float64) * 4294967296.0).to(tl.int64)
     value = tl.load(x + (member * size + at) // REPEATS, mask=inside, other=0.0)
-    kept = tl.where(bits.to(tl.int64) >= lowest, value * (1 / (1 - share)).to(value.dtype), 0.0)
-    tl.store(out + member * size + at, kept, mask=inside)
+    dropped = tl.where(bits.to(tl.int64) >= threshold, value * (1 / (1 - p)).to(value.dtype), 0.0)
+    tl.store(out + member * size + at, dropped, mask=inside)
 
 
-def dropped(
+def dropout(
     x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
 ) -> Tensor:
     """``x`` ``(M, R, ...)``, ``draws`` ``(M, 2)``, ``rate`` ``(M,)``, ``rows`` ``(M, R)`` if any.
-    Numbers that ``x`` repeats along its last dimension may be in memory once."""
+    The last dimension of ``x`` may be expanded."""
     out = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     members, size = x.size(0), x[0].numel()
     columns = size // x.size(1)
@@ -65,7 +65,7 @@ def dropped(
     keyed = rows is not None
     rows = rows.contiguous() if rows is not None else draws
     with torch.cuda.device(x.device):
-        _dropped_kernel[(triton.cdiv(size, _BLOCK), members)](
+        _dropout_kernel[(triton.cdiv(size, _BLOCK), members)](
             x,
             draws,
             rate,

@@ -1,4 +1,4 @@
-"""The matrix of a quaternion product, and its gradient: each number read once, written once."""
+"""The matrix of a quaternion product, and its gradient: each number is read and written once."""
 
 import torch
 import triton
@@ -41,13 +41,15 @@ def _spread_kernel(weight, out, rows, cols, stride, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _gather_kernel(grad, out, rows, cols, by_member, by_row, by_col, BLOCK: tl.constexpr):
+def _gather_kernel(
+    grad, out, rows, cols, stride_member, stride_row, stride_col, BLOCK: tl.constexpr
+):
     member = tl.program_id(1).to(tl.int64)
     size = rows * cols
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
-    g = grad + member * by_member + (at // cols) * by_row + (at % cols) * by_col
-    down, cols = rows * by_row, cols * by_col
+    g = grad + member * stride_member + (at // cols) * stride_row + (at % cols) * stride_col
+    down, cols = rows * stride_row, cols * stride_col
     r = tl.load(g, mask=inside) + tl.load(g + down + cols, mask=inside)
     r += tl.load(g + 2 * down + 2 * cols, mask=inside)
     r += tl.load(g + 3 * down + 3 * cols, mask=inside)
@@ -68,7 +70,7 @@ def _gather_kernel(grad, out, rows, cols, by_member, by_row, by_col, BLOCK: tl.c
 
 
 def spread(weight: Tensor) -> Tensor:
-    """``(M, 4, m, n) -> (M, 4m, 4n)``; the members may lie apart in memory."""
+    """``(M, 4, m, n) -> (M, 4m, 4n)``; members may be strided."""
     members, _, rows, cols = weight.shape
     if weight.stride()[1:] != (rows * cols, cols, 1):
         weight = weight.contiguous()
@@ -81,8 +83,7 @@ def spread(weight: Tensor) -> Tensor:
 
 
 def gather(grad: Tensor) -> Tensor:
-    """``(M, 4m, 4n) -> (M, 4, m, n)``, the gradient of :func:`spread`, which may lie in memory
-    in any way."""
+    """``(M, 4m, 4n) -> (M, 4, m, n)``, the gradient of :func:`spread`; any strides."""
     members, rows, cols = grad.size(0), grad.size(1) // 4, grad.size(2) // 4
     out = grad.new_empty(members, 4, rows, cols)
     with torch.cuda.device(grad.device):

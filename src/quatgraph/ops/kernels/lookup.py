@@ -1,8 +1,8 @@
-"""Rows by their number, and the gradient for few numbers, each row written once, without atomics.
+"""Rows by index, and their gradient for few indices, each row written once, without atomics.
 
-Of a small table a program has a row, and sums all that asked for it, in one order. Of a large one
-some programs have a place in the list of numbers each, and the first that has a number sums for all
-that have it; the others have some rows each, and write those that nobody asked for.
+For a small table each program sums the gradients of one row, in one order. For a large table some
+programs hold one position of the index list each, and the first position of an index sums for all
+others; the remaining programs hold some rows each, and write those that no index selects.
 """
 
 from typing import Any
@@ -13,22 +13,24 @@ import triton.language as tl
 from torch import Tensor
 
 _BLOCK_F, _TILE = 128, 512
-"""Features of a tile, at most; numbers of one that is copied."""
+"""The most features of a tile; elements of a tile that is copied."""
 _SMALL_N, _SMALL_F, _SMALL_WARPS, _LARGE_N = 1024, 16, 8, 32
-"""Places and features of a tile that is summed for a small table, and its warps; places for a large
+"""Positions, features and warps of a tile that is summed for a small table; positions for a large
 one."""
 _BLOCK_R, _BLOCK_C = 32, 128
-"""Rows that nobody may have asked for, and numbers they are compared with."""
+"""Rows that may not be selected, and indices that they are compared with."""
 
 
 @triton.jit
-def _rows(of, member, place, count, feature, inside):
-    """The rows at some places, of what :func:`_of` gives."""
+def _rows(of, member, position, count, feature, inside):
+    """The rows at some positions; ``of`` comes from :func:`_table_args`."""
     table, code, rows, table_member, table_row, code_member, code_step = of
-    row = tl.load(code + member * code_member + place * code_step, mask=place < count, other=0)
-    there = inside & ((row >= 0) & (row < rows))[:, None]
+    row = tl.load(
+        code + member * code_member + position * code_step, mask=position < count, other=0
+    )
+    valid = inside & ((row >= 0) & (row < rows))[:, None]
     start = member * table_member + row.to(tl.int64) * table_row
-    return tl.load(table + start[:, None] + feature[None, :], mask=there, other=0.0)
+    return tl.load(table + start[:, None] + feature[None, :], mask=valid, other=0.0)
 
 
 @triton.jit
@@ -37,13 +39,13 @@ def _table_rows_kernel(
     HAS_TIMES: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
-    place = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    position = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    inside = (place < count)[:, None] & (feature < width)[None, :]
-    at = (member * count + place)[:, None] * width + feature[None, :]
-    value = _rows(of, member, place, count, feature, inside)
+    inside = (position < count)[:, None] & (feature < width)[None, :]
+    at = (member * count + position)[:, None] * width + feature[None, :]
+    value = _rows(of, member, position, count, feature, inside)
     if HAS_TIMES:
-        factor = _rows(times, member, place, count, feature, inside)
+        factor = _rows(times, member, position, count, feature, inside)
         tl.store(own + at, value, mask=inside)
         tl.store(other + at, factor, mask=inside)
         value *= factor
@@ -51,14 +53,16 @@ def _table_rows_kernel(
 
 
 @triton.jit
-def _codes(code, place, count, step):
-    """The numbers at some places, negative beyond the last."""
-    return tl.load(code + place.to(tl.int64) * step, mask=place < count, other=-1).to(tl.int32)
+def _codes(code, position, count, step):
+    """The indices at some positions, negative beyond the last."""
+    return tl.load(code + position.to(tl.int64) * step, mask=position < count, other=-1).to(
+        tl.int32
+    )
 
 
 @triton.jit
 def _first(same, each, least, SCAN: tl.constexpr):
-    """The first place from ``least`` on where a number is the same; SCAN where there is none."""
+    """The first position from ``least`` on with the same index; SCAN if there is none."""
     return tl.min(tl.where(same & (each >= least), each, SCAN), axis=0)
 
 
@@ -77,12 +81,12 @@ def _small_table_kernel(
     times += member * count * width
     total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
     for first in range(0, count, BLOCK_N):
-        place = first + tl.arange(0, BLOCK_N)
-        asked = (_codes(code, place, count, code_step) == row)[:, None] & inside[None, :]
-        spot = place[:, None].to(tl.int64) * width + feature[None, :]
-        value = tl.load(grad + spot, mask=asked, other=0.0)
+        position = first + tl.arange(0, BLOCK_N)
+        matches = (_codes(code, position, count, code_step) == row)[:, None] & inside[None, :]
+        offset = position[:, None].to(tl.int64) * width + feature[None, :]
+        value = tl.load(grad + offset, mask=matches, other=0.0)
         if HAS_TIMES:
-            value *= tl.load(times + spot, mask=asked, other=0.0)
+            value *= tl.load(times + offset, mask=matches, other=0.0)
         total += value
     value = tl.sum(total, axis=0)
     at = (member * rows + row) * width + feature
@@ -105,9 +109,9 @@ def _large_table_kernel(
     times += member * count * width
     base += member * rows * width
     out += member * rows * width
-    place = tl.program_id(0)
-    if place < count:
-        own = _codes(code, place, count, code_step)
+    position = tl.program_id(0)
+    if position < count:
+        own = _codes(code, position, count, code_step)
         own = tl.where(own < rows, own, -1)
         row = tl.maximum(own, 0).to(tl.int64) * width + feature
         value = tl.zeros((BLOCK_F,), dtype=grad.dtype.element_ty)
@@ -116,9 +120,9 @@ def _large_table_kernel(
         each = tl.arange(0, SCAN)
         same = _codes(code, each, count, code_step) == own
         first = _first(same, each, 0, SCAN)
-        if (first == place) & (own >= 0):
+        if (first == position) & (own >= 0):
             total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
-            while first < SCAN:  # places without the number are passed over
+            while first < SCAN:  # skips positions with other indices
                 some = first + tl.arange(0, BLOCK_N)
                 mask = (_codes(code, some, count, code_step) == own)[:, None] & inside[None, :]
                 at = some[:, None].to(tl.int64) * width + feature[None, :]
@@ -129,41 +133,41 @@ def _large_table_kernel(
                 first = _first(same, each, first + BLOCK_N, SCAN)
             tl.store(out + row, value + tl.sum(total, axis=0), mask=inside)
     else:
-        rest = (place - count) * BLOCK_R + tl.arange(0, BLOCK_R)
-        spot = rest[:, None].to(tl.int64) * width + feature[None, :]
-        known = (rest < rows)[:, None] & inside[None, :]
-        kept = tl.zeros((BLOCK_R, BLOCK_F), dtype=grad.dtype.element_ty)
+        others = (position - count) * BLOCK_R + tl.arange(0, BLOCK_R)
+        offset = others[:, None].to(tl.int64) * width + feature[None, :]
+        known = (others < rows)[:, None] & inside[None, :]
+        base_rows = tl.zeros((BLOCK_R, BLOCK_F), dtype=grad.dtype.element_ty)
         if HAS_BASE:
-            kept = tl.load(base + spot, mask=known)
-        asked = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.int32)
+            base_rows = tl.load(base + offset, mask=known)
+        matches = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.int32)
         for start in range(0, count, BLOCK_C):
             other = _codes(code, start + tl.arange(0, BLOCK_C), count, code_step)
-            asked |= (rest[:, None] == other[None, :]).to(tl.int32)
-        tl.store(out + spot, kept, mask=known & (tl.max(asked, axis=1) == 0)[:, None])
+            matches |= (others[:, None] == other[None, :]).to(tl.int32)
+        tl.store(out + offset, base_rows, mask=known & (tl.max(matches, axis=1) == 0)[:, None])
 
 
-def rows_of(table: Tensor, code: Tensor) -> Tensor:
-    """``(M, T, F), (M, N) -> (M, N, F)``; members and rows may lie apart in memory."""
-    out = _room(table, code)
-    _write_rows(_of(table, code), None, out, out, out)
+def gather_rows(table: Tensor, code: Tensor) -> Tensor:
+    """``(M, T, F), (M, N) -> (M, N, F)``; members and rows may be strided."""
+    out = _empty_rows(table, code)
+    _write_rows(_table_args(table, code), None, out, out, out)
     return out
 
 
-def products_of(
+def gather_products(
     table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows of a table times those of another, and both by themselves."""
-    out, own, other = (_room(table, code) for _ in range(3))
-    _write_rows(_of(table, code), _of(times, times_code), out, own, other)
+    """The products of the rows of two tables, and both factors."""
+    out, own, other = (_empty_rows(table, code) for _ in range(3))
+    _write_rows(_table_args(table, code), _table_args(times, times_code), out, own, other)
     return out, own, other
 
 
-def _room(table: Tensor, code: Tensor) -> Tensor:
+def _empty_rows(table: Tensor, code: Tensor) -> Tensor:
     return table.new_empty(*code.shape, table.size(-1))
 
 
-def _of(table: Tensor, code: Tensor) -> tuple[Any, ...]:
-    """A table and the numbers of its rows, for a kernel."""
+def _table_args(table: Tensor, code: Tensor) -> tuple[Any, ...]:
+    """The kernel arguments of a table and its row indices."""
     table = table if table.stride(-1) == 1 else table.contiguous()
     return table, code, table.size(1), *table.stride()[:2], *code.stride()
 
@@ -182,11 +186,11 @@ def _write_rows(
             )  # fmt: skip
 
 
-def gradient(
+def lookup_backward(
     grad: Tensor, code: Tensor, base: Tensor | None, times: Tensor | None, *, rows: int, large: bool
 ) -> Tensor:
-    """See :mod:`quatgraph.ops.lookup`: ``(M, N, F), (M, N) -> (M, rows, F)``, added to ``base`` of
-    that shape where there is one, of ``grad`` multiplied by ``times`` where there is that."""
+    """See :mod:`quatgraph.ops.lookup`: ``(M, N, F), (M, N) -> (M, rows, F)``; ``grad`` is
+    scaled by ``times`` and the result added to ``base``, where given."""
     grad = grad.contiguous()
     members, count, width = grad.shape
     out = grad.new_empty(members, rows, width)
@@ -208,6 +212,8 @@ def gradient(
                 BLOCK_F=block,
             )  # fmt: skip
         else:
-            places = min(_SMALL_N, scan)
-            _small_table_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_SMALL_WARPS)
+            positions = min(_SMALL_N, scan)
+            _small_table_kernel[grid](
+                *given, BLOCK_N=positions, BLOCK_F=block, num_warps=_SMALL_WARPS
+            )
     return out

@@ -1,5 +1,5 @@
-"""Slopes of a tile of scores: one program has a stretch of one row, reads its scores once, and then
-goes over the row's positives, in one order, without atomics."""
+"""Gradients of a tile of scores: a program reads a span of one row once, then loops over the row's
+positives, in one order, without atomics."""
 
 import torch
 import triton
@@ -9,83 +9,83 @@ from torch import Tensor
 from quatgraph.ops.kernels.aggregate import _wide, _wide_dtype
 from quatgraph.ops.positives import Positives
 
-_BLOCK, _STRETCH, _FEW = 512, 4096, 128
-"""Scores that a program reads at once, and in all; positives that it takes at once."""
+_BLOCK, _SPAN, _POSITIVES = 512, 4096, 128
+"""Scores that a program reads at once, and in total; positives that it reads at once."""
 
 
 @triton.jit
 def _sigmoid(s, FLOOR: tl.constexpr):
-    """The slope of a score s, and what it adds to the loss, but for the logarithm of the third."""
-    u = tl.exp(-tl.abs(s))  # which cannot overflow
+    """The gradient of a score s, its term of the loss, and a factor whose log is added to it."""
+    u = tl.exp(-tl.abs(s))  # cannot overflow
     w = 1.0 + u
     share = 1.0 / w
-    # The logarithm of 1 + u is that of w, and of what w has lost of a small u.
+    # log(1 + u) is log(w) plus what rounding w lost of a small u.
     value = tl.maximum(s, 0.0) - FLOOR * s + (u - (w - 1.0)) * share
     return tl.where(s >= 0.0, share, u * share) - FLOOR, value, w
 
 
 @triton.jit
-def _slopes_of(
-    scores, slopes, first, count, width, top, total, product,
+def _write_grads(
+    scores, grads, first, count, width, shift_value, total, product,
     SOFTMAX: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
     BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Writes the slopes of some scores, all of them candidates' if ``WHOLE``, and gives the sum and
-    the product that the loss is made of with their parts in it."""
+    """Writes the gradients of a block of scores, unmasked if ``WHOLE``, and returns the updated sum
+    and product of the loss."""
     at = first + tl.arange(0, BLOCK)
-    there = None if WHOLE else at < width
-    s = tl.load(scores + at, mask=there).to(WIDE)
+    valid = None if WHOLE else at < width
+    s = tl.load(scores + at, mask=valid).to(WIDE)
     if SOFTMAX:
-        slope = tl.exp(s - top)
+        grad = tl.exp(s - shift_value)
     else:
-        slope, value, w = _sigmoid(s, FLOOR)
+        grad, value, w = _sigmoid(s, FLOOR)
         total += value if WHOLE else tl.where(at < count, value, 0.0)
         product *= w if WHOLE else tl.where(at < count, w, 1.0)
-    tl.store(slopes + at, slope if WHOLE else tl.where(at < count, slope, 0.0), mask=there)
+    tl.store(grads + at, grad if WHOLE else tl.where(at < count, grad, 0.0), mask=valid)
     return total, product
 
 
 @triton.jit
-def _slopes_kernel(
-    scores, pointers, tails, query, level, values, slopes, begin, count, width,
-    SOFTMAX: tl.constexpr, KEEP: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
-    STRETCH: tl.constexpr, BLOCK: tl.constexpr, FEW: tl.constexpr,
+def _score_grads_kernel(
+    scores, ptr, tails, query, shift, values, grads, offset, count, width,
+    SOFTMAX: tl.constexpr, POSITIVE_WEIGHT: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
+    SPAN: tl.constexpr, BLOCK: tl.constexpr, POSITIVES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    left = tl.program_id(1) * STRETCH
-    right = tl.minimum(left + STRETCH, count)
+    left = tl.program_id(1) * SPAN
+    right = tl.minimum(left + SPAN, count)
     scores += row * width
-    slopes += row * width
-    top = tl.load(level + row) if SOFTMAX else 0.0
+    grads += row * width
+    shift_value = tl.load(shift + row) if SOFTMAX else 0.0
     total = tl.zeros((BLOCK,), dtype=WIDE)
-    product = total + 1.0  # of numbers up to 2, few enough
+    product = total + 1.0  # of few factors up to 2: no overflow
     whole = left + (right - left) // BLOCK * BLOCK
     for first in range(left, whole, BLOCK):
-        total, product = _slopes_of(
-            scores, slopes, first, count, width, top, total, product,
+        total, product = _write_grads(
+            scores, grads, first, count, width, shift_value, total, product,
             SOFTMAX, FLOOR, WIDE, BLOCK, True,
         )  # fmt: skip
-    if whole < tl.minimum(left + STRETCH, width):
-        total, product = _slopes_of(
-            scores, slopes, whole, count, width, top, total, product,
+    if whole < tl.minimum(left + SPAN, width):
+        total, product = _write_grads(
+            scores, grads, whole, count, width, shift_value, total, product,
             SOFTMAX, FLOOR, WIDE, BLOCK, False,
         )  # fmt: skip
     value = tl.sum(total if SOFTMAX else total + tl.log(product), axis=0)
 
-    tl.debug_barrier()  # what other threads wrote of a positive is to be overwritten, not overwrite
-    asked = tl.load(query + row).to(tl.int64)
-    start = tl.load(pointers + asked)
-    end = tl.load(pointers + asked + 1)
-    known = tl.zeros((FEW,), dtype=WIDE)
-    for first in range(start, end, FEW):
-        entry = first + tl.arange(0, FEW)
-        at = tl.load(tails + entry, mask=entry < end, other=-1).to(tl.int64) - begin
+    tl.debug_barrier()  # positives overwrite what other threads wrote
+    query_id = tl.load(query + row).to(tl.int64)
+    start = tl.load(ptr + query_id)
+    end = tl.load(ptr + query_id + 1)
+    known = tl.zeros((POSITIVES,), dtype=WIDE)
+    for first in range(start, end, POSITIVES):
+        entry = first + tl.arange(0, POSITIVES)
+        at = tl.load(tails + entry, mask=entry < end, other=-1).to(tl.int64) - offset
         here = (at >= left) & (at < right)
         s = tl.load(scores + at, mask=here, other=0.0).to(WIDE)
-        slope = tl.exp(s - top) if SOFTMAX else _sigmoid(s, FLOOR)[0]
+        grad = tl.exp(s - shift_value) if SOFTMAX else _sigmoid(s, FLOOR)[0]
         known += s
-        tl.store(slopes + at, slope - KEEP, mask=here)
-    value -= KEEP * tl.sum(known, axis=0)
+        tl.store(grads + at, grad - POSITIVE_WEIGHT, mask=here)
+    value -= POSITIVE_WEIGHT * tl.sum(known, axis=0)
     tl.store(values + row * tl.num_programs(1) + tl.program_id(1), value)
 
 
@@ -102,9 +102,9 @@ def _log_sum_exp_kernel(scores, out, count, width, WIDE: tl.constexpr, BLOCK: tl
         shift = tl.where(higher > -float("inf"), higher, 0.0)
         total = total * tl.exp(high - shift) + tl.exp(s - shift)
         high = higher
-    top = tl.max(high, axis=0)
-    total = tl.where(high > -float("inf"), total * tl.exp(high - top), 0.0)
-    tl.store(out + row, top + tl.log(tl.sum(total, axis=0)))
+    shift_value = tl.max(high, axis=0)
+    total = tl.where(high > -float("inf"), total * tl.exp(high - shift_value), 0.0)
+    tl.store(out + row, shift_value + tl.log(tl.sum(total, axis=0)))
 
 
 @triton.jit
@@ -125,7 +125,7 @@ def _padded_kernel(x, out, size, whole, stride, BLOCK: tl.constexpr):
 
 
 def scaled(x: Tensor, factor: Tensor, scale: Tensor) -> Tensor:
-    """Matrices ``(M, N, D)``, each with its rows side by side, times two numbers each ``(M,)``."""
+    """Matrices ``(M, N, D)`` with contiguous rows, times two scalars each ``(M,)``."""
     members, rows, width = x.shape
     out = x.new_empty(x.shape)
     if out.numel():
@@ -138,8 +138,7 @@ def scaled(x: Tensor, factor: Tensor, scale: Tensor) -> Tensor:
 
 
 def padded(x: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
-    """Matrices ``(M, N, D)`` in another type, with rows of zeros after their own, so that they have
-    so many."""
+    """Casts matrices ``(M, N, D)`` and pads them with zeros to ``rows`` rows."""
     members, own, width = x.shape
     out = x.new_empty(members, rows, width, dtype=dtype)
     if out.numel():
@@ -151,36 +150,36 @@ def padded(x: Tensor, rows: int, dtype: torch.dtype) -> Tensor:
     return out
 
 
-def slopes(
+def score_grads(
     scores: Tensor,
     batch: Positives,
-    level: Tensor | None,
-    begin: int,
+    shift: Tensor | None,
+    offset: int,
     count: int,
-    keep: float,
+    positive_weight: float,
     floor: float,
 ) -> tuple[Tensor, Tensor]:
-    """Of the scores ``(M, B, T)`` of ``count`` candidates from ``begin`` on, 0 beyond them; those
-    of the softmax where there is a level. And what each row adds to the loss, ``(M, B, parts)``.
-    See :mod:`quatgraph.ops.one_vs_all`."""
+    """The terms of the loss of each row ``(M, B, parts)``, and the gradients of the scores
+    ``(M, B, T)`` of ``count`` candidates from ``offset`` on, 0 beyond them; of the softmax if
+    there is a shift. See :mod:`quatgraph.ops.one_vs_all`."""
     members, rows, width = scores.shape
-    grid = members * rows, triton.cdiv(width, _STRETCH)
+    grid = members * rows, triton.cdiv(width, _SPAN)
     values = scores.new_empty(members, rows, grid[1], dtype=_wide_dtype(scores))
-    found = torch.empty_like(scores)
+    grads_out = torch.empty_like(scores)
     if values.numel() == 0:
-        return values, found
+        return values, grads_out
     with torch.cuda.device(scores.device):
-        _slopes_kernel[grid](
-            scores, batch.pointers, batch.tails, batch.row, values if level is None else level,
-            values, found, begin, count, width,
-            SOFTMAX=level is not None, KEEP=keep, FLOOR=floor, WIDE=_wide(scores),
-            STRETCH=_STRETCH, BLOCK=_BLOCK, FEW=_FEW,
+        _score_grads_kernel[grid](
+            scores, batch.ptr, batch.tails, batch.row, values if shift is None else shift,
+            values, grads_out, offset, count, width,
+            SOFTMAX=shift is not None, POSITIVE_WEIGHT=positive_weight, FLOOR=floor,
+            WIDE=_wide(scores), SPAN=_SPAN, BLOCK=_BLOCK, POSITIVES=_POSITIVES,
         )  # fmt: skip
-    return values, found
+    return values, grads_out
 
 
 def log_sum_exp(scores: Tensor, count: int) -> Tensor:
-    """Of the first ``count`` numbers of each row, ``(M, B, T) -> (M, B)``."""
+    """The log-sum-exp of the first ``count`` scores of each row, ``(M, B, T) -> (M, B)``."""
     out = scores.new_empty(scores.shape[:2], dtype=_wide_dtype(scores))
     if out.numel():
         with torch.cuda.device(scores.device):

@@ -1,6 +1,6 @@
-"""Sums over the rows of a CSR matrix, and products for its entries: a kernel on a GPU, else torch.
+"""Row sums and products of entries of CSR matrices, by a kernel on a GPU, else by torch.
 
-Nothing here has a gradient; :mod:`quatgraph.ops.aggregate` says what they are.
+They have no gradient; :mod:`quatgraph.ops.aggregate` defines it.
 """
 
 import torch
@@ -8,9 +8,18 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import eager_on_cpu
+from quatgraph.ops.transforms import is_eager_on_cpu
 
-_EDGE_BLOCK = 1 << 18  # numbers a block of edge products may hold at once: a cache holds as many
+_EDGE_BLOCK = 1 << 18  # edge products to hold at once, as many as fit into a cache
+
+
+def index2ptr(sorted_index: Tensor, size: int) -> Tensor:
+    """The row pointers of sorted row indices, int32 ``(size + 1,)``."""
+    if is_eager_on_cpu(sorted_index):
+        counts = torch.bincount(sorted_index, minlength=size)
+        return F.pad(counts.cumsum(dim=0, dtype=torch.int32), (1, 0))
+    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
+    return torch.searchsorted(sorted_index, bounds, out_int32=True)
 
 
 def sum_rows(
@@ -19,11 +28,18 @@ def sum_rows(
     perm: Tensor | None,
     weight: Tensor,
     x: Tensor,
+    product_dtype: torch.dtype | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The sum over rows whose e-th entry has the value ``weight[e]``, or ``weight[perm[e]]``; in
-    the weights' type unless told otherwise."""
+    """Sums the rows of ``x`` over each row's entries.
+
+    Args:
+        perm: The e-th entry has the value ``weight[perm[e]]``; ``weight[e]`` if None.
+        product_dtype: The type that x is rounded to; its own if None.
+        out_dtype: The type of the sums; that of the weights if None.
+    """
     out_dtype = out_dtype or weight.dtype
+    x = x if product_dtype is None else x.to(product_dtype)
     if use_triton(x, weight):
         from quatgraph.ops.kernels.aggregate import sum_rows as kernel
 
@@ -39,34 +55,11 @@ def sum_rows(
     return sum_rows_torch(rowptr, col, weight, x).to(out_dtype)
 
 
-def row_pointers(sorted_index: Tensor, size: int) -> Tensor:
-    """Where the entries of each of ``size`` rows begin and the last ones end, int32."""
-    if eager_on_cpu(sorted_index):
-        counts = torch.bincount(sorted_index, minlength=size)
-        return F.pad(counts.cumsum(dim=0, dtype=torch.int32), (1, 0))
-    bounds = torch.arange(size + 1, device=sorted_index.device, dtype=sorted_index.dtype)
-    return torch.searchsorted(sorted_index, bounds, out_int32=True)
-
-
-def rounded_sums(
-    rowptr: Tensor,
-    col: Tensor,
-    perm: Tensor | None,
-    weight: Tensor,
-    x: Tensor,
-    product_dtype: torch.dtype | None,
-    out_dtype: torch.dtype,
-) -> Tensor:
-    """The sums of numbers of x that are rounded first, if a type is given for it."""
-    rounded = x if product_dtype is None else x.to(product_dtype)
-    return sum_rows(rowptr, col, perm, weight, rounded, out_dtype)
-
-
 def sum_rows_torch(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Tensor:
     if col.numel() == 0 or x.numel() == 0:
         return x.new_zeros(rowptr.numel() - 1, x.size(-1))
-    # On a CPU the embedding bag is ahead of torch's CSR product, or about level with it, at every
-    # size on record (benchmarks/records/aggregate.jsonl).
+    # On a CPU the embedding bag is faster than torch's CSR product, or about equal, at every size
+    # on record (benchmarks/records/aggregate.jsonl).
     y = F.embedding_bag(
         col,
         wide(x).contiguous(),
@@ -79,7 +72,7 @@ def sum_rows_torch(rowptr: Tensor, col: Tensor, weight: Tensor, x: Tensor) -> Te
 
 
 def wide(x: Tensor) -> Tensor:
-    """The type sums are taken in."""
+    """Casts to the type in which sums are accumulated."""
     return x if x.dtype == torch.float64 else x.float()
 
 
