@@ -55,7 +55,7 @@ def demo(device: Device = "cpu") -> None:
     _show_worth(model)
     for question, asked in QUESTIONS.items():
         rows = model.predict([asked], top=4).rows()
-        answers = ", ".join(f"{row[row['asked']]}{MARKS[row['known']]}" for row in rows)
+        answers = ", ".join(f"{row[row['predicted']]}{MARKS[row['known']]}" for row in rows)
         typer.echo(f"\n{question}\n{indent(fill(answers, 78), '  ')}")
     typer.echo(
         "\n(held back) is true but was not shown, (new) is a guess. Ask it more, or train\n"

@@ -164,8 +164,8 @@ def train_in_folder(
             if group.merit > best:
                 best = group.merit
                 kept = group.healthy if task.answers_together else [group.best]
-                places = [outcome.records.index(record) for record in kept]
-                save_bundle(folder, bundle_of(task, outcome, places, data))
+                picks = [(outcome, outcome.records.index(record), 1) for record in kept]
+                save_bundle(folder, bundle_of(task, picks, data))
             append_records(folder / RECORDS, outcome.records)
             remove_checkpoint(folder)
             done = done + outcome.records

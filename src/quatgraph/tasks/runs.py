@@ -210,42 +210,57 @@ def num_parameters(build: Callable[[Any, Any], nn.Module], config: Any, problem:
         return sum(p.numel() for p in build(config, problem).parameters())
 
 
-def bundle_of(task: Task, outcome: Outcome, indices: Sequence[int], data: Any) -> Bundle:
-    """Members of one configuration as a bundle: what ``predict`` needs and what a reader wants to
-    know; a ``data`` of the task's own card is added to the data's name and digest.
+def bundle_of(task: Task, picks: Sequence[tuple[Outcome, int, int]], data: Any) -> Bundle:
+    """Bundles trained runs whose predictions are to be combined.
 
-    Where a task's models answer together, weights are stacked, ``(K, ...)``, splits, seeds and
-    epochs are lists, and the metrics are the mean of the members'. Elsewhere it is one member's.
+    The reported metrics are the weighted mean of the members' own.
+
+    Args:
+        picks: For each member an outcome, the index of a run in it, and the run's weight.
+        data: What all of them were trained on.
     """
-    members = [outcome.members[index] for index in indices]
-    records = [outcome.records[index] for index in indices]
-    config, record = members[0].config, records[0]
-    weights = {
-        name: outcome.fit.weights[name][list(indices)]
-        for name in task.build(config, outcome.problem).state_dict()
-    }
-    own = task.card(config, data, outcome.problem)
-    each = {
-        "split": [member.split for member in members],
-        "seed": [member.seed for member in members],
-        "epoch": [r.best_epoch for r in records],
-    }
+    chosen = [
+        (outcome, outcome.members[index], outcome.records[index]) for outcome, index, _ in picks
+    ]
+    weights = [weight for _, _, weight in picks]
+    cards = [task.card(member.config, data, outcome.problem) for outcome, member, _ in chosen]
+    shared, (_, _, record) = cards[0], chosen[0]
+    members, tensors = [], {}
+    for number, (outcome, index, weight) in enumerate(picks):
+        _, member, own = chosen[number]
+        members.append(
+            {
+                "config": configs.to_dict(member.config),
+                "split": member.split,
+                "seed": member.seed,
+                "epoch": own.best_epoch,
+                "weight": weight,
+                "metrics": own.metrics,
+                "parameters": own.parameters,
+                **{key: value for key, value in cards[number].items() if value != shared[key]},
+            }
+        )
+        with torch.device("meta"):
+            names = task.build(member.config, outcome.problem).state_dict()
+        for name in names:
+            tensors[f"members.{number}.{name}"] = outcome.fit.weights[name][index]
+    for name, value in task.kept(data, [member.config for _, member, _ in chosen]).items():
+        tensors[f"data.{name}"] = value
     card = {
-        **own,
+        **shared,
         "task": task.name,
-        "config": configs.to_dict(config),
-        "metrics": {name: fmean(r.metrics[name] for r in records) for name in record.metrics},
-        "parameters": record.parameters,
-        "data": {"name": data.name, "digest": data.digest, **own.get("data", {})},
+        "members": members,
+        "metrics": {
+            name: fmean((own.metrics[name] for _, _, own in chosen), weights)
+            for name in record.metrics
+            if all(name in own.metrics for _, _, own in chosen)
+        },
+        "data": {"name": data.name, "digest": data.digest, **shared.get("data", {})},
         "key": bundle_key_of(record.config_digest, record.data_digest),
         "environment": record.environment,
         "finished": record.finished,
     }
-    kept = {f"data.{name}": value for name, value in task.kept(data).items()}
-    if task.answers_together:
-        return Bundle(card | each, weights | kept)
-    first = {key: values[0] for key, values in each.items()}
-    return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
+    return Bundle(card, tensors)
 
 
 def bundle_key_of(config_digest: str, data_digest: str) -> str:

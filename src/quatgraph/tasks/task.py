@@ -83,9 +83,9 @@ class Task:
     """``(card)``: sentences that a person who trained the bundle wants to read."""
     curves: Callable[[Any], Sequence[str]] = lambda config: ()
     """``(config)``: names of the metrics whose values by evaluation a record always keeps."""
-    kept: Callable[[Any], Mapping[str, Tensor]] = lambda data: {}
-    """``(data)``: what a bundle holds of the data, beside the weights, so as to answer by itself;
-    in the bundle's tensors the names begin with ``data.``."""
+    kept: Callable[[Any, Sequence[Any]], Mapping[str, Tensor]] = lambda data, configs: {}
+    """``(data, configs)``: the tensors of the data that members of these configs need to predict; a
+    bundle holds them as ``data.<name>``."""
     explain_overflow: Callable[[Any, Any], str] = lambda data, problem: ""
     """``(data, problem)``: names the input that is so large that a network overflows, as ``node 'a'
     has 1e+30 in the feature 'age'``; empty where there is none."""

@@ -206,7 +206,7 @@ def nodes_evaluated_at_once(members: int, config: GraphConfig, device: torch.dev
 
 
 def card(config: GraphConfig, graphs: Graphs, problem: Problem) -> dict[str, Any]:
-    """What predicting needs to read new graphs as the training graphs were read."""
+    """What preparing new graphs like the training graphs takes."""
     class_sizes = graphs.y[graphs.y >= 0].bincount(minlength=graphs.num_classes)
     return {
         "data": {"num_graphs": len(graphs), "class_sizes": class_sizes.tolist()},

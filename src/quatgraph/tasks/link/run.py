@@ -222,7 +222,7 @@ CPU_NUMBERS = 1 << 20
 
 
 def card(config: LinkConfig, triples: Triples, problem: Problem) -> dict[str, Any]:
-    """What a bundle's card says of the knowledge graph: names, so that it answers by itself."""
+    """The names of entities and relations, so that a bundle predicts without the data."""
     return {
         "entities": triples.entities,
         "relations": triples.relations,
@@ -232,8 +232,8 @@ def card(config: LinkConfig, triples: Triples, problem: Problem) -> dict[str, An
     }
 
 
-def kept(triples: Triples) -> dict[str, Tensor]:
-    """What a bundle holds beside the weights: the triples, so that it knows what is known."""
+def kept(triples: Triples, configs: Sequence[LinkConfig]) -> dict[str, Tensor]:
+    """The triples, so that a bundle filters known ones without the data."""
     parts = {
         "train": triples.train,
         "valid": triples.valid,

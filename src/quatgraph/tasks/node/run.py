@@ -97,7 +97,7 @@ CPU_NUMBERS = 1 << 23
 
 
 def card(config: NodeConfig, data: "Data", problem: Problem) -> dict[str, Any]:
-    """What predicting needs to read another graph as the training graph was read."""
+    """What preparing another graph like the training graph takes."""
     scaling = problem.scaling
     return {
         "data": {

@@ -179,7 +179,7 @@ def members_at_once(problem: Problem, config: TextConfig, device: torch.device) 
 
 
 def card(config: TextConfig, corpus: Corpus, problem: Problem) -> dict[str, Any]:
-    """What predicting needs to read new texts as the training texts were read."""
+    """What preparing new texts like the training texts takes."""
     documents = corpus.documents
     class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
     about = {"num_documents": len(documents), "class_sizes": class_sizes.tolist()}
@@ -192,9 +192,10 @@ def card(config: TextConfig, corpus: Corpus, problem: Problem) -> dict[str, Any]
     }
 
 
-def kept(corpus: Corpus) -> dict[str, Tensor]:
-    """What a bundle holds beside the weights: the words' vectors, unless they are learned."""
-    return {} if corpus.learned else {"vectors": corpus.vectors}
+def kept(corpus: Corpus, configs: Sequence[TextConfig]) -> dict[str, Tensor]:
+    """The words' vectors, unless all members learn their own."""
+    learned = all(config.model.vectors_are_learned for config in configs)
+    return {} if learned else {"vectors": corpus.vectors}
 
 
 def said(card: Mapping[str, Any]) -> list[str]:
@@ -205,10 +206,11 @@ def said(card: Mapping[str, Any]) -> list[str]:
 
 
 def _vectors_said(card: Mapping[str, Any]) -> str:
-    words, read = f"{len(card['words']):,}", card["config"]["data"]["vectors"]
+    config = card["members"][0]["config"]
+    words, read = f"{len(card['words']):,}", config["data"]["vectors"]
     if card["words_found"]:
         return f"{card['words_found']:,} of {words} have a vector"
-    name = card["config"]["model"]["name"]
+    name = config["model"]["name"]
     if not MODELS[name].takes_words:
         return f"{words}, their vectors drawn; --vectors FILE starts from better ones"
     own = f"{words}; {name} learns their vectors itself"
