@@ -27,6 +27,9 @@ class Option:
         """The option on the command line."""
         return "--" + (self.flag or self.name)
 
+    def matches(self, name: str) -> bool:
+        return name in (self.name, self.spelling)
+
 
 OPTIONS: dict[str, tuple[Option, ...]] = {
     "node": (Option("nodes", list[str], "ID of a node to classify; may repeat.", flag="node"),),
@@ -77,19 +80,14 @@ def check_options(task: str, given: Iterable[str], query: str = "predict") -> No
     Args:
         given: Names of options, or with dashes their spellings on the command line.
     """
-    owners = {
-        name: owner
-        for owner in OPTIONS
-        for option in options_of(owner, query)
-        for name in (option.name, option.spelling)
-    }
-    taken = [name for option in options_of(task, query) for name in (option.name, option.spelling)]
+    taken = options_of(task, query)
     for name in given:
-        if name in taken:
+        if any(option.matches(name) for option in taken):
             continue
-        if name in owners:
-            raise Mistake(
-                f"{name} is an option for {owners[name]} models, but the model is for the task "
-                f"{task!r}"
-            )
-        raise Mistake(f"unknown option {name!r}{did_you_mean(name, taken)}")
+        for owner in OPTIONS:
+            if any(option.matches(name) for option in options_of(owner, query)):
+                why = f"but the model is for the task {task!r}"
+                raise Mistake(f"{name} is an option for {owner} models, {why}")
+        names = [option.name for option in taken]
+        hint = did_you_mean(name, names) or f"; choose from {', '.join(names)}"
+        raise Mistake(f"unknown option {name!r}{hint}")

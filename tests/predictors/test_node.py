@@ -265,6 +265,12 @@ def test_a_model_of_a_graph_in_memory_asks_for_the_graph(tmp_path: Path) -> None
     assert torch.equal(given.probabilities, predictor.predict().probabilities)
 
 
+def test_an_unknown_training_option_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="unknown option 'resum'; did you mean 'resume'"):
+        train_nodes(ring_graph(), tmp_path / "m", resum=True)  # type: ignore[call-arg]
+    assert not (tmp_path / "m").exists()
+
+
 def test_a_config_of_ones_own_is_the_only_one_that_is_tried(tmp_path: Path) -> None:
     predictor = train_nodes(
         ring_graph(), tmp_path, config=config_of(**{"model.name": "gcn"}), device="cpu"
