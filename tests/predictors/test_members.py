@@ -51,10 +51,9 @@ def test_members_of_one_split_are_evaluated_as_one(task: str, tmp_path: Path) ->
     predictor, _, _ = loaded(make, tmp_path / "data")
     found = predictor.evaluate()
     data = predictor._load_training_data()
-    labels = predictor._labels(data)
     probabilities = predictor.predict().probabilities
     for part, places in predictor._parts(predictor.members[0], data).items():
-        own, true = probabilities[places], labels[places]
+        own, true = probabilities[places], data.y[places]
         accuracy = float((own.argmax(dim=1) == true).float().mean())
         assert found[f"{part}/accuracy"] == pytest.approx(accuracy)
         loss = -float(own.gather(1, true[:, None]).log().mean())

@@ -90,7 +90,7 @@ def train_nodes(
         options: See :class:`TrainOptions`.
     """
     if isinstance(data, Path | str):
-        return NodePredictor(*_train(NODE, out, _locate(NODE, config, data), None, options))
+        return NodePredictor(*_train(NODE, out, _candidates(NODE, config, data), None, options))
     graph = from_data(data)
     return NodePredictor(*_train(NODE, out, _candidates(NODE, config), graph, options), graph)
 
@@ -113,7 +113,9 @@ def train_graphs(
         options: See :class:`TrainOptions`.
     """
     if isinstance(graphs, Path | str):
-        return GraphPredictor(*_train(GRAPH, out, _locate(GRAPH, config, graphs), None, options))
+        return GraphPredictor(
+            *_train(GRAPH, out, _candidates(GRAPH, config, graphs), None, options)
+        )
     known = from_any(graphs)
     return GraphPredictor(*_train(GRAPH, out, _candidates(GRAPH, config), known, options), known)
 
@@ -164,7 +166,7 @@ def train_texts(
     if (labels is None) != isinstance(texts, Documents | Path | str):
         raise Mistake("labels belong to a list of texts; a path or documents have their own")
     if isinstance(texts, Path | str):
-        return TextPredictor(*_train(TEXT, out, _locate(TEXT, config, texts), None, options))
+        return TextPredictor(*_train(TEXT, out, _candidates(TEXT, config, texts), None, options))
     settings = config or TextConfig()
     if not isinstance(texts, Documents):
         data = settings.data
@@ -181,18 +183,15 @@ def train_texts(
     return TextPredictor(*_train(TEXT, out, _candidates(TEXT, config), corpus, options), texts)
 
 
-def _candidates(task: Task, config: Config | None) -> list[Any]:
-    """The configuration, or the candidates that are tried by default."""
-    return default_candidates(task, task.config()) if config is None else [config]
-
-
-def _locate(task: Task, config: Config | None, path: Path | str) -> list[Any]:
-    """The candidates for the data at a path."""
+def _candidates(task: Task, config: Config | None, path: Path | str | None = None) -> list[Any]:
+    """The configuration, or the candidates that are tried by default, for the data at a path."""
+    found: list[Any] = [config]
+    if config is None:
+        found = default_candidates(task, task.config())
+    if path is None:
+        return found
     place = str(Path(path).resolve())
-    return [
-        replace(candidate, data=replace(candidate.data, name="", path=place))
-        for candidate in _candidates(task, config)
-    ]
+    return [replace(one, data=replace(one.data, name="", path=place)) for one in found]
 
 
 def _train(

@@ -18,7 +18,6 @@ from quatgraph.training.bundle import Bundle
 from quatgraph.training.metrics import by_class, macro_f1
 
 Config = TypeVar("Config")
-Data = TypeVar("Data")
 Value = TypeVar("Value")
 
 
@@ -95,13 +94,18 @@ class Predictor(ABC, Generic[Config]):
         """The model of a member with its weights, and what its inputs are prepared with."""
 
 
-class Classifier(Predictor[Config], Generic[Config, Data]):
-    """A predictor of classes: the weighted mean of the members' probabilities."""
+class Classifier(Predictor[Config]):
+    """A predictor of classes: the weighted mean of the members' probabilities.
+
+    ``data`` is the task's own type, with labels ``y`` and a ``digest``.
+    """
 
     trained_on: ClassVar[str]
     """What the training data is: ``graphs``."""
+    id_field: ClassVar[str]
+    """The attribute of the data that holds the ids: ``graph_ids``."""
 
-    def __init__(self, bundle: Bundle, device: torch.device, data: Data | None = None) -> None:
+    def __init__(self, bundle: Bundle, device: torch.device, data: Any = None) -> None:
         self._bundled = bundle.select_tensors("data")
         super().__init__(bundle, device)
         self._data = data
@@ -134,12 +138,12 @@ class Classifier(Predictor[Config], Generic[Config, Data]):
         recorded = self.card["metrics"]
         return _without_empty_parts({n: value for n, value in means.items() if n in recorded})
 
-    def _measure(self, members: Sequence[Member[Config]], data: Data) -> dict[str, float]:
+    def _measure(self, members: Sequence[Member[Config]], data: Any) -> dict[str, float]:
         """The metrics of members of one split and seed."""
         parts = self._parts(members[0], data)
         places = torch.cat(list(parts.values()))
         scores = self._log_probabilities(members, data, places)
-        labels = self._labels(data)[places]
+        labels = data.y[places]
         found: dict[str, float] = {}
         sizes = [len(part) for part in parts.values()]
         for part, own, true in zip(parts, scores.split(sizes), labels.split(sizes), strict=True):
@@ -151,10 +155,10 @@ class Classifier(Predictor[Config], Generic[Config, Data]):
         return found
 
     def _log_probabilities(
-        self, members: Sequence[Member[Config]], data: Data, places: Sequence[int] | Tensor
+        self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
     ) -> Tensor:
         """The logarithms of the combined probabilities, float64 ``(N, C)``."""
-        ids = self._ids(data)
+        ids = getattr(data, self.id_field)
         with torch.no_grad():
             combined = combine_logits(self._logits(members, data, places), members)
         refuse_not_finite(
@@ -164,7 +168,7 @@ class Classifier(Predictor[Config], Generic[Config, Data]):
         )
         return combined
 
-    def _load_training_data(self) -> Data:
+    def _load_training_data(self) -> Any:
         """The training data, read once."""
         with self._lock:
             if self._data is None:
@@ -189,27 +193,21 @@ class Classifier(Predictor[Config], Generic[Config, Data]):
             )
 
     @abstractmethod
-    def _read_training_data(self, data: Any) -> Data:
+    def _read_training_data(self, data: Any) -> Any:
         """Reads training data: what is given, or what the configuration names if None."""
 
     @abstractmethod
     def _logits(
-        self, members: Sequence[Member[Config]], data: Data, places: Sequence[int] | Tensor
+        self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
     ) -> Tensor:
         """The logits of each member for some of the data, ``(M, N, C)``."""
 
     @abstractmethod
-    def _parts(self, member: Member[Config], data: Data) -> dict[str, Tensor]:
+    def _parts(self, member: Member[Config], data: Any) -> dict[str, Tensor]:
         """Places of the member's training, validation and test data that are measured."""
 
     @abstractmethod
-    def _ids(self, data: Data) -> Sequence[str]: ...
-
-    @abstractmethod
-    def _labels(self, data: Data) -> Tensor: ...
-
-    @abstractmethod
-    def _explain_overflow(self, data: Data, place: int) -> str:
+    def _explain_overflow(self, data: Any, place: int) -> str:
         """Names the input that overflows in the network; empty where there is none."""
 
 

@@ -1,6 +1,7 @@
 """Predicts the classes of graphs with trained models."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,7 +14,6 @@ from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Cache, Classifier, Member, split_by_size
 from quatgraph.predictors.predictions import Predictions, find_positions
-from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import collected, load_graphs, parts_of, prepare
@@ -26,7 +26,7 @@ UNSEEN = {
 }
 
 
-class GraphPredictor(Classifier[GraphConfig, Graphs]):
+class GraphPredictor(Classifier[GraphConfig]):
     """Predicts the classes of graphs with the models of a bundle, by default those of all folds.
 
     Example:
@@ -38,6 +38,7 @@ class GraphPredictor(Classifier[GraphConfig, Graphs]):
 
     config_class = GraphConfig
     trained_on = "graphs"
+    id_field = "graph_ids"
 
     def predict(
         self, graphs: "AnyGraphs | None" = None, *, ids: Sequence[str] | None = None
@@ -81,33 +82,19 @@ class GraphPredictor(Classifier[GraphConfig, Graphs]):
 
     def _classify(self, members: Sequence[Member[GraphConfig]], graphs: Graphs) -> Tensor:
         """The logits for graphs that fit into memory together."""
-        cache = Cache()
-
-        def prepare_for(member: Member[GraphConfig]) -> Collection:
-            options = member.config.model
-            need = options.matrix, MODELS[options.name].propagations, member.preparation
-            return cache.get(
-                need, lambda: collected(graphs, options, member.preparation, self.device)
-            )
-
-        def classify(member: Member[GraphConfig]) -> Tensor:
-            inputs = prepare_for(member)
-            logits: Tensor = member.model(inputs.features, inputs.adjacency, inputs.pool)
-            return logits
-
-        return torch.stack([classify(member) for member in members])
+        cache, logits = Cache(), []
+        for member in members:
+            options, features = member.config.model, member.preparation
+            need = options.matrix, MODELS[options.name].propagations, features
+            inputs = cache.get(need, partial(collected, graphs, options, features, self.device))
+            logits.append(member.model(inputs.features, inputs.adjacency, inputs.pool))
+        return torch.stack(logits)
 
     def _parts(self, member: Member[GraphConfig], data: Graphs) -> dict[str, Tensor]:
         folds_of = member.config.data
         problem = self._cache.get(folds_of, lambda: prepare(data, member.config, self.device))
         parts = parts_of(problem, member.config, member.split)
         return {"valid": parts["valid"], "test": parts["test"]}
-
-    def _ids(self, data: Graphs) -> list[str]:
-        return data.graph_ids
-
-    def _labels(self, data: Graphs) -> Tensor:
-        return data.y
 
     def _explain_overflow(self, data: Graphs, place: int) -> str:
         features: NodeFeatures = self.members[0].preparation

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-class NodePredictor(Classifier[NodeConfig, "Data"]):
+class NodePredictor(Classifier[NodeConfig]):
     """Predicts the classes of nodes with the models of a bundle.
 
     The logits of the training graph are computed once.
@@ -37,6 +37,7 @@ class NodePredictor(Classifier[NodeConfig, "Data"]):
 
     config_class = NodeConfig
     trained_on = "graph"
+    id_field = "node_ids"
 
     def predict(
         self, graph: "Data | Path | str | None" = None, *, nodes: Sequence[str] | None = None
@@ -82,14 +83,6 @@ class NodePredictor(Classifier[NodeConfig, "Data"]):
     def _parts(self, member: Member[NodeConfig], data: "Data") -> dict[str, Tensor]:
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         return {part: mask[:, member.split].nonzero().flatten() for part, mask in masks.items()}
-
-    def _ids(self, data: "Data") -> list[str]:
-        ids: list[str] = data.node_ids
-        return ids
-
-    def _labels(self, data: "Data") -> Tensor:
-        labels: Tensor = data.y
-        return labels
 
     def _explain_overflow(self, data: "Data", place: int) -> str:
         return explain_overflow(data, self._prepare(self.members[0], data))

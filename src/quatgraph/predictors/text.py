@@ -36,7 +36,7 @@ EXPLAINED = 100
 """Different words of a text that are left out in turn: those with most attention, or the first."""
 
 
-class TextPredictor(Classifier[TextConfig, Documents]):
+class TextPredictor(Classifier[TextConfig]):
     """Predicts the classes of texts with the models of a bundle, which holds their words.
 
     Example:
@@ -51,6 +51,7 @@ class TextPredictor(Classifier[TextConfig, Documents]):
 
     config_class = TextConfig
     trained_on = "texts"
+    id_field = "ids"
 
     def predict(
         self,
@@ -240,12 +241,6 @@ class TextPredictor(Classifier[TextConfig, Documents]):
 
     def _parts(self, member: Member[TextConfig], data: Documents) -> dict[str, Tensor]:
         return parts_of(data, member.config.data, member.seed)
-
-    def _ids(self, data: Documents) -> list[str]:
-        return data.ids
-
-    def _labels(self, data: Documents) -> Tensor:
-        return data.y
 
     def _explain_overflow(self, data: Documents, place: int) -> str:
         return _name_large_number(data, place, self.members[0].preparation)
