@@ -106,7 +106,8 @@ class Classifier(Predictor[Config]):
     """The attribute of the data that holds the ids: ``graph_ids``."""
 
     def __init__(self, bundle: Bundle, device: torch.device, data: Any = None) -> None:
-        self._bundled = bundle.select_tensors("data")
+        found = bundle.select_tensors("data").items()
+        self._bundled = {name: value.to(device) for name, value in found}
         super().__init__(bundle, device)
         self._data = data
         self._lock = RLock()

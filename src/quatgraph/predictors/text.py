@@ -113,7 +113,7 @@ class TextPredictor(Classifier[TextConfig]):
         table = None
         if not kind.takes_words:
             table = tensors.pop("vectors", None)
-            table = (self._bundled["vectors"] if table is None else table).to(self.device)
+            table = self._bundled["vectors"] if table is None else table.to(self.device)
             tensors = {name.removeprefix("model."): value for name, value in tensors.items()}
         model.load_state_dict(tensors)
         return model, table

@@ -213,52 +213,52 @@ def num_parameters(build: Callable[[Any, Any], nn.Module], config: Any, problem:
 def bundle_of(task: Task, picks: Sequence[tuple[Outcome, int, int]], data: Any) -> Bundle:
     """Bundles trained runs whose predictions are to be combined.
 
-    The reported metrics are the weighted mean of the members' own.
+    The reported metrics are the weighted mean of the members' own. Where members share a split and
+    a seed, a predictor's ``evaluate`` measures their combination; such a caller reports that.
 
     Args:
         picks: For each member an outcome, the index of a run in it, and the run's weight.
         data: What all of them were trained on.
     """
-    chosen = [
-        (outcome, outcome.members[index], outcome.records[index]) for outcome, index, _ in picks
-    ]
+    records = [outcome.records[index] for outcome, index, _ in picks]
+    chosen = [outcome.members[index].config for outcome, index, _ in picks]
     weights = [weight for _, _, weight in picks]
-    cards = [task.card(member.config, data, outcome.problem) for outcome, member, _ in chosen]
-    shared, (_, _, record) = cards[0], chosen[0]
-    members, tensors = [], {}
-    for number, (outcome, index, weight) in enumerate(picks):
-        _, member, own = chosen[number]
-        members.append(
-            {
-                "config": configs.to_dict(member.config),
-                "split": member.split,
-                "seed": member.seed,
-                "epoch": own.best_epoch,
-                "weight": weight,
-                "metrics": own.metrics,
-                "parameters": own.parameters,
-                **{key: value for key, value in cards[number].items() if value != shared[key]},
-            }
-        )
+    cards = [
+        task.card(config, data, outcome.problem)
+        for config, (outcome, _, _) in zip(chosen, picks, strict=True)
+    ]
+    first, shared = records[0], cards[0]
+    members = [
+        {
+            "config": configs.to_dict(config),
+            "split": record.split,
+            "seed": record.seed,
+            "epoch": record.best_epoch,
+            "weight": weight,
+            "metrics": record.metrics,
+            "parameters": record.parameters,
+            **{key: value for key, value in own.items() if value != shared[key]},
+        }
+        for config, record, weight, own in zip(chosen, records, weights, cards, strict=True)
+    ]
+    tensors = {f"data.{name}": value for name, value in task.kept(data, chosen).items()}
+    for number, (outcome, index, _) in enumerate(picks):
         with torch.device("meta"):
-            names = task.build(member.config, outcome.problem).state_dict()
-        for name in names:
-            tensors[f"members.{number}.{name}"] = outcome.fit.weights[name][index]
-    for name, value in task.kept(data, [member.config for _, member, _ in chosen]).items():
-        tensors[f"data.{name}"] = value
+            names = task.build(chosen[number], outcome.problem).state_dict()
+        tensors |= {f"members.{number}.{name}": outcome.fit.weights[name][index] for name in names}
     card = {
         **shared,
         "task": task.name,
         "members": members,
         "metrics": {
-            name: fmean((own.metrics[name] for _, _, own in chosen), weights)
-            for name in record.metrics
-            if all(name in own.metrics for _, _, own in chosen)
+            name: fmean((record.metrics[name] for record in records), weights)
+            for name in first.metrics
+            if all(name in record.metrics for record in records)
         },
         "data": {"name": data.name, "digest": data.digest, **shared.get("data", {})},
-        "key": bundle_key_of(record.config_digest, record.data_digest),
-        "environment": record.environment,
-        "finished": record.finished,
+        "key": bundle_key_of(first.config_digest, first.data_digest),
+        "environment": first.environment,
+        "finished": first.finished,
     }
     return Bundle(card, tensors)
 
