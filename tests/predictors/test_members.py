@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cities
 import portfolios
 import pytest
 import rings
@@ -125,6 +126,18 @@ def test_a_whole_triple_has_the_mean_score_of_both_ends(
     (tail,) = (one["score"] for one in tails if one["tail"] == "person 6")
     assert row["score"] == pytest.approx((head + tail) / 2, abs=1e-4)
     assert predictor.evaluate().keys() >= {"test/mrr", "test/classified"}
+
+
+def test_a_member_without_inverse_relations_leaves_the_score_of_the_tail(tmp_path: Path) -> None:
+    both, one_way = cities.config_of(), cities.config_of(**{"data.reciprocal": False})
+    members = [(both, 1), (one_way, 1)]
+    whole, *alone = portfolios.bundled("link", members, cities.cities(), tmp_path)
+    predictor = load(whole, device="cpu")
+    assert [load(one, device="cpu").reciprocal for one in alone] == [True, False]
+    assert not predictor.reciprocal
+    (row,) = predictor.predict(head="person 1", relation="works in", tail="city 1").rows()
+    score = scores_of(predictor, "person 1", "works in")[cities.ENTITIES.index("city 1")]
+    assert row["score"] == pytest.approx(float(score), abs=1e-4)
 
 
 def test_attention_is_the_mean_over_the_members_that_attend(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from quatgraph.query_options import OPTIONS, check_options, options_of
 def evaluate(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
     data: Annotated[
-        Path | None, typer.Argument(help="Where the training data is now, if it was moved.")
+        Path | None, typer.Argument(help="The path of the training data, if it was moved.")
     ] = None,
     by_relation: Annotated[
         bool,
@@ -86,22 +86,24 @@ def _print_relations(predictor: Any, json_: bool) -> None:
 
 
 def _add_query_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Gives a command the options that `predict` takes, for all tasks, as its ``**options``."""
+    """Adds the options that `predict` takes, for all tasks, after the arguments of a command, which
+    gets them as ``**options``."""
     signature = inspect.signature(body)
-    *parameters, _ = signature.parameters.values()
+    bundle, data, *others, _ = signature.parameters.values()
+    parameters = [bundle, data]
     for task in OPTIONS:
         for option in options_of(task):
             is_flag = option.flag_value is not None
             kind = bool if is_flag else option.type | None
             declared = typer.Option(option.spelling, help=f"{task}: {option.help}")
             parameters.append(
-                inspect.Parameter(
-                    option.spelling[2:],
-                    inspect.Parameter.KEYWORD_ONLY,
+                data.replace(
+                    name=option.spelling[2:],
                     default=False if is_flag else None,
                     annotation=Annotated[kind, declared],
                 )
             )
+    parameters += others
     body.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     body.__annotations__ = {one.name: one.annotation for one in parameters}
     return body
