@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import portfolios
 import pytest
 import torch
 from commands import assert_told, call, change_card
@@ -50,6 +51,13 @@ def test_a_single_question_is_answered_by_a_table(model: str) -> None:
         assert line.startswith(f"{row['rank']:>4}  {row['tail']} ")
         assert line[:end].endswith(f" {row['score']}")
         assert line[end:].strip() == row["known"]
+
+
+def test_scores_of_several_models_are_explained(tmp_path: Path) -> None:
+    (whole, *_), _ = portfolios.link(tmp_path)
+    table = predict(str(whole), "--head", "person 1", "--relation", "works in", "--top", "2")
+    legend = "; each the weighted mean of 2 models' log-softmax over all entities"
+    assert table.splitlines()[-1].endswith(legend)
 
 
 def test_heads_are_asked_for_by_a_tail(model: str) -> None:

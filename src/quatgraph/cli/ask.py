@@ -235,7 +235,7 @@ def _explain_scores(predicted: str, predictor: Any) -> str:
         whole = "the mean of its tail's and, by the inverse relation, its head's"
     score = whole if predicted == "both" else f"the {predicted}'s; a whole triple has {whole}"
     if (members := len(predictor.members)) > 1:
-        score += f"; each the mean log-softmax over all entities of {members} models"
+        score += f"; each the weighted mean of {members} models' log-softmax over all entities"
     return f"rank: filtered, other known triples do not count; ties averaged\nscore: {score}\n"
 
 

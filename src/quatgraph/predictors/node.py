@@ -1,7 +1,6 @@
 """Predicts the classes of nodes with trained models."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,14 +99,12 @@ class NodePredictor(Classifier[NodeConfig]):
         if not isinstance(graph, Path | str):
             raise Mistake("node models predict one graph at a time: pass a folder or a PyG Data")
         settings = self.config.data
-        if labels_needed:
-            return load_data(replace(settings, name="", path=str(graph)))
         return source.read_folder(
             Path(graph),
             directed=settings.directed,
             split_seed=settings.split_seed,
             missing=missing_labels(settings.missing),
-            labels_needed=False,
+            labels_needed=labels_needed,
         )
 
     def _read_new_data(self, graph: "Data | Path | str") -> "Data":
