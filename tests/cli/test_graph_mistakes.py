@@ -304,11 +304,11 @@ def test_models_of_nodes_and_of_graphs_are_not_mixed_up(single: str, tmp_path: P
         assert_told(call(name, "m", "single"), "single is not graph data", nodes)
     assert_told(
         call("predict", single, "--graph", "n1"),
-        "--graph asks a model of graphs, but nodes is for the task 'node'",
+        "--graph is an option for graph models, but the model is for the task 'node'",
     )
     assert_told(
         call("predict", "m", "--node", "n1"),
-        "--node asks a model of nodes, but m is for the task 'graph'",
+        "--node is an option for node models, but the model is for the task 'graph'",
     )
     assert_refused(["train", "graph", "--data", "single"], nodes)
     assert_refused(["train", "node", "--data", "mine.jsonl"], graphs)
@@ -320,7 +320,7 @@ def test_new_graphs_that_a_model_cannot_read_are_told(tmp_path: Path) -> None:
     for graphs, words in (
         (lines(), "the graphs have no node attributes, but the model was trained with some"),
         (with_features(lines(), 3), "trained with 2 features a node"),
-        (without(with_features(lines()), "node_labels"), "the graphs have no tags of nodes"),
+        (without(with_features(lines()), "node_labels"), "the graphs have no node tags"),
     ):
         written(tmp_path / "new.jsonl", graphs)
         assert_refused(["predict", "m", "new.jsonl"], words)

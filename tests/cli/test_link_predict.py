@@ -1,10 +1,11 @@
-"""Commands that ask a model of triples: predict and evaluate."""
+"""Commands that query a link model: predict and evaluate."""
 
 import csv
 import io
 import json
 from pathlib import Path
 
+import portfolios
 import pytest
 import torch
 from commands import assert_told, call, change_card
@@ -28,23 +29,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
-def answered(*arguments: str) -> str:
+def predict(*arguments: str) -> str:
     result = call("predict", *arguments, "--device", "cpu")
     assert (result.exit_code, result.stderr) == (0, "")
     return result.stdout
 
 
-QUESTION = "--head", "Australia", "--relation", "capital"
+QUERY = "--head", "Australia", "--relation", "capital"
 
 
 def test_a_single_question_is_answered_by_a_table(model: str) -> None:
-    lines = answered(model, *QUESTION, "--top", "3").splitlines()
+    lines = predict(model, *QUERY, "--top", "3").splitlines()
     assert lines[0].split() == ["rank", "tail", "score", "known"]
     assert len(lines) == 7
     assert lines[4] == ""
-    assert lines[5] == "rank: filtered, other known answers do not count; ties averaged"
+    assert lines[5] == "rank: filtered, other known triples do not count; ties averaged"
     assert lines[6].startswith("score: the tail's; a whole triple has the mean of its tail's and, ")
-    rows = map(json.loads, answered(model, *QUESTION, "--top", "3", "--json").splitlines())
+    rows = map(json.loads, predict(model, *QUERY, "--top", "3", "--json").splitlines())
     end = lines[0].index("score") + len("score")
     for line, row in zip(lines[1:4], rows, strict=True):
         assert line.startswith(f"{row['rank']:>4}  {row['tail']} ")
@@ -52,20 +53,25 @@ def test_a_single_question_is_answered_by_a_table(model: str) -> None:
         assert line[end:].strip() == row["known"]
 
 
+def test_scores_of_several_models_are_explained(tmp_path: Path) -> None:
+    (whole, *_), _ = portfolios.link(tmp_path)
+    table = predict(str(whole), "--head", "person 1", "--relation", "works in", "--top", "2")
+    legend = "; each the weighted mean of 2 models' log-softmax over all entities"
+    assert table.splitlines()[-1].endswith(legend)
+
+
 def test_heads_are_asked_for_by_a_tail(model: str) -> None:
-    table = answered(model, "--tail", "Canberra", "--relation", "capital")
+    table = predict(model, "--tail", "Canberra", "--relation", "capital")
     assert table.split("\n")[0].split() == ["rank", "head", "score", "known"]
     assert table.count("\n") == 11 + 3
     assert "score: the head's; " in table
 
 
 def test_a_triple_is_judged(model: str) -> None:
-    table = answered(model, *QUESTION, "--tail", "Canberra").splitlines()
+    table = predict(model, *QUERY, "--tail", "Canberra").splitlines()
     assert table[0].split() == ["tail_rank", "head_rank", "score", "known"]
     assert table[1].split()[-1] == "train"
-    assert (
-        table[-1] == "score: the mean of its tail's and, asked by the inverse relation, its head's"
-    )
+    assert table[-1] == "score: the mean of its tail's and, by the inverse relation, its head's"
 
 
 def test_the_score_of_a_triple_is_explained_as_it_is(model: str) -> None:
@@ -74,7 +80,7 @@ def test_the_score_of_a_triple_is_explained_as_it_is(model: str) -> None:
 
     def score(*ends: str) -> float:
         asked = [word for end in ends for word in (f"--{end}", triple[end])]
-        rows = answered(model, *asked, "--top", "2000", "--json").splitlines()
+        rows = predict(model, *asked, "--top", "2000", "--json").splitlines()
         (found,) = (
             row["score"]
             for row in map(json.loads, rows)
@@ -91,14 +97,14 @@ def test_a_model_that_learned_tails_alone_scores_a_triple_by_its_tail(tmp_path: 
     (tmp_path / "facts.tsv").write_text("a\tr\tb\nb\tr\tc\nc\tr\ta\n")
     config = configs.build(LinkConfig, {"data": {"reciprocal": False}, "train": {"epochs": 1}})
     train_triples(tmp_path / "facts.tsv", tmp_path / "m", config=config, device="cpu")
-    table = answered(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--tail", "b")
+    table = predict(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--tail", "b")
     assert table.endswith("\nscore: its tail's\n")
 
 
 def test_new_answers_are_those_that_no_part_has(model: str) -> None:
     question = ["--head", "Peru", "--relation", "borders", "--json"]
     every, new = (
-        [json.loads(line) for line in answered(model, *question, *more).splitlines()]
+        [json.loads(line) for line in predict(model, *question, *more).splitlines()]
         for more in (["--top", "2000"], ["--top", "4", "--new"])
     )
     assert new == [row for row in every if row["known"] == ""][:4]
@@ -106,12 +112,12 @@ def test_new_answers_are_those_that_no_part_has(model: str) -> None:
 
 
 def test_a_table_of_questions_is_answered_as_csv(model: str, tmp_path: Path) -> None:
-    file = tmp_path / "questions.tsv"
+    file = tmp_path / "queries.tsv"
     file.write_text("Peru\tborders\t?\n?\tcapital\tCanberra\nPeru\tborders\tChile\n")
-    rows = list(csv.DictReader(io.StringIO(answered(model, str(file), "--top", "2"))))
-    assert [row["asked"] for row in rows] == ["tail", "tail", "head", "head", "both"]
+    rows = list(csv.DictReader(io.StringIO(predict(model, str(file), "--top", "2"))))
+    assert [row["predicted"] for row in rows] == ["tail", "tail", "head", "head", "both"]
     assert list(rows[0]) == [
-        "asked", "head", "relation", "tail", "score", "rank", "tail_rank", "head_rank", "known"
+        "predicted", "head", "relation", "tail", "score", "rank", "tail_rank", "head_rank", "known"
     ]  # fmt: skip
     assert [row["rank"] == "" for row in rows] == [False] * 4 + [True]
     assert [row["tail_rank"] == "" for row in rows] == [True] * 4 + [False]
@@ -119,7 +125,7 @@ def test_a_table_of_questions_is_answered_as_csv(model: str, tmp_path: Path) -> 
 
 def test_answers_go_to_a_file_as_csv(model: str, tmp_path: Path) -> None:
     out = tmp_path / "answers.csv"
-    assert answered(model, *QUESTION, "--out", str(out)) == f"10 predictions in {out}\n"
+    assert predict(model, *QUERY, "--out", str(out)) == f"10 predictions in {out}\n"
     rows = list(csv.DictReader(io.StringIO(out.read_text())))
     assert {row["head"] for row in rows} == {"Australia"}
 
@@ -128,22 +134,25 @@ def test_nothing_new_is_nothing_printed(tmp_path: Path) -> None:
     (tmp_path / "all.tsv").write_text("a\tr\ta\na\tr\tb\nb\tr\ta\nb\tr\tb\n")
     config = LinkConfig(model=SimQGNN.Options(dim_quats=1), train=TrainConfig(epochs=1))
     train_triples(tmp_path / "all.tsv", tmp_path / "m", config=config, device="cpu")
-    assert answered(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--new") == ""
+    assert predict(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--new") == ""
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "ask something, as --head Abakan --relation 'large city in', or name a file"),
+        ([], "give a query, such as --head Abakan --relation 'large city in', or a file"),
         (["--head", "Autralia", "--relation", "capital"], "did you mean 'Australia'?"),
         (["--head", "Australia", "--relation", "capitol"], "did you mean 'capital'?"),
         (["--head", "Australia", "--relation", "z"], "relations are, for instance, 'borders', "),
-        (["--head", "Peru", "--tail", "Chile"], "the relation is missing; there are 'borders'"),
+        (["--head", "Peru", "--tail", "Chile"], "the relation is missing; choose from 'borders'"),
         (["--relation", "capital"], "head and tail are both missing"),
-        ([*QUESTION, "--top", "0"], "at least one answer must be asked for, got top 0"),
-        ([*QUESTION, "--node", "Peru"], "--node asks a model of nodes, but"),
+        ([*QUERY, "--top", "0"], "top must be at least 1, got 0"),
+        (
+            [*QUERY, "--node", "Peru"],
+            "--node is an option for node models, but the model is for the task 'link'",
+        ),
         (["nowhere.tsv"], "there is no file nowhere.tsv"),
-        (["nowhere.tsv", *QUESTION], "ask a single question, or name a file of them, not both"),
+        (["nowhere.tsv", *QUERY], "give a single query or a file of queries, not both"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_a_mistake(
@@ -157,7 +166,7 @@ def test_a_question_that_cannot_be_answered_is_a_mistake(
     [
         (b"Peru\tborders\n", "line 1 has 2 columns where 3 are needed"),
         (b"Peru,borders,?,x\n", "line 1 has 4 columns where 3 are needed"),
-        (b"", "has no questions"),
+        (b"", "has no queries"),
         (b"Per\xfa\tborders\t?\n", "line 1 is not UTF-8 text"),
         (b"Peru\tborders\t?\nPeruu\tborders\t?\n", "line 2: there is no entity 'Peruu'; did you"),
     ],
@@ -165,7 +174,7 @@ def test_a_question_that_cannot_be_answered_is_a_mistake(
 def test_a_table_that_cannot_be_read_is_a_mistake(
     model: str, tmp_path: Path, content: bytes, words: str
 ) -> None:
-    file = tmp_path / "questions.tsv"
+    file = tmp_path / "queries.tsv"
     file.write_bytes(content)
     assert_told(call("predict", model, str(file)), str(file), words)
 
@@ -178,7 +187,7 @@ def test_evaluating_gives_the_recorded_metrics(model: str) -> None:
     assert rows.keys() == card["metrics"].keys() - {"valid/merit"}
     for row in rows.values():
         assert row["computed"] == pytest.approx(row["recorded"], rel=1e-4)
-    assert_told(call("evaluate", model, "countries"), "a bundle of triples holds its data")
+    assert_told(call("evaluate", model, "countries"), "a link bundle holds its triples")
 
 
 @pytest.mark.parametrize(("factor", "code"), [(1.004, 0), (1.02, 1)])
@@ -223,6 +232,6 @@ def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
         ["--new"],
     ):
         told = call("predict", str(tmp_path), *option)
-        assert_told(told, f"{option[0]} asks a model of triples", "is for the task 'node'")
+        assert_told(told, f"{option[0]} is an option for link models", "for the task 'node'")
     told = call("evaluate", str(tmp_path), "--by-relation")
-    assert_told(told, "--by-relation asks a model of triples", "is for the task 'node'")
+    assert_told(told, "--by-relation is for link models", "for the task 'node'")

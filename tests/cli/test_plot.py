@@ -82,7 +82,7 @@ def test_what_cannot_be_drawn_is_told_in_one_sentence(
 
 def test_a_bundle_of_another_task_has_no_ranks(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
-    (tmp_path / "m" / "card.json").write_text('{"task": "node", "format": 2}')
+    (tmp_path / "m" / "card.json").write_text('{"task": "node", "format": 3}')
     assert_told(call("plot", "ranks", "m"), "the bundle m is for the task 'node', not 'link'")
 
 

@@ -1,4 +1,4 @@
-"""Commands that ask a trained model: evaluate and predict."""
+"""Commands that query a trained model: evaluate and predict."""
 
 import csv
 import io
@@ -112,7 +112,7 @@ class Echo:
         return [{"id": "g0", "prediction": f"of {self.source}"}]
 
 
-def test_a_model_of_another_task_is_asked_without_nodes(
+def test_a_model_of_another_task_takes_no_nodes(
     world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PREDICTORS, "sound", Echo)
@@ -122,7 +122,7 @@ def test_a_model_of_another_task_is_asked_without_nodes(
     assert answered.stderr == "quatgraph: of another task\n"
     for option in ("node", "graph"):
         told = call("predict", model, f"--{option}", "alice")
-        assert_told(told, f"--{option} asks a model of {option}s", "is for the task 'sound'")
+        assert_told(told, f"--{option} is an option for {option} models", "for the task 'sound'")
 
 
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
@@ -155,7 +155,7 @@ def test_metrics_that_are_not_the_recorded_ones_exit_with_1(world: Path, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"format": 99}, "made by another version of quatgraph (format 99, this one reads 2)"),
+        ({"format": 99}, "made by another version of quatgraph (format 99, this one reads 3)"),
         ({"task": "sound"}, "for the task 'sound', which this version cannot predict"),
         ({"sha256": "0"}, "is not the file its card.json describes"),
     ],

@@ -185,14 +185,14 @@ def test_data_that_is_not_there_is_told(arguments: list[str], words: str, tmp_pa
         (["nowhere.TXT"], "there is no file or folder nowhere.TXT; the task text reads"),
         (["latin.csv"], "latin.csv line 2 is not UTF-8 text"),
         (["three.csv"], "its columns are 'a', 'b', 'c'; rename one of them\n"),
-        (["a film", "latin.csv"], "'latin.csv' is no text: name one file or -, or give texts"),
-        (["a film", "-"], "'-' is no text"),
-        ([], "the model was trained on texts in memory"),
+        (["a film", "latin.csv"], "'latin.csv' is not a text: give one file, -, or texts"),
+        (["a film", "-"], "'-' is not a text"),
+        ([], "the model was trained on data in memory: pass the texts"),
         (["a film", "--document", "b film"], "there is no document 'b film'; did you mean 'a film"),
-        (["a film", "--vectors", "v.txt"], "this model's word vectors are its own"),
-        (["a film", "--top", "3"], "--top asks a model of triples, but"),
-        (["a film", "--node", "x"], "--node asks a model of nodes, but"),
-        (["a film", "--graph", "x"], "--graph asks a model of graphs, but"),
+        (["a film", "--vectors", "v.txt"], "the model learned its own word vectors"),
+        (["a film", "--top", "3"], "--top is an option for link models, but"),
+        (["a film", "--node", "x"], "--node is an option for node models, but"),
+        (["a film", "--graph", "x"], "--graph is an option for graph models, but"),
     ],
 )
 def test_a_question_that_cannot_be_answered_is_told(
@@ -227,4 +227,6 @@ def test_models_of_other_tasks_take_one_path_and_no_options_of_texts(tmp_path: P
     assert_told(call("predict", "m", "g", "h"), "takes one path of new data: leave out 'h'")
     for option in ("vectors", "document"):
         told = call("predict", "m", f"--{option}", "x")
-        assert_told(told, f"--{option} asks a model of texts, but m is for the task 'node'")
+        assert_told(
+            told, f"--{option} is an option for text models, but the model is for the task 'node'"
+        )

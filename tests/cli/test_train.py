@@ -126,7 +126,7 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
         lines[1],
     )
     assert found
-    chosen = json.loads(Path("m/card.json").read_text())["config"]
+    chosen = json.loads(Path("m/card.json").read_text())["members"][0]["config"]
     assert float(found[1]) == chosen["train"]["weight_decay"]
     assert float(found[2]) == chosen["model"]["dropout"]
     assert len(call("train", "node/karate-qgnn", *SHORT).stdout.splitlines()) == 4

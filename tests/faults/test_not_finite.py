@@ -25,7 +25,8 @@ from quatgraph.predictors import (
     train_texts,
     train_triples,
 )
-from quatgraph.predictors.predictions import Links, TextPredictions, class_probabilities
+from quatgraph.predictors.base import Member, combine_logits
+from quatgraph.predictors.predictions import Links, TextPredictions
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 
 NODES = 12
@@ -149,7 +150,8 @@ def test_vectors_of_words_are_named_by_word_and_column(models: Path, tmp_path: P
     with pytest.raises(Mistake, match=r"word 'splendid' has 3e\+38 in column 2, too large"):
         model.predict("a splendid film", vectors=vectors)
     huge = load(overflowing(models, tmp_path, "text", "vectors", 1e15), device="cpu")
-    huge.model.load_state_dict({k: v * 1e30 for k, v in huge.model.state_dict().items()})
+    model = huge.members[0].model
+    model.load_state_dict({k: v * 1e30 for k, v in model.state_dict().items()})
     with pytest.raises(Mistake, match=r"'a lovely film' is not a .*: the vector of the word '\w+'"):
         huge.predict("a lovely film")
 
@@ -198,7 +200,8 @@ def test_answers_cannot_be_made_of_numbers_that_are_not_finite(models: Path) -> 
 
 def test_an_infinite_logit_is_no_probability() -> None:
     logits = torch.tensor([[1.0, 2.0], [-math.inf, 2.0]])
-    found = class_probabilities(logits)
+    member = Member(None, 0, 0, 1.0, None, None)
+    found = combine_logits(logits[None], [member]).exp().float()
     torch.testing.assert_close(found[0], logits[0].softmax(dim=0))
     assert bool(found[1].isnan().all())
 
@@ -206,10 +209,11 @@ def test_an_infinite_logit_is_no_probability() -> None:
 def test_a_part_without_data_is_left_out_of_an_evaluation(models: Path, tmp_path: Path) -> None:
     shutil.copytree(models / "graph", tmp_path / "graph")
     card = json.loads((tmp_path / "graph" / "card.json").read_text())
-    card["config"]["data"] |= {"validation": 0.0, "path": str(models / "rings.jsonl")}
-    card["config"]["train"]["select"] = "last"
+    for member in card["members"]:
+        member["config"]["data"] |= {"validation": 0.0, "path": str(models / "rings.jsonl")}
+        member["config"]["train"]["select"] = "last"
     metrics = card["metrics"] | {"valid/accuracy": None, "valid/loss": None}
-    change_card(tmp_path / "graph", config=card["config"], metrics=metrics)
+    change_card(tmp_path / "graph", members=card["members"], metrics=metrics)
     result = call("evaluate", str(tmp_path / "graph"), "--device", "cpu")
     assert "nan" not in result.stdout
     assert "valid" not in result.stdout

@@ -7,7 +7,7 @@ from commands import assert_told, call
 
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.errors import Mistake
-from quatgraph.predictors.queries import OPEN, numbered
+from quatgraph.predictors.queries import OPEN, parse_queries
 
 FACTS = [(f"person {k}", ("knows", "likes")[k % 2], f"person {(k + 3) % 12}") for k in range(12)]
 
@@ -167,20 +167,20 @@ def test_questions_are_read_by_the_same_rule(tmp_path: Path) -> None:
     rows = [("7", "?", "knows", "person 2"), ("8", "person 5", "likes", "")]
     notes: list[str] = []
     path = written(tmp_path / "asked.csv", "id,target,type,source", rows)
-    asked = numbered(path, graph, notes)
+    numbers = parse_queries(path, graph, notes)
     expected = [("person 2", "knows", None), (None, "likes", "person 5")]
-    assert asked.tolist() == numbered(expected, graph).tolist()
-    assert OPEN in asked[0].tolist()
+    assert numbers.tolist() == parse_queries(expected, graph).tolist()
+    assert OPEN in numbers[0].tolist()
     assert notes == [
         f"the columns of {path} are read by name: 'source' as head, 'type' as relation, 'target' "
         "as tail; not used: 'id'"
     ]
     with pytest.raises(Mistake, match="line 1: there is no entity 'wer'"):
-        numbered(written(path, "wer,wie,wen", [("person 2", "knows", "?")]), graph)
+        parse_queries(written(path, "wer,wie,wen", [("person 2", "knows", "?")]), graph)
     with pytest.raises(
         Mistake, match="4 columns where 3 are needed; leave out the others, or name three"
     ):
-        numbered(written(path, "a,b,c,d", rows), graph)
+        parse_queries(written(path, "a,b,c,d", rows), graph)
 
 
 def test_the_command_line_says_it_once_and_takes_the_setting(tmp_path: Path) -> None:

@@ -189,7 +189,7 @@ def test_a_new_model_trains_and_answers(
     result = call(*words, *settings)
     assert result.exit_code == 0, result.stderr
     predictor = quatgraph.load("model", device="cpu")
-    assert predictor.card["config"]["model"]["name"] == "mine"
+    assert predictor.config.model.name == "mine"
     assert list(predictor.predict(**query).rows())
     again, recorded = predictor.evaluate(), predictor.card["metrics"]
     assert again.keys() <= recorded.keys()

@@ -63,7 +63,8 @@ def of_degrees(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def by_hand(bundle: Path, graph: dict[str, Any], codes: list[int | None]) -> torch.Tensor:
     """Probabilities of one graph by itself, the mean of the folds' models, from one-hot rows; None
     is a row of zeros."""
-    card, weights = load_bundle(bundle).card, load_bundle(bundle).tensors
+    opened = load_bundle(bundle)
+    card = opened.card
     sizes = {"hidden_quats": 2, "num_layers": 2}
     model = GraphQGNN(card["num_features"], 2, **sizes, norm=True, per_layer=True)
     x = torch.zeros(len(codes), card["num_features"])
@@ -76,8 +77,8 @@ def by_hand(bundle: Path, graph: dict[str, Any], codes: list[int | None]) -> tor
     zeros, nodes = torch.zeros(len(codes), dtype=torch.long), torch.arange(len(codes))
     pool = Adjacency.from_entries(zeros, nodes, None, (1, len(codes)))
     answers = []
-    for member in range(len(card["split"])):
-        model.load_state_dict({name: value[member] for name, value in weights.items()})
+    for member in range(len(card["members"])):
+        model.load_state_dict(opened.select_tensors(f"members.{member}"))
         with torch.no_grad():
             answers.append(model.eval()(x, adjacency, pool)[0].softmax(dim=0))
     assert len(answers) > 1
@@ -228,7 +229,7 @@ def test_graphs_without_tags_cannot_be_asked_of_a_model_of_tags(
     predictor: GraphPredictor, of_degrees: Path, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "plain.jsonl", without(lines(), "node_labels"))
-    with pytest.raises(Mistake, match="no tags of nodes, but the model was trained with 3;"):
+    with pytest.raises(Mistake, match="no node tags, but the model was trained with 3;"):
         predictor.predict(path)
     # Tags that a model has no use for do no harm.
     written(tmp_path / "tagged.jsonl", lines())
@@ -265,7 +266,7 @@ def test_data_that_was_moved_is_named_again(tmp_path: Path) -> None:
     path = written(tmp_path / "rings.jsonl", lines())
     out = trained(path, tmp_path / "model")
     moved = path.rename(tmp_path / "elsewhere.jsonl")
-    with pytest.raises(Mistake, match=r"no longer at .*rings\.jsonl: name where it is now"):
+    with pytest.raises(Mistake, match=r"no longer at .*rings\.jsonl: pass its new path"):
         load(out).evaluate()
     predictor = load(out)
     assert predictor.evaluate(moved)["test/accuracy"] == predictor.card["metrics"]["test/accuracy"]
@@ -281,7 +282,7 @@ def test_graphs_in_memory_are_learned_and_asked(graphs: Graphs, tmp_path: Path) 
     predictor = quatgraph.train_graphs(graphs, tmp_path / "m", config=config_of(), device="cpu")
     assert predictor.predict().ids == IDS
     again = load(tmp_path / "m")
-    with pytest.raises(Mistake, match="trained on graphs in memory: give the graphs again"):
+    with pytest.raises(Mistake, match="trained on data in memory: pass the graphs again"):
         again.predict()
     assert torch.equal(again.predict(graphs).probabilities, predictor.predict().probabilities)
     assert again.evaluate(graphs) == predictor.evaluate()

@@ -1,4 +1,4 @@
-"""Asking a model of triples: answers, ranks, what is known, and mistakes told in a sentence."""
+"""Predicted and scored triples: scores, ranks, known triples, and mistakes in a sentence."""
 
 import dataclasses
 import json
@@ -18,10 +18,10 @@ from quatgraph.data.link import Triples, load, random_triples, with_inverses
 from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
 from quatgraph.predictors import link as module
 from quatgraph.predictors import train_triples
-from quatgraph.predictors.link import best_answers
+from quatgraph.predictors.link import rank_candidates
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import rank_part
-from quatgraph.tasks.link.problem import prepare
+from quatgraph.tasks.link.problem import entity_adjacency, prepare
 from quatgraph.training.bundle import load_bundle, save_bundle
 
 CPU = torch.device("cpu")
@@ -60,7 +60,7 @@ def named(triples: Triples, rows: Tensor) -> list[tuple[str, str, str]]:
 def evaluators_ranks(predictor: LinkPredictor) -> Tensor:
     """Of the test triples' tails and heads, ``(N, 2)``."""
     problem = prepare(predictor.triples, predictor.config, CPU)
-    return rank_part(predictor.model, problem, "test").realistic.view(2, -1).T
+    return rank_part(predictor.members[0].model, problem, "test").realistic.view(2, -1).T
 
 
 @pytest.fixture(scope="module", params=["simqgnn", "transe", "quate", "one-way"])
@@ -94,13 +94,15 @@ def test_an_answer_has_the_rank_that_the_evaluator_gives_it(any_model: LinkPredi
 def test_answers_are_all_entities_by_their_scores(any_model: LinkPredictor) -> None:
     graph = any_model.triples
     sides = with_inverses(graph.test[:5], graph.num_relations)
+    (member,) = any_model.members
+    adjacency = entity_adjacency(graph, member.config.model.matrix)
     with torch.no_grad():
-        query, candidates = any_model.model.decoder(any_model._entities, *sides[:, :2].unbind(1))
+        query, candidates = member.model(adjacency, *sides[:, :2].unbind(1))
     scores = query @ candidates.T
     rows = named(graph, graph.test[:5])
     questions = [(head, kind, "?") for head, kind, _ in rows] + [("?", *row[1:]) for row in rows]
     links = any_model.predict(questions, top=300)
-    assert links.question.tolist() == [place for place in range(10) for _ in range(300)]
+    assert links.query.tolist() == [place for place in range(10) for _ in range(300)]
     answers = links.triples.view(10, 300, 3)
     answers = torch.cat((answers[:5, :, 2], answers[5:, :, 0]))
     torch.testing.assert_close(links.scores.view(10, 300), scores.gather(1, answers))
@@ -129,7 +131,7 @@ def test_the_best_answers_are_those_of_counting_by_hand(
     scores: list[float], known: set[int], top: int, only_new: bool
 ) -> None:
     mask = torch.tensor([[entity in known for entity in range(len(scores))]])
-    found = best_answers(torch.tensor([scores]), mask, top, only_new)
+    found = rank_candidates(torch.tensor([scores]), mask, top, only_new)
     answers, best, ranks, new = (column[0].tolist() for column in found)
     assert len(set(answers)) == len(answers) == min(top, len(scores))
     assert new == [entity not in known for entity in answers]
@@ -145,13 +147,13 @@ def test_the_best_answers_are_those_of_counting_by_hand(
 def test_answers_are_in_the_persons_own_words(predictor: LinkPredictor) -> None:
     rows = list(predictor.predict(head="Australia", relation="capital", top=3).rows())
     assert [list(row) for row in rows] == [
-        ["asked", "head", "relation", "tail", "score", "rank", "known"]
+        ["predicted", "head", "relation", "tail", "score", "rank", "known"]
     ] * 3
-    assert {(row["asked"], row["head"], row["relation"]) for row in rows} == {
+    assert {(row["predicted"], row["head"], row["relation"]) for row in rows} == {
         ("tail", "Australia", "capital")
     }
     (row,) = predictor.predict(relation="capital", tail="Canberra", top=1).rows()
-    assert (row["asked"], row["relation"], row["tail"]) == ("head", "capital", "Canberra")
+    assert (row["predicted"], row["relation"], row["tail"]) == ("head", "capital", "Canberra")
     assert row["score"] == float(f"{row['score']:.6g}")
 
 
@@ -181,7 +183,7 @@ def test_known_answers_are_marked_or_left_out(predictor: LinkPredictor, end: str
 def test_a_whole_triple_is_judged_at_both_ends(predictor: LinkPredictor) -> None:
     (row,) = predictor.predict(head="Australia", relation="capital", tail="Canberra").rows()
     assert list(row)[4:] == ["score", "tail_rank", "head_rank", "known"]
-    assert (row["asked"], row["known"]) == ("both", "train")
+    assert (row["predicted"], row["known"]) == ("both", "train")
     ends = [{"head": "Australia"}, {"tail": "Canberra"}]
     scores = []
     for end, (asked, answer) in zip(
@@ -211,17 +213,17 @@ def test_questions_of_all_kinds_are_answered_in_their_order(predictor: LinkPredi
         ("Chile", "borders", "Peru"),
     ]
     links = predictor.predict(questions, top=2)
-    assert links.question.tolist() == [0, 0, 1, 2, 2, 3]
+    assert links.query.tolist() == [0, 0, 1, 2, 2, 3]
     rows = list(links.rows())
-    assert [row["asked"] for row in rows] == ["head", "head", "both", "tail", "tail", "both"]
+    assert [row["predicted"] for row in rows] == ["head", "head", "both", "tail", "tail", "both"]
     assert len({tuple(row) for row in rows}) == 1
     for row in rows:
-        both = row["asked"] == "both"
+        both = row["predicted"] == "both"
         assert (row["rank"] is None) == both
         assert (row["tail_rank"] is None) == (row["head_rank"] is None) == (not both)
     for place, question in enumerate(questions):
         alone = predictor.predict([question], top=2)
-        assert alone.scores.equal(links.scores[links.question == place])
+        assert alone.scores.equal(links.scores[links.query == place])
 
 
 def test_many_questions_are_answered_in_pieces(
@@ -241,7 +243,7 @@ def test_the_metrics_are_those_on_record(predictor: LinkPredictor) -> None:
     assert again.keys() >= {"test/mrr", "test-heads/hits@10"}
     for name, value in again.items():
         assert value == pytest.approx(recorded[name], rel=1e-4), name
-    with pytest.raises(Mistake, match="a bundle of triples holds its data"):
+    with pytest.raises(Mistake, match="a link bundle holds its triples"):
         predictor.evaluate("countries")
 
 
@@ -261,7 +263,7 @@ def test_relations_add_up_to_all_of_the_test(predictor: LinkPredictor) -> None:
     mean = sum(one["triples"] * one["mrr"] for one in found.values()) / len(predictor.triples.test)
     assert mean == pytest.approx(predictor.evaluate()["test/mrr"])
     assert predictor.by_relation("valid") != found
-    with pytest.raises(Mistake, match="of valid and of test, not of 'train'"):
+    with pytest.raises(Mistake, match="part must be valid or test, got 'train'"):
         predictor.by_relation("train")
 
 
@@ -318,7 +320,7 @@ def test_metrics_without_validation_are_those_of_the_test(labelled: LinkPredicto
 def test_what_training_never_saw_is_noted(labelled: LinkPredictor) -> None:
     assert labelled.predict(head="Dan", relation="P1").notes == []
     (note,) = labelled.predict(head="Eve", relation="P1").notes
-    assert note == "no training triple has 'Eve': what is said of it is a guess"
+    assert note == "no training triple has 'Eve': predictions for it are guesses"
 
 
 def test_where_all_is_known_there_is_nothing_new(tmp_path: Path) -> None:
@@ -344,25 +346,25 @@ def test_triples_are_trained_from_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("query", "words"),
     [
-        ({}, "ask something, as --head Abakan --relation 'large city in', or name a file"),
-        ({"head": "Peru"}, "the relation is missing; there are 'borders', 'capital'"),
+        ({}, "give a query, such as --head Abakan --relation 'large city in', or a file"),
+        ({"head": "Peru"}, "the relation is missing; choose from 'borders', 'capital'"),
         ({"head": "Peru", "tail": "Chile"}, "the relation is missing"),
         ({"relation": "borders"}, "head and tail are both missing"),
         ({"head": "Peruu", "relation": "borders"}, "no entity 'Peruu'; did you mean 'Peru'"),
         ({"head": "Peru", "relation": "border"}, "no relation 'border'; did you mean 'borders'"),
         ({"head": "Peru", "relation": "x"}, "no relation 'x'; relations are, for instance, 'bord"),
-        ({"head": "Peru", "relation": "borders", "top": 0}, "at least one answer must be asked"),
+        ({"head": "Peru", "relation": "borders", "top": 0}, "top must be at least 1, got 0"),
         ({"head": "Peru", "relation": "borders", "known": "hide"}, "mark, leave-out, got 'hide'"),
-        ({"questions": [("Peru", "borders", "?")], "head": "Peru"}, "a single question, or name"),
+        ({"queries": [("Peru", "borders", "?")], "head": "Peru"}, "a single query or a file"),
     ],
 )
-def test_a_question_that_cannot_be_answered_is_a_mistake(
-    predictor: LinkPredictor, asked: dict[str, Any], words: str
+def test_a_query_without_a_prediction_is_a_mistake(
+    predictor: LinkPredictor, query: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(Mistake) as told:
-        predictor.predict(**asked)
+        predictor.predict(**query)
     assert words in str(told.value)
 
 

@@ -178,7 +178,7 @@ def test_a_new_graph_is_scaled_as_the_training_graph_was(
     answer = predictor.predict(write_graph(tmp_path / "one", single, ["only"], []))
     x = np.array(list(feature_rows().values())).T
     scaled = torch.tensor((np.array(values) - x.mean(axis=0)) / x.std(axis=0)).float()
-    weights = load_bundle(bundle).tensors
+    weights = load_bundle(bundle).select_tensors("members.0")
     hidden = torch.relu(hamilton_matrix(weights["convs.0.linear.weight"]) @ scaled.repeat(4))
     logits = weights["prediction.weight"] @ hidden
     torch.testing.assert_close(answer.probabilities[0], logits.softmax(dim=0))
@@ -217,7 +217,7 @@ def test_graphs_of_the_task_graph_are_a_mistake(predictor: NodePredictor, tmp_pa
     for path in (tmp_path / "many.jsonl", tmp_path):
         with pytest.raises(Mistake, match=r"is not node data: .* it looks like graph data"):
             predictor.predict(path)
-    with pytest.raises(Mistake, match="answers for one graph: give a folder or a PyG Data"):
+    with pytest.raises(Mistake, match="predict one graph at a time: pass a folder or a PyG Data"):
         predictor.predict([Data(num_nodes=1)])  # type: ignore[arg-type]
 
 
@@ -259,10 +259,16 @@ def test_a_data_is_learned_and_asked_in_three_lines(tmp_path: Path) -> None:
 def test_a_model_of_a_graph_in_memory_asks_for_the_graph(tmp_path: Path) -> None:
     predictor = train_nodes(ring_graph(), tmp_path, config=config_of(), device="cpu")
     again = load(tmp_path, device="cpu")
-    with pytest.raises(Mistake, match="trained on a graph in memory: give the graph"):
+    with pytest.raises(Mistake, match="trained on data in memory: pass the graph again"):
         again.predict()
     given = again.predict(ring_graph())
     assert torch.equal(given.probabilities, predictor.predict().probabilities)
+
+
+def test_an_unknown_training_option_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
+    with pytest.raises(Mistake, match="unknown option 'resum'; did you mean 'resume'"):
+        train_nodes(ring_graph(), tmp_path / "m", resum=True)  # type: ignore[call-arg]
+    assert not (tmp_path / "m").exists()
 
 
 def test_a_config_of_ones_own_is_the_only_one_that_is_tried(tmp_path: Path) -> None:
@@ -280,7 +286,9 @@ def test_a_model_without_features_answers_for_its_own_graph_only(tmp_path: Path)
     known = load(out, device="cpu").predict()
     assert torch.equal(load(out, device="cpu").predict(own).probabilities, known.probabilities)
     other = write_graph(tmp_path / "other", {"label": labels()}, edges=[("ann-0", "bob-0")])
-    with pytest.raises(Mistake, match=r"trained without features.* only answer for the graph"):
+    with pytest.raises(
+        Mistake, match=r"trained without features.* only predict its training graph"
+    ):
         load(out, device="cpu").predict(other)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from on_cpu import train_in_folder
-from reviews import LABELS, REVIEWS, TEXTS, config_of, rounded, same, vector_file, written
+from reviews import LABELS, REVIEWS, TEXTS, config_of, same, vector_file, written
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
@@ -67,9 +67,9 @@ def by_hand(
     folder: Path, text: str, more: dict[str, Tensor] | None = None
 ) -> tuple[Tensor, dict[str, float]]:
     """Probabilities of one text by itself and the gate of each of its words, step by step."""
-    card, tensors = load_bundle(folder).card, load_bundle(folder).tensors
-    config = card["config"]["model"]
-    table = tensors["vectors" if config["learned_vectors"] else "data.vectors"]
+    bundle = load_bundle(folder)
+    card, config = bundle.card, bundle.card["members"][0]["config"]["model"]
+    table = bundle.tensors["members.0.vectors" if config["learned_vectors"] else "data.vectors"]
     known = dict(zip(card["words"], table, strict=True)) | (more or {})
     words = [word for word in clean(text, any_letters=True).split() if word in known]
     nodes = list(dict.fromkeys(words))
@@ -84,7 +84,7 @@ def by_hand(
         torch.zeros(len(nodes), dtype=torch.long), torch.arange(len(nodes)), None, (1, len(nodes))
     )
     model = GATED[config["name"]](8, 2, hidden_quats=2).eval()
-    own = {n.removeprefix("model."): v for n, v in tensors.items() if n.startswith("model.")}
+    own = bundle.select_tensors("members.0.model")
     model.load_state_dict(own)
     x = torch.stack([known[word] for word in nodes])
     with torch.no_grad():
@@ -131,7 +131,7 @@ def test_evaluating_again_gives_the_recorded_metrics(
     measures = ("accuracy", "loss", "macro-f1")
     parts = {f"{p}/{m}" for p in ("train", "valid", "test") for m in measures}
     assert set(again) == parts
-    assert rounded(again) == {name: recorded[name] for name in parts}
+    assert again == pytest.approx({name: recorded[name] for name in parts}, rel=1e-4, abs=1e-7)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -233,7 +233,7 @@ def test_new_texts_may_come_in_any_form(predictor: TextPredictor, tmp_path: Path
     ):
         answer = predictor.predict(form)
         same(answer, expected)
-        assert (answer.named, answer.notes) == ("id", [])
+        assert (answer.id_name, answer.notes) == ("id", [])
     assert predictor.predict(tmp_path / "new").ids == [f"{n}.txt" for n in range(5)]
 
 
@@ -257,7 +257,7 @@ def test_unknown_words_are_left_out_and_told(predictor: TextPredictor) -> None:
         "1 document has no words, for example text 3 of the list",
         "unknown words are left out: 'zany'",
         "1 document of 4 has no known word",
-        "a text without a known word is answered for like an empty one",
+        "a text without a known word is classified like an empty one",
     ]
     same(predictor.predict("a charming film"), predictor.predict("a zany charming film"))
     assert answer.attention is not None
@@ -300,7 +300,7 @@ def test_new_words_count_with_vectors_of_the_same_source(
 def test_vectors_say_nothing_to_a_model_that_has_its_own(
     bundle: Callable[..., Path], vectors: Path, model: str
 ) -> None:
-    with pytest.raises(Mistake, match="word vectors are its own"):
+    with pytest.raises(Mistake, match="learned its own word vectors"):
         load(bundle(model), device="cpu").predict("a film", vectors=vectors)
 
 

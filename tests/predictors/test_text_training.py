@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from on_cpu import train_in_folder
-from reviews import LABELS, REVIEWS, TEXTS, config_of, rounded, same, vector_file, written
+from reviews import LABELS, REVIEWS, TEXTS, config_of, same, vector_file, written
 
 import quatgraph
 from quatgraph import predictors
@@ -74,10 +74,11 @@ def test_a_bundle_answers_wherever_it_is_and_whatever_became_of_its_data(
     (moved / source.name).unlink()
     predictor = load(moved / "m", device="cpu")
     same(predictor.predict(TEXTS), expected)
-    with pytest.raises(Mistake, match=r"no longer at .*reviews\.csv: name where it is now"):
+    with pytest.raises(Mistake, match=r"no longer at .*reviews\.csv: pass its new path"):
         predictor.evaluate()
     again = predictor.evaluate(moved / data.name)
-    assert rounded(again) == {name: predictor.card["metrics"][name] for name in again}
+    recorded = predictor.card["metrics"]
+    assert again == pytest.approx({name: recorded[name] for name in again}, rel=1e-4, abs=1e-7)
     same(predictor.predict(), expected)
 
 
@@ -104,7 +105,7 @@ def test_texts_in_memory_are_learned_and_asked(tmp_path: Path) -> None:
         TEXTS, LABELS, tmp_path / "m", config=config_of(), device="cpu"
     )
     again = load(tmp_path / "m", device="cpu")
-    with pytest.raises(Mistake, match="trained on texts in memory: give the texts again"):
+    with pytest.raises(Mistake, match="trained on data in memory: pass the texts again"):
         again.predict()
     same(again.predict(TEXTS), predictor.predict())
     assert again.evaluate(from_list(TEXTS, LABELS)) == predictor.evaluate()

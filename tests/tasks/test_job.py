@@ -74,8 +74,9 @@ def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
     assert job.chosen_settings == {"train.lr": best.config["train"]["lr"]}
     card = load_bundle(tmp_path).card
     assert card["metrics"] == best.metrics
-    assert (card["seed"], card["epoch"]) == (best.seed, best.best_epoch)
-    assert configs.build(NodeConfig, card["config"]).identity() == best.config
+    (member,) = card["members"]
+    assert (member["seed"], member["epoch"]) == (best.seed, best.best_epoch)
+    assert configs.build(NodeConfig, member["config"]).identity() == best.config
 
 
 def test_the_bundle_is_the_best_whichever_ensemble_it_is_in(tmp_path: Path) -> None:

@@ -155,19 +155,43 @@ def test_curves_are_kept_only_when_asked_for(karate: Data) -> None:
 def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> None:
     config = config_of(**{"data.name": "", "data.path": "here", "seeds": 2})
     outcome = outcome_of(NODE.members(config, graph), graph)
-    bundle = bundle_of(NODE, outcome, [4], graph)
+    bundle = bundle_of(NODE, [(outcome, 4, 1)], graph)
     member, record = outcome.members[4], outcome.records[4]
-    assert (bundle.card["split"], bundle.card["seed"]) == (member.split, member.seed) == (1, 1)
-    assert bundle.card["metrics"] == record.metrics
-    assert configs.build(NodeConfig, bundle.card["config"]) == member.config
+    (entry,) = bundle.card["members"]
+    assert (entry["split"], entry["seed"]) == (member.split, member.seed) == (1, 1)
+    assert (entry["epoch"], entry["weight"]) == (record.best_epoch, 1)
+    assert entry["metrics"] == bundle.card["metrics"] == record.metrics
+    assert configs.build(NodeConfig, entry["config"]) == member.config
     assert bundle.card["labels"] == ["0", "1"]
     assert bundle.card["features"] == ["x0", "x1", "x2", "x3"]
     assert bundle.card["num_features"] == 4
     assert bundle.card["data"]["digest"] == graph.digest
-    for name, tensor in bundle.tensors.items():
+    tensors = bundle.select_tensors("members.0")
+    assert len(tensors) == len(bundle.tensors)
+    for name, tensor in tensors.items():
         assert torch.equal(tensor, outcome.fit.weights[name][4])
-    counted = sum(t.numel() for name, t in bundle.tensors.items() if "rate" not in name)
-    assert bundle.card["parameters"] == counted
+    counted = sum(t.numel() for name, t in tensors.items() if "rate" not in name)
+    assert entry["parameters"] == counted
+
+
+def test_a_bundle_holds_members_of_several_outcomes(graph: Data) -> None:
+    here = {"data.name": "", "data.path": "here"}
+    ways = ({"data.scaling": "standard"}, {"model.name": "gcn", "data.scaling": "none"})
+    wide, gcn = (outcome_of(NODE.members(config_of(**here, **way), graph), graph) for way in ways)
+    bundle = bundle_of(NODE, [(wide, 2, 3), (gcn, 0, 1), (wide, 0, 2)], graph)
+    entries = bundle.card["members"]
+    assert [(entry["split"], entry["weight"]) for entry in entries] == [(2, 3), (0, 1), (0, 2)]
+    assert [entry["config"]["model"]["name"] for entry in entries] == ["qgnn", "gcn", "qgnn"]
+    # What the members share is on the card; what differs is on the member.
+    assert bundle.card["scaling"]["kind"] == "standard"
+    assert [entry.get("scaling", {}).get("kind") for entry in entries] == [None, "none", None]
+    assert "labels" not in entries[1]
+    losses = [entry["metrics"]["valid/loss"] for entry in entries]
+    mean = (3 * losses[0] + losses[1] + 2 * losses[2]) / 6
+    assert bundle.card["metrics"]["valid/loss"] == pytest.approx(mean)
+    for number, (outcome, index) in enumerate(((wide, 2), (gcn, 0), (wide, 0))):
+        for name, tensor in bundle.select_tensors(f"members.{number}").items():
+            assert torch.equal(tensor, outcome.fit.weights[name][index])
 
 
 def test_training_reports_its_progress(karate: Data) -> None:

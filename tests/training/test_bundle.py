@@ -53,11 +53,19 @@ def test_a_bundle_comes_back_equal(folder: Path, bundle: Bundle) -> None:
     assert {path.name for path in folder.iterdir()} == {"card.json", "model.safetensors"}
 
 
-def test_a_card_from_before_it_had_a_digest_is_taken(folder: Path) -> None:
+def test_a_card_without_a_digest_is_refused(folder: Path) -> None:
     card = json.loads((folder / "card.json").read_text())
     del card["card_sha256"]
     (folder / "card.json").write_text(json.dumps(card))
-    assert load_bundle(folder).card == card
+    with pytest.raises(Mistake, match="was changed after the training"):
+        load_bundle(folder)
+
+
+def test_tensors_are_selected_by_their_prefix() -> None:
+    names = ("members.1.weight", "members.10.weight", "members.1.norm.bias", "data.vectors")
+    tensors = {name: torch.tensor(place) for place, name in enumerate(names)}
+    found = Bundle({}, tensors).select_tensors("members.1")
+    assert found == {"weight": tensors[names[0]], "norm.bias": tensors[names[2]]}
 
 
 def test_saving_again_what_was_loaded_changes_nothing(folder: Path) -> None:
@@ -94,11 +102,11 @@ def test_a_card_must_name_its_task(tmp_path: Path) -> None:
         (lambda folder: (folder / "card.json").write_text("[]"), "holds no JSON object"),
         (
             change_card(format=1),
-            "made by an older version of quatgraph .format 1, this one reads 2",
+            "made by an older version of quatgraph .format 1, this one reads 3",
         ),
         (
             change_card(format=9),
-            "made by another version of quatgraph .format 9, this one reads 2",
+            "made by another version of quatgraph .format 9, this one reads 3",
         ),
         (change_card(format=None), "made by another version of quatgraph .format None"),
         (change_card(task="node"), "is for the task 'node', not 'link'"),

@@ -57,7 +57,7 @@ def demo(device: Device = "cpu") -> None:
     _print_metrics(model)
     for question, query in QUERIES.items():
         rows = model.predict([query], top=4).rows()
-        answers = ", ".join(f"{row[row['asked']]}{MARKS[row['known']]}" for row in rows)
+        answers = ", ".join(f"{row[row['predicted']]}{MARKS[row['known']]}" for row in rows)
         typer.echo(f"\n{question}\n{indent(fill(answers, 78), '  ')}")
     typer.echo(
         "\n(held out) is true but was not trained on; (new) is a guess. Try your own query,\n"

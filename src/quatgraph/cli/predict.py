@@ -1,6 +1,8 @@
-"""Commands that ask a trained model: evaluate, predict."""
+"""Commands that query a trained model: evaluate, predict."""
 
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,22 +11,23 @@ import typer
 from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
 from quatgraph.cli.tables import STDOUT, WORDS, align, encode, format_of, is_stream, printable_rows
 from quatgraph.errors import Mistake
+from quatgraph.query_options import OPTIONS, check_options, options_of
 
 
 @command(app)
 def evaluate(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
     data: Annotated[
-        Path | None, typer.Argument(help="Where the training data is now, if it was moved.")
+        Path | None, typer.Argument(help="The path of the training data, if it was moved.")
     ] = None,
     by_relation: Annotated[
         bool,
-        typer.Option("--by-relation", help="link: show each relation of the test triples instead."),
+        typer.Option("--by-relation", help="link: show metrics of the test triples by relation."),
     ] = False,
     device: Device = "auto",
     json_: Json = False,
 ) -> None:
-    """Compute a bundle's metrics again; exit 1 if they are not the recorded ones.
+    """Recompute a bundle's metrics; exit 1 if they differ from the recorded ones.
 
     quatgraph evaluate my-model
     """
@@ -32,37 +35,43 @@ def evaluate(
 
     predictor = load(bundle, device=device)
     if by_relation:
-        _check_task("link", "by-relation", predictor.card["task"], bundle)
+        if (task := predictor.card["task"]) != "link":
+            raise Mistake(
+                f"--by-relation is for link models, but {bundle} is for the task {task!r}"
+            )
         if data is not None:
             raise Mistake(f"{bundle} holds its triples: leave out {data}")
-        _show_relations(predictor, json_)
+        _print_relations(predictor, json_)
         return
-    recorded, again = predictor.card["metrics"], predictor.evaluate(data)
-    if not again:
-        log(f"{bundle} was trained without validation and test data: there is nothing to compute")
-    for name, value in again.items():
-        known = recorded.get(name)  # an older bundle was measured by fewer; null is not a number
+    recorded, computed = predictor.card["metrics"], predictor.evaluate(data)
+    if not computed:
+        log(f"{bundle} was trained without validation and test data, so it has no metrics")
+    for name, value in computed.items():
+        known = recorded[name]  # null is not a number
         if json_:
             emit({"metric": name, "recorded": known, "computed": value})
         else:
-            shown = "nothing" if known is None else f"{known:.4f}"
-            typer.echo(f"{name:18} recorded {shown:7} computed {value:.4f}")
-    if not json_ and isinstance(models := predictor.card["split"], list):
+            text = "nothing" if known is None else f"{known:.4f}"
+            typer.echo(f"{name:18} recorded {text:7} computed {value:.4f}")
+    members = predictor.card["members"]
+    if not json_ and len({(member["split"], member["seed"]) for member in members}) > 1:
         typer.echo(
-            f"each the mean of the {len(models)} models on their own folds, all with the setting "
-            "that was kept; `train` lets every fold choose its own"
+            f"each the mean of the {len(members)} models on their own folds, all with the chosen "
+            "setting; `train` lets every fold choose its own"
         )
-    # Another device rounds differently, which may turn a node or two; in a small class even one
-    # changes the macro-F1 by much.
-    judged = [
-        name for name in again if recorded.get(name) is not None and not name.endswith("/macro-f1")
+    # Another device rounds differently, which may change a prediction or two; in a small class even
+    # one changes the macro-F1 by much.
+    compared = [
+        name for name in computed if recorded[name] is not None and not name.endswith("/macro-f1")
     ]
-    if any(abs(recorded[name] - again[name]) > 0.005 * max(1, again[name]) for name in judged):
+    if any(
+        abs(recorded[name] - computed[name]) > 0.005 * max(1, computed[name]) for name in compared
+    ):
         raise typer.Exit(1)
 
 
-def _show_relations(predictor: Any, json_: bool) -> None:
-    """What the test triples of each relation are worth, those with most of them first."""
+def _print_relations(predictor: Any, json_: bool) -> None:
+    """Prints the metrics of each relation, the one with most test triples first."""
     found = predictor.by_relation("test").items()
     rows = [
         {"relation": name, **{key: one[key] for key in ("triples", "mrr", "hits@10")}}
@@ -72,40 +81,47 @@ def _show_relations(predictor: Any, json_: bool) -> None:
         for row in rows:
             emit(row)
     else:
-        shown = ({key: f"{row[key]:.4f}" for key in ("mrr", "hits@10")} for row in rows)
-        typer.echo(align([row | more for row, more in zip(rows, shown, strict=True)]), nl=False)
+        rounded = [row | {key: f"{row[key]:.4f}" for key in ("mrr", "hits@10")} for row in rows]
+        typer.echo(align(rounded), nl=False)
+
+
+def _add_query_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that `predict` takes, for all tasks, after the arguments of a command, which
+    gets them as ``**options``."""
+    signature = inspect.signature(body)
+    bundle, data, *others, _ = signature.parameters.values()
+    parameters = [bundle, data]
+    for task in OPTIONS:
+        for option in options_of(task):
+            is_flag = option.flag_value is not None
+            kind = bool if is_flag else option.type | None
+            declared = typer.Option(option.spelling, help=f"{task}: {option.help}")
+            parameters.append(
+                data.replace(
+                    name=option.spelling[2:],
+                    default=False if is_flag else None,
+                    annotation=Annotated[kind, declared],
+                )
+            )
+    parameters += others
+    body.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    body.__annotations__ = {one.name: one.annotation for one in parameters}
+    return body
 
 
 @command(app)
+@_add_query_options
 def predict(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="New data, as `train` takes it; the training data if none. "
-            "link: a table of head, relation and tail, ? for what is asked. "
-            "text: a text or several, a file of them, or - for standard input, a text a line.",
+            help="New data in a format of `train`; the training data by default. "
+            "link: a table of head, relation and tail, ? for the end to predict. "
+            "text: one or more texts, a file of them, or - for standard input, one text per line.",
             show_default=False,
         ),
     ] = None,
-    node: Annotated[list[str] | None, typer.Option(help="node: an id; may repeat.")] = None,
-    graph: Annotated[list[str] | None, typer.Option(help="graph: an id; may repeat.")] = None,
-    document: Annotated[list[str] | None, typer.Option(help="text: an id; may repeat.")] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="text: word vectors, of the training's source, for words it never saw."),
-    ] = None,
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="text: tell what the class has by each word; slower."),
-    ] = False,
-    head: Annotated[str | None, typer.Option(help="link: an entity; tails are asked for.")] = None,
-    relation: Annotated[str | None, typer.Option(help="link: a relation.")] = None,
-    tail: Annotated[str | None, typer.Option(help="link: an entity; heads are asked for.")] = None,
-    top: Annotated[int | None, typer.Option(help="link: answers to give, 10 unless set.")] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="link: leave out answers that the data has.")
-    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -115,12 +131,13 @@ def predict(
     ] = None,
     device: Device = "auto",
     json_: Json = False,
+    **options: Any,
 ) -> None:
-    """Classify nodes, graphs or texts, or complete triples: CSV, JSON lines, or for one question a
-    table; a file has the format of its suffix.
+    """Classify nodes, graphs or texts, or complete triples. Prints CSV, JSON lines, or a table for
+    a single query; a file has the format of its suffix.
 
-    For a text, support tells by how much the log-odds of its class fall without a word, and
-    attention how much of the word the model takes in, from 0 to 1.
+    For a text, support is the drop of its class's log-odds when a word is left out, and attention
+    is how much of the word enters the text's vector, from 0 to 1.
 
     quatgraph predict my-model --node alice
 
@@ -137,53 +154,41 @@ def predict(
     if out is not None and str(out) not in STDOUT:
         check_writable(out)
     predictor = load(bundle, device=device)
-    options: tuple[tuple[str, str, str, Any], ...] = (
-        ("node", "node", "nodes", node or None),
-        ("graph", "graph", "ids", graph or None),
-        ("text", "document", "ids", document or None),
-        ("text", "vectors", "vectors", vectors),
-        ("text", "explain", "explain", True if explain else None),
-        ("link", "head", "head", head),
-        ("link", "relation", "relation", relation),
-        ("link", "tail", "tail", tail),
-        ("link", "top", "top", top),
-        ("link", "new", "known", "leave-out" if new else None),
-    )
-    task, asked = predictor.card["task"], {}
-    for wanted, option, keyword, value in options:
-        if value is not None:
-            _check_task(wanted, option, task, bundle)
-            asked[keyword] = value
-    about = _texts(data or []) if task == "text" else _one_path(data or [], task, bundle)
-    if one := _is_one_text(about):
-        asked["explain"] = True
-    answer = predictor.predict(about, **asked)
-    for note in answer.notes:
+    task = predictor.card["task"]
+    flags = {
+        flag: value
+        for flag, value in options.items()
+        if value not in (None, []) and value is not False
+    }
+    check_options(task, [f"--{flag}" for flag in flags])
+    query = {
+        option.name: option.flag_value or flags[flag]
+        for option in options_of(task)
+        if (flag := option.spelling[2:]) in flags
+    }
+    source = _read_texts(data or []) if task == "text" else _read_path(data or [], task, bundle)
+    if single_text := _is_single_text(source):
+        query["explain"] = True
+    predictions = predictor.predict(source, **query)
+    for note in predictions.notes:
         log(note)
-    rows = list(answer.rows())
+    rows = list(predictions.rows())
     if out is not None and str(out) not in STDOUT:
         write_atomic(out, encode(rows, format_))
         if not is_stream(out):
             echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
-    elif rows and out is None and not json_ and task == "link" and about is None:
-        meaning = _meaning(rows[0]["asked"], predictor)
-        typer.echo(f"{align(_answers(rows))}\n{meaning}", nl=False)
-    elif one and out is None and not json_:
-        typer.echo(_classified(rows[0]), nl=False)
+    elif rows and out is None and not json_ and task == "link" and source is None:
+        legend = _explain_scores(rows[0]["predicted"], predictor)
+        typer.echo(f"{align(_select_columns(rows))}\n{legend}", nl=False)
+    elif single_text and out is None and not json_:
+        typer.echo(_format_text(rows[0]), nl=False)
     else:
         if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
             rows = printable_rows(rows)
         typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
 
 
-def _check_task(wanted: str, option: str, task: str, bundle: Path) -> None:
-    """Refuses an option of another task than the bundle's."""
-    things = {"node": "nodes", "graph": "graphs", "link": "triples", "text": "texts"}[wanted]
-    if task != wanted:
-        raise Mistake(f"--{option} asks a model of {things}, but {bundle} is for the task {task!r}")
-
-
-def _one_path(data: list[str], task: str, bundle: Path) -> Path | None:
+def _read_path(data: list[str], task: str, bundle: Path) -> Path | None:
     if len(data) > 1:
         raise Mistake(
             f"{bundle} is for the task {task!r}, which takes one path of new data: "
@@ -192,8 +197,8 @@ def _one_path(data: list[str], task: str, bundle: Path) -> Path | None:
     return Path(data[0]) if data else None
 
 
-def _texts(data: list[str]) -> str | list[str] | None:
-    """What is asked of a model of texts: a text or a path, or several texts."""
+def _read_texts(data: list[str]) -> str | list[str] | None:
+    """The texts to classify: a text or a path, or several texts."""
     from quatgraph.data.text import lines_of, names_a_file
 
     if len(data) < 2 and data != ["-"]:
@@ -204,41 +209,43 @@ def _texts(data: list[str]) -> str | list[str] | None:
             raise Mistake("standard input is empty; write one text per line")
         return lines
     if other := next((one for one in data if one == "-" or names_a_file(one)), None):
-        raise Mistake(f"{other!r} is no text: name one file or -, or give texts, not both")
+        raise Mistake(f"{other!r} is not a text: give one file, -, or texts")
     if not any(len(one.split()) > 1 for one in data):
-        log(f"{len(data)} texts of a word each; quotes around several words make them one text")
+        log(f"{len(data)} texts of one word each; quote several words to make them one text")
     return data
 
 
-def _is_one_text(about: object) -> bool:
+def _is_single_text(source: object) -> bool:
     from quatgraph.data.text import names_a_file
 
-    return isinstance(about, str) and not names_a_file(about)
+    return isinstance(source, str) and not names_a_file(source)
 
 
-def _answers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What the answers to a single question differ in."""
-    end = rows[0]["asked"]
-    ranked = ("tail_rank", "head_rank") if end == "both" else ("rank", end, f"{end}_id")
-    return [{key: row[key] for key in (*ranked, "score", "known") if key in row} for row in rows]
+def _select_columns(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The columns in which predictions for a single query differ."""
+    end = rows[0]["predicted"]
+    ranks = ("tail_rank", "head_rank") if end == "both" else ("rank", end, f"{end}_id")
+    return [{key: row[key] for key in (*ranks, "score", "known") if key in row} for row in rows]
 
 
-def _meaning(asked: str, predictor: Any) -> str:
-    """What the ranks and scores of a single question are, a line each."""
-    both = predictor.config.data.reciprocal
-    whole = "the mean of its tail's and, asked by the inverse relation, its head's"
-    whole = whole if both else "its tail's"
-    score = whole if asked == "both" else f"the {asked}'s; a whole triple has {whole}"
-    return f"rank: filtered, other known answers do not count; ties averaged\nscore: {score}\n"
+def _explain_scores(predicted: str, predictor: Any) -> str:
+    """What the ranks and scores for a single query mean, a line each."""
+    whole = "its tail's"
+    if predictor.reciprocal:
+        whole = "the mean of its tail's and, by the inverse relation, its head's"
+    score = whole if predicted == "both" else f"the {predicted}'s; a whole triple has {whole}"
+    if (members := len(predictor.members)) > 1:
+        score += f"; each the weighted mean of {members} models' log-softmax over all entities"
+    return f"rank: filtered, other known triples do not count; ties averaged\nscore: {score}\n"
 
 
-def _classified(row: dict[str, Any]) -> str:
-    """The classes of a text, the likeliest first, and the words that count most."""
-    chances = {key[2:-1]: value for key, value in row.items() if key.startswith("p(")}
-    listed = sorted(chances.items(), key=lambda item: -item[1])
-    text = align([{"class": name, "probability": f"{chance:.4f}"} for name, chance in listed])
+def _format_text(row: dict[str, Any]) -> str:
+    """The classes of a text, the most probable first, and the words that count most."""
+    probabilities = {key[2:-1]: value for key, value in row.items() if key.startswith("p(")}
+    ordered = sorted(probabilities.items(), key=lambda item: -item[1])
+    text = align([{"class": name, "probability": f"{value:.4f}"} for name, value in ordered])
     attention, words = row.get("attention", {}), []
-    for word, lost in list(row["support"].items())[:WORDS]:
-        shown = {"attention": f"{attention[word]:.4f}"} if word in attention else {}
-        words.append({"word": word, "support": f"{lost:+.4f}", **shown})
+    for word, support in list(row["support"].items())[:WORDS]:
+        weight = {"attention": f"{attention[word]:.4f}"} if word in attention else {}
+        words.append({"word": word, "support": f"{support:+.4f}", **weight})
     return f"{text}\n{align(words)}" if words else text

@@ -259,11 +259,11 @@ def _example_query(task: "AnyTask", job: "Job") -> str:
         return ' "a text of your own"'
     if task.name != "link":
         return ""
-    from quatgraph.predictors.link import bundled_triples
-    from quatgraph.predictors.queries import example
+    from quatgraph.predictors.link import read_bundled_triples
+    from quatgraph.predictors.queries import example_query
     from quatgraph.training.bundle import load_bundle
 
-    return f" {example(bundled_triples(load_bundle(job.folder)))}"
+    return f" {example_query(read_bundled_triples(load_bundle(job.folder)))}"
 
 
 def _split_word(run: "RunRecord") -> str:

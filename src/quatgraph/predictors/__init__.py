@@ -1,9 +1,9 @@
-"""Trained models that answer questions."""
+"""Trained models that predict."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import torch
 
@@ -13,11 +13,12 @@ from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, TextOptions, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import Mistake
+from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.link import LinkPredictor
 from quatgraph.predictors.node import NodePredictor
-from quatgraph.predictors.predictions import Answer, Links, Predictions, TextPredictions
+from quatgraph.predictors.predictions import AnyPredictions, Links, Predictions, TextPredictions
 from quatgraph.predictors.text import TextPredictor
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
@@ -38,20 +39,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-class Predictor(Protocol):
-    """What the predictors of all tasks can do; each says itself what more it takes."""
-
-    card: dict[str, Any]
-    """The bundle's."""
-
-    def predict(self, *args: Any, **kwargs: Any) -> Answer:
-        """Answers for the training data, or for what is given first."""
-
-    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """The bundle's metrics, computed again; first where the training data is, if it moved."""
-
-
-PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor]] = {
+PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor[Any]]] = {
     "node": NodePredictor,
     "graph": GraphPredictor,
     "link": LinkPredictor,
@@ -59,8 +47,19 @@ PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor]] = {
 }
 
 
-def load(bundle: Path | str, *, device: str = "auto") -> Predictor:
-    """Opens a bundle, ready to predict: a predictor of the bundle's task."""
+class TrainOptions(TypedDict, total=False):
+    """Options that all training functions take by keyword."""
+
+    device: str
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``; ``auto`` by default."""
+    resume: bool
+    """Whether to continue a training that the folder holds."""
+    overwrite: bool
+    """Whether to replace a training that the folder holds."""
+
+
+def load(bundle: Path | str, *, device: str = "auto") -> Predictor[Any]:
+    """Loads a bundle: the predictor of its task."""
     opened = load_bundle(Path(bundle))
     task = opened.card.get("task")
     if task not in PREDICTORS:
@@ -79,29 +78,22 @@ def train_nodes(
     out: Path | str,
     *,
     config: NodeConfig | None = None,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
+    **options: Unpack[TrainOptions],
 ) -> NodePredictor:
-    """Learns to classify the nodes of a graph and returns the predictor.
+    """Trains a classifier of the nodes of a graph.
 
     Args:
         data: A PyG ``Data`` with ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight``
             may be missing, other features of edges (``edge_attr``) are not used. Or a folder, see
-            :func:`quatgraph.data.node.read`.
+            :func:`quatgraph.data.node.read_folder`.
         out: Folder for the bundle.
-        config: Settings; without them a few are tried and validation data decides.
-        resume: Whether to go on with a training that ``out`` holds.
-        overwrite: Whether to replace a training that ``out`` holds.
+        config: Settings; by default a few candidates are tried and validation data decides.
+        options: See :class:`TrainOptions`.
     """
-    context = Context(resolve_device(device), resume=resume)
     if isinstance(data, Path | str):
-        chosen = _located(config or NodeConfig(), data)
-        tried = _candidates(NODE, chosen, search=config is None)
-        return NodePredictor(*_trained(NODE, tried, None, out, context, overwrite))
+        return NodePredictor(*_train(NODE, out, _candidates(NODE, config, data), None, options))
     graph = from_data(data)
-    tried = _candidates(NODE, config or NodeConfig(), search=config is None)
-    return NodePredictor(*_trained(NODE, tried, graph, out, context, overwrite), graph)
+    return NodePredictor(*_train(NODE, out, _candidates(NODE, config), graph, options), graph)
 
 
 def train_graphs(
@@ -109,30 +101,24 @@ def train_graphs(
     out: Path | str,
     *,
     config: GraphConfig | None = None,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
+    **options: Unpack[TrainOptions],
 ) -> GraphPredictor:
-    """Learns to classify graphs and returns the predictor.
+    """Trains a classifier of graphs.
 
     Args:
         graphs: PyG graphs, each with ``edge_index`` and ``y``, ``-1`` or missing where unknown;
             perhaps ``x`` and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and
-            features of edges are not used. Or where graphs are, see
-            :func:`quatgraph.data.graph.read`.
+            features of edges are not used. Or a path, see :func:`quatgraph.data.graph.read`.
         out: Folder for the bundle.
-        config: Settings; without them a few are tried and validation data decides.
-        resume: Whether to go on with a training that ``out`` holds.
-        overwrite: Whether to replace a training that ``out`` holds.
+        config: Settings; by default a few candidates are tried and validation data decides.
+        options: See :class:`TrainOptions`.
     """
-    context = Context(resolve_device(device), resume=resume)
     if isinstance(graphs, Path | str):
-        chosen = _located(config or GraphConfig(), graphs)
-        tried = _candidates(GRAPH, chosen, search=config is None)
-        return GraphPredictor(*_trained(GRAPH, tried, None, out, context, overwrite))
+        return GraphPredictor(
+            *_train(GRAPH, out, _candidates(GRAPH, config, graphs), None, options)
+        )
     known = from_any(graphs)
-    tried = _candidates(GRAPH, config or GraphConfig(), search=config is None)
-    return GraphPredictor(*_trained(GRAPH, tried, known, out, context, overwrite), known)
+    return GraphPredictor(*_train(GRAPH, out, _candidates(GRAPH, config), known, options), known)
 
 
 def train_triples(
@@ -140,19 +126,16 @@ def train_triples(
     out: Path | str,
     *,
     config: LinkConfig | None = None,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
+    **options: Unpack[TrainOptions],
 ) -> LinkPredictor:
-    """Learns to complete the triples of a knowledge graph and returns the predictor.
+    """Trains a model that completes the triples of a knowledge graph.
 
     Args:
-        triples: A knowledge graph; or where one is, see :func:`quatgraph.data.link.read`; or rows
-            of names, see :func:`quatgraph.data.link.from_names`.
+        triples: A knowledge graph; or a path, see :func:`quatgraph.data.link.read`; or rows of
+            names, see :func:`quatgraph.data.link.from_names`.
         out: Folder for the bundle.
-        config: Settings; without them a few are tried and validation data decides.
-        resume: Whether to go on with a training that ``out`` holds.
-        overwrite: Whether to replace a training that ``out`` holds.
+        config: Settings; by default a few candidates are tried and validation data decides.
+        options: See :class:`TrainOptions`.
     """
     if isinstance(triples, Path | str):
         data = (config or LinkConfig()).data
@@ -160,9 +143,7 @@ def train_triples(
             Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
         )
     known = triples if isinstance(triples, Triples) else from_names(triples)
-    tried = _candidates(LINK, config or LinkConfig(), search=config is None)
-    context = Context(resolve_device(device), resume=resume)
-    return LinkPredictor(*_trained(LINK, tried, known, out, context, overwrite))
+    return LinkPredictor(*_train(LINK, out, _candidates(LINK, config), known, options))
 
 
 def train_texts(
@@ -171,72 +152,68 @@ def train_texts(
     out: Path | str,
     *,
     config: TextConfig | None = None,
-    device: str = "auto",
-    resume: bool = False,
-    overwrite: bool = False,
+    **options: Unpack[TrainOptions],
 ) -> TextPredictor:
-    """Learns to classify texts and returns the predictor.
+    """Trains a classifier of texts.
 
     Args:
-        texts: A list of texts; or where texts with labels are, see
+        texts: A list of texts; or a path of texts with labels, see
             :func:`quatgraph.data.text.read`; or documents.
-        labels: Label of each text of a list, empty where it is unknown; None for the others.
+        labels: Label of each text of a list, empty where unknown; None for a path or documents.
         out: Folder for the bundle.
-        config: Settings; without them a few are tried and validation data decides.
-        resume: Whether to go on with a training that ``out`` holds.
-        overwrite: Whether to replace a training that ``out`` holds.
+        config: Settings; by default a few candidates are tried and validation data decides.
+        options: See :class:`TrainOptions`.
     """
     if (labels is None) != isinstance(texts, Documents | Path | str):
         raise Mistake("labels belong to a list of texts; a path or documents have their own")
-    chosen = TextConfig() if config is None else config
-    data = chosen.data
     if isinstance(texts, Path | str):
-        chosen, known = _located(chosen, texts), None
-    else:
-        if not isinstance(texts, Documents):
-            texts = documents_of(
-                texts,
-                labels,
-                TextOptions(
-                    split_seed=data.draw_seed,
-                    stop_words=data.stop_words,
-                    min_count=data.min_count,
-                    missing=missing_labels(data.missing),
-                ),
-            )
-        check_trainable(texts, "the list of texts")
-        known = corpus_of(texts, chosen)
-    tried = _candidates(TEXT, chosen, search=config is None)
-    context = Context(resolve_device(device), resume=resume)
-    return TextPredictor(*_trained(TEXT, tried, known, out, context, overwrite), known)
+        return TextPredictor(*_train(TEXT, out, _candidates(TEXT, config, texts), None, options))
+    settings = config or TextConfig()
+    if not isinstance(texts, Documents):
+        data = settings.data
+        texts = documents_of(
+            texts,
+            labels,
+            TextOptions(
+                split_seed=data.draw_seed,
+                stop_words=data.stop_words,
+                min_count=data.min_count,
+                missing=missing_labels(data.missing),
+            ),
+        )
+    check_trainable(texts, "the list of texts")
+    corpus = corpus_of(texts, settings)
+    return TextPredictor(*_train(TEXT, out, _candidates(TEXT, config), corpus, options), texts)
 
 
-def _located(config: Any, path: Path | str) -> Any:
-    """The configuration with the data at a path."""
+def _candidates(task: AnyTask, config: Config | None, path: Path | str | None = None) -> list[Any]:
+    """The configuration, or the candidates that are tried by default, for the data at a path."""
+    found: list[Any] = [config]
+    if config is None:
+        found = default_candidates(task, task.config())
+    if path is None:
+        return found
     place = str(Path(path).resolve())
-    return replace(config, data=replace(config.data, name="", path=place))
+    return [replace(one, data=replace(one.data, name="", path=place)) for one in found]
 
 
-def _candidates(task: AnyTask, config: Config, *, search: bool) -> list[Any]:
-    """The configurations to train: one, or a few of which validation data chooses."""
-    return default_candidates(task, config) if search else [config]
-
-
-def _trained(
-    task: AnyTask,
-    candidates: list[Any],
-    data: Any,
-    out: Path | str,
-    context: Context,
-    overwrite: bool,
+def _train(
+    task: AnyTask, out: Path | str, candidates: list[Any], data: Any, options: TrainOptions
 ) -> tuple[Bundle, torch.device]:
-    """A trained bundle, and its device."""
+    """A trained bundle and the device to predict on."""
+    for name in options:
+        if name not in TrainOptions.__annotations__:
+            hint = did_you_mean(name, TrainOptions.__annotations__)
+            raise Mistake(f"unknown option {name!r}{hint}")
+    device = resolve_device(options.get("device", "auto"))
+    context = Context(device, resume=options.get("resume", False))
+    overwrite = options.get("overwrite", False)
     job = train_in_folder(task, candidates, Path(out), context, data=data, overwrite=overwrite)
-    return load_bundle(job.folder), context.device
+    return load_bundle(job.folder), device
 
 
 __all__ = [
-    "Answer",
+    "AnyPredictions",
     "GraphPredictor",
     "LinkPredictor",
     "Links",
@@ -245,6 +222,7 @@ __all__ = [
     "Predictor",
     "TextPredictions",
     "TextPredictor",
+    "TrainOptions",
     "load",
     "train_graphs",
     "train_nodes",

@@ -1,71 +1,44 @@
-"""Asks a trained graph classifier: which class has each graph, and how sure is it?"""
+"""Predicts the classes of graphs with trained models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.data.labels import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
-from quatgraph.predictors.predictions import (
-    Predictions,
-    class_probabilities,
-    positions,
-    refuse_changed,
-    refuse_moved,
-    refuse_not_finite,
-    without_empty_parts,
-)
-from quatgraph.tasks.graph.batches import Collection, assemble
+from quatgraph.predictors.base import Cache, Classifier, Member, split_by_size
+from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.evaluation import (
-    build_chunks,
-    compute_metrics,
-    evaluation_chunks,
-    max_nodes_per_chunk,
-    needs_entries,
-)
+from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import (
-    build_collection,
-    load_graphs,
-    prepare,
-    split_indices,
-)
-from quatgraph.training.bundle import Bundle
-from quatgraph.training.ensemble import Ensemble
+from quatgraph.tasks.graph.problem import build_collection, load_graphs, prepare, split_indices
 from quatgraph.training.runtime import total_memory
 
-NEVER_SEEN = {
+UNSEEN = {
     "tags": "training never saw the tag {}: such a node counts as one without a tag",
     "degrees": "training never saw a node of degree {}: the nearest degree it saw is taken",
 }
 
 
-class GraphPredictor:
-    """A graph classifier out of a bundle: the models of all folds, whose answers are averaged.
+class GraphPredictor(Classifier[GraphConfig]):
+    """Predicts the classes of graphs with the models of a bundle, by default those of all folds.
 
     Example:
-        A bundle answers for the graphs it was trained on, or for new ones::
+        A bundle predicts its training graphs, or new ones::
 
             quatgraph.load("my-model").predict()
             quatgraph.load("my-model").predict("new.jsonl")
     """
 
-    def __init__(self, bundle: Bundle, device: torch.device, graphs: Graphs | None = None) -> None:
-        self.card = bundle.card
-        self.device = device
-        self.config = configs.build(GraphConfig, self.card["config"])
-        self.features = NodeFeatures.from_dict(self.card["features"])
-
-        builds = [partial(self._built, bundle, m) for m in range(len(self.card["split"]))]
-        self.models = Ensemble(builds, self.card["seed"]).to(device).eval()
-        self._graphs = graphs
+    config_class = GraphConfig
+    trained_on = "graphs"
+    id_field = "graph_ids"
 
     def predict(
         self, graphs: "AnyGraphs | None" = None, *, ids: Sequence[str] | None = None
@@ -74,102 +47,94 @@ class GraphPredictor:
 
         Args:
             graphs: A path in one of the formats of training data, PyG graphs, or a collection; the
-                graphs the model was trained on unless given.
-            ids: Graphs to answer for; all unless given.
+                training graphs by default.
+            ids: Ids of the graphs to classify; all by default.
         """
-        asked = self._training_graphs() if graphs is None else self._new_graphs(graphs)
+        data = self._load_training_data() if graphs is None else self._read_new_graphs(graphs)
         if ids is not None:
-            asked = asked.select(positions(ids, asked.graph_ids, "there is no graph {}"))
-        if not len(asked):
+            data = data.select(find_positions(ids, data.graph_ids, "there is no graph {}"))
+        if not len(data):
             return Predictions([], self.card["labels"], torch.empty(0, len(self.card["labels"])))
-        self._refuse_huge(asked)
-        whole = build_collection(asked, self.config.model, self.features, self.device)
-        probabilities = self._probabilities(whole)
-        refuse_not_finite(
-            probabilities,
-            asked.graph_ids.__getitem__,
-            lambda row: self.features.explain_overflow(asked.select([row])),
-        )
-        notes = [*(asked.notes if graphs is not None else ()), *self._notes(asked)]
-        return Predictions(asked.graph_ids, self.card["labels"], probabilities, notes)
+        self._refuse_huge(data)
+        scores = self._log_probabilities(self.members, data, range(len(data)))
+        notes = [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
+        return Predictions(data.graph_ids, self.card["labels"], scores.exp().float(), notes)
 
-    def evaluate(self, graphs: "AnyGraphs | None" = None) -> dict[str, float]:
-        """The bundle's metrics, computed again from its weights and the training data: of each
-        fold's model on its own part, the mean over the folds.
+    def _build(
+        self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
+    ) -> tuple[nn.Module, NodeFeatures]:
+        options, classes = config.model, len(card["labels"])
+        model = MODELS[options.name].from_options(options, card["num_features"], classes)
+        model.load_state_dict(tensors)
+        return model, NodeFeatures.from_dict(card["features"])
 
-        A model that was trained without validation data has none of it.
+    def _logits(
+        self, members: Sequence[Member[GraphConfig]], data: Graphs, places: Sequence[int] | Tensor
+    ) -> Tensor:
+        graphs = data if isinstance(places, range) else data.select(places)
+        capacity = min(max_nodes_per_chunk(1, m.config, self.device) for m in members)
+        # Some models also hold vectors of edges.
+        sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // 8)
+        pieces = [graphs]
+        if int(sizes.sum()) > capacity:
+            pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
+        return torch.cat([self._classify(members, piece) for piece in pieces], dim=1)
 
-        Args:
-            graphs: Where the training data is now, if it was moved or was in memory.
-        """
-        if graphs is not None:
-            given = source.from_any(graphs, missing=missing_labels(self.config.data.missing))
-            refuse_changed(given, self.card, "file or folder")
-            self._graphs = given
-        problem = prepare(self._training_graphs(), self.config, self.device)
-        parts = [split_indices(problem, self.config, split) for split in self.card["split"]]
-        chunks = build_chunks(problem.collection, self.config, parts)
-        with torch.no_grad():
-            metrics = compute_metrics(self.models, problem.collection, chunks)
-        return without_empty_parts({name: float(each.mean()) for name, each in metrics.items()})
-
-    @torch.no_grad()
-    def _probabilities(self, whole: Collection) -> Tensor:
-        """Of all graphs, the mean over the models, on the CPU, ``(G, C)``."""
-        found = torch.empty(len(whole.labels), len(self.card["labels"]))
-        members = self.models.num_members
-        every = [torch.arange(len(whole.labels))] * members
-        room = max_nodes_per_chunk(members, self.config, self.device)
-        for chunk in evaluation_chunks(
-            whole, {"asked": every}, room, expanded=needs_entries(self.config)
-        ):
-            batch = assemble(whole, chunk.graphs, chunk.capacity)
-            logits = batch.through(self.models, batch.features)
-            found[chunk.graphs[0].cpu()] = class_probabilities(logits).mean(dim=0).cpu()
-        return found
-
-    def _built(self, bundle: Bundle, member: int) -> nn.Module:
-        options, classes = self.config.model, len(self.card["labels"])
-        made = MODELS[options.name].from_options(options, self.card["num_features"], classes)
-        made.load_state_dict({name: value[member] for name, value in bundle.tensors.items()})
-        return made
-
-    def _training_graphs(self) -> Graphs:
-        if self._graphs is None:
-            source_of = self.config.data
-            if not source_of.name and not source_of.path:
-                raise Mistake("the model was trained on graphs in memory: give the graphs again")
-            refuse_moved(source_of.path)
-            self._graphs = load_graphs(source_of)
-        refuse_changed(self._graphs, self.card, "file or folder")
-        return self._graphs
-
-    def _new_graphs(self, graphs: AnyGraphs) -> Graphs:
-        read = source.from_any(graphs, labels_needed=False)
-        tagged = self.features.kind == "tags" and self.features.names != ("0",)
-        if tagged and not read.tagged:
-            raise Mistake(
-                "the graphs have no tags of nodes, but the model was trained with "
-                f"{len(self.features.names)}; give graphs like those it was trained on"
+    def _classify(self, members: Sequence[Member[GraphConfig]], graphs: Graphs) -> Tensor:
+        """The logits for graphs that fit into memory together."""
+        cache, logits = Cache(), []
+        for member in members:
+            options, features = member.config.model, member.preparation
+            need = options.matrix, MODELS[options.name].propagations, features
+            inputs = cache.get(
+                need, partial(build_collection, graphs, options, features, self.device)
             )
+            logits.append(member.model(inputs.features, inputs.adjacency, inputs.pool))
+        return torch.stack(logits)
+
+    def _parts(self, member: Member[GraphConfig], data: Graphs) -> dict[str, Tensor]:
+        folds_of = member.config.data
+        problem = self._cache.get(folds_of, lambda: prepare(data, member.config, self.device))
+        parts = split_indices(problem, member.config, member.split)
+        return {"valid": parts["valid"], "test": parts["test"]}
+
+    def _explain_overflow(self, data: Graphs, place: int) -> str:
+        features: NodeFeatures = self.members[0].preparation
+        return features.explain_overflow(data.select([place]))
+
+    def _read_training_data(self, data: "AnyGraphs | None") -> Graphs:
+        if data is None:
+            return load_graphs(self.config.data)
+        return source.from_any(data, missing=missing_labels(self.config.data.missing))
+
+    def _read_new_graphs(self, graphs: AnyGraphs) -> Graphs:
+        read = source.from_any(graphs, labels_needed=False)
+        for features in {member.preparation for member in self.members}:
+            if features.kind == "tags" and features.names != ("0",) and not read.tagged:
+                raise Mistake(
+                    "the graphs have no node tags, but the model was trained with "
+                    f"{len(features.names)}; give graphs like those it was trained on"
+                )
         return read
 
     def _refuse_huge(self, graphs: Graphs) -> None:
         """Checks that what the layers hold of the largest graph fits into memory."""
-        sizes, model = graphs.node_ptr.diff(), self.config.model
+        sizes = graphs.node_ptr.diff()
         place = int(sizes.argmax())
-        numbers = int(sizes[place]) * model.width * (model.num_layers + 4)
-        numbers *= self.models.num_members
+        options = [member.config.model for member in self.members]
+        numbers = int(sizes[place]) * max(one.width * (one.num_layers + 4) for one in options)
         if 4 * numbers > total_memory(self.device):
             raise Mistake(
                 f"graph {graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, which do not "
                 "fit into memory; leave the graph out"
             )
 
-    def _notes(self, graphs: Graphs) -> list[str]:
-        unknown = self.features.unknown(graphs)
-        if not unknown:
-            return []
-        shown = [repr(name) if self.features.kind == "tags" else name for name in unknown[:5]]
-        more = f" and {len(unknown) - len(shown)} more" if len(unknown) > len(shown) else ""
-        return [NEVER_SEEN[self.features.kind].format(", ".join(shown) + more)]
+    def _report_unseen(self, graphs: Graphs) -> list[str]:
+        """Notes on tags and degrees that training never saw."""
+        notes = []
+        for features in dict.fromkeys(member.preparation for member in self.members):
+            if unseen := features.unknown(graphs):
+                names = [repr(name) if features.kind == "tags" else name for name in unseen[:5]]
+                more = f" and {len(unseen) - len(names)} more" if len(unseen) > len(names) else ""
+                notes.append(UNSEEN[features.kind].format(", ".join(names) + more))
+        return notes

@@ -1,14 +1,13 @@
-"""Asks a trained model of triples: which entities complete a triple, and is a triple likely?"""
+"""Completes and scores triples with trained models."""
 
 import math
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from quatgraph import config as configs
+from quatgraph.adjacency import Adjacency
 from quatgraph.data import link as source
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries, Triples
@@ -16,8 +15,9 @@ from quatgraph.data.splits import PARTS
 from quatgraph.errors import Mistake
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
+from quatgraph.predictors.base import Cache, Member, Predictor
 from quatgraph.predictors.predictions import Links, refuse_not_finite
-from quatgraph.predictors.queries import OPEN, AnyQuestions, example, numbered
+from quatgraph.predictors.queries import OPEN, AnyQueries, example_query, parse_queries
 from quatgraph.tasks.link import evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
@@ -31,50 +31,109 @@ from quatgraph.training.bundle import Bundle
 
 Known = Literal["mark", "leave-out"]
 SCORES_AT_ONCE = 1 << 24
-ROWS_AT_LEAST = 64
-"""Rows of a product, the last of them for nothing: a product of few is rounded in another way than
-the evaluator's of many, and no rank should depend on how many questions there are. (With half a
-million entities or more the evaluator's own products are of few.)"""
+MIN_ROWS = 64
+"""Least rows of a product, padded with zeros: a product of few rows is rounded differently from the
+evaluator's of many, and a rank must not depend on the number of queries. (With half a million
+entities or more the evaluator's own products have few rows.)"""
 
 
-class _Found(NamedTuple):
+class _Columns(NamedTuple):
     """The first columns of :class:`Links`."""
 
-    question: Tensor
+    query: Tensor
     triples: Tensor
     scores: Tensor
     ranks: Tensor
 
 
-class LinkPredictor:
-    """A model of triples out of a bundle, which holds the triples too.
+class _Combination(nn.Module):
+    """The members as one model, whose inner products are the combined scores.
+
+    The weighted mean of log-softmax scores is an inner product too: of the weighted query vectors
+    and the candidate vectors, each side by side, minus a constant of the query.
+    """
+
+    def __init__(self, members: Sequence[Member[LinkConfig]], triples: Triples) -> None:
+        super().__init__()
+        self.members, self.triples = members, triples
+        total = sum(member.weight for member in members)
+        self.shares = [member.weight / total for member in members]
+        self._cache = Cache()
+
+    def forward(
+        self, adjacency: Adjacency, head: Tensor, relation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Queries ``(Q, D)`` and candidates ``(E, D)``; each member has its own adjacency."""
+        query, candidates = self.combine_vectors(head, relation)
+        ones = candidates.new_ones(len(candidates), 1)
+        constants = self.compute_constants(head, relation)[:, None]
+        return torch.cat((query, constants), dim=1), torch.cat((candidates, ones), dim=1)
+
+    def combine_vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and candidates whose products lack the constants, which change no rank; all
+        products are finite."""
+        pairs = self._decode(head, relation)
+        query, candidates = pairs[0]
+        if len(pairs) > 1:
+            weighted = zip(self.shares, pairs, strict=True)
+            query = torch.cat([share * own for share, (own, _) in weighted], dim=1)
+            candidates = torch.cat([own for _, own in pairs], dim=1)
+        # With a NaN among them, ranks would look like any others.
+        bounds = query.abs() @ candidates.abs().amax(dim=0)
+        refuse_not_finite(bounds, lambda row: self._name(int(head[row]), int(relation[row])))
+        return query, candidates
+
+    def compute_constants(self, head: Tensor, relation: Tensor) -> Tensor:
+        """What the log-softmax of several members adds to the scores of a query, ``(Q,)``."""
+        if len(self.members) == 1:
+            return torch.zeros(len(head), device=head.device)
+        pairs = zip(self.shares, self._decode(head, relation), strict=True)
+        return -torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
+
+    def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
+        return [m.model.decoder(self._encode(m), head, relation) for m in self.members]
+
+    def _encode(self, member: Member[LinkConfig]) -> Tensor:
+        """The vectors of all entities, computed once."""
+        return self._cache.get(member, lambda: member.model.encode(self._adjacency(member)))
+
+    def _adjacency(self, member: Member[LinkConfig]) -> Adjacency:
+        matrix = member.config.model.matrix
+        device = next(member.model.parameters()).device
+        return self._cache.get(matrix, lambda: entity_adjacency(self.triples, matrix).to(device))
+
+    def _name(self, head: int, relation: int) -> tuple[str, str]:
+        graph = self.triples
+        return graph.entity_labels[head], graph.relation_labels[relation % graph.num_relations]
+
+
+class LinkPredictor(Predictor[LinkConfig]):
+    """Completes and scores triples with the models of a bundle, which holds the triples too.
+
+    The vectors of entities are computed once.
 
     Example:
-        A bundle completes triples, one or a table of them, and judges whole ones::
+        A bundle completes triples, one or a table of them, and scores whole ones::
 
             model = quatgraph.load("my-model")
             model.predict(head="Australia", relation="capital", top=3)
             model.predict(relation="capital", tail="Canberra", known="leave-out")
             model.predict([("Australia", "capital", "Canberra"), ("Peru", "borders", "?")])
-            model.predict("questions.tsv")
+            model.predict("queries.tsv")
     """
 
+    config_class = LinkConfig
+
     def __init__(self, bundle: Bundle, device: torch.device) -> None:
-        self.card = bundle.card
-        self.device = device
-        self.config = configs.build(LinkConfig, self.card["config"])
-        self.triples = bundled_triples(bundle)
-        entities, relations = self.triples.num_entities, self.triples.num_relations
-        options, reciprocal = self.config.model, self.config.data.reciprocal
-        self.model = MODELS[options.name].from_options(
-            options, entities, relations, reciprocal=reciprocal
-        )
-        self.model.load_state_dict({name: bundle.tensors[name] for name in self.model.state_dict()})
-        self.model.to(device).eval()
+        self.triples = read_bundled_triples(bundle)
+        super().__init__(bundle, device)
+        self.reciprocal = all(member.config.data.reciprocal for member in self.members)
+        """Whether all members learned inverse relations, so that heads have scores of their own."""
+        self.model = _Combination(self.members, self.triples)
 
     def predict(
         self,
-        questions: AnyQuestions | None = None,
+        queries: AnyQueries | None = None,
         *,
         head: str | None = None,
         relation: str | None = None,
@@ -82,145 +141,144 @@ class LinkPredictor:
         top: int = 10,
         known: Known = "mark",
     ) -> Links:
-        """Completes triples, and judges those that are whole.
+        """Predicts the missing end of triples, and scores triples that are whole.
 
         Args:
-            questions: Several at once: a file or rows of head, relation and tail, with ``?`` or
-                nothing for what is asked, see :func:`quatgraph.predictors.queries.numbered`.
-            head: Of a single question; unless given, heads are asked for.
-            relation: Of a single question.
-            tail: Of a single question; unless given, tails are asked for.
-            top: Answers to a question, at most.
-            known: What becomes of answers that train, valid or test has: they are marked, or left
-                out. A triple that was given is judged in any case.
+            queries: Several queries: a file or rows of head, relation and tail, with ``?`` or
+                nothing for the end to predict; see :mod:`quatgraph.predictors.queries`.
+            head: Head of a single query; predicted if not given.
+            relation: Relation of a single query.
+            tail: Tail of a single query; predicted if not given.
+            top: Number of predictions for a query, at most.
+            known: Whether predictions that train, valid or test has are marked or left out. A
+                triple that was given is scored in any case.
         """
         if top < 1:
-            raise Mistake(f"at least one answer must be asked for, got top {top}")
+            raise Mistake(f"top must be at least 1, got {top}")
         if known not in get_args(Known):
-            raise Mistake(f"known answers are one of {', '.join(get_args(Known))}, got {known!r}")
+            raise Mistake(f"known must be one of {', '.join(get_args(Known))}, got {known!r}")
         single = (head, relation, tail)
-        if questions is not None and single != (None,) * 3:
-            raise Mistake("ask a single question, or name a file of them, not both")
-        if questions is None and single == (None,) * 3:
-            raise Mistake(f"ask something, as {example(self.triples)}, or name a file of questions")
+        if queries is not None and single != (None,) * 3:
+            raise Mistake("give a single query or a file of queries, not both")
+        if queries is None and single == (None,) * 3:
+            example = example_query(self.triples)
+            raise Mistake(f"give a query, such as {example}, or a file of queries")
         notes: list[str] = []
-        asked = numbered([single] if questions is None else questions, self.triples, notes)
-        whole = (asked != OPEN).all(dim=1)
+        rows = parse_queries([single] if queries is None else queries, self.triples, notes)
+        whole = (rows != OPEN).all(dim=1)
         found = [
-            *self._judged(asked, whole.nonzero().flatten()),
-            *self._completed(asked, (~whole).nonzero().flatten(), top, known == "leave-out"),
+            *self._score(rows, whole.nonzero().flatten()),
+            *self._complete(rows, (~whole).nonzero().flatten(), top, known == "leave-out"),
         ]
-        joined = _Found(*map(torch.cat, zip(*found, strict=True)))
-        order = joined.question.argsort(stable=True)
-        links = _Found(*(column[order] for column in joined))
-        notes += self._notes(asked)
-        return Links(self.triples, *links, self._parts(links.triples), notes)
+        joined = _Columns(*map(torch.cat, zip(*found, strict=True)))
+        order = joined.query.argsort(stable=True)
+        links = _Columns(*(column[order] for column in joined))
+        notes += self._report_unseen(rows)
+        return Links(self.triples, *links, self._find_parts(links.triples), notes)
 
     def evaluate(self, data: object = None) -> dict[str, float]:
-        """The bundle's metrics, computed again from its weights and triples; those of a part
-        without triples are left out."""
+        """Recomputes the bundle's metrics, those of all members combined, from its weights and
+        triples; metrics of a part without triples are left out."""
         if data is not None:
-            raise Mistake("a bundle of triples holds its data: evaluate it without naming any")
+            raise Mistake("a link bundle holds its triples: evaluate it without data")
         found = classification_metrics(self.model, self._problem)
         for part in self._problem.parts:
             found |= evaluation.summarize_ranks(self.ranks(part), part)
-        there = found.keys() & self.card["metrics"].keys()
-        return {
-            name: found[name] for name in found if name in there and not math.isnan(found[name])
-        }
+        recorded = self.card["metrics"]
+        return {n: value for n, value in found.items() if n in recorded and not math.isnan(value)}
 
     def by_relation(self, part: str = "test") -> dict[str, dict[str, float]]:
-        """The metrics of the questions of each relation, and the number of its ``triples``.
+        """The metrics of each relation, and the number of its ``triples``.
 
         Args:
             part: ``valid`` or ``test``.
         """
         graph = self.triples
-        told_apart = len(set(graph.relation_labels)) == graph.num_relations
+        distinct = len(set(graph.relation_labels)) == graph.num_relations
         return evaluation.by_relation(
             self.ranks(part),
             self._problem.parts[part],
-            graph.relation_labels if told_apart else graph.relations,
+            graph.relation_labels if distinct else graph.relations,
         )
 
+    @torch.no_grad()
     def ranks(self, part: str = "test") -> Ranks:
-        """The ranks of the right answers of a part, of tails and then of heads.
+        """The filtered ranks of the triples of a part, of their tails and then of their heads.
 
         Args:
             part: ``valid`` or ``test``.
         """
         if part not in self._problem.parts:
-            raise Mistake(f"there are questions of valid and of test, not of {part!r}")
-        questions = self._problem.parts[part]
-        with torch.no_grad():
-            self._vectors(questions.head, questions.relation)
-        return evaluation.rank_part(self.model, self._problem, part)
+            raise Mistake(f"part must be valid or test, got {part!r}")
+        queries = self._problem.parts[part]
+        query, candidates = self.model.combine_vectors(queries.head, queries.relation)
+        return evaluation.rank_candidates(query, candidates, queries)
 
-    def _vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries ``(Q, D)`` and candidates ``(E, D)``, of which all products are finite: with a
-        NaN among them, ranks would look like any others."""
-        query, candidates = self.model.decoder(self._entities, head, relation)
-        bounds = query.abs() @ candidates.abs().amax(dim=0)
-
-        def name(row: int) -> tuple[str, str]:
-            graph, number = self.triples, int(relation[row]) % self.triples.num_relations
-            return graph.entity_labels[int(head[row])], graph.relation_labels[number]
-
-        refuse_not_finite(bounds, name)
-        return query, candidates
+    def _build(
+        self, config: LinkConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
+    ) -> tuple[nn.Module, None]:
+        sizes = self.triples.num_entities, self.triples.num_relations
+        model = MODELS[config.model.name].from_options(
+            config.model, *sizes, reciprocal=config.data.reciprocal
+        )
+        model.load_state_dict(tensors)
+        return model, None
 
     @torch.no_grad()
-    def _judged(self, asked: Tensor, places: Tensor) -> Iterator[_Found]:
-        """Triples that are whole, as answers at either end, in the evaluator's own way."""
+    def _score(self, rows: Tensor, places: Tensor) -> Iterator[_Columns]:
+        """Scores whole triples at either end, in the evaluator's own way."""
         if not len(places):
             return
-        triples = asked[places]
-        questions = RankingQueries.of(_enough(triples), self._known, self.device)
-        query, candidates = self._vectors(questions.head, questions.relation)
-        ranks = evaluation.rank_candidates(query, candidates, questions).realistic
-        scores = (query * candidates.index_select(0, questions.truth)).sum(dim=-1)
+        triples = rows[places]
+        queries = RankingQueries.of(_pad(triples), self._known, self.device)
+        pairs = queries.head, queries.relation
+        query, candidates = self.model.combine_vectors(*pairs)
+        ranks = evaluation.rank_candidates(query, candidates, queries).realistic
+        scores = (query * candidates.index_select(0, queries.truth)).sum(dim=-1)
+        scores = scores + self.model.compute_constants(*pairs)
         scores, ranks = (side.view(2, -1)[:, : len(triples)].cpu() for side in (scores, ranks))
-        # Without inverse relations of its own a model has learned to answer with tails only.
-        learned = 2 if self.config.data.reciprocal else 1
-        yield _Found(places, triples, scores[:learned].mean(dim=0), ranks.T)
+        yield _Columns(places, triples, scores[: 1 + self.reciprocal].mean(dim=0), ranks.T)
 
     @torch.no_grad()
-    def _completed(
-        self, asked: Tensor, places: Tensor, top: int, only_new: bool
-    ) -> Iterator[_Found]:
-        """The best answers to questions for one end, some questions at a time."""
+    def _complete(
+        self, rows: Tensor, places: Tensor, top: int, only_new: bool
+    ) -> Iterator[_Columns]:
+        """Predicts the missing end of triples, some queries at a time."""
         if not len(places):
             return
-        questions = _enough(asked[places])
-        head, relation, tail = questions.unbind(1)
+        queries = _pad(rows[places])
+        head, relation, tail = queries.unbind(1)
         heads = head == OPEN
         inverse = heads * self.triples.num_relations
         pairs = torch.stack((torch.where(heads, tail, head), relation + inverse), dim=1)
-        query, candidates = self._vectors(*pairs.to(self.device).unbind(1))
+        on_device = pairs.to(self.device).unbind(1)
+        query, candidates = self.model.combine_vectors(*on_device)
+        constants = self.model.compute_constants(*on_device)[:, None].cpu()
         pieces = -(-len(pairs) * self.triples.num_entities // SCORES_AT_ONCE)
-        for rows in torch.arange(len(pairs)).tensor_split(pieces):
-            scores = query[rows.to(self.device)] @ candidates.mT
-            known = self._known_answers(pairs[rows])
-            answers, best, ranks, new = (
-                column.cpu() for column in best_answers(scores, known, top, only_new)
+        for some_rows in torch.arange(len(pairs)).tensor_split(pieces):
+            scores = query[some_rows.to(self.device)] @ candidates.mT
+            known = self._find_known(pairs[some_rows])
+            entities, best, ranks, new = (
+                column.cpu() for column in rank_candidates(scores, known, top, only_new)
             )
-            kept = (rows < len(places))[:, None] & (new | (not only_new))
-            row = rows[kept.nonzero()[:, 0]]
-            triples = questions[row]
-            open_ = triples == OPEN  # one end of each
-            triples[open_] = answers[kept]
-            sides = torch.where(open_[:, [2, 0]], ranks[kept][:, None], math.nan)
-            yield _Found(places[row], triples, best[kept], sides)
+            wanted = (some_rows < len(places))[:, None] & (new | (not only_new))
+            row = some_rows[wanted.nonzero()[:, 0]]
+            triples = queries[row]
+            is_open = triples == OPEN  # one end of each
+            triples[is_open] = entities[wanted]
+            sides = torch.where(is_open[:, [2, 0]], ranks[wanted][:, None], math.nan)
+            best = best + constants[some_rows]
+            yield _Columns(places[row], triples, best[wanted], sides)
 
-    def _known_answers(self, pairs: Tensor) -> Tensor:
-        """Whether an entity is a known answer to each question, ``(Q, E)``."""
+    def _find_known(self, pairs: Tensor) -> Tensor:
+        """Whether an entity is known to complete each query, ``(Q, E)``."""
         found = self._known.select(pairs)
-        owner = torch.arange(len(pairs)).repeat_interleave(found.ptr.diff())
+        query = torch.arange(len(pairs)).repeat_interleave(found.ptr.diff())
         known = torch.zeros(len(pairs), self.triples.num_entities, dtype=torch.bool)
-        known[owner, found.tails] = True
+        known[query, found.tails] = True
         return known.to(self.device)
 
-    def _parts(self, triples: Tensor) -> list[str]:
+    def _find_parts(self, triples: Tensor) -> list[str]:
         """The part that has each triple, the first of several; empty for none."""
         sizes = self.triples.num_relations, self.triples.num_entities
         part = torch.zeros(len(triples), dtype=torch.int64)
@@ -229,60 +287,58 @@ class LinkPredictor:
             part[torch.isin(_keys(triples, *sizes), there)] = number
         return [("", *PARTS)[number] for number in part.tolist()]
 
-    def _notes(self, asked: Tensor) -> list[str]:
-        train, strange = self.triples.train, []
+    def _report_unseen(self, rows: Tensor) -> list[str]:
+        """Notes on entities and relations that no training triple has."""
+        train, unseen = self.triples.train, []
         labels = self.triples.entity_labels, self.triples.relation_labels
         for columns, names in zip(([0, 2], [1]), labels, strict=True):
-            given = asked[:, columns].unique()
+            given = rows[:, columns].unique()
             new = given[~torch.isin(given, train[:, columns]) & (given != OPEN)]
-            strange += [names[number] for number in new.tolist()]
-        if not strange:
+            unseen += [names[number] for number in new.tolist()]
+        if not unseen:
             return []
-        return [f"no training triple has {quote_some(strange)}: what is said of it is a guess"]
+        return [f"no training triple has {quote_some(unseen)}: predictions for it are guesses"]
 
-    @cached_property
-    def _entities(self) -> Tensor:
-        """The vectors of all entities: the same for all queries."""
-        adjacency = entity_adjacency(self.triples, self.config.model.matrix).to(self.device)
-        with torch.no_grad():
-            return self.model.encode(adjacency)
-
-    @cached_property
+    @property
     def _known(self) -> Queries:
-        return source.known(self.triples)
+        return self._cache.get("known", lambda: source.known(self.triples))
 
-    @cached_property
+    @property
     def _problem(self) -> Problem:
-        return prepare(self.triples, self.config, self.device)
+        """The triples as members take them that learned as few relations as any."""
+        config = min((m.config for m in self.members), key=lambda c: c.data.reciprocal)
+        return self._cache.get("problem", lambda: prepare(self.triples, config, self.device))
 
 
-def best_answers(
+def rank_candidates(
     scores: Tensor, known: Tensor, top: int, only_new: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The entities with the best scores, and the rank of each: one more than the rivals ahead of
-    it, and half of those level with it, where rivals are all that are no known answers.
+    """The entities with the best scores, and their filtered ranks.
+
+    A rank is one more than the rivals ahead, and half of those level; rivals are all entities that
+    are not known to complete the triple.
 
     Args:
-        scores: Of all entities as answers to each question.
-        known: Which of them are known answers.
-        top: Answers to give, K; fewer where there are fewer entities.
-        only_new: Whether known answers come last, instead of where their score puts them.
+        scores: Of all entities for each query.
+        known: Which entities are known to complete the triple.
+        top: Number of entities to return, K; fewer if there are fewer.
+        only_new: Whether known entities come last, instead of where their score puts them.
 
     Shape:
         - scores, known: ``(Q, E)``
-        - output: answers, their scores, their ranks, and whether they are new, ``(Q, K)`` each
+        - output: entities, their scores, their ranks, and whether they are new, ``(Q, K)`` each
 
     Example:
         >>> scores = torch.tensor([[3.0, 1.0, 2.0, 1.0]])
         >>> known = torch.tensor([[True, False, False, False]])
-        >>> answers, _, ranks, _ = best_answers(scores, known, top=3)
-        >>> answers[0, :2].tolist(), ranks.tolist()
+        >>> entities, _, ranks, _ = rank_candidates(scores, known, top=3)
+        >>> entities[0, :2].tolist(), ranks.tolist()
         ([0, 2], [[1.0, 1.0, 2.5]])
     """
     top = min(top, scores.size(1))
     rivals = scores.masked_fill(known, -torch.inf)
-    answers = (rivals if only_new else scores).topk(top).indices
-    best, new = scores.gather(1, answers), ~known.gather(1, answers)
+    entities = (rivals if only_new else scores).topk(top).indices
+    best, new = scores.gather(1, entities), ~known.gather(1, entities)
     # A rival that is ahead of one of the first K is one of the first K rivals.
     first = rivals.topk(top).values.flip(1)
     ahead = top - torch.searchsorted(first, best, right=True)
@@ -291,23 +347,21 @@ def best_answers(
     last = first[:, :1]
     level = torch.where(best == last, (rivals == last).sum(dim=1, keepdim=True), level)
     ranks = 1 + ahead + (level - new.long()).double() / 2
-    # Of answers with the same score, a known one has more rivals level with it than a new one.
+    # Of equal scores, a known entity has more rivals level with it than a new one.
     order = ranks.argsort(dim=1, stable=True)
-    answers, best, ranks, new = (one.gather(1, order) for one in (answers, best, ranks, new))
-    return answers, best, ranks, new
+    entities, best, ranks, new = (one.gather(1, order) for one in (entities, best, ranks, new))
+    return entities, best, ranks, new
 
 
-def bundled_triples(bundle: Bundle) -> Triples:
+def read_bundled_triples(bundle: Bundle) -> Triples:
     """The triples that a bundle holds, checked against its card."""
-    card, begin = bundle.card, "data."
-    kept: dict[str, Any] = {
-        name.removeprefix(begin): part.long()
-        for name, part in bundle.tensors.items()
-        if name.startswith(begin)
+    card = bundle.card
+    values: dict[str, Any] = {
+        name: part.long() for name, part in bundle.select_tensors("data").items()
     }
     for name in ("entities", "relations", "entity_labels", "relation_labels", "notes"):
-        kept[name] = card[name]
-    triples = Triples(card["data"]["name"], **kept)
+        values[name] = card[name]
+    triples = Triples(card["data"]["name"], **values)
     if triples.digest != card["data"]["digest"]:
         raise Mistake(
             f"the bundle's triples of {triples.name!r} are not those its card describes: "
@@ -316,9 +370,16 @@ def bundled_triples(bundle: Bundle) -> Triples:
     return triples
 
 
-def _enough(rows: Tensor) -> Tensor:
-    """The rows, and zeros to make them :data:`ROWS_AT_LEAST`."""
-    return torch.cat((rows, rows.new_zeros(max(0, ROWS_AT_LEAST - len(rows)), rows.size(1))))
+def _log_sums(query: Tensor, candidates: Tensor) -> Tensor:
+    """The logarithm of the softmax's denominator for each query, ``(Q,)``."""
+    rows = max(1, SCORES_AT_ONCE // len(candidates))
+    pieces = [(some_rows @ candidates.mT).logsumexp(dim=1) for some_rows in query.split(rows)]
+    return torch.cat(pieces)
+
+
+def _pad(rows: Tensor) -> Tensor:
+    """Appends zeros up to :data:`MIN_ROWS`."""
+    return torch.cat((rows, rows.new_zeros(max(0, MIN_ROWS - len(rows)), rows.size(1))))
 
 
 def _keys(triples: Tensor, num_relations: int, num_entities: int) -> Tensor:

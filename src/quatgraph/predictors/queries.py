@@ -1,6 +1,6 @@
-"""Questions to a knowledge graph as people write them: rows of head, relation and tail.
+"""Queries to a knowledge graph: rows of head, relation and tail.
 
-An end that is asked for is empty or ``?``; a row without one is a triple whose worth is asked.
+The end to predict is empty or ``?``. A row with both ends is a triple to score.
 """
 
 import shlex
@@ -19,89 +19,86 @@ from quatgraph.data.link.parts import without_header
 from quatgraph.errors import Mistake
 
 Row = Sequence[str | None]
-AnyQuestions = Path | str | Iterable[Row]
+AnyQueries = Path | str | Iterable[Row]
 OPEN = -1
-"""The number of what is asked for."""
+"""The number of an end to predict."""
 
 
-def numbered(questions: AnyQuestions, triples: Triples, notes: list[str] | None = None) -> Tensor:
-    """Head, relation and tail of each question, ``(Q, 3)``; an end that is asked for is ``OPEN``.
+def parse_queries(queries: AnyQueries, triples: Triples, notes: list[str] | None = None) -> Tensor:
+    """Numbers of head, relation and tail of each query, ``(Q, 3)``; ``OPEN`` for an end to predict.
 
     Args:
-        questions: A file of three columns, see :mod:`quatgraph.data.io.name_table`, with or without
-            a line that names them; or rows of names. Names are ids or labels.
-        triples: What is asked about.
-        notes: Where to add what a person should know of the file: sentences.
+        queries: A file of three columns, see :mod:`quatgraph.data.io.name_table`, with or without a
+            header; or rows of names. Names are ids or labels.
+        triples: The knowledge graph.
+        notes: Gets notes on the file.
     """
     notes = [] if notes is None else notes
-    rows = (
-        _read(Path(questions), notes) if isinstance(questions, Path | str) else _checked(questions)
-    )
-    found = [_numbers(row, at, triples) for at, row in rows]
+    rows = _read_rows(Path(queries), notes) if isinstance(queries, Path | str) else _check(queries)
+    found = [_number_row(row, at, triples) for at, row in rows]
     return torch.tensor(found, dtype=torch.int64).view(-1, 3)
 
 
-def example(triples: Triples) -> str:
-    """A question about the graph, as options of the command line."""
+def example_query(triples: Triples) -> str:
+    """A query to the graph, as options of the command line."""
     head, relation, _ = (triples.test if len(triples.test) else triples.train)[0].tolist()
-    asked = {
-        "head": (head, triples.entities, triples.entity_labels),
-        "relation": (relation, triples.relations, triples.relation_labels),
+    options = {
+        "head": _unique_name(head, triples.entities, triples.entity_labels),
+        "relation": _unique_name(relation, triples.relations, triples.relation_labels),
     }
-    return " ".join(f"--{what} {shlex.quote(_name(*which))}" for what, which in asked.items())
+    return " ".join(f"--{option} {shlex.quote(name)}" for option, name in options.items())
 
 
-def _name(number: int, ids: list[str], labels: list[str]) -> str:
-    """A name by which just this one is found."""
+def _unique_name(number: int, ids: list[str], labels: list[str]) -> str:
     return labels[number] if labels.count(labels[number]) == 1 else ids[number]
 
 
-def _read(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
-    """The rows of a file, each with the beginning of a message about it."""
+def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
+    """The rows of a file, each with the start of a message about it."""
     table, note = without_header(
         NameTable.parse(read_packed(path), str(path), tuple(TRIPLE_COLUMNS))
     )
     notes += [note] if note else []
     empty = True
-    for chunk in table.chunks():
-        cells = [column.cells() for column in chunk.columns]
-        for line, *row in zip(chunk.lines.tolist(), *cells, strict=True):
+    for piece in table.chunks():
+        cells = [column.cells() for column in piece.columns]
+        for line, *row in zip(piece.lines.tolist(), *cells, strict=True):
             empty = False
             yield f"{path} line {line}: ", row
     if empty:
         raise Mistake(
-            f"{path} has no questions; write head, relation and tail, ? for what is asked"
+            f"{path} has no queries; write head, relation and tail, ? for the end to predict"
         )
 
 
-def _checked(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
-    """The same of rows in memory; of a single one no message says which."""
+def _check(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
+    """Rows in memory, each with the start of a message about it; a single row needs none."""
     rows = list(rows)
     if not rows:
-        raise Mistake("there are no questions; give rows of head, relation and tail")
+        raise Mistake("there are no queries; give rows of head, relation and tail")
     for number, row in enumerate(rows, 1):
-        at = f"question {number}: " if len(rows) > 1 else ""
+        at = f"query {number}: " if len(rows) > 1 else ""
         if isinstance(row, str) or len(row) != len(TRIPLE_COLUMNS):
             raise Mistake(
-                f"{at}{row!r} is no row of head, relation and tail, None for what is asked"
+                f"{at}{row!r} is not a row of head, relation and tail, None for the end to predict"
             )
         yield at, row
 
 
-def _numbers(row: Row, at: str, triples: Triples) -> list[int]:
+def _number_row(row: Row, at: str, triples: Triples) -> list[int]:
     head, relation, tail = ("" if cell is None else str(cell).strip() for cell in row)
-    if _open(relation):
+    if _is_open(relation):
         raise Mistake(
-            f"{at}the relation is missing; there are {quote_some(triples.relation_labels)}"
+            f"{at}the relation is missing; choose from {quote_some(triples.relation_labels)}"
         )
-    if _open(head) and _open(tail):
-        raise Mistake(f"{at}head and tail are both missing; give one, or both to have them judged")
+    if _is_open(head) and _is_open(tail):
+        raise Mistake(f"{at}head and tail are both missing; give one, or both to score the triple")
     try:
-        ends = [OPEN if _open(end) else triples.entity(end) for end in (head, tail)]
+        ends = [OPEN if _is_open(end) else triples.entity(end) for end in (head, tail)]
         return [ends[0], triples.relation(relation), ends[1]]
     except Mistake as mistake:
         raise Mistake(f"{at}{mistake}") from None
 
 
-def _open(cell: str) -> bool:
+def _is_open(cell: str) -> bool:
     return cell in ("", "?")

@@ -1,60 +1,51 @@
-"""Asks a trained text classifier: which class has each text, how sure is it, and by which words?"""
+"""Predicts the classes of texts with trained models, and explains them by their words."""
 
-import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.io.files import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
-from quatgraph.models.text.vectors import FixedVectors, word_vectors
-from quatgraph.predictors.predictions import (
-    TextPredictions,
-    positions,
-    refuse_changed,
-    refuse_moved,
-    refuse_not_finite,
-    without_empty_parts,
-)
-from quatgraph.tasks.graph.evaluation import compute_metrics, evaluation_chunks
+from quatgraph.models.text.base import TextModel
+from quatgraph.models.text.vectors import word_vectors
+from quatgraph.predictors.base import Cache, Classifier, Member, combine_logits, split_by_size
+from quatgraph.predictors.predictions import TextPredictions, find_positions, refuse_not_finite
+from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
-    Corpus,
     build_collection,
     describe_number,
     load_documents,
-    prepare,
     split_indices,
 )
-from quatgraph.tasks.text.task import CPU_NUMBERS, max_nodes_per_step
-from quatgraph.training.bundle import Bundle
-from quatgraph.training.ensemble import Ensemble
+from quatgraph.tasks.text.task import CPU_NUMBERS
 from quatgraph.training.runtime import limit_threads
 
 AnyTexts = Documents | Path | str | Sequence[str]
+Attention = list[dict[str, float]]
+"""For each text a weight by word."""
 NUMBERS_AT_ONCE = {"cpu": CPU_NUMBERS, "cuda": 1 << 26}
-"""Of one layer, for as many texts as are answered for at once."""
+"""Numbers of one layer for the texts that are classified at once."""
 EXPLAINED = 100
-"""Different words of a text that are left out in turn: those with most attention, or else the
-first."""
+"""Different words of a text that are left out in turn: those with most attention, or the first."""
 
 
-class TextPredictor:
-    """A text classifier out of a bundle, which holds its words and their vectors.
+class TextPredictor(Classifier[TextConfig]):
+    """Predicts the classes of texts with the models of a bundle, which holds their words.
 
     Example:
-        A bundle answers for a text, for many, or for those it was trained on::
+        A bundle predicts one text, many, or its training texts::
 
             model = quatgraph.load("my-model")
             model.predict("a charming little film")
@@ -63,29 +54,9 @@ class TextPredictor:
             model.predict()
     """
 
-    def __init__(self, bundle: Bundle, device: torch.device, corpus: Corpus | None = None) -> None:
-        self.card = bundle.card
-        self.device = device
-        self.config = configs.build(TextConfig, self.card["config"])
-        model, tensors = self.config.model, bundle.tensors
-        self.table: Tensor | None = None
-        """The words' vectors, ``(V, D)``; fastText has them among its weights."""
-        size = len(self.card["words"])
-        kind = MODELS[model.name]
-        if not kind.takes_words:
-            size = self.card["dimensions"]
-            held = tensors["vectors" if model.vectors_are_learned else "data.vectors"]
-            self.table = held.to(device)
-            within = "model."
-            tensors = {
-                name.removeprefix(within): value
-                for name, value in tensors.items()
-                if name.startswith(within)
-            }
-        self.model = kind.from_options(model, size, len(self.card["labels"]))
-        self.model.load_state_dict(tensors)
-        self.model.to(device).eval()
-        self._corpus = corpus
+    config_class = TextConfig
+    trained_on = "texts"
+    id_field = "ids"
 
     def predict(
         self,
@@ -95,240 +66,263 @@ class TextPredictor:
         vectors: WordVectors | Path | str | None = None,
         explain: bool = False,
     ) -> TextPredictions:
-        """Classifies texts, cleaned as a person's own texts are for training.
+        """Classifies texts, cleaned like your own training texts.
 
-        Words that the training data lacks are left out, and a note says so. A text of which no word
-        is known has the answer that the model gives to no words at all; a note says this too.
+        Words that the training data lacks are left out, with a note. A text without a known word is
+        classified like an empty one, also with a note.
 
         Args:
             texts: A text; a list of them; a file or a folder in the formats of training data,
                 labels not needed, or a ``.txt`` file with a text per line; or documents, which are
-                clean. A string is a text unless it names a file or folder that is there, or ends
-                like the name of a file. The texts the model was trained on unless given.
-            ids: Documents to answer for; all unless given.
-            vectors: Where the vectors of words are that the bundle lacks, see
-                :func:`quatgraph.data.text.load_vectors`: such words then count by these, as do,
-                even where vectors are learned, words that only test documents have. For models
-                whose vectors were read from the same source.
-            explain: Whether to tell of the words what the class has by them, see
-                :attr:`TextPredictions.support`: a text is classified again without each of its
-                words, up to a hundred of them.
+                clean. A string is a text unless it names an existing file or folder, or ends like
+                the name of a file. The training texts by default.
+            ids: Ids of the documents to classify; all by default.
+            vectors: Vectors of words that the bundle lacks, see
+                :func:`quatgraph.data.text.load_vectors`, for models whose vectors were read from
+                the same source. Words that only test documents have use them too, even if vectors
+                are learned. Members that learn words of their own leave new words out.
+            explain: Whether to compute :attr:`TextPredictions.support`, which classifies each text
+                again without each of its words, up to a hundred of them.
         """
-        named, notes = "id", True
-        if texts is None:
-            asked, notes = self._training_corpus().documents, False
-        elif isinstance(texts, Documents):
-            asked = texts
-        elif isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
-            options = source.TextOptions(
-                text=self.config.data.text, stop_words=self._stops, labels_needed=False
-            )
-            asked = source.read(Path(texts), options)
-        elif not isinstance(texts, Sequence):
-            raise Mistake(f"texts are a string, a list of them, a path or documents, got {texts!r}")
-        else:
-            given = [texts] if isinstance(texts, str) else list(texts)
-            asked, named = self._listed(given), "text"
+        documents, id_name = self._read_documents(texts)
         if ids is not None:
-            asked = asked.select(positions(ids, asked.ids, "there is no document {}"))
-        vocabulary, table = self.card["words"], self.table
+            places = find_positions(ids, documents.ids, "there is no document {}")
+            documents = documents.select(places)
+        words, tables = self.card["words"], [member.preparation for member in self.members]
         if vectors is not None:
-            known = self._extended(asked, vectors)
-            vocabulary, table = known.words, known.matrix
-        asked = asked.in_vocabulary(vocabulary)
-        chances, weights = self._answers(asked, table)
-        refuse_not_finite(
-            chances, asked.ids.__getitem__, lambda row: _explain_overflow(asked, row, table)
-        )
-        told = [*asked.notes] if notes else []
-        if bool((asked.ptr.diff() == 0).any()):
-            told.append("a text without a known word is answered for like an empty one")
+            words, tables = self._extend_words(documents, vectors)
+        documents = documents.in_vocabulary(words)
+        scores, attention = self._explain_classes(documents, tables)
+        notes = [] if texts is None else [*documents.notes]
+        if bool((documents.ptr.diff() == 0).any()):
+            notes.append("a text without a known word is classified like an empty one")
         return TextPredictions(
-            asked.ids,
+            documents.ids,
             self.card["labels"],
-            chances.exp().float(),
-            told,
-            attention=weights if self.model.attends else None,
-            support=self._support(asked, table, chances, weights) if explain else None,
-            named=named,
+            scores.exp().float(),
+            notes,
+            attention=attention,
+            support=self._compute_support(documents, tables, scores, attention)
+            if explain
+            else None,
+            id_name=id_name,
         )
 
-    def evaluate(self, data: Documents | Path | str | None = None) -> dict[str, float]:
-        """The bundle's metrics, computed again from its weights and the training data.
+    def _build(
+        self, config: TextConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
+    ) -> tuple[TextModel, Tensor | None]:
+        """The model, and the vectors of words, ``(V, D)``; None if they are among its weights."""
+        kind, classes = MODELS[config.model.name], len(card["labels"])
+        size = len(card["words"]) if kind.takes_words else card["dimensions"]
+        model: TextModel = kind.from_options(config.model, size, classes)
+        table = None
+        if not kind.takes_words:
+            table = tensors.pop("vectors", None)
+            table = self._bundled["vectors"] if table is None else table.to(self.device)
+            tensors = {name.removeprefix("model."): value for name, value in tensors.items()}
+        model.load_state_dict(tensors)
+        return model, table
+
+    def _logits(
+        self, members: Sequence[Member[TextConfig]], data: Documents, places: Sequence[int] | Tensor
+    ) -> Tensor:
+        documents = data.select(torch.as_tensor(places).tolist())
+        return self._classify(members, documents, [member.preparation for member in members])[0]
+
+    def _explain_classes(
+        self, documents: Documents, tables: Sequence[Tensor | None]
+    ) -> tuple[Tensor, Attention | None]:
+        """The combined log-probabilities, ``(N, C)``, and the attention, if a member attends."""
+        logits, attention = self._classify(self.members, documents, tables)
+        scores = combine_logits(logits, self.members)
+        refuse_not_finite(
+            scores,
+            documents.ids.__getitem__,
+            lambda row: _name_large_number(documents, row, tables[0]),
+        )
+        return scores, attention
+
+    @torch.no_grad()
+    def _classify(
+        self,
+        members: Sequence[Member[TextConfig]],
+        documents: Documents,
+        tables: Sequence[Tensor | None],
+    ) -> tuple[Tensor, Attention | None]:
+        """The logits of each member, ``(M, N, C)``, and the weighted mean of their attention.
 
         Args:
-            data: Where the training data is now, if it was moved or was in memory.
+            tables: The vectors of words for each member.
         """
-        if data is not None:
-            if not isinstance(data, Documents):
-                data = load_documents(replace(self.config.data, name="", path=str(data)))
-            self._corpus = self._checked(data)
-        corpus = self._training_corpus()
-        problem = prepare(corpus, self.config, self.device)
-        parts = split_indices(corpus.documents, self.config.data, self.card["seed"])
-        room = max_nodes_per_step(problem, self.config)
-        models = Ensemble([self._copied], [self.card["seed"]]).to(self.device).eval()
-        found: dict[str, Tensor] = {}
-        for names in (("valid",), ("train", "test")):  # as they were measured in training
-            of_one: dict[str, Sequence[Tensor]] = {name: [parts[name]] for name in names}
-            chunks = evaluation_chunks(problem.collection, of_one, room)
-            with torch.no_grad(), limit_threads(self._useful_threads(corpus.documents)):
-                found |= compute_metrics(models, problem.collection, chunks, with_f1=True)
-        return without_empty_parts({name: float(value) for name, value in found.items()})
+        logits = [torch.empty(len(members), 0, len(self.card["labels"]), device=self.device)]
+        attention: Attention = []
+        options = [member.config.model for member in members]
+        lengths = documents.ptr.diff().tolist()
+        sizes = [max(one.padded(length) for one in options) for length in lengths]
+        for group in split_by_size(sizes, self._capacity):
+            piece, cache = documents.select(group), Cache()
+            # One thread for each million numbers of a layer: more would wait for each other.
+            with limit_threads(piece.tokens.numel() * self._width // 1_000_000):
+                found = [
+                    self._classify_piece(member, piece, table, cache)
+                    for member, table in zip(members, tables, strict=True)
+                ]
+            logits.append(torch.stack([one for one, _ in found]))
+            attention += _average_attention(
+                [(m.weight, one) for m, (_, one) in zip(members, found, strict=True) if one]
+            )
+        attends = any(member.model.attends for member in members)
+        return torch.cat(logits, dim=1), attention if attends else None
 
-    def _copied(self) -> nn.Module:
-        """A model of its own, which takes words."""
-        model = copy.deepcopy(self.model)
-        return model if self.table is None else FixedVectors(self.table, model)
+    def _classify_piece(
+        self, member: Member[TextConfig], documents: Documents, table: Tensor | None, cache: Cache
+    ) -> tuple[Tensor, Attention]:
+        """The logits of a member and its attention, for texts that fit into memory together."""
+        model: Any = member.model
+        window = member.config.data.window if model.reads_graphs else None
+        own_words = table is None and len(documents.vocabulary) > len(self.card["words"])
 
-    def _answers(
-        self, documents: Documents, table: Tensor | None
-    ) -> tuple[Tensor, list[dict[str, float]]]:
-        """The logarithms of the probabilities, float64 ``(D, C)``, and the attention to each one's
-        words if there is any."""
-        chances = [torch.empty(0, len(self.card["labels"]), dtype=torch.float64)]
-        weights: list[dict[str, float]] = []
-        for part in self._pieces(documents):
-            with limit_threads(self._useful_threads(part)):
-                found, attended = self._answered(part, table)
-            chances.append(found)
-            weights += attended
-        return torch.cat(chances), weights
+        def prepare() -> Collection:
+            known = documents.in_vocabulary(self.card["words"]) if own_words else documents
+            return build_collection(known, window, self.device)
 
-    def _support(
+        inputs = cache.get((window, own_words), prepare)
+        words = inputs.features
+        assert isinstance(words, Codes)
+        x = words if table is None else word_vectors(words, table)
+        logits, weights = model.classify(x, inputs.adjacency, inputs.pool)
+        if weights is None:
+            return logits, []
+        columns = (words.code, weights, words.weight)
+        nodes = list(zip(*(column.tolist() for column in columns), strict=True))
+        return logits, [
+            {
+                documents.vocabulary[word]: weight
+                for word, weight, known in nodes[start:end]
+                if known
+            }
+            for start, end in pairwise(inputs.node_start.tolist())
+        ]
+
+    def _compute_support(
         self,
         documents: Documents,
-        table: Tensor | None,
-        chances: Tensor,
-        weights: list[dict[str, float]],
+        tables: Sequence[Tensor | None],
+        scores: Tensor,
+        attention: Attention | None,
     ) -> list[dict[str, float]]:
         """See :attr:`TextPredictions.support`."""
         found, number = [], {word: place for place, word in enumerate(documents.vocabulary)}
-        for place, row in enumerate(chances):
+        for place, row in enumerate(scores):
             chosen = int(row.argmax())
-            if weights:
-                known = list(weights[place])[:EXPLAINED]
-            else:
-                known = list(dict.fromkeys(documents.words(place)))[:EXPLAINED]
-            left_out = torch.tensor([number[word] for word in known], dtype=torch.long)
+            words = dict.fromkeys(documents.words(place)) if attention is None else attention[place]
+            explained = list(words)[:EXPLAINED]
+            left_out = torch.tensor([number[word] for word in explained], dtype=torch.long)
             lost: list[float] = []
             # A few words at a time: each makes another text.
-            room = max(1, self._room // max(1, int(documents.ptr[place : place + 2].diff())))
-            for some in left_out.split(room):
-                others, _ = self._answers(documents.without_each(place, some), table)
-                lost += (_odds(row[None], chosen) - _odds(others, chosen)).tolist()
-            pairs = zip(known, lost, strict=True)
+            length = int(documents.ptr[place : place + 2].diff())
+            for some in left_out.split(max(1, self._capacity // max(1, length))):
+                others, _ = self._explain_classes(documents.without_each(place, some), tables)
+                lost += (_log_odds(row[None], chosen) - _log_odds(others, chosen)).tolist()
+            pairs = zip(explained, lost, strict=True)
             found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
         return found
 
-    @torch.no_grad()
-    def _answered(
-        self, documents: Documents, table: Tensor | None
-    ) -> tuple[Tensor, list[dict[str, float]]]:
-        """As :meth:`_answers`, of documents that are handled well together."""
-        window = self.config.data.window if self.model.reads_graphs else None
-        whole = build_collection(documents, window, self.device)
-        words = whole.features
-        assert isinstance(words, Codes)
-        x = words if table is None else word_vectors(words, table)
-        logits, weights = self.model.classify(x, whole.adjacency, whole.pool)
-        if weights is None:
-            return _chances(logits), []
-        columns = (words.code, weights, words.weight)
-        nodes = list(zip(*(column.tolist() for column in columns), strict=True))
-        return _chances(logits), [
-            {
-                documents.vocabulary[word]: weight
-                for word, weight, known in sorted(nodes[begin:end], key=lambda node: -node[1])
-                if known
-            }
-            for begin, end in pairwise(whole.node_start.tolist())
-        ]
-
-    def _pieces(self, documents: Documents) -> Iterator[Documents]:
-        """The documents, as many at once as are handled well together."""
-        held: list[int] = []
-        filled = 0.0
-        for place, count in enumerate(documents.ptr.diff().tolist()):
-            size = self.config.model.padded(count)
-            if held and filled + size > self._room:
-                yield documents.select(held)
-                held, filled = [], 0.0
-            held.append(place)
-            filled += size
-        if held:
-            yield documents.select(held)
-
     @property
-    def _room(self) -> int:
-        """Words of as many texts as are answered for at once."""
+    def _capacity(self) -> int:
+        """Words of the texts that are classified at once."""
         return NUMBERS_AT_ONCE[self.device.type] // self._width
 
     @property
     def _width(self) -> int:
-        """Numbers of a word in a layer."""
-        return self.config.model.width
-
-    def _useful_threads(self, documents: Documents) -> int:
-        """Threads of a CPU that are kept busy: one for each million numbers of a layer."""
-        return documents.tokens.numel() * self._width // 1_000_000
+        """Numbers of a word in the widest layer."""
+        return max(member.config.model.width for member in self.members)
 
     @property
-    def _stops(self) -> bool:
-        """Whether stop words are left out: where the training data has none, as some published
-        corpora, new texts must not gain any by vectors."""
+    def _drop_stop_words(self) -> bool:
+        """Whether stop words are left out: if the training data has none, as some published
+        corpora, vectors must not bring any into new texts."""
         return STOP_WORDS.isdisjoint(self.card["words"])
 
-    def _listed(self, texts: list[str]) -> Documents:
-        if not all(isinstance(text, str) for text in texts):
-            raise Mistake("texts must be a list of strings, a document each")
-        if not any(map(str.strip, texts)):
-            raise Mistake("there is no text to classify; give at least one word")
-        for text in texts:
-            if "\0" in text or not is_unicode(text):
-                raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
-        documents = source.from_list(texts, options=source.TextOptions(stop_words=self._stops))
-        return replace(documents, ids=texts)
+    def _parts(self, member: Member[TextConfig], data: Documents) -> dict[str, Tensor]:
+        return split_indices(data, member.config.data, member.seed)
 
-    def _extended(self, documents: Documents, vectors: WordVectors | Path | str) -> WordVectors:
-        """The model's words with those of the documents that only the given vectors have."""
-        if self.table is None or not self.card["words_found"]:
+    def _explain_overflow(self, data: Documents, place: int) -> str:
+        return _name_large_number(data, place, self.members[0].preparation)
+
+    def _read_training_data(self, data: Documents | Path | str | None) -> Documents:
+        if isinstance(data, Documents):
+            return data
+        settings = self.config.data
+        return load_documents(
+            settings if data is None else replace(settings, name="", path=str(data))
+        )
+
+    def _read_documents(self, texts: AnyTexts | None) -> tuple[Documents, str]:
+        """The texts to classify, and what their ids are: ``id``, or ``text`` for the texts."""
+        if texts is None:
+            return self._load_training_data(), "id"
+        if isinstance(texts, Documents):
+            return texts, "id"
+        drop = self._drop_stop_words
+        if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
+            options = source.TextOptions(
+                text=self.config.data.text, stop_words=drop, labels_needed=False
+            )
+            return source.read(Path(texts), options), "id"
+        if not isinstance(texts, Sequence):
+            raise Mistake(f"texts are a string, a list of them, a path or documents, got {texts!r}")
+        given = [texts] if isinstance(texts, str) else list(texts)
+        _check_texts(given)
+        return replace(
+            source.from_list(given, options=source.TextOptions(stop_words=drop)), ids=given
+        ), "text"
+
+    def _extend_words(
+        self, documents: Documents, vectors: WordVectors | Path | str
+    ) -> tuple[list[str], list[Tensor | None]]:
+        """The words of the model and new ones of the documents, with vectors for each member."""
+        tables = [member.preparation for member in self.members]
+        if all(table is None for table in tables) or not self.card["words_found"]:
             raise Mistake(
-                "this model's word vectors are its own, so those of a file tell it nothing: train "
+                "the model learned its own word vectors, so it cannot use those of a file: train "
                 "one with that file (--vectors, or data.vectors)"
             )
-        known = WordVectors(self.card["words"], self.table)
+        words: list[str] = self.card["words"]
         if not isinstance(vectors, WordVectors):
-            new = set(documents.vocabulary).difference(known.words)
-            vectors = source.load_vectors(vectors, new)
+            vectors = source.load_vectors(vectors, set(documents.vocabulary).difference(words))
         refuse_beyond(vectors.matrix, partial(describe_number, vectors.words, vectors.matrix))
-        return known.extended(WordVectors(vectors.words, vectors.matrix.to(self.device)))
-
-    def _checked(self, documents: Documents) -> Corpus:
-        """The texts the model was trained on, with the vectors it has; refuses others."""
-        refuse_changed(documents, self.card, "file or folder")
-        table = torch.empty(0, 0) if self.table is None else self.table.cpu()
-        learned = self.config.model.vectors_are_learned
-        return Corpus(documents, table, self.card["words_found"], learned)
-
-    def _training_corpus(self) -> Corpus:
-        if self._corpus is None:
-            place = self.config.data
-            if not place.name and not place.path:
-                raise Mistake("the model was trained on texts in memory: give the texts again")
-            refuse_moved(place.path)
-            self._corpus = self._checked(load_documents(place))
-        return self._corpus
+        new = WordVectors(vectors.words, vectors.matrix.to(self.device))
+        extended = [t if t is None else WordVectors(words, t).extended(new) for t in tables]
+        all_words = next(one.words for one in extended if one is not None)
+        return all_words, [None if one is None else one.matrix for one in extended]
 
 
-def _chances(logits: Tensor) -> Tensor:
-    """The logarithms of probabilities; in float64, as those near 1 differ late. NaN where a logit
-    is not finite."""
-    finite = logits.isfinite().all(dim=1, keepdim=True)
-    return torch.where(finite, logits.double().log_softmax(dim=1), torch.nan).cpu()
+def _average_attention(found: Sequence[tuple[float, Attention]]) -> Attention:
+    """The weighted mean of members' attention, the weightiest words of a text first."""
+    total = sum(weight for weight, _ in found)
+    texts = zip(*(attention for _, attention in found), strict=True)
+    means = (
+        {
+            w: sum(weight * own[w] for (weight, _), own in zip(found, text, strict=True)) / total
+            for w in text[0]
+        }
+        for text in texts
+    )
+    return [dict(sorted(words.items(), key=lambda item: -item[1])) for words in means]
 
 
-def _explain_overflow(documents: Documents, row: int, table: Tensor | None) -> str:
+def _check_texts(texts: Sequence[str]) -> None:
+    if not all(isinstance(text, str) for text in texts):
+        raise Mistake("texts must be a list of strings, a document each")
+    if not any(map(str.strip, texts)):
+        raise Mistake("there is no text to classify; give at least one word")
+    for text in texts:
+        if "\0" in text or not is_unicode(text):
+            raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
+
+
+def _name_large_number(documents: Documents, row: int, table: Tensor | None) -> str:
     """Names the largest number among the vectors of a text's words, if it is suspicious."""
     if table is None:
         return ""
@@ -339,7 +333,7 @@ def _explain_overflow(documents: Documents, row: int, table: Tensor | None) -> s
     return describe_number(names, vectors, *place) if place else ""
 
 
-def _odds(chances: Tensor, chosen: int) -> Tensor:
-    """The logarithm of how much likelier a class is than all others, ``(D, C) -> (D,)``."""
-    others = torch.cat((chances[:, :chosen], chances[:, chosen + 1 :]), dim=1)
-    return chances[:, chosen] - others.logsumexp(dim=1)
+def _log_odds(scores: Tensor, chosen: int) -> Tensor:
+    """The log-odds of a class, ``(N, C) -> (N,)``."""
+    others = torch.cat((scores[:, :chosen], scores[:, chosen + 1 :]), dim=1)
+    return scores[:, chosen] - others.logsumexp(dim=1)

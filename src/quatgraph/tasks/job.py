@@ -131,10 +131,10 @@ def train_in_folder(
             if group.score > best:
                 best = group.score
                 bundled = group.healthy if task.averages_runs else [group.best]
-                indices = [outcome.records.index(record) for record in bundled]
+                picks = [(outcome, outcome.records.index(record), 1) for record in bundled]
                 for path in filter(Path.is_symlink, modes):
                     _remove(path)  # a new file takes its place, not that of its target
-                save_bundle(folder, bundle_of(task, outcome, indices, data))
+                save_bundle(folder, bundle_of(task, picks, data))
             append_records(folder / RECORDS, outcome.records)
             remove_checkpoint(folder)
             done = done + outcome.records

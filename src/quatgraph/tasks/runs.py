@@ -205,45 +205,59 @@ def _make_records(
 
 def bundle_of(
     task: Task[ConfigT, DataT, ProblemT],
-    outcome: Outcome[ConfigT, ProblemT],
-    indices: Sequence[int],
+    picks: Sequence[tuple[Outcome[ConfigT, ProblemT], int, int]],
     data: DataT,
 ) -> Bundle:
-    """Members of one configuration as a bundle: what ``predict`` needs and what a reader wants to
-    know; a ``data`` of the task's own card is added to the data's name and digest.
+    """Bundles trained runs whose predictions are to be combined.
 
-    Where a task averages runs, weights are stacked, ``(K, ...)``, splits, seeds and
-    epochs are lists, and the metrics are the mean of the members'. Elsewhere it is one member's.
+    The reported metrics are the weighted mean of the members' own. Where members share a split and
+    a seed, a predictor's ``evaluate`` measures their combination; such a caller reports that.
+
+    Args:
+        picks: For each member an outcome, the index of a run in it, and the run's weight.
+        data: What all of them were trained on.
     """
-    members = [outcome.members[index] for index in indices]
-    records = [outcome.records[index] for index in indices]
-    config, record = members[0].config, records[0]
-    weights = {
-        name: outcome.fit.weights[name][list(indices)]
-        for name in task.build(config, outcome.problem).state_dict()
-    }
-    own = task.card(config, data, outcome.problem)
-    each = {
-        "split": [member.split for member in members],
-        "seed": [member.seed for member in members],
-        "epoch": [r.best_epoch for r in records],
-    }
+    records = [outcome.records[index] for outcome, index, _ in picks]
+    chosen = [outcome.members[index].config for outcome, index, _ in picks]
+    weights = [weight for _, _, weight in picks]
+    cards = [
+        task.card(config, data, outcome.problem)
+        for config, (outcome, _, _) in zip(chosen, picks, strict=True)
+    ]
+    first, shared = records[0], cards[0]
+    members = [
+        {
+            "config": configs.to_dict(config),
+            "split": record.split,
+            "seed": record.seed,
+            "epoch": record.best_epoch,
+            "weight": weight,
+            "metrics": record.metrics,
+            "parameters": record.parameters,
+            **{key: value for key, value in own.items() if value != shared[key]},
+        }
+        for config, record, weight, own in zip(chosen, records, weights, cards, strict=True)
+    ]
+    tensors = {f"data.{name}": value for name, value in task.bundled_tensors(data, chosen).items()}
+    for number, (outcome, index, _) in enumerate(picks):
+        with torch.device("meta"):
+            names = task.build(chosen[number], outcome.problem).state_dict()
+        tensors |= {f"members.{number}.{name}": outcome.fit.weights[name][index] for name in names}
     card = {
-        **own,
+        **shared,
         "task": task.name,
-        "config": configs.to_dict(config),
-        "metrics": {name: fmean(r.metrics[name] for r in records) for name in record.metrics},
-        "parameters": record.parameters,
-        "data": {"name": data.name, "digest": data.digest, **own.get("data", {})},
-        "key": bundle_key_of(record.config_digest, record.data_digest),
-        "environment": record.environment,
-        "finished": record.finished,
+        "members": members,
+        "metrics": {
+            name: fmean((record.metrics[name] for record in records), weights)
+            for name in first.metrics
+            if all(name in record.metrics for record in records)
+        },
+        "data": {"name": data.name, "digest": data.digest, **shared.get("data", {})},
+        "key": bundle_key_of(first.config_digest, first.data_digest),
+        "environment": first.environment,
+        "finished": first.finished,
     }
-    kept = {f"data.{name}": value for name, value in task.bundled_tensors(data).items()}
-    if task.averages_runs:
-        return Bundle(card | each, weights | kept)
-    first = {key: values[0] for key, values in each.items()}
-    return Bundle(card | first, {name: value[0] for name, value in weights.items()} | kept)
+    return Bundle(card, tensors)
 
 
 def bundle_key_of(config_digest: str, data_digest: str) -> str:

@@ -156,8 +156,9 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """The metrics whose curves a record always holds."""
         return ()
 
-    def bundled_tensors(self, data: DataT) -> dict[str, Tensor]:
-        """The data that a bundle holds besides the weights; names get the prefix ``data.``."""
+    def bundled_tensors(self, data: DataT, configs: Sequence[ConfigT]) -> dict[str, Tensor]:
+        """The tensors of the data that members of these configs need to predict; a bundle holds
+        them as ``data.<name>``."""
         return {}
 
     def explain_overflow(self, data: DataT, problem: ProblemT) -> str:

@@ -14,7 +14,7 @@ from quatgraph.errors import Mistake
 from quatgraph.files import ensure_folder, write_atomic
 from quatgraph.training.runtime import json_text, safetensors_bytes
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 BUNDLE = _CARD, _TENSORS = "card.json", "model.safetensors"
 _OWN, _KEY = "card_sha256", "key"
 _AGAIN = "train again in another folder or with --overwrite"
@@ -22,18 +22,25 @@ _AGAIN = "train again in another folder or with --overwrite"
 
 @dataclass(frozen=True)
 class Bundle:
-    """What predictors open.
+    """Trained models whose predictions are combined, and what they share.
 
     Attributes:
-        card: ``task``, and what the task needs to rebuild the model: config, vocabularies,
-            metrics; perhaps a ``key``, see :func:`bundle_key`. Saving adds ``format``,
-            ``sha256``, the digest of the tensors' file, and ``card_sha256``, that of all else in
-            the card.
-        tensors: The model's state, by name.
+        card: ``task``; ``members``, each with its config, split, seed, epoch, weight, metrics and
+            number of parameters; what they share, such as labels and the reported metrics; perhaps
+            a ``key``, see :func:`bundle_key`. Where the inputs of a member are prepared in its own
+            way, its entry overrides the card's. Saving adds ``format``, ``sha256``, the digest of
+            the tensors' file, and ``card_sha256``, that of all else in the card.
+        tensors: ``members.<i>.<name>`` from the state dict of member i, and ``data.<name>``.
     """
 
     card: dict[str, Any]
     tensors: dict[str, Tensor]
+
+    def select_tensors(self, prefix: str) -> dict[str, Tensor]:
+        """The tensors below a prefix, such as ``members.0`` or ``data``, without the prefix."""
+        start = f"{prefix}."
+        found = self.tensors.items()
+        return {name.removeprefix(start): value for name, value in found if name.startswith(start)}
 
 
 def save_bundle(folder: Path, bundle: Bundle) -> None:
@@ -77,8 +84,7 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
             f"{folder / _TENSORS} is not the file its {_CARD} describes: the bundle was changed "
             f"or only half written, so {_AGAIN}"
         )
-    own = _digest(card)
-    if card.get(_OWN, None if _KEY in card else own) != own:  # an older card has neither
+    if card.get(_OWN) != _digest(card):
         raise Mistake(f"{folder / _CARD} was changed after the training, so {_AGAIN}")
     try:
         tensors = safetensors.torch.load(data)
@@ -88,8 +94,10 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
 
 
 def bundle_key(folder: Path) -> str | None:
-    """The key of the bundle in a folder, which names what it was trained with, also of one that was
-    only half written; None where the tensors are not there, are damaged or are not ours."""
+    """Reads the key that names what a bundle was trained with, even if the bundle is incomplete.
+
+    None if the tensors are missing, damaged or not ours.
+    """
     try:
         with safe_open(folder / _TENSORS, framework="pt") as file:
             return (file.metadata() or {}).get(_KEY)
@@ -98,7 +106,7 @@ def bundle_key(folder: Path) -> str | None:
 
 
 def _digest(card: dict[str, Any]) -> str:
-    """That of a card but for the digest itself."""
+    """The digest of a card without the digest itself."""
     rest = {key: value for key, value in card.items() if key != _OWN}
     return hashlib.sha256(json_text(rest).encode()).hexdigest()
 

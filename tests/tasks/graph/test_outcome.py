@@ -32,9 +32,9 @@ def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
     unknown = [g | {"label": None} if place < 2 else g for place, g in enumerate(lines())]
     graphs = collection(tmp_path, [*unknown, lines(32)[31]])
     outcome = outcome_of(GRAPH.members(config_of(), graphs), graphs)
-    card = bundle_of(GRAPH, outcome, [1], graphs).card
+    card = bundle_of(GRAPH, [(outcome, 1, 1)], graphs).card
     assert card["labels"] == ["chain", "ring"]
-    assert card["split"] == [1]
+    assert [member["split"] for member in card["members"]] == [1]
     assert card["features"] == {"kind": "tags", "names": ["C", "N", "O"], "scaling": None}
     assert card["num_features"] == 3
     assert card["data"] == {
@@ -54,7 +54,9 @@ def test_what_a_bundle_says_follows_its_features(tmp_path: Path) -> None:
     numbered = dataclasses.replace(plain, attributes=torch.rand(plain.num_nodes, 2))
     reported = [
         GRAPH.summarize(
-            bundle_of(GRAPH, outcome_of(GRAPH.members(config_of(), data), data), [0], data).card
+            bundle_of(
+                GRAPH, [(outcome_of(GRAPH.members(config_of(), data), data), 0, 1)], data
+            ).card
         )
         for data in (plain, numbered)
     ]
@@ -114,7 +116,8 @@ def test_the_folds_of_a_configuration_stay_together(
     job = train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert len({record.ensemble for record in job.records}) == 2
     assert job.num_bundled == 3
-    assert load_bundle(tmp_path / "model").card["split"] == [0, 1, 2]
+    members = load_bundle(tmp_path / "model").card["members"]
+    assert [member["split"] for member in members] == [0, 1, 2]
     own = [r for r in job.records if r.config_digest == job.chosen.config_digest]
     for name, mean in job.metrics.items():
         assert mean == pytest.approx(sum(r.metrics[name] for r in own) / 3)

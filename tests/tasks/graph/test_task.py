@@ -183,8 +183,8 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
     # What the weights of a bundle give is what its record says.
     parts = split_indices(outcome.problem, honest, 1)
     model = build_model(honest, outcome.problem).eval()
-    weights = bundle_of(GRAPH, outcome, [1], graphs).tensors
-    model.load_state_dict({name: value[0] for name, value in weights.items()})
+    weights = bundle_of(GRAPH, [(outcome, 1, 1)], graphs).select_tensors("members.0")
+    model.load_state_dict(weights)
     with torch.no_grad():
         logits = model(*by_themselves(outcome.problem, graphs, parts["valid"]))
     right = (logits.argmax(dim=1) == graphs.y[parts["valid"]]).float().mean()

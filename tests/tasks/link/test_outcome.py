@@ -155,11 +155,11 @@ def test_a_device_that_is_too_small_for_the_smallest_pieces_is_named(
 
 def test_a_bundle_holds_names_and_triples(triples: Triples) -> None:
     data = dataclasses.replace(with_negatives(triples), notes=["Two lines were empty."])
-    bundle = bundle_of(LINK, outcome_of([Member(config_of(), 0, 0)], data), [0], data)
+    bundle = bundle_of(LINK, [(outcome_of([Member(config_of(), 0, 0)], data), 0, 1)], data)
     assert bundle.card["entities"] == data.entities
     assert bundle.card["relation_labels"] == data.relation_labels
     assert bundle.card["notes"] == ["Two lines were empty."]
     for part in ("train", "valid", "test", "valid_negatives", "test_negatives"):
         assert torch.equal(bundle.tensors[f"data.{part}"], getattr(data, part).int())
-    weights = {k: v for k, v in bundle.tensors.items() if not k.startswith("data.")}
+    weights = bundle.select_tensors("members.0")
     build_model(config_of(), problem_of(data)).load_state_dict(weights)

@@ -106,7 +106,9 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
 
 def test_the_card_says_how_a_graph_is_read(graph: Data, karate: Data) -> None:
     here = {"data.name": "", "data.path": "here", "data.scaling": "row"}
-    card = bundle_of(NODE, outcome_of([Member(config_of(**here), 1, 0)], graph), [0], graph).card
+    card = bundle_of(
+        NODE, [(outcome_of([Member(config_of(**here), 1, 0)], graph), 0, 1)], graph
+    ).card
     assert card["labels"] == ["0", "1"]
     assert card["features"] == ["x0", "x1", "x2", "x3"]
     assert card["num_features"] == 4
@@ -116,7 +118,7 @@ def test_the_card_says_how_a_graph_is_read(graph: Data, karate: Data) -> None:
     assert NODE.summarize(card) == [nodes, "features: each row scaled to sum 1"]
     older = card | {"data": {"num_nodes": N}}
     assert NODE.summarize(older) == ["features: each row scaled to sum 1"]
-    plain = bundle_of(NODE, outcome_of([Member(config_of(), 0, 0)], karate), [0], karate).card
+    plain = bundle_of(NODE, [(outcome_of([Member(config_of(), 0, 0)], karate), 0, 1)], karate).card
     assert (plain["scaling"], plain["num_features"]) == (None, 34)
     assert NODE.summarize(plain) == ["nodes: 34 in 2 classes, 50.0 % in the largest, 78 edges"]
 

@@ -193,12 +193,11 @@ def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
 ) -> None:
     config = configured(seeds=2, **{"train.epochs": 8, "model.dropout": 0.3})
     outcome = outcome_of(TEXT.members(config, corpus), corpus)
-    bundle = bundle_of(TEXT, outcome, [1], corpus)
-    tensors = dict(bundle.tensors)
-    vectors, whole = tensors.pop("data.vectors"), outcome.problem.collection
+    bundle = bundle_of(TEXT, [(outcome, 1, 1)], corpus)
+    vectors, whole = bundle.tensors["data.vectors"], outcome.problem.collection
     read = dataclasses.replace(outcome.problem, table=vectors)
     model = build_model(config, read).eval()
-    model.load_state_dict(tensors)
+    model.load_state_dict(bundle.select_tensors("members.0"))
     logits = model(whole.features, whole.adjacency, whole.pool)
     guesses, labels, metrics = logits.argmax(dim=1), corpus.documents.y, bundle.card["metrics"]
     for part, places in split_indices(corpus.documents, config.data, 1).items():
@@ -242,7 +241,7 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
     configured: Any, corpus: Corpus
 ) -> None:
     outcome = outcome_of(TEXT.members(configured(**{"train.epochs": 1}), corpus), corpus)
-    bundle = bundle_of(TEXT, outcome, [0], corpus)
+    bundle = bundle_of(TEXT, [(outcome, 0, 1)], corpus)
     card = bundle.card
     assert card["labels"] == ["cats", "dogs"]
     assert card["words"] == corpus.documents.vocabulary
@@ -265,7 +264,7 @@ def test_vectors_that_a_model_does_not_read_are_reported(configured: Any) -> Non
     config = configured(**{"model.name": "fasttext", "data.vectors": "own.txt", "train.epochs": 1})
     corpus = load_corpus(config)
     outcome = outcome_of(TEXT.members(config, corpus), corpus)
-    reported = TEXT.summarize(bundle_of(TEXT, outcome, [0], corpus).card)[1]
+    reported = TEXT.summarize(bundle_of(TEXT, [(outcome, 0, 1)], corpus).card)[1]
     assert reported.endswith("; fasttext learns their vectors itself, own.txt was not read")
 
 
@@ -291,9 +290,10 @@ def test_threads_are_as_many_as_a_step_keeps_busy(
 def test_a_bundle_with_learned_vectors_holds_them_once(configured: Any) -> None:
     config = configured(**{"model.learned_vectors": True, "train.epochs": 1})
     corpus = load_corpus(config)
-    tensors = bundle_of(TEXT, outcome_of(TEXT.members(config, corpus), corpus), [0], corpus).tensors
+    outcome = outcome_of(TEXT.members(config, corpus), corpus)
+    tensors = bundle_of(TEXT, [(outcome, 0, 1)], corpus).tensors
     assert "data.vectors" not in tensors
-    assert tensors["vectors"].shape == corpus.vectors.shape
+    assert tensors["members.0.vectors"].shape == corpus.vectors.shape
 
 
 def test_fewer_members_fit_at_once_the_more_each_holds(

@@ -141,7 +141,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         return ("test/accuracy",) if config.protocol == "paper" else ()
 
     def card(self, config: GraphConfig, data: Graphs, problem: Problem) -> Card:
-        """What predicting needs to read new graphs as the training graphs were read."""
+        """What preparing new graphs like the training graphs takes."""
         class_sizes = data.y[data.y >= 0].bincount(minlength=data.num_classes)
         return {
             "data": {"num_graphs": len(data), "class_sizes": class_sizes.tolist()},

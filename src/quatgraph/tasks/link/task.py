@@ -136,7 +136,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return max(1, int(fitting))
 
     def card(self, config: LinkConfig, data: Triples, problem: Problem) -> Card:
-        """What a bundle's card says of the knowledge graph: names, so that it answers by itself."""
+        """The names of entities and relations, so that a bundle predicts without the data."""
         return {
             "entities": data.entities,
             "relations": data.relations,
@@ -145,8 +145,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             "notes": data.notes,
         }
 
-    def bundled_tensors(self, data: Triples) -> dict[str, Tensor]:
-        """What a bundle holds beside the weights: the triples, so that it knows what is known."""
+    def bundled_tensors(self, data: Triples, configs: Sequence[LinkConfig]) -> dict[str, Tensor]:
+        """The triples, so that a bundle filters known ones without the data."""
         parts = {
             "train": data.train,
             "valid": data.valid,

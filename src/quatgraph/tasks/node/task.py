@@ -104,7 +104,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return max(1, int(fitting))
 
     def card(self, config: NodeConfig, data: "Data", problem: Problem) -> Card:
-        """What predicting needs to read another graph as the training graph was read."""
+        """What preparing another graph like the training graph takes."""
         scaling = problem.scaling
         return {
             "data": {

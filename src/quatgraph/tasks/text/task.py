@@ -148,7 +148,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         return int(fitting)
 
     def card(self, config: TextConfig, data: Corpus, problem: Problem) -> Card:
-        """What predicting needs to read new texts as the training texts were read."""
+        """What preparing new texts like the training texts takes."""
         documents = data.documents
         class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
         about = {"num_documents": len(documents), "class_sizes": class_sizes.tolist()}
@@ -160,9 +160,10 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             "words_found": data.found,
         }
 
-    def bundled_tensors(self, data: Corpus) -> dict[str, Tensor]:
-        """What a bundle holds beside the weights: the words' vectors, unless they are learned."""
-        return {} if data.learned else {"vectors": data.vectors}
+    def bundled_tensors(self, data: Corpus, configs: Sequence[TextConfig]) -> dict[str, Tensor]:
+        """The words' vectors, unless all members learn their own."""
+        learned = all(config.model.vectors_are_learned for config in configs)
+        return {} if learned else {"vectors": data.vectors}
 
     def summarize(self, card: Card) -> list[str]:
         """Describes the classes and the words' vectors."""
@@ -212,10 +213,11 @@ def _useful_threads(num_members: int, config: TextConfig, problem: Problem) -> i
 
 
 def _describe_vectors(card: Card) -> str:
-    words, source = f"{len(card['words']):,}", card["config"]["data"]["vectors"]
+    config = card["members"][0]["config"]
+    words, source = f"{len(card['words']):,}", config["data"]["vectors"]
     if card["words_found"]:
         return f"{card['words_found']:,} of {words} have a vector"
-    name = card["config"]["model"]["name"]
+    name = config["model"]["name"]
     if not MODELS[name].takes_words:
         return f"{words}, their vectors drawn; --vectors FILE starts from better ones"
     own = f"{words}; {name} learns their vectors itself"

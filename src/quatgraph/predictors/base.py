@@ -1,0 +1,241 @@
+"""What the predictors of all tasks share: members, training data, evaluation."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from threading import RLock
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph import config as configs
+from quatgraph.errors import Mistake
+from quatgraph.predictors.predictions import AnyPredictions, refuse_not_finite
+from quatgraph.training.bundle import Bundle
+from quatgraph.training.metrics import by_class, macro_f1
+
+Config = TypeVar("Config")
+Value = TypeVar("Value")
+
+
+class Cache:
+    """Values that are computed once, also when several threads ask for them at the same time."""
+
+    def __init__(self) -> None:
+        self._lock = RLock()
+        self._values: dict[Hashable, Any] = {}
+
+    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        with self._lock:
+            if key not in self._values:
+                self._values[key] = compute()
+            found: Value = self._values[key]
+            return found
+
+
+@dataclass(frozen=True, eq=False)
+class Member(Generic[Config]):
+    """One of the models whose predictions are combined."""
+
+    config: Config
+    split: int
+    seed: int
+    weight: float
+    model: Any
+    """A model of the task, in evaluation mode."""
+    preparation: Any
+    """What its inputs are prepared with: the scaling of features, the vectors of words."""
+
+
+class Predictor(ABC, Generic[Config]):
+    """Trained models out of a bundle, which predict as one; safe to call from several threads.
+
+    Attributes:
+        card: The bundle's card.
+        members: The models, in the order of the card.
+    """
+
+    config_class: ClassVar[type[Any]]
+
+    def __init__(self, bundle: Bundle, device: torch.device) -> None:
+        self.card = bundle.card
+        self.device = device
+        self.members: list[Member[Config]] = []
+        for index, entry in enumerate(self.card["members"]):
+            config = configs.build(self.config_class, entry["config"])
+            tensors = bundle.select_tensors(f"members.{index}")
+            model, preparation = self._build(config, self.card | entry, tensors)
+            model.to(device).eval()
+            self.members.append(
+                Member(config, entry["split"], entry["seed"], entry["weight"], model, preparation)
+            )
+        self._cache = Cache()
+
+    @property
+    def config(self) -> Config:
+        """The configuration of the first member; all members share its data."""
+        return self.members[0].config
+
+    @abstractmethod
+    def predict(self, *args: Any, **kwargs: Any) -> AnyPredictions:
+        """Predictions for the training data, or for the data that is given first."""
+
+    @abstractmethod
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Recomputes the bundle's metrics; pass the training data if it was moved."""
+
+    @abstractmethod
+    def _build(
+        self, config: Config, card: Mapping[str, Any], tensors: dict[str, Tensor]
+    ) -> tuple[nn.Module, Any]:
+        """The model of a member with its weights, and what its inputs are prepared with."""
+
+
+class Classifier(Predictor[Config]):
+    """A predictor of classes: the weighted mean of the members' probabilities.
+
+    ``data`` is the task's own type, with labels ``y`` and a ``digest``.
+    """
+
+    trained_on: ClassVar[str]
+    """What the training data is: ``graphs``."""
+    id_field: ClassVar[str]
+    """The attribute of the data that holds the ids: ``graph_ids``."""
+
+    def __init__(self, bundle: Bundle, device: torch.device, data: Any = None) -> None:
+        found = bundle.select_tensors("data").items()
+        self._bundled = {name: value.to(device) for name, value in found}
+        super().__init__(bundle, device)
+        self._data = data
+        self._lock = RLock()
+
+    def evaluate(self, data: Any = None) -> dict[str, float]:
+        """Recomputes the bundle's metrics from its weights and the training data.
+
+        Members of one split and seed are measured as one. The result is the mean over splits and
+        seeds; metrics of a part without data are left out.
+
+        Args:
+            data: The training data, if it was moved or was in memory.
+        """
+        if data is not None:
+            given = self._read_training_data(data)
+            self._check_unchanged(given)
+            with self._lock:
+                self._data, self._cache = given, Cache()
+        known = self._load_training_data()
+        groups: dict[tuple[int, int], list[Member[Config]]] = {}
+        for member in self.members:
+            groups.setdefault((member.split, member.seed), []).append(member)
+        total = sum(member.weight for member in self.members)
+        means: dict[str, float] = {}
+        for members in groups.values():
+            share = sum(member.weight for member in members) / total
+            for name, value in self._measure(members, known).items():
+                means[name] = means.get(name, 0.0) + share * value
+        recorded = self.card["metrics"]
+        return {n: value for n, value in means.items() if n in recorded and not math.isnan(value)}
+
+    def _measure(self, members: Sequence[Member[Config]], data: Any) -> dict[str, float]:
+        """The metrics of members of one split and seed."""
+        parts = self._parts(members[0], data)
+        places = torch.cat(list(parts.values()))
+        scores = self._log_probabilities(members, data, places)
+        labels = data.y[places]
+        found: dict[str, float] = {}
+        sizes = [len(part) for part in parts.values()]
+        for part, own, true in zip(parts, scores.split(sizes), labels.split(sizes), strict=True):
+            guesses = own.argmax(dim=1)
+            counts = (count.sum(dim=0) for count in by_class(guesses, true, own.size(1)))
+            found[f"{part}/accuracy"] = float((guesses == true).double().mean())
+            found[f"{part}/loss"] = -float(own.gather(1, true[:, None]).mean())
+            found[f"{part}/macro-f1"] = float(macro_f1(*counts))
+        return found
+
+    def _log_probabilities(
+        self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
+    ) -> Tensor:
+        """The logarithms of the combined probabilities, float64 ``(N, C)``."""
+        ids = getattr(data, self.id_field)
+        with torch.no_grad():
+            combined = combine_logits(self._logits(members, data, places), members)
+        refuse_not_finite(
+            combined,
+            lambda row: ids[int(places[row])],
+            lambda row: self._explain_overflow(data, int(places[row])),
+        )
+        return combined
+
+    def _load_training_data(self) -> Any:
+        """The training data, read once."""
+        with self._lock:
+            if self._data is None:
+                source: Any = self.config.data  # type: ignore[attr-defined]
+                if not source.name and not source.path:
+                    raise Mistake(
+                        f"the model was trained on data in memory: pass the {self.trained_on} again"
+                    )
+                if source.path and not Path(source.path).exists():
+                    raise Mistake(
+                        f"the training data is no longer at {source.path}: pass its new path"
+                    )
+                self._data = self._read_training_data(None)
+            self._check_unchanged(self._data)
+            return self._data
+
+    def _check_unchanged(self, data: Any) -> None:
+        if data.digest != self.card["data"]["digest"]:
+            raise Mistake(
+                f"the data of {self.card['data']['name']!r} is no longer what the model was "
+                "trained on: restore it, or pass the path of the original"
+            )
+
+    @abstractmethod
+    def _read_training_data(self, data: Any) -> Any:
+        """Reads training data: what is given, or what the configuration names if None."""
+
+    @abstractmethod
+    def _logits(
+        self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
+    ) -> Tensor:
+        """The logits of each member for some of the data, ``(M, N, C)``."""
+
+    @abstractmethod
+    def _parts(self, member: Member[Config], data: Any) -> dict[str, Tensor]:
+        """Places of the member's training, validation and test data that are measured."""
+
+    @abstractmethod
+    def _explain_overflow(self, data: Any, place: int) -> str:
+        """Names the input that overflows in the network; empty where there is none."""
+
+
+def combine_logits(logits: Tensor, members: Sequence[Member[Any]]) -> Tensor:
+    """The logarithms of the weighted mean of the members' probabilities, in float64 on the CPU.
+
+    NaN where a logit is not finite: an infinite one would give probabilities that look fine.
+
+    Shape:
+        - logits: ``(M, N, C)``
+        - output: ``(N, C)``
+    """
+    finite = logits.isfinite().all(dim=-1, keepdim=True)
+    each = torch.where(finite, logits.double().log_softmax(dim=-1), torch.nan).cpu()
+    weights = torch.tensor([member.weight for member in members], dtype=torch.float64)
+    return (each + (weights / weights.sum()).log()[:, None, None]).logsumexp(dim=0)
+
+
+def split_by_size(sizes: Sequence[float], capacity: float) -> Iterator[list[int]]:
+    """Groups consecutive places whose sizes sum to at most the capacity, or that are alone."""
+    group: list[int] = []
+    filled = 0.0
+    for place, size in enumerate(sizes):
+        if group and filled + size > capacity:
+            yield group
+            group, filled = [], 0.0
+        group.append(place)
+        filled += size
+    if group:
+        yield group
