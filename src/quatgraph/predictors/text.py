@@ -93,6 +93,9 @@ class TextPredictor(Classifier[TextConfig]):
             words, tables = self._extend_words(documents, vectors)
         documents = documents.in_vocabulary(words)
         scores, attention = self._explain_classes(documents, tables)
+        support = None
+        if explain:
+            support = self._compute_support(documents, tables, scores, attention)
         notes = [] if texts is None else [*documents.notes]
         if bool((documents.ptr.diff() == 0).any()):
             notes.append("a text without a known word is classified like an empty one")
@@ -102,9 +105,7 @@ class TextPredictor(Classifier[TextConfig]):
             scores.exp().float(),
             notes,
             attention=attention,
-            support=self._compute_support(documents, tables, scores, attention)
-            if explain
-            else None,
+            support=support,
             id_name=id_name,
         )
 
@@ -127,6 +128,7 @@ class TextPredictor(Classifier[TextConfig]):
         self, members: Sequence[Member[TextConfig]], data: Documents, places: Sequence[int] | Tensor
     ) -> Tensor:
         documents = data.select(torch.as_tensor(places).tolist())
+        documents = documents.in_vocabulary(self.card["words"])
         return self._classify(members, documents, [member.preparation for member in members])[0]
 
     def _explain_classes(
