@@ -1,4 +1,4 @@
-"""Inputs that overflow float32 within a network: found, so that a task can name them."""
+"""Finds inputs that overflow float32 arithmetic within a network."""
 
 from collections.abc import Callable
 
@@ -7,14 +7,14 @@ from torch import Tensor
 from quatgraph.errors import Mistake
 
 LARGEST = 1e18
-"""The largest input: beyond it squares, and sums of products, are infinite."""
+"""The largest input: squares and sums of products of larger ones are infinite."""
 SUSPICIOUS = 1e4
-"""Scaled inputs stay far below it: a larger one explains why a network overflowed."""
+"""Scaled inputs stay far below it; a larger one explains an overflow."""
 ADVICE = "too large for float32 arithmetic: correct it or scale it down"
 
 
 def find_beyond(values: Tensor, limit: float) -> tuple[int, ...] | None:
-    """Where a tensor has its largest magnitude, if that is beyond a limit; NaN is beyond any.
+    """The index of the largest magnitude, if it is beyond a limit; NaN is beyond any.
 
     Example:
         >>> import torch
@@ -35,6 +35,6 @@ def find_beyond(values: Tensor, limit: float) -> tuple[int, ...] | None:
 
 
 def refuse_beyond(values: Tensor, describe: Callable[..., str]) -> None:
-    """Checks that inputs are at most :data:`LARGEST`; ``describe`` names the one at a place."""
+    """Refuses inputs beyond :data:`LARGEST`; ``describe`` names the one at an index."""
     if place := find_beyond(values, LARGEST):
         raise Mistake(f"{describe(*place)}, {ADVICE}")

@@ -1,4 +1,4 @@
-"""Batches of graphs: fair draws, room that suffices, PyG's batches, chunks that leave none out."""
+"""Batches of graphs: fair sampling, sufficient capacity, PyG's batches, complete chunks."""
 
 import itertools
 from collections import Counter
@@ -18,8 +18,8 @@ from quatgraph.tasks.graph.batches import (
     Capacity,
     Collection,
     TrainingBatches,
-    _distinct,
-    _Room,
+    _sample_distinct,
+    _Sizes,
     assemble,
 )
 from quatgraph.tasks.graph.evaluation import evaluation_chunks
@@ -49,15 +49,17 @@ def test_every_choice_of_graphs_is_equally_likely(count: int, size: int) -> None
     random = torch.tensor(list(itertools.product(*middles)))[:, None, :]
     drawn = Counter(
         tuple(row)
-        for row in _distinct(random, torch.tensor([count]), torch.tensor([size]))[:, 0].tolist()
+        for row in _sample_distinct(random, torch.tensor([count]), torch.tensor([size]))[
+            :, 0
+        ].tolist()
     )
     assert set(drawn) == set(itertools.combinations(range(count), size))
     assert len(set(drawn.values())) == 1
 
 
-def test_draws_are_distinct_and_below_each_members_own_count() -> None:
+def test_draws_are_sample_distinct_and_below_each_members_own_count() -> None:
     counts = torch.tensor([4, 9, 300])
-    drawn = _distinct(torch.rand(3000, 3, 4), counts, torch.full((3,), 4))
+    drawn = _sample_distinct(torch.rand(3000, 3, 4), counts, torch.full((3,), 4))
     assert bool((drawn.diff(dim=2) > 0).all())  # ascending, so no two are equal
     assert bool((drawn >= 0).all())
     assert bool((drawn < counts[:, None]).all())
@@ -69,14 +71,14 @@ def test_draws_are_distinct_and_below_each_members_own_count() -> None:
 
 def test_the_largest_random_number_draws_a_graph_that_there_is() -> None:
     almost = torch.full((1, 2, 3), 1 - 2**-24)
-    assert _distinct(almost, torch.tensor([3, 2**20]), torch.tensor([3, 3]))[0].tolist() == [
+    assert _sample_distinct(almost, torch.tensor([3, 2**20]), torch.tensor([3, 3]))[0].tolist() == [
         [0, 1, 2],
         [2**20 - 3, 2**20 - 2, 2**20 - 1],
     ]
 
 
 @pytest.mark.parametrize("expanded", [False, True])
-def test_a_member_draws_from_its_own_part_and_the_room_suffices(
+def test_a_member_draws_from_its_own_part_and_the_capacity_suffices(
     whole: Collection, expanded: bool
 ) -> None:
     batches = TrainingBatches(whole, PARTS, 4, steps=25, seeds=SEEDS, expanded=expanded)
@@ -113,7 +115,9 @@ def test_a_members_batch_is_no_larger_than_its_part_whatever_the_others_have(
 
 
 @pytest.mark.parametrize("size", [4, 16])
-def test_a_member_draws_the_same_graphs_alone_and_in_company(whole: Collection, size: int) -> None:
+def test_a_member_draws_the_same_graphs_with_and_without_others(
+    whole: Collection, size: int
+) -> None:
     together = TrainingBatches(whole, PARTS, size, steps=25, seeds=SEEDS)
     for place, (part, seed) in enumerate(zip(PARTS, SEEDS, strict=True)):
         alone = TrainingBatches(whole, [part], size, steps=25, seeds=[seed])
@@ -130,13 +134,13 @@ def test_batches_of_a_step_are_of_about_equal_size_and_still_those_that_were_dra
 ) -> None:
     batches = TrainingBatches(whole, PARTS, 4, steps=30, seeds=SEEDS)
     before: list[Tensor] = []
-    matched = batches._matched
+    matched = batches._match_sizes
 
     def watched(graphs: Tensor, epoch: int) -> Tensor:
         before.append(graphs.clone())
         return matched(graphs, epoch)
 
-    monkeypatch.setattr(batches, "_matched", watched)
+    monkeypatch.setattr(batches, "_match_sizes", watched)
     batches.draw(0)
     sizes = whole.num_nodes[batches.drawn].sum(dim=2)
     ranked = sizes.sum(dim=1).argsort()
@@ -148,16 +152,16 @@ def test_batches_of_a_step_are_of_about_equal_size_and_still_those_that_were_dra
     assert sizes[:, 0].tolist() != sizes[:, 0].sort().values.tolist()
 
 
-def test_a_gpu_has_few_rooms_and_each_suffices() -> None:
+def test_a_gpu_has_few_capacities_and_each_suffices() -> None:
     sizes = torch.randint(5, 400, (500,), generator=torch.Generator().manual_seed(1))
-    room = _Room(sizes, [torch.arange(500)], 4)
-    assert room.largest == int(sizes.topk(4).values.sum())
-    rooms = [room.rounded(size) for size in range(1, room.largest + 1)]
-    assert all(size <= made for size, made in enumerate(rooms, 1))
-    # Little of a room is padding, and there are few of them.
-    assert all(made <= max(48, 1.5 * size) for size, made in enumerate(rooms, 1))
-    assert max(rooms) < room.largest + 8
-    assert len(set(rooms)) <= 20
+    padded = _Sizes(sizes, [torch.arange(500)], 4)
+    assert padded.largest == int(sizes.topk(4).values.sum())
+    capacities = [padded.round_up(size) for size in range(1, padded.largest + 1)]
+    assert all(size <= made for size, made in enumerate(capacities, 1))
+    # Little of a capacity is padding, and there are few of them.
+    assert all(made <= max(48, 1.5 * size) for size, made in enumerate(capacities, 1))
+    assert max(capacities) < padded.largest + 8
+    assert len(set(capacities)) <= 20
 
 
 def dense_features(features: Codes | Tensor, member: int) -> Tensor:

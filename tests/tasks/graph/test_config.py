@@ -7,7 +7,8 @@ import settings
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.tasks.graph.config import VARYING, GraphConfig
+from quatgraph.tasks.graph import GRAPH
+from quatgraph.tasks.graph.config import GraphConfig
 
 
 def built(**values: Any) -> GraphConfig:
@@ -81,6 +82,6 @@ def test_seeds_and_the_place_of_the_files_are_no_part_of_a_configuration() -> No
 
 def test_members_may_differ_in_what_leaves_the_shape_of_a_batch_alone() -> None:
     settings = configs.flatten(configs.to_dict(GraphConfig()))
-    assert set(VARYING) < settings.keys()
+    assert set(GRAPH.varying) < settings.keys()
     shapes = {"model.hidden_quats", "model.num_layers", "train.batch_size", "train.epochs"}
-    assert not shapes & set(VARYING)
+    assert not shapes & set(GRAPH.varying)

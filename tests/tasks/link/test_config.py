@@ -7,7 +7,8 @@ import settings
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.tasks.link.config import VARYING, LinkConfig
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import LinkConfig
 
 
 def built(**values: Any) -> LinkConfig:
@@ -62,6 +63,6 @@ def test_seeds_and_the_place_of_the_files_are_no_part_of_a_configuration() -> No
 
 def test_members_may_differ_in_what_leaves_the_shape_of_a_step_alone() -> None:
     settings = configs.flatten(configs.to_dict(LinkConfig()))
-    assert set(VARYING) < settings.keys()
+    assert set(LINK.varying) < settings.keys()
     shapes = {"model.dim_quats", "model.num_layers", "train.batch_size", "train.epochs"}
-    assert not shapes & set(VARYING)
+    assert not shapes & set(LINK.varying)

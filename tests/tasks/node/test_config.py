@@ -7,7 +7,8 @@ import settings
 
 from quatgraph import config as configs
 from quatgraph.errors import Mistake
-from quatgraph.tasks.node.config import VARYING, NodeConfig
+from quatgraph.tasks.node import NODE
+from quatgraph.tasks.node.config import NodeConfig
 
 
 def built(**values: Any) -> NodeConfig:
@@ -94,8 +95,8 @@ def test_the_identity_is_all_but_the_number_of_seeds() -> None:
 
 def test_what_may_vary_within_an_ensemble_are_numbers_of_the_config() -> None:
     flat = configs.flatten(configs.to_dict(NodeConfig()))
-    assert set(VARYING) <= flat.keys()
-    assert all(isinstance(flat[key], float) for key in VARYING)
+    assert set(NODE.varying) <= flat.keys()
+    assert all(isinstance(flat[key], float) for key in NODE.varying)
 
 
 def test_the_default_protocol_is_honest_and_chooses_on_validation_data() -> None:

@@ -1,4 +1,4 @@
-"""Batches of graphs: drawn and put together on the device, padded to a few shapes."""
+"""Batches of graphs: sampled and assembled on the device, padded to a few shapes."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.random import BATCHES, BITS, STEPS, epoch_draws, random_bits, random_order
 from quatgraph.training.ensemble import Ensemble
 
-_SMALLEST = 32  # room below which there is no use in telling shapes apart
+_SMALLEST = 32  # capacities below it are not worth a shape of their own
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,10 +23,10 @@ class Collection:
 
     Attributes:
         node_start: Where the nodes of each graph begin, and the number of nodes, ``(G + 1,)``.
-        adjacency: Of all graphs, block-diagonal, as the model multiplies with it.
+        adjacency: The block-diagonal adjacency matrix of all graphs, normalised for the model.
         symmetric: Whether it equals its transpose.
         pool: Which nodes each graph has, ``(G, N)``.
-        features: Of all nodes: one-hot codes, or a dense matrix.
+        features: The features of all nodes: one-hot codes, or a dense matrix.
         labels: Class of each graph, -1 where unknown, ``(G,)``.
     """
 
@@ -50,11 +50,11 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Room for the graphs of a member: what the shape of a batch depends on."""
+    """The padded size of a member's graphs; it decides the shape of a batch."""
 
     nodes: int
     entries: int | None = None
-    """Of the adjacency matrix, for models that need it as a matrix of its own; None for others."""
+    """Entries of the adjacency matrix, if the model needs it as a matrix of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,16 @@ class Batch:
         Args:
             last: See :meth:`Ensemble.forward`.
         """
-        own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks are given undivided
+        own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
         return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
 
 
 def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batch:
-    """The batch of the given graphs, without waiting for the device.
+    """Assembles a batch without waiting for the device.
 
     Args:
-        graphs: Their places, -1 for none, ``(M, B)``.
-        capacity: No member's graphs may need more.
+        graphs: Indices of the graphs, -1 for none, ``(M, B)``.
+        capacity: The padded size; no member's graphs may need more.
     """
     whole = collection.features
     codes = (whole.code, whole.weight) if isinstance(whole, Codes) else ()
@@ -120,14 +120,14 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
 
 
 class TrainingBatches:
-    """Every step each member draws graphs of its own afresh, each graph at most once a step.
+    """Every step samples graphs for each member, without replacement.
 
     Args:
         collection: All graphs.
-        parts: Places of each member's training graphs.
-        batch_size: Graphs of a step; fewer of a member that has not as many to draw from.
+        parts: Indices of each member's training graphs.
+        batch_size: Graphs of a step; a member with fewer training graphs takes all of them.
         steps: Steps of an epoch.
-        seeds: Of each member.
+        seeds: The seed of each member.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
@@ -147,39 +147,39 @@ class TrainingBatches:
         device = collection.labels.device
         self.seeds = torch.tensor(seeds, device=device)
         self.counts = torch.tensor([len(part) for part in parts], device=device)
-        self.places = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(device)
+        self.indices = torch.nn.utils.rnn.pad_sequence(list(parts), batch_first=True).to(device)
         self.batch_sizes = self.counts.clamp(max=batch_size)
         self.largest = min(batch_size, max(len(part) for part in parts))
-        self.nodes = _Room(collection.num_nodes, parts, batch_size)
-        self.entries = _Room(collection.num_entries, parts, batch_size) if expanded else None
-        self.drawn = self.places.new_zeros(1, len(parts), self.largest)
+        self.nodes = _Sizes(collection.num_nodes, parts, batch_size)
+        self.entries = _Sizes(collection.num_entries, parts, batch_size) if expanded else None
+        self.drawn = self.indices.new_zeros(1, len(parts), self.largest)
         self.buffer = self.drawn[0].clone()
         self.capacities: list[Capacity] = []
 
     @property
     def shares(self) -> Tensor:
-        """What each graph of a batch counts for in its member's mean, ``(M, B)``; nothing where a
-        member's batch is smaller."""
-        place = torch.arange(self.largest, device=self.counts.device)
-        return (place < self.batch_sizes[:, None]) / self.batch_sizes[:, None]
+        """The weight of each graph of a batch in its member's mean, ``(M, B)``; 0 for padding."""
+        index = torch.arange(self.largest, device=self.counts.device)
+        return (index < self.batch_sizes[:, None]) / self.batch_sizes[:, None]
 
     def draw(self, epoch: int) -> list[Capacity]:
         """See :class:`quatgraph.training.batches.Batches`; a batch's shape is its capacity."""
         bits = random_bits(epoch_draws(self.seeds, epoch), BATCHES, self.steps, self.largest)
         random = (bits.double() / 2**BITS).movedim(1, 0)
-        chosen = _distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
-        graphs = self.places.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
-        self.drawn = self._matched(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
-        nodes = self.nodes.needed(self.drawn)
-        entries = [None] * len(nodes) if self.entries is None else self.entries.needed(self.drawn)
+        chosen = _sample_distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
+        graphs = self.indices.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
+        self.drawn = self._match_sizes(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
+        nodes = self.nodes.capacities(self.drawn)
+        entries = (
+            [None] * len(nodes) if self.entries is None else self.entries.capacities(self.drawn)
+        )
         self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
         return self.capacities
 
-    def _matched(self, graphs: Tensor, epoch: int) -> Tensor:
-        """The drawn batches ``(T, M, B)``, those of one step of about equal size, so that little is
-        padding: each member's are sorted by size, then the steps are shuffled, in an order that
-        depends on the epoch alone. To a member alone this is but a shuffle of batches drawn
-        independently."""
+    def _match_sizes(self, graphs: Tensor, epoch: int) -> Tensor:
+        """Reorders batches ``(T, M, B)`` so that those of one step are about equally large, which
+        saves padding: each member's batches are sorted by size, then the steps are shuffled in an
+        order that depends only on the epoch. For a single member this is just a shuffle."""
         sizes = self.nodes.of(graphs)
         order = sizes.argsort(dim=0, stable=True)
         shuffle = random_order(epoch_draws(self.seeds.new_zeros(1), epoch), STEPS, len(order))
@@ -190,12 +190,12 @@ class TrainingBatches:
         return (BatchIndices(self.buffer.copy_(self.drawn[step]), self.capacities[step]),)
 
 
-class _Room:
-    """How much room batches need, of nodes or of entries; on a GPU one of a few numbers.
+class _Sizes:
+    """The sizes of batches, in nodes or in entries; on a GPU they are padded to a few capacities.
 
     Args:
-        sizes: Of each graph.
-        parts: Places of the graphs that each member draws from.
+        sizes: The size of each graph.
+        parts: Indices of each member's training graphs.
         batch_size: Graphs of a batch.
     """
 
@@ -211,29 +211,29 @@ class _Room:
         sizes = self.sizes.index_select(0, graphs.clamp(min=0).flatten()).view(graphs.shape)
         return torch.where(graphs >= 0, sizes, 0).sum(dim=2)
 
-    def needed(self, graphs: Tensor) -> list[int]:
-        """The room for each of the batches: that of its largest member."""
+    def capacities(self, graphs: Tensor) -> list[int]:
+        """The capacity of each step: the size of its largest member."""
         needed = self.of(graphs).amax(dim=1).tolist()
-        return [self.rounded(size) for size in needed] if graphs.is_cuda else needed
+        return [self.round_up(size) for size in needed] if graphs.is_cuda else needed
 
-    def rounded(self, size: int) -> int:
-        """The largest room there can be, divided by cube roots of two, and a multiple of eight; not
-        below the given size."""
+    def round_up(self, size: int) -> int:
+        """Rounds up to the largest capacity divided by a power of the cube root of two, and to a
+        multiple of eight."""
         thirds = math.floor(3 * math.log2(self.largest / max(size, _SMALLEST)) + 1e-9)
-        room = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
-        return -(-room // 8) * 8
+        capacity = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
+        return -(-capacity // 8) * 8
 
 
-def _distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:
-    """Different whole numbers below each member's count, every choice equally likely.
+def _sample_distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:
+    """Samples distinct integers below each member's count, every set equally likely.
 
-    The k-th number is drawn among those that are left, counted without the numbers before it.
+    The k-th number is drawn among the remaining ones, counted without the numbers before it.
 
     Shape:
         - random: numbers in [0, 1), ``(T, M, B)``
         - counts: ``(M,)``
         - wanted: how many of the B numbers each member takes, ``(M,)``
-        - output: ascending, and -1 beyond those that are wanted, ``(T, M, B)``
+        - output: ascending, then padded with -1, ``(T, M, B)``
     """
     none = torch.iinfo(torch.int64).max
     chosen = random.new_empty(*random.shape[:2], 0, dtype=torch.int64)

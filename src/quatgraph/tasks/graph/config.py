@@ -1,4 +1,4 @@
-"""What decides a graph-classification number, as typed configuration."""
+"""The configuration of graph classification."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,22 +12,22 @@ from quatgraph.training.loop import Select
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    """A dataset of the catalog or a built-in sample; empty for your own files."""
     path: str = ""
     """A folder in TU's raw format, or a file of graphs: ``.jsonl``, or DGCNN's ``.txt``."""
     missing: str | int = ""
-    """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
+    """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     features: Literal["auto", "tags", "degrees"] = "auto"
-    """What a node starts from: its tag or its degree, one-hot; auto: tags where nodes differ in
-    them. Real attributes, where the data has them, come on top."""
+    """Input features of a node: its tag or its degree, one-hot; auto: tags if nodes differ in them.
+    Real attributes, if any, are appended."""
     folds: Literal["stratified", "fixed"] = "stratified"
-    """Folds drawn per class, those of scikit-learn, or the published lists."""
+    """Stratified folds as of scikit-learn, or the published ones."""
     num_folds: int = 10
-    """Number of folds; the published lists are ten."""
+    """Number of folds; there are ten published ones."""
     fold_seed: int = 0
     """Seed of the folds and of the validation parts."""
     validation: float = 0.1
-    """Share of each training fold that is kept for validation; 0 for none."""
+    """Share of each training fold that is held out for validation; 0 for none."""
 
     def __post_init__(self) -> None:
         if self.num_folds < 2:
@@ -38,19 +38,19 @@ class DataConfig:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
     epochs: int = 100
-    """An epoch has as many batches as its training fold, validation part included, would fill."""
+    """An epoch has as many batches as fill the training fold, its validation part included."""
     lr: float = 0.01
     batch_size: int = 32
-    """Graphs of a step, drawn afresh each time."""
+    """Graphs of a step, sampled anew each time."""
     weight_decay: float = 0.0
-    """Adam's L2 factor, on all weights."""
+    """Adam's L2 penalty, on all weights."""
     smoothing: float = 0.1
-    """Share of the target that the wrong classes divide among them."""
+    """Label smoothing: the share of the target that the other classes get."""
     clip: float | None = 0.5
-    """Largest norm of a run's gradient."""
+    """Maximum gradient norm of a run."""
     select: Select = "best-valid"
-    """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
-    with the lowest validation loss."""
+    """Which epoch is selected: the last, or the one with the best validation accuracy; ties go to
+    the lowest validation loss."""
 
     def __post_init__(self) -> None:
         configs.check(
@@ -83,15 +83,3 @@ class GraphConfig:
     def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`."""
         return configs.identity(self)
-
-
-VARYING = (
-    "protocol",
-    "data.validation",
-    "model.dropout",
-    "model.pooled_dropout",
-    "train.lr",
-    "train.weight_decay",
-    "train.select",
-)
-"""Settings in which the members of one ensemble may differ."""

@@ -21,12 +21,10 @@ Kind = Literal["tags", "degrees"]
 class NodeFeatures:
     """A one-hot code of each node's tag or degree, and the node's real attributes, if any.
 
-    It is hashable, and equals another that codes alike.
-
     Attributes:
-        kind: What is coded.
-        names: What each code stands for, in order; for degrees ascending numbers.
-        scaling: Of the real attributes; None where there are none.
+        kind: What is encoded.
+        names: The tag or degree of each code, in order; degrees ascend.
+        scaling: The scaling of the real attributes; None if there are none.
     """
 
     kind: Kind
@@ -35,10 +33,10 @@ class NodeFeatures:
 
     @classmethod
     def fit(cls, graphs: Graphs, kind: Literal["auto", "tags", "degrees"]) -> Self:
-        """The features of all graphs at hand, those of test folds and without a label included:
-        which tags there are, and the mean and spread of attributes. No label plays a part.
+        """Fits tags and the scaling of attributes to all graphs, test folds included, without
+        labels.
 
-        ``auto`` codes tags, unless all nodes have the same one: then their degrees.
+        ``auto`` encodes tags, or degrees if all nodes have the same tag.
         """
         if kind == "auto":
             kind = "tags" if graphs.num_tags > 1 else "degrees"
@@ -49,10 +47,9 @@ class NodeFeatures:
         )
 
     def of(self, graphs: Graphs) -> Codes | Tensor:
-        """The features of all nodes: codes alone, or a dense matrix with the attributes.
+        """Encodes all nodes: as codes, or with attributes as a dense matrix.
 
-        A tag that training never saw is no tag: its row is zero. A degree that training never saw
-        counts as the nearest one it saw.
+        An unknown tag gives a row of zeros, an unknown degree counts as the nearest known one.
         """
         code, known = self._encode(graphs)
         if (graphs.attributes is None) != (self.scaling is None):
@@ -77,7 +74,7 @@ class NodeFeatures:
         return _describe_attribute(graphs, *place) if place else ""
 
     def unknown(self, graphs: Graphs) -> list[str]:
-        """Tags, or degrees, of the graphs' nodes that training never saw, in their order."""
+        """The tags or degrees of the graphs' nodes that training never saw, in order."""
         if self.kind == "degrees":
             used = [str(degree) for degree in graphs.degrees.unique().tolist()]
         else:
@@ -96,7 +93,7 @@ class NodeFeatures:
         return cls(values["kind"], tuple(values["names"]), scaling)
 
     def _encode(self, graphs: Graphs) -> tuple[Tensor, Tensor]:
-        """Code of each node, int32, and whether training saw it."""
+        """The code of each node, int32, and whether training saw it."""
         if self.kind == "degrees":
             seen = torch.tensor([int(name) for name in self.names])
             above = torch.searchsorted(seen, graphs.degrees).clamp(max=len(seen) - 1)

@@ -12,7 +12,7 @@ from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
-from quatgraph.tasks.graph.config import VARYING, GraphConfig
+from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, needs_entries
 from quatgraph.tasks.graph.problem import (
     Problem,
@@ -35,7 +35,15 @@ CPU_NUMBERS = 1 << 20
 class GraphTask(Task[GraphConfig, Graphs, Problem]):
     name = "graph"
     config = GraphConfig
-    varying = VARYING
+    varying = (
+        "protocol",
+        "data.validation",
+        "model.dropout",
+        "model.pooled_dropout",
+        "train.lr",
+        "train.weight_decay",
+        "train.select",
+    )
     models = MODELS
     averages_runs = True
 

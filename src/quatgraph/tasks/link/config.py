@@ -1,4 +1,4 @@
-"""What decides a number of knowledge-graph completion, as typed configuration."""
+"""The configuration of knowledge-graph completion."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -13,18 +13,17 @@ from quatgraph.training.loop import Select
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    """A dataset of the catalog or a built-in sample; empty for your own files."""
     path: str = ""
     """A folder with ``train.tsv`` and perhaps ``valid.tsv`` and ``test.tsv``, or one file."""
     header: bool | None = None
-    """Whether the first line of each file names its columns; found out where it is left out."""
+    """Whether the first line of each file names its columns; detected by default."""
     split_seed: int = 0
-    """Seed of the draw of parts that have no file."""
+    """Seed for sampling the parts that have no file."""
     unseen: Unseen = "refuse"
-    """What becomes of a triple of valid or test with an entity that no training triple has."""
+    """What to do with validation and test triples whose entities no training triple has."""
     reciprocal: bool = True
-    """Whether inverse relations are relations of their own, which are learned too; if not, only
-    tails are asked for in training."""
+    """Whether to train inverse relations too; if not, training predicts tails only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,31 +31,31 @@ class TrainConfig:
     epochs: int = 300
     lr: float = 0.01
     batch_size: int = 512
-    """Pairs of a head and a relation in a step."""
+    """Queries of a step: pairs of a head and a relation."""
     weight_decay: float = 0.0
-    """Adam's L2 factor, on all weights."""
+    """Adam's L2 penalty, on all weights."""
     loss: Literal["bce", "softmax"] = "softmax"
-    """Binary cross-entropy of all entities, or softmax cross-entropy of each right one."""
+    """Binary cross-entropy over all entities, or softmax cross-entropy of each true one."""
     smoothing: float = 0.1
-    """What the target of a right entity is short of 1; for bce."""
+    """Label smoothing: how far the target of a true entity is below 1; for bce."""
     floor: Literal["none", "uniform"] = "uniform"
-    """What is added to all targets: nothing, or one over the number of entities; for bce."""
+    """Added to all targets: nothing, or one over the number of entities; for bce."""
     n3: float = 0.0
-    """Factor of the mean cube norm of a triple's three vectors."""
+    """Weight of the N3 penalty."""
     clip: float | None = 0.5
-    """Largest norm of a run's gradient."""
+    """Maximum gradient norm of a run."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """To what the factors of products are rounded in training, which are summed in float32: not at
-    all, to 10 bits on a GPU, or to 7 those of scores, the scores, a layer's and what is summed over
-    neighbours, and the others to 10 on a GPU."""
+    """Precision of matrix products in training, accumulated in float32. tf32 rounds factors to 10
+    bits on a GPU. bfloat16 rounds the scores and their factors, the products of layers and the sums
+    over neighbours to 7 bits, the rest as tf32."""
     select: Select = "best-valid"
-    """Which epoch is kept: the last, or the first with the best ``monitor`` on validation data."""
+    """Which epoch is selected: the last, or the first with the best validation ``monitor``."""
     monitor: Literal["hits@10", "mrr"] = "mrr"
-    """What epochs and configurations are chosen by, on validation data."""
+    """The validation metric that selects epochs and configurations."""
     evaluate_every: int = 5
-    """Epochs from one validation to the next."""
+    """Epochs between two validations."""
     patience: int | None = 10
-    """Validations without a better ``monitor`` after which a run is over."""
+    """Validations without a better ``monitor`` after which a run stops."""
 
     def __post_init__(self) -> None:
         configs.check(
@@ -85,7 +84,3 @@ class LinkConfig:
     def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`."""
         return configs.identity(self)
-
-
-VARYING = ("model.dropout", "train.lr", "train.weight_decay", "train.n3")
-"""Settings in which the members of one ensemble may differ."""

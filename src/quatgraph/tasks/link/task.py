@@ -11,7 +11,7 @@ from quatgraph.errors import Mistake
 from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.classification import classification_metrics
-from quatgraph.tasks.link.config import VARYING, LinkConfig
+from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import rank_candidates, rank_part, summarize_ranks
 from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
 from quatgraph.tasks.link.problem import Problem, build_model, load_triples, prepare
@@ -30,7 +30,7 @@ DIVISORS = (1, 4, 16, 64)
 class LinkTask(Task[LinkConfig, Triples, Problem]):
     name = "link"
     config = LinkConfig
-    varying = VARYING
+    varying = ("model.dropout", "train.lr", "train.weight_decay", "train.n3")
     models = MODELS
     reported_metrics = ("mrr", "hits@10")
 

@@ -1,4 +1,4 @@
-"""What decides a node-classification number, as typed configuration."""
+"""The configuration of node classification."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -12,17 +12,17 @@ from quatgraph.training.loop import Select
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    """A dataset of the catalog or a built-in sample; empty for your own files."""
     path: str = ""
     """A folder with ``nodes.csv`` and ``edges.csv``."""
     directed: bool = False
-    """Whether an edge of ``edges.csv`` speaks in its own direction only."""
+    """Whether the edges of ``edges.csv`` are directed."""
     split_seed: int = 0
-    """Seed of the split, where the files give none."""
+    """Seed of the split, if the files give none."""
     missing: str | int = ""
-    """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
+    """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     scaling: Literal["auto", "none", "row", "standard"] = "auto"
-    """Rows to sum 1, or columns standardised; auto: rows if mostly zeros and none negative."""
+    """Rows that sum to 1, or standardised columns; auto: rows if mostly zeros, none negative."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class TrainConfig:
     epochs: int = 300
     lr: float = 0.01
     weight_decay: float = 5e-4
-    """Adam's L2 factor, on all weights."""
+    """Adam's L2 penalty, on all weights."""
     select: Select = "best-valid"
-    """Which epoch is kept: the last, or the first with the best validation accuracy."""
+    """Which epoch is selected: the last, or the first with the best validation accuracy."""
     patience: int | None = 100
-    """Epochs without a better validation accuracy after which a run is over."""
+    """Epochs without a better validation accuracy after which a run stops."""
     clip: float | None = None
-    """Largest norm of a run's gradient."""
+    """Maximum gradient norm of a run."""
 
     def __post_init__(self) -> None:
         configs.check(
@@ -65,7 +65,3 @@ class NodeConfig:
     def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`."""
         return configs.identity(self)
-
-
-VARYING = ("train.lr", "train.weight_decay", "model.dropout")
-"""Settings in which the members of one ensemble may differ."""

@@ -10,7 +10,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.edges import count_edges
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
-from quatgraph.tasks.node.config import VARYING, NodeConfig
+from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import (
     Problem,
     build_model,
@@ -40,7 +40,7 @@ CPU_NUMBERS = 1 << 23
 class NodeTask(Task[NodeConfig, "Data", Problem]):
     name = "node"
     config = NodeConfig
-    varying = VARYING
+    varying = ("train.lr", "train.weight_decay", "model.dropout")
     models = MODELS
 
     def load(self, config: NodeConfig) -> "Data":

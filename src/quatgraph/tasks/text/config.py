@@ -1,4 +1,4 @@
-"""What decides a number of text classification, as typed configuration."""
+"""The configuration of text classification."""
 
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -13,30 +13,30 @@ from quatgraph.training.loop import Select
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig:
     name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for a person's own files."""
+    """A dataset of the catalog or a built-in sample; empty for your own files."""
     path: str = ""
     """A ``.csv``, ``.tsv`` or ``.jsonl`` file, or a folder with a sub-folder per label."""
     text: str = ""
-    """Name of the column that holds the texts; found out where it is left out."""
+    """Name of the column that holds the texts; detected by default."""
     label: str = ""
-    """Name of the column that holds the labels; found out where it is left out."""
+    """Name of the column that holds the labels; detected by default."""
     missing: str | int = ""
-    """Labels that count as missing, as an empty one always does; several with commas: ``NA,?``."""
+    """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     stop_words: bool = False
-    """Whether English stop words are left out of a person's own texts."""
+    """Whether to remove English stop words from your own texts."""
     min_count: int = 1
-    """How often a word must come in a person's own texts to be kept."""
+    """How often a word must occur in your own texts to be kept."""
     vectors: str = "none"
-    """Where the words' vectors are from: a name of the catalog, a file, or none: all are drawn."""
+    """Source of the word vectors: a name of the catalog, a file, or none for random ones."""
     dimensions: int = 64
-    """Numbers of a vector, where all are drawn."""
+    """Dimensions of random vectors."""
     window: int = 3
-    """Two words of a document are joined where they stand fewer words apart than this."""
+    """Words of a document are connected if they are fewer than so many words apart."""
     validation: float = 0.1
-    """Share of the training documents that each run puts aside by a draw of its own, where the data
-    has no validation part."""
+    """Share of the training documents that each run holds out for validation, if the data has no
+    validation part."""
     draw_seed: int = 0
-    """Seed of a split that the files do not give, and of vectors for words that have none."""
+    """Seed of the split, if the files give none, and of random word vectors."""
 
     def __post_init__(self) -> None:
         configs.check(self, "data", counts=("min_count", "dimensions", "window"))
@@ -54,16 +54,16 @@ class TrainConfig:
     batch_size: int = 64
     """Documents of a step."""
     weight_decay: float = 0.0
-    """Adam's L2 factor, on all weights."""
+    """Adam's L2 penalty, on all weights."""
     clip: float | None = 0.5
-    """Largest norm of a run's gradient."""
+    """Maximum gradient norm of a run."""
     precision: Literal["float32", "tf32"] = "float32"
-    """To what a GPU may round the factors of products in training: not at all, or to 10 bits."""
+    """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
     select: Select = "best-valid"
-    """Which epoch is kept: the last, or the one with the best validation accuracy, and among these
-    with the lowest validation loss."""
+    """Which epoch is selected: the last, or the one with the best validation accuracy; ties go to
+    the lowest validation loss."""
     patience: int | None = 15
-    """Epochs without a better one after which a run is over."""
+    """Epochs without a better one after which a run stops."""
 
     def __post_init__(self) -> None:
         configs.check(
@@ -81,7 +81,7 @@ class TextConfig:
     protocol: Protocol = "honest"
     """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
     seeds: int = 1
-    """Runs; each draws weights, batches and, where the data has none, a validation part."""
+    """Number of runs; each samples its weights, its batches and, if need be, a validation part."""
     data: DataConfig = field(default_factory=DataConfig)
     model: TextOptions = field(default_factory=TextQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -90,12 +90,8 @@ class TextConfig:
         configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> configs.Values:
-        """See :func:`quatgraph.config.identity`; likewise of vectors, and of columns."""
+        """See :func:`quatgraph.config.identity`; names of columns and folders are left out too."""
         values = configs.identity(self)
         values["data"] |= {"text": "", "label": ""}
         values["data"]["vectors"] = PurePath(self.data.vectors).name
         return values
-
-
-VARYING = ("model.dropout", "model.pooled_dropout", "train.lr", "train.weight_decay")
-"""Settings in which the members of one ensemble may differ."""

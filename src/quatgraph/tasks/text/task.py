@@ -16,7 +16,7 @@ from quatgraph.tasks.runs import describe_classes
 from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients
-from quatgraph.tasks.text.config import VARYING, TextConfig
+from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
     Problem,
@@ -39,7 +39,7 @@ CPU_NUMBERS = 1 << 21
 class TextTask(Task[TextConfig, Corpus, Problem]):
     name = "text"
     config = TextConfig
-    varying = VARYING
+    varying = ("model.dropout", "model.pooled_dropout", "train.lr", "train.weight_decay")
     models = MODELS
     reported_metrics = ("accuracy", "macro-f1")
 
