@@ -1,8 +1,7 @@
-"""Exact checkpoints: everything a run needs to go on as if it had never stopped.
+"""Exact checkpoints: a resumed run continues as if it had never stopped.
 
-Tensors and state live in one file, so that they change together by one rename. Generator states
-are ``uint8`` tensors, hence tensors like any other. The file's header holds the digest of all the
-rest of the file, so that no changed bit goes unnoticed.
+Tensors and state are in one file, so that a rename replaces both. The file's header holds a digest
+of the rest of the file, which detects any changed bit.
 """
 
 import hashlib
@@ -23,16 +22,16 @@ T = TypeVar("T")
 CHECKPOINT, _STATE, _DIGEST = "checkpoint.safetensors", "state", "sha256"
 _BLANK = 64 * "0"
 _FORMAT = "3"
-"""Changes whenever what a training keeps, or the order it keeps it in, does."""
+"""Changes whenever the content of checkpoints, or its order, does."""
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Replaces the folder's checkpoint.
 
     Args:
-        folder: Made if need be.
-        tensors: Kept bit for bit, whatever their type.
-        state: What JSON can hold; floats come back exactly, infinities too, tuples as lists.
+        folder: Created if missing.
+        tensors: Stored bit for bit, whatever their type.
+        state: Values for JSON; floats and infinities are exact, tuples become lists.
     """
     ensure_folder(folder)
     about = {"format": _FORMAT, _STATE: json.dumps(state), _DIGEST: _BLANK}
@@ -44,14 +43,14 @@ def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, A
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether the folder holds a checkpoint, read or not."""
+    """Whether the folder holds a checkpoint, readable or not."""
     return (folder / CHECKPOINT).is_file()
 
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The tensors, on the CPU, and the state; None where there is no checkpoint."""
-    # Clones, so that nothing hangs on the file's memory map.
-    return _opened(
+    # Clones, so that no tensor depends on the file's memory map.
+    return _open(
         folder,
         lambda file, state: ({n: file.get_tensor(n).clone() for n in file.keys()}, state),  # noqa: SIM118
     )
@@ -59,11 +58,11 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | 
 
 def load_state(folder: Path) -> dict[str, Any] | None:
     """The state alone; None where there is no checkpoint."""
-    return _opened(folder, lambda _, state: state)
+    return _open(folder, lambda _, state: state)
 
 
-def _opened(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
-    """What is read of the checkpoint's file, given it and its state."""
+def _open(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
+    """Opens and verifies the checkpoint, and calls ``read`` with its file and state."""
     if not has_checkpoint(folder):
         return None
     path = folder / CHECKPOINT
@@ -108,7 +107,7 @@ def _digest_around(data: bytes | mmap.mmap, start: int) -> str:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Removes the folder's checkpoint, if there is one, and what a killed process left of one."""
+    """Removes the folder's checkpoint, if any, and leftovers of killed processes."""
     try:
         (folder / CHECKPOINT).unlink(missing_ok=True)
     except OSError as error:

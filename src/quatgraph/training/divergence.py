@@ -1,4 +1,4 @@
-"""Which members of an ensemble diverged, and by what one sees it."""
+"""Finds the members of an ensemble that diverged."""
 
 import math
 
@@ -7,17 +7,16 @@ import torch
 from quatgraph.training.loop import Fit
 
 LARGEST_WEIGHT = 1e5
-"""Networks begin with weights around 1, and no useful training brings them this far."""
+"""Networks start with weights around 1, and no useful training takes them this far."""
 LARGEST_LOSS = {"train": 1e4, "valid": 1e8}
-"""A loss is a mean of cross-entropies, a few units before training. Of data that no step has seen a
-single item may have a large one, for batch norm takes the statistics of others. Test data decides
-nothing."""
+"""A loss is a mean of cross-entropies, a few units before training. A single validation item may
+have a large one, because batch norm uses the statistics of others. Test data is not checked."""
 PARTS = {"train": "training", "valid": "validation"}
 
 
 def find_divergence(fit: Fit) -> list[str]:
-    """For each member what diverged at its selected epoch, as ``the training loss is nan``; empty
-    for a healthy one."""
+    """Why each member diverged at its selected epoch, as ``the training loss is nan``; empty for a
+    healthy one."""
     members = len(fit.loss)
     largest = torch.zeros(members)
     for name, value in fit.weights.items():

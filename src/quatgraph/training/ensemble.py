@@ -1,4 +1,4 @@
-"""Trains many models of one shape at once, each as if it were alone."""
+"""Many models of one shape as one module, each trained as if it were alone."""
 
 import copy
 import itertools
@@ -13,16 +13,16 @@ from torch.func import functional_call, stack_module_state
 from quatgraph.ops.split import split_columns
 
 _ALIGNED = 4
-"""Numbers from whose multiples matrices are read fast. Parameters of other sizes come last, and
-zeros after them, so that the matrices of every member begin at one."""
+"""Alignment, in numbers, of parameters in memory. Parameters of other sizes come last, padded with
+zeros, so that the matrices of every member are aligned."""
 
 
 class _Template(threading.local):
-    """A module without weights, a copy for each thread: ``functional_call`` puts weights into it
-    while it runs, so no two threads may share one.
+    """A module without weights, one copy per thread: ``functional_call`` sets its weights while it
+    runs, so threads cannot share it.
 
     A submodule with an attribute ``calls`` makes random draws, keyed by its buffer ``draws`` and by
-    the next of its ``calls``, which number the draws of a forward pass.
+    the next of its ``calls``, which count the draws of a forward pass.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -47,23 +47,23 @@ class Ensemble(nn.Module):
 
     Members may differ in their seed and, through their buffers, in their dropout rate; the
     optimiser gives each its own learning rate and weight decay. A member's weights and its dropout
-    masks depend on its own seed, never on the other members. They run as one call by vmap; a
-    model that says ``takes_members = True`` takes parameters and inputs with a leading dimension of
-    members as they are, which spares a CPU the cost of vmap.
+    masks depend on its own seed, never on the other members. The members run as one call under
+    vmap; a model with ``takes_members = True`` handles the leading dimension of parameters and
+    inputs itself, which is faster on a CPU.
 
     Args:
-        builds: Makes the members, one call each; they must have the same shapes.
-        seeds: One seed per member, from which its parameters and dropout masks are drawn.
+        builds: Build the members, one each; they must have the same shapes.
+        seeds: One seed per member, for its parameters and dropout masks.
     """
 
     draws: Tensor
-    """Seed and step of each member, ``(M, 2)``: what its dropout masks are keyed by."""
+    """Seed and step of each member, ``(M, 2)``: the key of its dropout masks."""
 
     def __init__(self, builds: Sequence[Callable[[], nn.Module]], seeds: Sequence[int]) -> None:
         super().__init__()
         members = [_seeded(b, s) for b, s in zip(builds, seeds, strict=True)]
         params, buffers = stack_module_state(members)
-        # All parameters side by side, so that the optimiser's work is one operation, not one each.
+        # All parameters in one tensor, so that the optimizer needs one operation, not one for each.
         rows = {name: value.detach().reshape(len(members), -1) for name, value in params.items()}
         order = sorted(rows, key=lambda name: rows[name].size(1) % _ALIGNED > 0)
         self._shapes = {name: params[name].shape[1:] for name in order}
@@ -85,9 +85,8 @@ class Ensemble(nn.Module):
         """Runs every member, giving ``(M, ...)``.
 
         Args:
-            inputs: Tensors or pytrees of tensors, the same for all members unless ``in_dims``
-                says which dimension of an input counts the members; a pytree of dimensions does
-                so for each tensor of an input.
+            inputs: Tensors or pytrees of tensors, shared by all members unless ``in_dims`` gives
+                the dimension of the members; a pytree of dimensions gives one for each tensor.
             last: Whether the training step ends with this call; the next call has new masks.
         """
         template = self._template.module.train(self.training)
@@ -99,7 +98,7 @@ class Ensemble(nn.Module):
 
         state = self.stacked()
         if self.training:
-            draws = self.draws.clone()  # as they are now: the gradient needs them later
+            draws = self.draws.clone()  # the backward pass needs the current values
             state |= dict.fromkeys(self._template.drawing, draws)
             if last:
                 self.draws[:, 1] += 1
@@ -108,7 +107,7 @@ class Ensemble(nn.Module):
         return torch.vmap(call, in_dims=(0, *dims))(state, *inputs)
 
     def held(self) -> dict[str, Tensor]:
-        """The tensors that hold everything, each ``(M, ...)``: all that training changes."""
+        """The tensors that training changes, each ``(M, ...)``."""
         buffers = {name: getattr(self, key) for name, key in self._buffer_names.items()}
         return {"flat": self.flat, **buffers}
 
@@ -116,7 +115,7 @@ class Ensemble(nn.Module):
         """All parameters and buffers by the model's own names, each ``(M, ...)``.
 
         Args:
-            held: A set of values like :meth:`held`; the ensemble's own unless given.
+            held: Values in the form of :meth:`held`; the ensemble's own by default.
         """
         held = self.held() if held is None else held
         parts = split_columns(held["flat"], self._sizes)[: len(self._shapes)]

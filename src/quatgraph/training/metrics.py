@@ -45,26 +45,26 @@ def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
     return _masked_mean(smoothed_cross_entropy(logits, known, 0.0), mask)
 
 
-def by_class(guesses: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
-    """For each class whether guess and label both are it, and how many of the two are: what
-    :func:`macro_f1` takes the sums of.
+def by_class(predicted: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """For each class: 1 if prediction and label both are it, and how many of the two are. Sums of
+    both are the arguments of :func:`macro_f1`.
 
     Shape:
-        - guesses, labels: ``(...)``
+        - predicted, labels: ``(...)``
         - output: ``(..., C)`` each
     """
     classes = torch.arange(num_classes, device=labels.device)
-    guessed, true = (one.unsqueeze(-1) == classes for one in (guesses, labels))
-    return (guessed & true).float(), guessed.float() + true.float()
+    chosen, true = (one.unsqueeze(-1) == classes for one in (predicted, labels))
+    return (chosen & true).float(), chosen.float() + true.float()
 
 
 def macro_f1(agreed: Tensor, named: Tensor) -> Tensor:
-    r"""The mean of the classes' :math:`F_1 = 2 \,TP / (2 \,TP + FP + FN)`, each class counting
-    alike; one that is neither a guess nor a label takes no part. NaN where there are none at all.
+    r"""The unweighted mean over classes of :math:`F_1 = 2 \,TP / (2 \,TP + FP + FN)`. A class that
+    is neither predicted nor a label is left out; without any class the result is NaN.
 
     Args:
-        agreed: How often guess and label both are a class.
-        named: How often a guess is the class, and how often a label.
+        agreed: How often prediction and label both are a class.
+        named: How often a prediction is the class, plus how often a label is.
 
     Shape:
         - agreed, named: ``(..., C)``

@@ -1,14 +1,14 @@
-r"""What is told of ranks: MRR, mean rank and hits, for all members of an ensemble at once.
+r"""Ranking metrics: MRR, mean rank and hits, for all members of an ensemble at once.
 
-With :math:`g` rivals ahead of the truth and :math:`n` level with it, the truth is at any of the
-ranks :math:`g + 1, \dots, g + n + 1` with the same chance. The first two are of the expected rank,
-:math:`r = 1 + g + n / 2`; a hit counts as its probability:
+With :math:`g` candidates above the true one and :math:`n` level with it, each of the ranks
+:math:`g + 1, \dots, g + n + 1` is equally likely. MRR and mean rank use the expected rank,
+:math:`r = 1 + g + n / 2`; a hit counts with its probability:
 
 .. math::
     \mathrm{MRR} = \overline{1 / r}, \qquad \mathrm{MR} = \overline{r}, \qquad
     \mathrm{Hits}@k = \overline{\min\Big(1, \max\Big(0, \frac{k - g}{n + 1}\Big)\Big)}
 
-so a model that gives all entities the same score is no better than one that guesses.
+so a model that gives all entities the same score is no better than random.
 """
 
 from torch import Tensor
@@ -23,7 +23,7 @@ def ranking_metrics(ranks: Ranks, mask: Tensor | None = None) -> dict[str, Tenso
     """The means over queries of 1/rank, of the rank, and of being among the first 1, 3 and 10.
 
     The mask multiplies instead of selecting, so that nothing waits for the device; an empty one
-    gives NaN. A mask ``(R, N)``, of the queries of each relation or side, gives a number for each.
+    gives NaN. A mask ``(R, N)`` gives one number for each of its rows.
 
     Shape:
         - ranks: ``(..., N)``
@@ -42,11 +42,11 @@ def ranking_metrics(ranks: Ranks, mask: Tensor | None = None) -> dict[str, Tenso
 
 
 def ranking_values(ranks: Ranks) -> dict[str, Tensor]:
-    """What each query adds to the means of :func:`ranking_metrics`, each as the ranks."""
+    """The values of each query whose means are :func:`ranking_metrics`, shaped as the ranks."""
     rank = ranks.realistic
     return {"mrr": 1 / rank, "mr": rank} | {f"hits@{k}": _hits(ranks, k) for k in HITS}
 
 
 def _hits(ranks: Ranks, k: int) -> Tensor:
-    """The probability that the truth is among the first k, if equals are put in random order."""
+    """The probability that the true entity is in the top k, with ties in random order."""
     return ((k - ranks.greater).double() / (ranks.equal + 1)).clamp(0, 1)

@@ -1,6 +1,6 @@
-"""A record for every finished run: the only source of every reported number.
+"""Records of finished runs: the source of every reported number.
 
-On disk the runs of one ensemble share a line of JSON, with what they have in common written once.
+On disk the runs of one ensemble share a line of JSON, with common values written once.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ _DIGEST = "sha256"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What was run, on what, and what came out.
+    """A run and its results.
 
-    A record is complete: its config and its members rerun it, its environment explains its speed.
-    A number that is NaN or infinite is stored as ``null`` and read back as NaN.
+    A record is complete: its config and members suffice to repeat it, its environment explains its
+    speed. A number that is NaN or infinite is stored as ``null`` and read back as NaN.
     """
 
     task: str
@@ -44,21 +44,21 @@ class RunRecord:
     config_digest: str
     data_digest: str
     members: dict[str, dict[str, list[Any]]]
-    """What ran together in the ensemble, in order; see :func:`compact_members`."""
+    """The members of the ensemble, in order; see :func:`compact_members`."""
     metrics: dict[str, float]
     """Named ``part/metric``, as in ``test/accuracy``, always as fractions; six digits."""
     best_epoch: int
     epochs_run: int
     parameters: int
-    """Learned numbers of one member."""
+    """Number of parameters of one member."""
     seconds: float
     """Wall time of the whole ensemble's training, without evaluation."""
     ensemble: str
-    """Shared by the records of one ensemble, whose ``seconds`` must be added up once."""
+    """Shared by the records of one ensemble, whose ``seconds`` count once."""
     curves: dict[str, list[float]]
-    """Values by evaluation, kept to four significant digits; may be empty."""
+    """Values by evaluation, to four significant digits; may be empty."""
     curve_epochs: list[int] = field(default_factory=list)
-    """The epochs those evaluations followed; every one, where none is named."""
+    """The epochs of these evaluations; every epoch if empty."""
     environment: dict[str, str]
     finished: str
     """UTC, ISO 8601."""
@@ -66,13 +66,13 @@ class RunRecord:
 
     @property
     def share(self) -> float:
-        """Of the ensemble's ``seconds``, those of one run."""
+        """The share of one run in the ensemble's ``seconds``."""
         lists = self.members.get("product", {}).values()
         columns = self.members.get("columns", {}).values()
         return self.seconds / (max(map(len, columns)) if columns else math.prod(map(len, lists)))
 
     def __post_init__(self) -> None:
-        # Rounded here, so that a record equals what is read back.
+        # Rounded here, so that a record equals its copy on disk.
         short = {name: [float(f"{v:.4g}") for v in curve] for name, curve in self.curves.items()}
         object.__setattr__(self, "curves", short)
         exact = {name: float(f"{value:.6g}") for name, value in self.metrics.items()}
@@ -80,8 +80,8 @@ class RunRecord:
 
 
 def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, dict[str, list[Any]]]:
-    """Members, in order, in few words: as the ``product`` of lists, the last key running fastest,
-    or, where they are none, as ``columns`` of equal length.
+    """Describes members, in order, as the ``product`` of lists, the last key running fastest, or
+    else as ``columns`` of equal length.
 
     Example:
         >>> compact_members([{"lr": 0.1, "split": 0}, {"lr": 0.1, "split": 1}])
@@ -97,23 +97,23 @@ def compact_members(members: Sequence[dict[str, Any]]) -> dict[str, dict[str, li
 
 
 def append_records(path: Path, records: Iterable[RunRecord]) -> None:
-    """Adds one line per ensemble; see :func:`append_lines`."""
+    """Appends one line per ensemble; see :func:`append_lines`."""
     groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for record in records:
         key = record.ensemble, record.schema
         groups.setdefault(key, []).append(dataclasses.asdict(record))
     lines = (
-        {"schema": schema, "count": len(runs), "runs": _factored(runs)}
+        {"schema": schema, "count": len(runs), "runs": _factor(runs)}
         for (_, schema), runs in groups.items()
     )
     append_lines(path, (line | {_DIGEST: _digest(line)} for line in lines))
 
 
 def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
-    """Adds one JSON line per value, safely among other writers and against being killed.
+    """Appends one JSON line per value; safe with other writers and if the process is killed.
 
-    The lines go in by one write; where it fails they are taken back, and what a killed
-    writer left of a line is dropped first.
+    All lines are one write. If it fails, the file is truncated to what it was; a line that a killed
+    writer left unfinished is dropped first.
     """
     lines = "".join(json_text(value) + "\n" for value in values)
     if not lines:
@@ -135,10 +135,9 @@ def append_lines(path: Path, values: Iterable[dict[str, Any]]) -> None:
 
 
 def read_records(path: Path) -> list[RunRecord]:
-    """The records of a file, or of every ``*.jsonl`` and ``*.jsonl.xz`` in a folder, by name.
+    """Reads the records of a file, or of every ``*.jsonl`` and ``*.jsonl.xz`` in a folder, by name.
 
-    A last line that was cut short is passed over; any other line that is no record, or is not as it
-    was written, is a Mistake.
+    An unfinished last line is ignored; any other line that is damaged or not a record is refused.
     """
     if path.is_dir():
         files = sorted((*path.glob("*.jsonl"), *path.glob("*.jsonl.xz")))
@@ -156,28 +155,28 @@ def read_records(path: Path) -> list[RunRecord]:
         record
         for number, line in enumerate(lines, 1)
         if line.strip()
-        for record in _parsed(line, path, number)
+        for record in _parse_line(line, path, number)
     ]
 
 
-def _factored(values: list[Any]) -> dict[str, Any]:
-    """Several values as one tree: what is the ``same`` for all, by ``keys``, or for ``each``."""
+def _factor(values: list[Any]) -> dict[str, Any]:
+    """Merges several values into a tree: the ``same`` for all, by ``keys``, or for ``each``."""
     first = values[0]
     if all(value == first for value in values):
         return {"same": first}
     if all(isinstance(value, dict) and value.keys() == first.keys() for value in values):
-        return {"keys": {key: _factored([value[key] for value in values]) for key in first}}
+        return {"keys": {key: _factor([value[key] for value in values]) for key in first}}
     return {"each": values}
 
 
-def _expanded(tree: dict[str, Any], index: int) -> Any:
-    """One of the values that :func:`_factored` put together."""
+def _expand(tree: dict[str, Any], index: int) -> Any:
+    """One of the values that :func:`_factor` merged."""
     if "keys" in tree:
-        return {key: _expanded(inner, index) for key, inner in tree["keys"].items()}
+        return {key: _expand(inner, index) for key, inner in tree["keys"].items()}
     return tree["same"] if "same" in tree else tree["each"][index]
 
 
-def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:
+def _parse_line(line: bytes, path: Path, number: int) -> list[RunRecord]:
     try:
         values = json.loads(line)
         schema = values["schema"]
@@ -185,7 +184,7 @@ def _parsed(line: bytes, path: Path, number: int) -> list[RunRecord]:
             found = values.pop(_DIGEST, None)  # which older records lack
             if values.keys() != {"schema", "count", "runs"} or found not in (None, _digest(values)):
                 raise ValueError
-            runs = [_expanded(values["runs"], index) for index in range(values["count"])]
+            runs = [_expand(values["runs"], index) for index in range(values["count"])]
             for run in runs:
                 run.pop("selected", None)  # which stored records hold, and nothing reads
                 for key in ("metrics", "curves"):
@@ -215,7 +214,7 @@ def _digest(line: dict[str, Any]) -> str:
 
 
 def _is_torn(line: bytes) -> bool:
-    """Whether it is the beginning of a line, and no more: a part of an object is never JSON."""
+    """Whether a line is unfinished: a prefix of a JSON object is never valid JSON."""
     if not line.startswith(b"{"):
         return not line
     try:
@@ -226,7 +225,7 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _end_last_line(file: FileIO) -> None:
-    """Makes the file end with a newline: drops a torn line, ends any other."""
+    """Makes the file end with a newline: drops an unfinished line, ends any other."""
     file.seek(0)
     content = file.readall()
     start = content.rfind(b"\n") + 1

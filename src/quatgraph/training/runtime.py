@@ -1,4 +1,4 @@
-"""The machine underneath: device, time, versions; values as JSON and safetensors."""
+"""Devices, timing, versions; values as JSON and safetensors."""
 
 import json
 import math
@@ -23,7 +23,7 @@ from quatgraph.errors import Mistake
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of a name: ``auto`` (CUDA where there is one), ``cpu``, ``cuda`` or ``cuda:N``."""
+    """The device of a name: ``auto`` (CUDA if available), ``cpu``, ``cuda`` or ``cuda:N``."""
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):
@@ -31,7 +31,7 @@ def resolve_device(name: str) -> torch.device:
     if not torch.cuda.is_available():
         raise Mistake(f"device {name!r} needs CUDA, which is not available here; use cpu or auto")
     if ":" not in name:
-        # With its index, so that it equals the device of the tensors made on it.
+        # With its index, so that it equals the device of its tensors.
         return torch.device("cuda", torch.cuda.current_device())
     index, count = int(name.partition(":")[2]), torch.cuda.device_count()
     if index >= count:
@@ -40,21 +40,21 @@ def resolve_device(name: str) -> torch.device:
 
 
 def total_memory(device: torch.device) -> int:
-    """Bytes of memory the device has; the same at every call, unlike what is free."""
+    """The memory of the device in bytes, used or free."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def environment(device: torch.device | None = None) -> dict[str, str]:
-    """What a record says about where it ran; ``device`` is the CPU unless given."""
+    """The environment that a record holds; ``device`` is the CPU by default."""
     on_cuda = device is not None and device.type == "cuda"
     return {
         "quatgraph": quatgraph.__version__,
         "commit": os.environ.get("QUATGRAPH_COMMIT") or _commit(Path(quatgraph.__file__).parent),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
-        "torch_geometric": _installed("torch_geometric"),
+        "torch_geometric": _package_version("torch_geometric"),
         "cuda": torch.version.cuda or "none",
         "device": torch.cuda.get_device_name(device) if on_cuda else "cpu",
         "cpu": _cpu_name(),
@@ -64,7 +64,7 @@ def environment(device: torch.device | None = None) -> dict[str, str]:
 
 
 def machine(environment: Mapping[str, str]) -> str:
-    """What it ran on, of :func:`environment`: the GPU, or the CPU with its cores."""
+    """The machine of an :func:`environment`: the GPU, or the CPU with its cores."""
     if environment["device"] != "cpu":
         return environment["device"]
     return f"{environment['cpu']}, {environment['cpus']} cores"
@@ -96,7 +96,7 @@ def matmul_precision(precision: str) -> Iterator[None]:
 
 
 class Stopwatch:
-    """Adds up the time of the blocks it wraps; on a GPU by events, without waiting."""
+    """Adds up the time of the blocks it wraps; on a GPU by events, without synchronising."""
 
     def __init__(self, device: torch.device) -> None:
         self.cuda = device.type == "cuda"
@@ -129,7 +129,7 @@ class Stopwatch:
 
 
 class Deadline:
-    """A limit on wall time, counted from its making; ``None`` never passes."""
+    """A limit on wall time, counted from its creation; ``None`` never passes."""
 
     def __init__(self, minutes: float | None) -> None:
         if minutes is not None and not minutes >= 0:
@@ -150,12 +150,12 @@ NO_DEADLINE = Deadline(None)
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
     separators = (",", ":") if indent is None else None
-    value = _without_nan(value)
+    value = _replace_nan(value)
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
 def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
-    """The content of a safetensors file, from tensors on any device, views among them."""
+    """The content of a safetensors file, from tensors on any device, including views."""
     # Copies, because safetensors refuses tensors that share memory.
     copies = {
         name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
@@ -163,16 +163,16 @@ def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | Non
     return safetensors.torch.save(copies, metadata)
 
 
-def _without_nan(value: Any) -> Any:
+def _replace_nan(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
+        return {key: _replace_nan(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_nan(inner) for inner in value]
+        return [_replace_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cpu_name() -> str:
-    """The processor's model where the system tells it, else its architecture."""
+    """The processor's model if the system reports it, else its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -181,7 +181,7 @@ def _cpu_name() -> str:
     return models[0] if models else platform.machine()
 
 
-def _installed(package: str) -> str:
+def _package_version(package: str) -> str:
     # From the metadata: importing PyG takes seconds.
     try:
         return version(package)
@@ -191,18 +191,18 @@ def _installed(package: str) -> str:
 
 @cache
 def _commit(folder: Path) -> str:
-    """The commit the package's code comes from, as it was when first asked."""
-    # A package installed below somebody's checkout is not part of it, hence tracked files only.
+    """The commit of the package's code, at the first call."""
+    # Tracked files only: a package installed below another checkout is not part of it.
     if _git(folder, "ls-files", "--error-unmatch", "__init__.py") is None:
         return "unknown"
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-    # Of the code alone: a run that appends to tracked records does not make it another program.
+    # Of the code only: records that a run appends do not change the program.
     changes = _git(folder, "status", "--porcelain", "--", ".")
     return f"{commit}+dirty" if commit and changes else commit or "unknown"
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints, or None where it fails or is missing."""
+    """The output of git, or None if it fails or is missing."""
     try:
         done = subprocess.run(
             ("git", *arguments), cwd=folder, capture_output=True, text=True, timeout=10, check=True
