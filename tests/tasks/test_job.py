@@ -67,8 +67,8 @@ def test_a_training_leaves_records_and_a_bundle_and_nothing_else(tmp_path: Path)
 def test_the_bundle_is_the_best_run_on_validation_data(tmp_path: Path) -> None:
     candidates = [config_of(seeds=3, **{"train.lr": lr}) for lr in (0.001, 0.1)]
     job = trained(candidates, tmp_path)
-    merits = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in job.records]
-    best = job.records[merits.index(max(merits))]
+    scores = [(r.metrics["valid/accuracy"], -r.metrics["valid/loss"]) for r in job.records]
+    best = job.records[scores.index(max(scores))]
     assert job.chosen == best
     assert job.num_configs == 2
     assert job.chosen_settings == {"train.lr": best.config["train"]["lr"]}
@@ -98,7 +98,7 @@ def test_what_was_settled_is_what_the_candidates_differ_in(tmp_path: Path) -> No
     assert job.chosen_settings.items() <= configs.flatten(job.chosen.config).items()
 
 
-def test_a_task_may_say_something_of_its_bundle(tmp_path: Path) -> None:
+def test_a_task_may_summarize_its_bundle(tmp_path: Path) -> None:
     talking = changed(NODE, summarize=lambda card: [f"{len(card['labels'])} factions"])
     job = train_in_folder(talking, [config_of()], tmp_path)
     assert job.summary == ["2 factions"]
@@ -118,10 +118,10 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
     blind = changed(NODE, has_validation=lambda config, data: False)
 
     def refused(*candidates: NodeConfig) -> str:
-        with pytest.raises(Mistake) as told:
+        with pytest.raises(Mistake) as error:
             train_in_folder(blind, candidates, tmp_path / "model")
         assert not (tmp_path / "model").exists()
-        return str(told.value)
+        return str(error.value)
 
     best, last = ({"train.select": select} for select in ("best-valid", "last"))
     nothing = "there is no validation data to choose by: set "
@@ -145,9 +145,11 @@ def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path
 def test_a_finished_training_is_resumed_by_doing_nothing(tmp_path: Path) -> None:
     first = trained([config_of(seeds=2)], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    told: list[Any] = []
-    again = trained([config_of(seeds=2)], tmp_path, resume=True, progress=lambda *a: told.append(a))
-    assert told == []
+    reported: list[Any] = []
+    again = trained(
+        [config_of(seeds=2)], tmp_path, resume=True, progress=lambda *a: reported.append(a)
+    )
+    assert reported == []
     assert again == first
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 

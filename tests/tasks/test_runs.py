@@ -170,22 +170,22 @@ def test_a_bundle_holds_one_member_and_what_predicting_needs(graph: Data) -> Non
     assert bundle.card["parameters"] == counted
 
 
-def test_training_tells_its_progress(karate: Data) -> None:
-    told: list[tuple[str, int, int]] = []
-    outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: told.append(a))
-    assert told[0] == ("karate qgnn, 1 run", 1, 12)
-    assert told[-1][1:] == (12, 12)
+def test_training_reports_its_progress(karate: Data) -> None:
+    reported: list[tuple[str, int, int]] = []
+    outcome_of([Member(config_of(), 0, 0)], karate, progress=lambda *a: reported.append(a))
+    assert reported[0] == ("karate qgnn, 1 run", 1, 12)
+    assert reported[-1][1:] == (12, 12)
 
 
-def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> None:
+def test_progress_names_the_ensemble_that_is_trained(karate: Data) -> None:
     pairs = changed(NODE, max_members=lambda *_: 2)
     members = NODE.members(config_of(seeds=3), karate) + NODE.members(
         config_of(**{"model.hidden_quats": 3}), karate
     )
-    told: list[str] = []
-    ensembles = run(pairs, members, karate, progress=lambda *a: told.append(a[0]))
+    reported: list[str] = []
+    ensembles = run(pairs, members, karate, progress=lambda *a: reported.append(a[0]))
     assert len(list(ensembles)) == 3
-    assert list(dict.fromkeys(told)) == [
+    assert list(dict.fromkeys(reported)) == [
         "karate qgnn, 2 runs (1 of 3)",
         "karate qgnn, 1 run (2 of 3)",
         "karate qgnn, 1 run (3 of 3)",
@@ -202,20 +202,20 @@ def test_progress_says_which_of_several_ensembles_is_trained(karate: Data) -> No
         (9000.0, 5, "at most 2 h"),
     ],
 )
-def test_a_training_that_will_be_long_is_told_with_its_memory(
+def test_the_remaining_time_of_a_long_training_is_logged_with_its_memory(
     seconds: float, patience: int | None, words: str | None
 ) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     plan = Plan(epochs=4000, patience=patience)
-    context = Context(CPU, log=told.append)
+    context = Context(CPU, log=reported.append)
     _report_eta(context, plan, "karate qgnn, 3 runs", "; 2 more follow", seconds)
     if words is None:
-        assert told == []
+        assert reported == []
         return
     found = re.fullmatch(
         rf"karate qgnn, 3 runs: {words} for the rest of 4,000 epochs, (\d+\.\d) GiB"
         "; 2 more follow",
-        told[0],
+        reported[0],
     )
     assert found
     assert 0.05 < float(found[1]) < 100  # of this process

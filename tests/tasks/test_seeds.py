@@ -1,4 +1,4 @@
-"""A run's numbers depend on its own seed: what it draws, and learns, alone and in company.
+"""A run's numbers depend on its own seed: what it draws, and learns, alone and in an ensemble.
 
 Draws must be equal bit for bit, for all epochs. Sums over more members are rounded differently, so
 weights must be close after a few steps.
@@ -150,12 +150,12 @@ def trained(case: Case, members: list[Member], epochs: int = EPOCHS) -> Fit:
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("graph gat", "graph gin")])
 def test_weights_are_those_of_the_run_alone(name: str, tmp_path: Path) -> None:
     case = CASES[name](tmp_path)
-    company = trained(case, case[2], epochs=1)
+    ensemble = trained(case, case[2], epochs=1)
     for place, member in enumerate(case[2]):
         alone = trained(case, [member], epochs=1)
         for key, weight in alone.weights.items():
             if not key.endswith(("rate", "draws")):
-                found = company.weights[key][place]
+                found = ensemble.weights[key][place]
                 torch.testing.assert_close(found, weight[0], rtol=1e-4, atol=1e-5)
 
 
@@ -178,13 +178,13 @@ def test_masks_and_batches_are_those_of_the_run_alone_in_every_epoch(
     case = CASES[name](tmp_path)
     drawn.append(Draws())
     trained(case, case[2])
-    company = drawn[-1]
-    assert company.masks
+    ensemble = drawn[-1]
+    assert ensemble.masks
     for place, member in enumerate(case[2]):
         drawn.append(Draws())
         trained(case, [member])
         masks, batches = of_member(drawn[-1], 0)
-        among, among_batches = of_member(company, place)
+        among, among_batches = of_member(ensemble, place)
         assert masks.keys() <= among.keys()  # rows of padding are drawn too, and not read
         assert all(among[key] == values for key, values in masks.items())
         assert len(batches) == len(among_batches) == EPOCHS * (name != "node")

@@ -115,7 +115,7 @@ def test_tensors_without_their_state_are_a_mistake(tmp_path: Path) -> None:
         load_checkpoint(tmp_path)
 
 
-def test_one_of_another_version_is_told_and_kept(
+def test_a_checkpoint_of_another_version_is_refused_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as other:

@@ -107,33 +107,31 @@ def test_evaluations_may_be_rarer_than_epochs_but_the_last_epoch_is_always_measu
     assert trained_epochs(result) == [2, 4]
 
 
-def test_progress_is_told_to_the_end():
-    told = []
-    scripted(SCRIPT, Plan(epochs=5, progress=lambda *now: told.append(now)))
-    assert told == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
+def test_progress_is_reported_to_the_end():
+    reported = []
+    scripted(SCRIPT, Plan(epochs=5, progress=lambda *now: reported.append(now)))
+    assert reported == [(1, 5), (2, 5), (3, 5), (4, 5), (5, 5)]
 
 
-def test_the_time_that_is_left_is_told_once_by_epochs_and_their_share_of_evaluations(
-    monkeypatch, tmp_path
-):
+def test_the_remaining_time_is_reported_once_with_the_share_of_evaluations(monkeypatch, tmp_path):
     # Every look at the clock is two seconds after the last, so an epoch, a draw and a step, takes
     # four, and an evaluation two.
     ticks = itertools.count()
     monkeypatch.setattr(time, "perf_counter", lambda: 2.0 * next(ticks))
-    told = []
-    plan = Plan(epochs=5, evaluate_every=2, report_eta=told.append)
+    reported = []
+    plan = Plan(epochs=5, evaluate_every=2, report_eta=reported.append)
     scripted(SCRIPT, plan)
-    assert told == [4 * (4 + 2 / 2)]
-    told.clear()
+    assert reported == [4 * (4 + 2 / 2)]
+    reported.clear()
     paused = replace(plan, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
     for _ in range(2):
         with pytest.raises(Paused):
             scripted(SCRIPT, paused)
-    assert told == [4 * 5, 3 * 5]
-    told.clear()
+    assert reported == [4 * 5, 3 * 5]
+    reported.clear()
     monkeypatch.setattr("quatgraph.training.loop.ETA_AFTER", 100.0)
     scripted(SCRIPT, plan)
-    assert told == []
+    assert reported == []
 
 
 def test_monitoring_what_is_not_measured_is_a_mistake():
@@ -209,9 +207,9 @@ def test_without_resume_a_checkpoint_is_not_continued(tmp_path):
     plan = replace(PLAN, checkpoint=tmp_path)
     with pytest.raises(Paused):
         train(replace(plan, deadline=Deadline(0)))
-    told = []
-    assert_same_bits(train(replace(plan, progress=lambda *now: told.append(now))), train())
-    assert told[0] == (1, 6)
+    reported = []
+    assert_same_bits(train(replace(plan, progress=lambda *now: reported.append(now))), train())
+    assert reported[0] == (1, 6)
 
 
 @pytest.mark.parametrize("other", [{"key": "another"}, {"epochs": 7}])
@@ -243,10 +241,10 @@ def test_control_c_leaves_a_checkpoint_from_which_the_run_ends_as_if_uninterrupt
     with pytest.raises(KeyboardInterrupt):
         train(replace(plan, progress=interrupt_after(epoch)))
     assert signal.getsignal(signal.SIGINT) is handler
-    told = []
-    plan = replace(plan, progress=lambda done, _: told.append(done))
+    reported = []
+    plan = replace(plan, progress=lambda done, _: reported.append(done))
     assert_same_bits(train(plan), train())
-    assert told == list(range(epoch + 1, PLAN.epochs + 1))
+    assert reported == list(range(epoch + 1, PLAN.epochs + 1))
 
 
 def test_checkpoints_are_also_written_while_training_goes_on(tmp_path):

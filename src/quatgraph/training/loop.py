@@ -122,7 +122,8 @@ def fit(
     on_device = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with on_device:
         run = _Run(ensemble, optimizer, loss, evaluate, batches, plan)
-        run.restore_or_start(device)
+        if plan.checkpoint is not None and plan.resume:
+            run.restore(load_checkpoint(plan.checkpoint))
         every = _SYNC_EVERY[device.type] if isinstance(batches, WholeData) else 1
         saved_at = time.monotonic()
         with flagged() as interrupt:
@@ -135,7 +136,7 @@ def fit(
                 if plan.checkpoint is not None and (
                     stop or time.monotonic() - saved_at > plan.save_every
                 ):
-                    run.save(device)
+                    run.save()
                     saved_at = time.monotonic()
                 if stop:
                     if interrupt.number:
@@ -158,7 +159,8 @@ class _Run(Generic[Batch]):
     ) -> None:
         self.ensemble, self.optimizer, self.plan, self.batches = ensemble, optimizer, plan, batches
         self.loss, self.evaluate = loss, evaluate
-        device, members = optimizer.lr.device, ensemble.num_members
+        self.device = device = optimizer.lr.device
+        members = ensemble.num_members
         # Without the Triton kernels some operations synchronise with the host.
         self.replays = plan.capture and device.type == "cuda" and use_triton(optimizer.lr)
         self.clock, self.eval_clock, self.eta_reported = Stopwatch(device), Stopwatch(device), False
@@ -187,26 +189,15 @@ class _Run(Generic[Batch]):
         self.loss_weights = torch.ones(members, device=device)
         self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
 
-    def restore_or_start(self, device: torch.device) -> None:
-        found = None
-        if self.plan.checkpoint is not None and self.plan.resume:
-            found = load_checkpoint(self.plan.checkpoint)
-        if found is None:
+    def restore(self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
+        """Restores a checkpoint, if there is one; it must be of this run and type of device."""
+        if checkpoint is None:
             return
-        self._refuse_another(*found, device)
-        tensors, state = found
-        _copy_into(self.tensors(), tensors)
-        self.epoch = int(state["epoch"])
-        self.clock.total = float(state["seconds"])
-
-    def _refuse_another(
-        self, tensors: dict[str, Tensor], state: dict[str, Any], device: torch.device
-    ) -> None:
-        """Checks that a checkpoint belongs to this run and this type of device."""
-        if state["device"] != device.type:
+        tensors, state = checkpoint
+        if state["device"] != self.device.type:
             raise Mistake(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
-                f"with --device {state['device']}, since {device.type} rounds differently"
+                f"with --device {state['device']}, since {self.device.type} rounds differently"
             )
         measured = state["names"], tensors["curves"].shape
         own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
@@ -215,6 +206,9 @@ class _Run(Generic[Batch]):
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
                 "repeat that run's settings and data, or choose another folder"
             )
+        _copy_into(self.tensors(), tensors)
+        self.epoch = int(state["epoch"])
+        self.clock.total = float(state["seconds"])
 
     def train_epochs(self, num_epochs: int) -> None:
         for _ in range(num_epochs):
@@ -249,11 +243,11 @@ class _Run(Generic[Batch]):
         patience = self.plan.patience
         return patience is not None and bool((self.stale >= patience).all())
 
-    def save(self, device: torch.device) -> None:
+    def save(self) -> None:
         assert self.plan.checkpoint is not None
         state = {
             "key": self.plan.key,
-            "device": device.type,
+            "device": self.device.type,
             "epoch": self.epoch,
             "epochs": self.plan.epochs,
             "names": self.names,
@@ -282,7 +276,7 @@ class _Run(Generic[Batch]):
             loss=(self.best_loss if self.selects else self.step_loss).cpu(),
             seconds=seconds,
             epochs_run=self.epoch,
-            device=self.optimizer.lr.device,
+            device=self.device,
         )
 
     def tensors(self) -> dict[str, Tensor]:

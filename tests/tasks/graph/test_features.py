@@ -58,7 +58,7 @@ def test_tags_keep_their_codes_in_graphs_that_list_them_otherwise(tagged: Graphs
     for row, tag in zip(one_hot.tolist(), tagged.tags.tolist(), strict=True):
         assert row == {"C": [0, 1], "N": [0, 0], "O": [1, 0]}[tagged.tag_names[tag]]
     assert kind.unknown(tagged) == ["N"]
-    # Of tags that no node has, nobody is told.
+    # Tags that no node has are not reported.
     assert kind.unknown(tagged.select([1]).select([])) == []
 
 

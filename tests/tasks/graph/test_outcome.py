@@ -52,15 +52,15 @@ def test_the_card_says_how_graphs_are_read(tmp_path: Path) -> None:
 def test_what_a_bundle_says_follows_its_features(tmp_path: Path) -> None:
     plain = collection(tmp_path, without(lines(), "node_labels"))
     numbered = dataclasses.replace(plain, attributes=torch.rand(plain.num_nodes, 2))
-    told = [
+    reported = [
         GRAPH.summarize(
             bundle_of(GRAPH, outcome_of(GRAPH.members(config_of(), data), data), [0], data).card
         )
         for data in (plain, numbered)
     ]
-    assert told[0][1] == "features: the degree of each node among 2"
-    assert told[1][1] == told[0][1] + ", and its attributes, standardised"
-    assert told[0][0] == "graphs: 30 in 2 classes, 50.0 % in the largest"
+    assert reported[0][1] == "features: the degree of each node among 2"
+    assert reported[1][1] == reported[0][1] + ", and its attributes, standardised"
+    assert reported[0][0] == "graphs: 30 in 2 classes, 50.0 % in the largest"
 
 
 @pytest.mark.parametrize("name", MODELS)

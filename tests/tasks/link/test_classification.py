@@ -1,4 +1,4 @@
-"""Right triples told from wrong ones, against a loop over relations and thresholds."""
+"""Triple classification, against a loop over relations and thresholds."""
 
 import dataclasses
 import math

@@ -127,7 +127,9 @@ def known_ranks(triples: Triples) -> tuple[Ranks, Problem]:
     return rank_part(model, problem, "test"), problem
 
 
-def test_the_means_of_both_sides_and_of_each_are_told(known_ranks: tuple[Ranks, Problem]) -> None:
+def test_ranks_are_summarized_over_both_sides_and_over_each(
+    known_ranks: tuple[Ranks, Problem],
+) -> None:
     ranks, _ = known_ranks
     found = summarize_ranks(ranks, "test")
     count = len(ranks.greater)
@@ -246,7 +248,7 @@ def test_pykeen_ranks_the_same_triples_alike(
                 assert result.get_metric(f"{side}.{kind}.{metric}") == pytest.approx(
                     values.mean().item()
                 )
-    # What is told: the means of the expected rank are PyKEEN's realistic ones. Its hits are those
+    # Reported means of the expected rank are PyKEEN's realistic ones. Its hits are those
     # of the expected rank, ours their probability, which lies between its other two.
     metrics = summarize_ranks(ranks, "test")
     for side, part in (("both", "test"), ("tail", "test-tails"), ("head", "test-heads")):

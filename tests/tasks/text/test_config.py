@@ -17,7 +17,7 @@ def built(**values: Any) -> TextConfig:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
         ("data.window", 0, "data.window must be at least 1, got 0"),
         ("data.dimensions", 0, "data.dimensions must be at least 1"),
@@ -33,8 +33,8 @@ def built(**values: Any) -> TextConfig:
         ("seeds", 0, "seeds must be at least 1"),
     ],
 )
-def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, said: str) -> None:
-    with pytest.raises(Mistake, match=said):
+def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, message: str) -> None:
+    with pytest.raises(Mistake, match=message):
         built(**{key: value})
 
 

@@ -182,8 +182,8 @@ def test_the_kept_epoch_has_the_best_accuracy_and_among_these_the_lowest_loss(
         accuracy, loss = (
             outcome.fit.curves[f"valid/{name}"][:, index] for name in ("accuracy", "loss")
         )
-        merits = list(zip(accuracy.tolist(), (-loss).tolist(), strict=True))
-        assert record.best_epoch == 1 + merits.index(max(merits))
+        scores = list(zip(accuracy.tolist(), (-loss).tolist(), strict=True))
+        assert record.best_epoch == 1 + scores.index(max(scores))
         measured = ("accuracy", "loss", "macro-f1", "merit")
         assert set(record.curves) == {f"valid/{name}" for name in measured}
 
@@ -261,12 +261,12 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
     ]
 
 
-def test_vectors_that_a_model_does_not_read_are_told(configured: Any) -> None:
+def test_vectors_that_a_model_does_not_read_are_reported(configured: Any) -> None:
     config = configured(**{"model.name": "fasttext", "data.vectors": "own.txt", "train.epochs": 1})
     corpus = load_corpus(config)
     outcome = outcome_of(TEXT.members(config, corpus), corpus)
-    told = TEXT.summarize(bundle_of(TEXT, outcome, [0], corpus).card)[1]
-    assert told.endswith("; fasttext learns their vectors itself, own.txt was not read")
+    reported = TEXT.summarize(bundle_of(TEXT, outcome, [0], corpus).card)[1]
+    assert reported.endswith("; fasttext learns their vectors itself, own.txt was not read")
 
 
 def test_threads_are_as_many_as_a_step_keeps_busy(
