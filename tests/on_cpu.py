@@ -35,5 +35,5 @@ def changed(task: Any, **attributes: Any) -> Any:
     """The task with other attributes or methods."""
     other = copy.copy(task)
     for name, value in attributes.items():
-        object.__setattr__(other, name, value)
+        setattr(other, name, value)
     return other

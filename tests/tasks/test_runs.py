@@ -245,6 +245,24 @@ def test_the_remaining_time_of_a_long_training_is_logged_with_its_memory(
     assert 0.05 < float(found[1]) < 100  # of this process
 
 
+def test_runs_of_one_shape_are_prepared_once(karate: Data) -> None:
+    prepared: list[int] = []
+
+    def prepare(data: Data, config: NodeConfig, device: torch.device) -> Any:
+        prepared.append(config.model.hidden_quats)
+        return NODE.prepare(data, config, device)
+
+    counting = changed(NODE, prepare=prepare, max_members=lambda *_: 2)
+    shapes = [config_of(seeds=3, **{"model.hidden_quats": quats}) for quats in (2, 3)]
+    members = [member for config in shapes for member in NODE.members(config, karate)]
+    outcomes = list(run(counting, members, karate))
+    assert prepared == [2, 3]
+    assert [outcome.problem is outcomes[0].problem for outcome in outcomes] == [
+        *(True, True),
+        *(False, False),
+    ]
+
+
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
     pairs = changed(NODE, max_members=lambda *_: 2)
     outcomes = list(run(pairs, NODE.members(config_of(seeds=5), karate), karate))

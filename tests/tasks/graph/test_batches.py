@@ -103,6 +103,16 @@ def test_a_member_draws_from_its_own_part_and_the_capacity_suffices(
     assert not torch.equal(rounds[0], rounds[1])
 
 
+def test_all_steps_are_loaded_into_one_buffer(whole: Collection) -> None:
+    batches = TrainingBatches(whole, PARTS, 4, steps=5, seeds=SEEDS)
+    buffers = {
+        batches.load(step)[0].graphs.data_ptr()
+        for epoch in range(2)
+        for step, _ in enumerate(batches.draw(epoch))
+    }
+    assert len(buffers) == 1
+
+
 def test_a_members_batch_is_no_larger_than_its_part_whatever_the_others_have(
     whole: Collection,
 ) -> None:

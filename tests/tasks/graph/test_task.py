@@ -51,8 +51,8 @@ def same_draws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         turn = torch.arange(steps * size).view(steps, 1, size)
         return turn % counts[None, :, None]
 
-    monkeypatch.setattr(batches, "_distinct", in_turn)
-    monkeypatch.setattr(batches.TrainingBatches, "_matched", lambda self, graphs, epoch: graphs)
+    monkeypatch.setattr(batches, "_sample_distinct", in_turn)
+    monkeypatch.setattr(batches.TrainingBatches, "_match_sizes", lambda self, graphs, epoch: graphs)
 
 
 def in_double(problem: Problem) -> Problem:

@@ -64,6 +64,19 @@ def test_pieces_are_about_equally_large_and_hold_what_they_may(
             assert torch.equal((batch.adjacency.row >= 0).sum(dim=1), sizes)
 
 
+def test_the_steps_of_one_shape_are_loaded_into_one_buffer(
+    corpus: Corpus, configured: Any, whole: Collection
+) -> None:
+    batches = of(corpus, configured(), whole, 40)
+    buffers: dict[torch.Size, set[int]] = {}
+    for epoch in range(2):
+        for step, _ in enumerate(batches.draw(epoch)):
+            (indices,) = batches.load(step)
+            buffers.setdefault(indices.graphs.shape, set()).add(indices.graphs.data_ptr())
+    assert len(buffers) == 2  # the last batch is smaller
+    assert all(len(addresses) == 1 for addresses in buffers.values())
+
+
 @pytest.mark.parametrize("nodes", [1, 8, 100, 12_345])
 def test_rounding_adds_little_and_gives_few_numbers(nodes: int) -> None:
     assert nodes <= round_up(nodes) <= max(nodes + 7, 17 / 16 * nodes + 1)
