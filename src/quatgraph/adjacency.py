@@ -1,4 +1,4 @@
-"""The one sparse matrix of the package: a graph, or bag-of-words features."""
+"""The sparse matrix of graphs and of bag-of-words features."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -8,36 +8,36 @@ import torch
 import torch.utils._pytree as pytree
 from torch import Tensor
 
-from quatgraph.entries import check_range, looped, merged, stable_sort
+from quatgraph.entries import add_loops, check_range, merge_duplicates, stable_sort
 from quatgraph.errors import Mistake
 from quatgraph.ops import aggregate
 from quatgraph.ops.csr import index2ptr
 
 Normalization = Literal["none", "row", "symmetric"]
 Duplicates = Literal["keep", "merge"]
-WHOLE = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
-"""The types that node ids may have."""
+INTEGER_TYPES = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+"""The types of node ids."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Adjacency:
     r"""A sparse matrix :math:`\mathbf{A}` prepared once for many products.
 
-    Row ``v`` lists the senders ``u`` that node ``v`` listens to; ``weight`` holds
-    :math:`a_{v,u}`. Build one with :meth:`from_edge_index` and refine it by chaining::
+    Row ``v`` lists the senders ``u`` of node ``v``; ``weight`` holds :math:`a_{v,u}`. Build one
+    with :meth:`from_edge_index` and refine it by chaining::
 
         Adjacency.from_edge_index(edge_index, n).with_self_loops().normalized("symmetric")
 
-    It may be rectangular, so that sparse features are one too. It is a pytree of its tensors.
+    It may be rectangular, as sparse features are. It is a pytree of its tensors.
 
     Attributes:
-        rowptr: Where each row's entries begin, int32 ``(R + 1,)``.
+        rowptr: Row pointers, int32 ``(R + 1,)``.
         col: Sender of each entry, int32 ``(E,)``.
         weight: Value of each entry, ``(E,)``.
         t_rowptr: Row pointers of the transpose, int32 ``(C + 1,)``.
         t_col: Columns of the transpose, int32 ``(E,)``.
-        t_perm: Where each of the transpose's entries stands in ``weight``, int32 ``(E,)``.
-        product_dtype: What products round x and its gradient to, see :func:`quatgraph.aggregate`.
+        t_perm: The position in ``weight`` of each of the transpose's entries, int32 ``(E,)``.
+        product_dtype: See :func:`quatgraph.aggregate`.
 
     Example:
         >>> a = Adjacency.from_edge_index(torch.tensor([[0, 1], [1, 2]]), 3)
@@ -66,15 +66,15 @@ class Adjacency:
         """Builds the matrix from its entries ``(row, col, weight)``, each ``(E,)``.
 
         Args:
-            duplicates: ``"keep"`` leaves repeated entries, which add up in every product;
-                ``"merge"`` makes one entry of them, their weights summed (without weights: one).
+            duplicates: ``"keep"`` keeps repeated entries, which add up in every product;
+                ``"merge"`` merges them and sums their weights (without weights: 1).
         """
         if duplicates not in ("keep", "merge"):
-            raise Mistake(f"duplicates are to 'keep' or to 'merge', got {duplicates!r}")
+            raise Mistake(f"duplicates must be 'keep' or 'merge', got {duplicates!r}")
         check_range(row, shape[0])
         check_range(col, shape[1])
         if duplicates == "merge":
-            row, col, weight = merged(row, col, weight, shape[1])
+            row, col, weight = merge_duplicates(row, col, weight, shape[1])
         return cls._from_valid(row, col, weight, shape)
 
     @classmethod
@@ -86,12 +86,12 @@ class Adjacency:
         shape: tuple[int, int],
         normalization: Normalization = "none",
     ) -> Self:
-        """The matrix of entries that are known to lie in it."""
+        """Builds the matrix from entries in range."""
         if row.numel() >= 1 << 31:
             raise Mistake(f"a matrix may have 2^31 - 1 entries, got {row.numel()}")
         if weight is None:
             weight = torch.ones(row.numel(), device=row.device)
-        # Stable sorts: the order of a row's entries, and so every sum's rounding, is the caller's.
+        # Stable sorts preserve the order of a row's entries, and so the rounding of sums.
         sorted_row, order = stable_sort(row.int(), shape[0])
         sorted_col = col.int().index_select(0, order)
         t_sorted, t_order = stable_sort(sorted_col, shape[1])
@@ -119,15 +119,15 @@ class Adjacency:
         """Reads a PyG-style ``edge_index`` ``(2, E)`` of sender-receiver pairs.
 
         Args:
-            weight: ``(E,)`` or ``(E, 1)``; 1 for every edge if there is none.
+            weight: ``(E,)`` or ``(E, 1)``; 1 for every edge by default.
             self_loops: As :meth:`with_self_loops`.
             normalization: As :meth:`normalized`, with the loops.
             duplicates: As :meth:`from_entries`.
         """
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
-        if edge_index.dtype not in WHOLE:
-            raise Mistake("edge_index must hold whole numbers: use edge_index.long()")
+        if edge_index.dtype not in INTEGER_TYPES:
+            raise Mistake("edge_index must hold integers: use edge_index.long()")
         sender, receiver = edge_index.int().unbind()
         if weight is not None:
             if not isinstance(weight, Tensor):
@@ -141,15 +141,15 @@ class Adjacency:
             weight = weight if weight.is_floating_point() else weight.float()
         check_range(edge_index, num_nodes)
         if duplicates == "merge":
-            receiver, sender, weight = merged(receiver, sender, weight, num_nodes)
+            receiver, sender, weight = merge_duplicates(receiver, sender, weight, num_nodes)
         if self_loops:
-            receiver, sender, weight = looped(receiver, sender, weight, num_nodes)
+            receiver, sender, weight = add_loops(receiver, sender, weight, num_nodes)
         shape = num_nodes, num_nodes
         return cls._from_valid(receiver, sender, weight, shape, normalization)
 
     @classmethod
     def from_dense(cls, x: Tensor) -> Self:
-        """The non-zero numbers of a matrix, such as bag-of-words features."""
+        """The non-zeros of a dense matrix, such as bag-of-words features."""
         row, col = x.nonzero(as_tuple=True)
         return cls._from_valid(row, col, x[row, col], (x.size(0), x.size(1)))
 
@@ -164,14 +164,14 @@ class Adjacency:
         normalization: Normalization = "symmetric",
         dtype: torch.dtype | None = None,
     ) -> "Adjacency":
-        """Takes whatever a PyG convolution takes.
+        """Converts any graph that a PyG convolution takes.
 
         Args:
             edges: An ``edge_index`` ``(2, E)`` or PyG's ``EdgeIndex``; a sparse torch matrix
                 ``(N, N)`` whose rows are receivers (PyG's ``adj_t``); or an :class:`Adjacency`,
-                which is prepared already and returned as it is. A loop that is there keeps its
-                weight in either form; PyG's ``GCNConv`` adds to that of a sparse matrix.
-            dtype: The type of weights for edges that have none; torch's default if not told.
+                which is returned unchanged. Present loops keep their weight; PyG's ``GCNConv`` adds
+                to the loops of a sparse matrix.
+            dtype: The type of default weights; torch's default type if None.
         """
         if isinstance(edges, Adjacency):
             if weight is not None:
@@ -215,7 +215,7 @@ class Adjacency:
 
     @property
     def receiver(self) -> Tensor:
-        """Row of each entry, ``(E,)``: the number of rows that ended before it."""
+        """Row of each entry, ``(E,)``: the number of rows that end at or before it."""
         ends = self.rowptr[1:-1]
         ended = self.col.new_zeros(self.num_edges + 1)
         ended = ended.scatter_add(0, ends.long(), torch.ones_like(ends))
@@ -227,17 +227,17 @@ class Adjacency:
         return self.col
 
     def with_weight(self, weight: Tensor) -> Self:
-        """The same structure with other values."""
+        """The same structure with new weights."""
         return replace(self, weight=weight)
 
     def with_product_dtype(self, dtype: torch.dtype | None) -> Self:
-        """The same matrix, whose products round what they sum to this type; None for not at all."""
+        """The same matrix, whose products round to this type; None for no rounding."""
         return replace(self, product_dtype=dtype)
 
     def with_self_loops(self) -> Self:
-        r""":math:`\mathbf{A} + \mathbf{I}`; a node that already has a loop keeps its weight."""
+        r""":math:`\mathbf{A} + \mathbf{I}`; present loops keep their weight."""
         num_nodes = self._square("self-loops")
-        row, col, weight = looped(self.receiver, self.col, self.weight, num_nodes)
+        row, col, weight = add_loops(self.receiver, self.col, self.weight, num_nodes)
         made = type(self)._from_valid(row, col, weight, self.shape)
         return made.with_product_dtype(self.product_dtype)
 
@@ -248,7 +248,7 @@ class Adjacency:
         return self._normalized(kind)
 
     def _normalized(self, kind: Normalization, receiver: Tensor | None = None) -> Self:
-        """As :meth:`normalized`, with the row of each entry where it is at hand."""
+        """As :meth:`normalized`; ``receiver`` saves computing the row of each entry."""
         if kind not in ("none", "row", "symmetric"):
             raise Mistake(f"there is no normalization {kind!r}; choose none, row or symmetric")
         if kind == "none":
@@ -257,7 +257,7 @@ class Adjacency:
             self._square("symmetric normalisation")
         degree = self @ self.weight.new_ones(self.shape[1], 1)
         power = -1.0 if kind == "row" else -0.5
-        empty = degree <= 0  # not where it is NaN, which is to be seen
+        empty = degree <= 0  # False for NaN, which should propagate
         inverse = degree.masked_fill(empty, 1).pow(power).masked_fill(empty, 0).flatten()
         receiver = self.receiver if receiver is None else receiver
         weight = self.weight * inverse.index_select(0, receiver)
@@ -267,7 +267,7 @@ class Adjacency:
 
     def tiled(self) -> Self:
         r""":math:`[\mathbf{A}\,\mathbf{A}\,\mathbf{A}\,\mathbf{A}]`: features as four equal
-        components, so that each copy can have a mask of its own."""
+        components, so that each copy can have its own mask."""
         rows, cols = self.shape
         col = torch.cat([self.col + part * cols for part in range(4)])
         made = type(self)._from_valid(
@@ -288,12 +288,12 @@ class Adjacency:
         )
 
     def gather_senders(self) -> Self:
-        """The matrix ``(E, C)`` that takes each entry's sender row out of x, as it is."""
+        """The matrix ``(E, C)`` that gathers the row of each entry's sender."""
         return self._gather(self.col, self.t_rowptr, self.t_perm)
 
     def gather_receivers(self) -> Self:
-        """The matrix ``(E, R)`` that takes each entry's receiver row out of x; transposed, it sums
-        numbers of the entries over each row."""
+        """The matrix ``(E, R)`` that gathers the row of each entry's receiver; its transpose sums
+        values of entries over each row."""
         return self._gather(self.receiver, self.rowptr, self._entries(self.num_edges))
 
     def _gather(self, col: Tensor, t_rowptr: Tensor, t_order: Tensor) -> Self:
@@ -315,13 +315,13 @@ class Adjacency:
         return type(self)(*moved).with_product_dtype(product_dtype)
 
     def to_dense(self) -> Tensor:
-        """The matrix itself, for looking at small ones."""
+        """The dense matrix, to inspect small ones."""
         dense = self.weight.new_zeros(self.shape)
         return dense.index_put((self.receiver, self.col), self.weight, accumulate=True)
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """Sums what each row receives, ``(..., C, F) -> (..., R, F)``."""
-        if x.dim() > 2:  # leading dimensions ride along as columns
+        """The product ``(..., C, F) -> (..., R, F)``."""
+        if x.dim() > 2:  # leading dimensions become columns
             columns = x.movedim(-2, 0)
             y = self._times(columns.flatten(1))
             return y.unflatten(1, columns.shape[1:]).movedim(0, -2)

@@ -1,4 +1,4 @@
-"""Some graphs out of many: diagonal blocks of one prepared matrix, taken without copying."""
+"""A batch of graphs: diagonal blocks of one prepared matrix, selected without copying."""
 
 from typing import Any
 
@@ -11,22 +11,22 @@ from quatgraph.ops.aggregate_blocks import BlockRows, aggregate_blocks
 
 
 class Blocks:
-    r"""Blocks of a block-diagonal matrix, standing one after the other as a matrix of their own.
+    r"""Some blocks of a block-diagonal matrix, as a matrix of their own.
 
     The whole matrix is prepared once; a batch is two numbers per row and column, so that its shape
-    depends on its nodes alone. It may have rows and columns that are padding: they are zero. Like
-    :class:`Adjacency` it multiplies by ``@``.
+    depends on the number of nodes only. Padding rows and columns are zero. Like :class:`Adjacency`
+    it multiplies by ``@``.
 
-    The blocks of all members of an ensemble are one ``Blocks``, ``(M, ...)``. It is given to the
-    ensemble as it is, undivided: within it, ``@`` multiplies each member's vectors by its blocks.
+    The blocks of all members of an ensemble are one ``Blocks``, ``(M, ...)``, which vmap does not
+    split: within the ensemble ``@`` multiplies each member's vectors by its own blocks.
 
     Args:
-        whole: The matrix the blocks are taken from.
-        row: Row of the whole matrix that each row is, negative for padding, int32 ``(R,)``.
-        shift: What to add to a column of the whole matrix in that row, int32 ``(R,)``.
-        t_row: Column of the whole matrix that each column is, int32 ``(C,)``.
-        t_shift: What to add to a row of the whole matrix in that column, int32 ``(C,)``.
-        symmetric: Whether the blocks are known to equal their transpose.
+        whole: The block-diagonal matrix.
+        row: Indices of rows of the whole matrix, negative for padding, int32 ``(R,)``.
+        shift: Added to the columns of that row, int32 ``(R,)``.
+        t_row: Indices of columns of the whole matrix, negative for padding, int32 ``(C,)``.
+        t_shift: Added to the rows of that column, int32 ``(C,)``.
+        symmetric: Whether the blocks equal their transpose.
 
     Example:
         The second of two graphs, an edge between its two nodes::
@@ -35,7 +35,7 @@ class Blocks:
     """
 
     product_dtype: torch.dtype | None = None
-    """That of :class:`Adjacency`: blocks sum what they are given as it is."""
+    """As in :class:`Adjacency`: blocks never round."""
 
     def __init__(
         self,
@@ -70,8 +70,8 @@ class Blocks:
         return aggregate_blocks(x, self._rows, self._columns)
 
     def row_mask(self, like: Tensor) -> Tensor:
-        """1 for each row, 0 for those that are padding, ``(R,)`` in the type of ``like``, which is
-        any tensor of the same members."""
+        """0 for padding rows, else 1, ``(R,)`` in the type of ``like``, any tensor of the same
+        members."""
         return _Mask.apply(like, self.row)
 
     def column_mask(self, like: Tensor) -> Tensor:
@@ -79,63 +79,69 @@ class Blocks:
         return _Mask.apply(like, self.t_row)
 
     def expanded(self, entries: int) -> Adjacency:
-        """The blocks as a matrix of its own, for products that need numbers of its entries.
+        """The blocks as an :class:`Adjacency`, for products with own values of its entries.
 
-        Nothing waits for the device. Stacked blocks ``(M, ...)`` give stacked matrices.
+        The host never waits for the device. Stacked blocks ``(M, ...)`` give stacked matrices.
 
         Args:
-            entries: Entries of the result, E: no member's blocks may have more. Those that are
-                left are padding, of weight 0 and in the last row and column.
+            entries: Entries E of the result; no member's blocks may have more. The remaining ones
+                are padding, of weight 0 and in the last row and column.
         """
         whole, (rows, columns) = self.whole, self.shape
-        rowptr, entry, owner, moved = _laid_out(whole.rowptr, self.row, entries)
-        t_rowptr, t_entry, t_owner, _ = _laid_out(whole.t_rowptr, self.t_row, entries)
-        present, t_present = entry >= 0, t_entry >= 0
+        rowptr, entry, entry_row, shift = _concat_rows(whole.rowptr, self.row, entries)
+        t_rowptr, t_entry, t_entry_row, _ = _concat_rows(whole.t_rowptr, self.t_row, entries)
+        is_entry, t_is_entry = entry >= 0, t_entry >= 0
         entry, t_entry = entry.clamp(min=0), t_entry.clamp(min=0)
-        col = torch.where(present, whole.col[entry] + self.shift.gather(-1, owner), columns - 1)
-        t_col = whole.t_col[t_entry] + self.t_shift.gather(-1, t_owner)
-        t_col = torch.where(t_present, t_col, rows - 1)
-        t_perm = whole.t_perm[t_entry] + moved.gather(-1, t_col.long())
-        place = torch.arange(entries, device=t_perm.device, dtype=t_perm.dtype)
+        col = torch.where(
+            is_entry, whole.col[entry] + self.shift.gather(-1, entry_row), columns - 1
+        )
+        t_col = whole.t_col[t_entry] + self.t_shift.gather(-1, t_entry_row)
+        t_col = torch.where(t_is_entry, t_col, rows - 1)
+        t_perm = whole.t_perm[t_entry] + shift.gather(-1, t_col.long())
+        position = torch.arange(entries, device=t_perm.device, dtype=t_perm.dtype)
         return Adjacency(
             rowptr=rowptr,
             col=col,
-            weight=torch.where(present, whole.weight[entry], 0),
+            weight=torch.where(is_entry, whole.weight[entry], 0),
             t_rowptr=t_rowptr,
             t_col=t_col,
-            t_perm=torch.where(t_present, t_perm, place),
+            t_perm=torch.where(t_is_entry, t_perm, position),
         )
 
 
-def _laid_out(pointers: Tensor, row: Tensor, entries: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where the entries of chosen rows are once these rows stand one after the other.
+def _concat_rows(
+    rowptr: Tensor, row: Tensor, entries: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The entries of selected rows after these rows are concatenated.
 
     Shape:
-        - pointers: row pointers of the whole matrix
-        - row: the chosen rows, negative for none, ``(..., R)``
-        - output: the new row pointers ``(..., R + 1)``; the place of each entry in the whole
-          matrix, -1 for padding, and its row, ``(..., E)``; how far each row's entries moved,
+        - rowptr: row pointers of the whole matrix
+        - row: the selected rows, negative for padding, ``(..., R)``
+        - output: the new row pointers ``(..., R + 1)``; the position of each entry in the whole
+          matrix, -1 for padding, and its row, ``(..., E)``; the shift of each row's entries,
           ``(..., R)``
     """
-    known = row.clamp(min=0)
-    begin = pointers[known]
-    size = torch.where(row >= 0, pointers[known + 1] - begin, 0)
-    ends = size.cumsum(dim=-1, dtype=pointers.dtype)
+    clamped = row.clamp(min=0)
+    begin = rowptr[clamped]
+    size = torch.where(row >= 0, rowptr[clamped + 1] - begin, 0)
+    ends = size.cumsum(dim=-1, dtype=rowptr.dtype)
     if ends.device.type == "cpu" and (largest := int(ends[..., -1].max())) > entries:
         raise Mistake(f"blocks of {largest} entries do not fit into {entries}")
-    moved = ends - size - begin
-    place = torch.arange(entries, device=row.device, dtype=pointers.dtype)
-    owner = torch.searchsorted(ends, place.expand(*row.shape[:-1], -1).contiguous(), right=True)
-    present = owner < row.size(-1)
-    owner = owner.clamp(max=row.size(-1) - 1)
-    entry = torch.where(present, place - moved.gather(-1, owner), -1)
+    shift = ends - size - begin
+    position = torch.arange(entries, device=row.device, dtype=rowptr.dtype)
+    entry_row = torch.searchsorted(
+        ends, position.expand(*row.shape[:-1], -1).contiguous(), right=True
+    )
+    is_entry = entry_row < row.size(-1)
+    entry_row = entry_row.clamp(max=row.size(-1) - 1)
+    entry = torch.where(is_entry, position - shift.gather(-1, entry_row), -1)
     full = torch.full_like(ends[..., -1:], entries)
     rowptr = torch.cat((torch.zeros_like(full), ends[..., :-1], full), dim=-1)
-    return rowptr, entry, owner, moved
+    return rowptr, entry, entry_row, shift
 
 
 class _Mask(torch.autograd.Function):
-    """Gives each member of an ensemble its own row of what it holds undivided."""
+    """Under vmap the mask of each member, of rows that vmap does not split."""
 
     @staticmethod
     def forward(like: Tensor, row: Tensor) -> Tensor:
@@ -157,18 +163,17 @@ class _Mask(torch.autograd.Function):
 
 
 def row_ids(matrix: Adjacency | Blocks) -> Tensor | None:
-    """Which row of the whole matrix each row is, ``(R,)``; None of a matrix that is whole."""
+    """The indices of rows of the whole matrix, ``(R,)``; None for an :class:`Adjacency`."""
     return matrix.row if isinstance(matrix, Blocks) else None
 
 
 def column_ids(matrix: Adjacency | Blocks) -> Tensor | None:
-    """As :func:`row_ids`, of the columns, ``(C,)``."""
+    """As :func:`row_ids`, for columns, ``(C,)``."""
     return matrix.t_row if isinstance(matrix, Blocks) else None
 
 
-def present(pool: Adjacency | Blocks, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """Which rows and which columns of a matrix are no padding, ``(R,)`` and ``(C,)``; None where
-    nothing is padding.
+def padding_masks(pool: Adjacency | Blocks, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """0 for padding rows and columns, else 1, ``(R,)`` and ``(C,)``; None without padding.
 
     Args:
         like: Any tensor of the same members.

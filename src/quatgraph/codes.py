@@ -1,4 +1,4 @@
-"""One-hot features kept as integers."""
+"""One-hot features stored as integers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,14 +13,14 @@ from quatgraph.ops import lookup
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Codes:
-    """A matrix with at most one number per row: the code says where, the weight which.
+    """A matrix with at most one non-zero per row, in column ``code`` with the value ``weight``.
 
-    A product with it is a look-up of rows. It is a pytree of tensors.
+    A product with it is a lookup of rows. It is a pytree of tensors.
 
     Attributes:
-        code: Column of each row's number, ``(N,)``.
-        weight: That number, ``(N,)``; 1, or 0 for a row without a known code. With four copies of
-            the features (see :meth:`tiled`) one for each, ``(N, 4)``.
+        code: Column of each row's non-zero, ``(N,)``.
+        weight: Its value, ``(N,)``; 1, or 0 for a row with an unknown code. With four copies of the
+            features (see :meth:`tiled`) one per copy, ``(N, 4)``.
         num_codes: Number of columns T (of one copy).
     """
 
@@ -40,7 +40,7 @@ class Codes:
         return replace(self, code=self.code.to(device), weight=self.weight.to(device))
 
     def tiled(self) -> Self:
-        """The features as four equal components, so that each copy can have a mask of its own."""
+        """The features as four equal components, so that each copy can have its own mask."""
         return replace(self, weight=self.weight[..., None].expand(*self.weight.shape, 4))
 
     def __matmul__(self, table: Tensor) -> Tensor:

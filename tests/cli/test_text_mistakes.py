@@ -123,7 +123,7 @@ def test_a_mistake_in_word_vectors_is_told(case: str, tmp_path: Path) -> None:
 def test_vectors_that_are_no_quaternions_are_told(tmp_path: Path) -> None:
     written(tmp_path / "mine.csv")
     vector_file(tmp_path / "five.txt", ["film"], dimensions=5)
-    words = "a word vector of 5 numbers has no four equal parts", "pad these with zeros to 8"
+    words = "of 5 numbers cannot be split into four equal parts", "pad the vectors with zeros to 8"
     assert_refused("mine.csv", *words, more=("--vectors", "five.txt"))
     assert not Path("m").exists()
     real = ("--vectors", "five.txt", "--set", "model.name=texting")

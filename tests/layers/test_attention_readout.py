@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.layers import AttentionReadout
-from quatgraph.layers.attention_readout import starts
+from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.training.ensemble import Ensemble
@@ -88,7 +88,7 @@ def test_nodes_and_graphs_that_are_padding_change_nothing():
     pool, readout = tiny.batch(tiny.features("dense")).pool, built()
     h = torch.randn(3, tiny.CAPACITY, WIDTH, dtype=torch.float64)
     sizes = [[tiny.SIZES[g] if g >= 0 else 0 for g in graphs] for graphs in tiny.GRAPHS.tolist()]
-    assert starts(pool).tolist() == [[0, *torch.tensor(own).cumsum(0)] for own in sizes]
+    assert node_ptr(pool).tolist() == [[0, *torch.tensor(own).cumsum(0)] for own in sizes]
     for m, own in enumerate(sizes):
         h[m, sum(own) :] = 1e6
         alone = readout(h[m, : sum(own)], tiny.pool_of(own))

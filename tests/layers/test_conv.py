@@ -237,7 +237,7 @@ def test_compiles_to_machine_code():
 @pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
 def test_a_pair_of_node_sets_is_refused(layer):
     x = torch.randn(3, 4)
-    with pytest.raises(Mistake, match="one set of nodes"):
+    with pytest.raises(Mistake, match="takes one node matrix"):
         layer(4, 4)((x, x), torch.tensor([[0], [1]]))
 
 

@@ -1,4 +1,4 @@
-"""Layers within the quaternion space; each takes and gives plain tensors."""
+"""Quaternion layers on plain tensors."""
 
 from quatgraph.layers.attention_readout import AttentionReadout
 from quatgraph.layers.conv import QGNNConv, SimplifiedQGNNConv

@@ -1,4 +1,4 @@
-"""From the nodes of a graph to its class, each node with a weight of its own."""
+"""Graph classification by attention over nodes."""
 
 import torch
 from torch import Tensor, nn
@@ -20,20 +20,20 @@ class AttentionReadout(nn.Module):
         \mathbf{e}_{\mathcal G} = \Big(\sum_{v \in \mathcal G} \mathbf{e}_v\Big) \odot
         \max_{v \in \mathcal G} \mathbf{e}_v
 
-    and a linear map of :math:`\mathbf{e}_{\mathcal G}`. The product is element by element, as in
-    the released code; TextING adds mean and maximum.
+    and a linear map of :math:`\mathbf{e}_{\mathcal G}`. The product is element-wise, as in the
+    released code; TextING adds mean and maximum.
 
     Args:
-        width: Real numbers of a node's vector.
+        width: Real width of a node's vector.
         num_classes: Number of classes C.
         dropout: Rate on the graphs' vectors; the paper has none, the released code 0.5.
-        bias: Whether a learned vector is added to :math:`\mathbf{W} \otimes \mathbf{h}`.
+        bias: Whether to add a learned vector to :math:`\mathbf{W} \otimes \mathbf{h}`.
         activation: g, applied to each component.
-        linear: Makes the layer that multiplies by :math:`\mathbf{W}`.
+        linear: Class of the layer that multiplies by :math:`\mathbf{W}`.
 
     Shape:
         - h: ``(N, width)``
-        - pool: ``(G, N)``, which nodes each graph has; see :func:`starts`
+        - pool: ``(G, N)``, which nodes each graph has; see :func:`node_ptr`
         - output: logits ``(G, C)``
         - of several members each with a leading ``M``, the parameters too
     """
@@ -60,19 +60,18 @@ class AttentionReadout(nn.Module):
         return torch.sigmoid(self.score(h)).squeeze(-1)
 
     def forward(self, h: Tensor, pool: Adjacency | Blocks) -> Tensor:
-        pooled = attention_pool(self.linear(h), self.attention(h), starts(pool), self.activation)
+        pooled = attention_pool(self.linear(h), self.attention(h), node_ptr(pool), self.activation)
         return self.prediction(self.dropout(pooled, row_ids(pool)))
 
 
-def starts(pool: Adjacency | Blocks) -> Tensor:
-    """Where the nodes of each graph begin, and where those of the last end, ``(..., G + 1)``.
+def node_ptr(pool: Adjacency | Blocks) -> Tensor:
+    """The boundaries of the graphs' nodes, ``(..., G + 1)``.
 
     Args:
-        pool: ``(G, N)``; the nodes of a graph stand side by side, graph after graph, and padding
-            after them.
+        pool: ``(G, N)``; nodes are sorted by graph, padding last.
     """
     if isinstance(pool, Adjacency):
         return pool.rowptr
-    pointers, known = pool.whole.rowptr, pool.row.clamp(min=0)
-    sizes = torch.where(pool.row >= 0, pointers[known + 1] - pointers[known], 0)
+    rowptr, row = pool.whole.rowptr, pool.row.clamp(min=0)
+    sizes = torch.where(pool.row >= 0, rowptr[row + 1] - rowptr[row], 0)
     return nn.functional.pad(sizes.cumsum(dim=-1, dtype=sizes.dtype), (1, 0))

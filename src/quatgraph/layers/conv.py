@@ -1,4 +1,4 @@
-"""Graph convolutions within the quaternion space."""
+"""Graph convolutions in the quaternion space."""
 
 import torch
 from torch import Tensor, nn
@@ -20,8 +20,8 @@ class QGNNConv(nn.Module):
 
     This is Eq. 5 without its activation, which the model applies. Called like PyG's ``GCNConv``:
     a plain ``edge_index`` gets self-loops and symmetric normalization; an :class:`Adjacency` is
-    taken as it is, so that one graph is prepared once. It is no ``MessagePassing``: what of PyG
-    reaches into one, such as explainers that mask edges, finds none in it.
+    used unchanged, so that a graph is prepared once. It is not a ``MessagePassing`` layer, so PyG's
+    edge explainers do not work on it.
 
     Args:
         in_channels: Width of a node's input, real numbers, a multiple of four (unless ``tiled``).
@@ -29,7 +29,7 @@ class QGNNConv(nn.Module):
         bias: Whether to add a learned quaternion vector; the paper has none.
         add_self_loops: Whether a plain ``edge_index`` gets self-loops; as ``normalize`` if None.
         normalize: Whether a plain ``edge_index`` is normalised, symmetrically.
-        cached: Whether to prepare the first graph seen and keep it: for a single graph only.
+        cached: Whether to prepare the first graph and reuse it: for a single graph only.
         tiled: See :class:`QuaternionLinear`.
 
     Shape:
@@ -84,18 +84,16 @@ class QGNNConv(nn.Module):
         edge_index: Tensor | Adjacency | Blocks,
         edge_weight: Tensor | None = None,
     ) -> Adjacency | Blocks:
-        """The matrix this layer multiplies with, for the given graph of x's nodes."""
+        """The matrix that the layer multiplies by, for the given graph."""
         if isinstance(edge_index, Blocks):
             return edge_index
-        if len(getattr(x, "shape", ())) < 2:  # PyG's bipartite layers take a pair
-            raise Mistake(
-                "a quaternion convolution takes one set of nodes, as a matrix with a row for each"
-            )
+        if len(getattr(x, "shape", ())) < 2:  # a pair, as PyG's bipartite layers take
+            raise Mistake("a quaternion convolution takes one node matrix, with a row per node")
         nodes = x.shape[-2] if isinstance(x, Tensor) else x.shape[0]
         if self._prepared is not None and not isinstance(edge_index, Adjacency):
-            if nodes != (kept := self._prepared.shape[0]):
+            if nodes != (cached := self._prepared.shape[0]):
                 raise Mistake(
-                    f"this layer keeps its first graph, of {kept} nodes, and x has {nodes}: "
+                    f"this layer caches its first graph, of {cached} nodes, and x has {nodes}: "
                     "leave out cached=True"
                 )
             return self._prepared
@@ -126,7 +124,7 @@ class QGNNConv(nn.Module):
 
 
 class SimplifiedQGNNConv(nn.Module):
-    r"""Several aggregations, one Hamilton product, no nonlinearity between them:
+    r"""Several aggregations and one Hamilton product, without nonlinearities:
     `Simple Graph Convolution <https://arxiv.org/abs/1902.07153>`_ in the quaternion space.
 
     .. math:: \mathbf{H}' = \mathbf{A}^K \, (\mathbf{W} \otimes \mathbf{H})

@@ -1,9 +1,8 @@
-r"""Scores of triples as inner products: a query vector for each head and relation, a candidate
-vector for each entity, so that a query is scored against all entities by one product.
+r"""Scores of triples as inner products of a query vector per head and relation and a candidate
+vector per entity: one matrix product scores a query against all entities.
 
-A question for heads is one for tails of the inverse relation, whose number is ``r + R``. Inverse
-relations have vectors of their own, or those that leave every score as it is, read from tail to
-head:
+A query for heads is a query for tails of the inverse relation, ``r + R``. Inverse relations have
+vectors of their own, or vectors that preserve the score when head and tail are swapped:
 
 .. math:: f(h, r, t) = \mathbf{q}(\mathbf{h}, \mathbf{v}_r) \cdot \mathbf{x}(\mathbf{t})
     = \mathbf{q}(\mathbf{t}, \mathbf{v}_{r^{-1}}) \cdot \mathbf{x}(\mathbf{h})
@@ -27,20 +26,20 @@ class DistMult(nn.Module):
 
     Args:
         num_relations: Number of relations R, without inverse ones.
-        width: Real numbers of a vector.
+        width: Real width of a vector.
         reciprocal: Whether inverse relations have vectors of their own.
         dropout: Rate on the query vector; the paper has none, the released code 0.5.
-        norm: Whether to normalise the query vectors over the batch, as the released code does.
+        norm: Whether to batch-normalise the query vectors, as the released code does.
 
     Shape:
         - entities: the vectors of all entities, ``(E, D)``
-        - head: whole numbers below E, ``(B,)``
-        - relation: whole numbers below 2R, ``(B,)``
-        - output: query vectors ``(B, D)``, candidate vectors ``(E, D)``; TransE's are longer by two
+        - head: indices of entities, ``(B,)``
+        - relation: indices of relations, below 2R, ``(B,)``
+        - output: query vectors ``(B, D)``, candidate vectors ``(E, D)``; TransE's are wider by two
     """
 
     components = 1
-    """Real numbers that make one number of the kind that is multiplied."""
+    """Reals per number: 2 for complex numbers, 4 for quaternions."""
 
     def __init__(
         self,
@@ -70,44 +69,45 @@ class DistMult(nn.Module):
         entities, query = self.query(entities, head, relations, relation)
         if self.norm is not None:
             query = self.norm(query)
-        return self.finished(self.dropout(query), entities)
+        return self.as_inner_product(self.dropout(query), entities)
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The entities' vectors as they are, and the query vectors, before they are normalised."""
+        """The entities' vectors, and the query vectors before normalisation."""
         return table_and_rows(entities, head, times=(relations, relation))
 
     def inverse(self, relations: Tensor) -> Tensor:
-        """The vectors with which scores stay as they are when head and tail change places."""
+        """The vectors that preserve scores when head and tail are swapped."""
         return relations
 
-    def finished(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """Both vectors in the form whose inner product is the score."""
+    def as_inner_product(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """Both vectors in a form whose inner product is the score."""
         return query, candidates
 
 
-class _OfRows(DistMult):
-    """A decoder that is told how to make a query vector of those of head and relation."""
+class _RowDecoder(DistMult):
+    """A decoder that combines the vectors of head and relation into a query vector."""
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
         entities, heads = table_and_rows(entities, head)
-        return entities, self.of_rows(heads, lookup(relations, relation))
+        return entities, self.combine(heads, lookup(relations, relation))
 
-    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The query vectors, all ``(B, D)``."""
         raise NotImplementedError
 
 
-class ComplEx(_OfRows):
+class ComplEx(_RowDecoder):
     r"""`ComplEx <https://arxiv.org/abs/1606.06357>`_:
     :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`; the first
     half of a vector is real, the second imaginary."""
 
     components = 2
 
-    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
         (a, b), (c, d) = head.chunk(2, dim=-1), relation.chunk(2, dim=-1)
         return torch.cat((a * c - b * d, a * d + b * c), dim=-1)
 
@@ -116,32 +116,32 @@ class ComplEx(_OfRows):
         return torch.cat((real, -imaginary), dim=-1)
 
 
-class QuatE(_OfRows):
-    r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head turned by the unit quaternions of the
-    relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
+class QuatE(_RowDecoder):
+    r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head rotated by the unit quaternions of
+    the relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
     \mathbf{e}_t \rangle`."""
 
     components = 4
 
-    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
         return hamilton_product(head, unit(relation))
 
     def inverse(self, relations: Tensor) -> Tensor:
         return conjugate(relations)
 
 
-class TransE(_OfRows):
+class TransE(_RowDecoder):
     r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
-    :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`, as an inner product of vectors that
-    are two numbers longer."""
+    :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`, as an inner product of vectors with
+    two more components."""
 
-    def of_rows(self, head: Tensor, relation: Tensor) -> Tensor:
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation
 
     def inverse(self, relations: Tensor) -> Tensor:
         return -relations
 
-    def finished(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
+    def as_inner_product(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
         one = torch.ones_like
         squares = query.square().sum(-1, keepdim=True), candidates.square().sum(-1, keepdim=True)
         return (

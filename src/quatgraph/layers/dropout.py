@@ -16,30 +16,29 @@ Masks = Literal["real", "quaternion"]
 
 
 class QuaternionDropout(nn.Module):
-    """Drops real numbers one by one, or whole quaternions.
+    """Drops single reals, or whole quaternions.
 
-    The rate is a buffer, so that the members of an ensemble may have rates of their own. By itself
-    the layer draws from torch's generator. Within an :class:`quatgraph.Ensemble` a mask depends on
-    the member's seed, the step, the call and the row alone.
+    The rate is a buffer, so that the members of an ensemble may have different rates. On its own
+    the layer draws from torch's generator. Within an :class:`quatgraph.Ensemble` a mask depends
+    on the member's seed, the step, the call and the row only.
 
     Args:
-        rate: Share of numbers dropped, in [0, 1).
-        masks: ``"real"``: one mask per real number, as the released code does;
-            ``"quaternion"``: one per quaternion, its four components live or die together.
+        rate: Probability to drop an element, in [0, 1).
+        masks: ``"real"``: one mask per real number, as in the released code; ``"quaternion"``: one
+            mask for the four components of a quaternion.
 
     Shape:
         - x: ``(..., 4n)`` (any width with ``"real"``), or features as an :class:`Adjacency` or as
           :class:`Codes`, whose stored values are masked one by one
-        - rows: what the rows of x are known by within an ensemble, ``(N,)``; their places unless
-          given
+        - rows: keys of the rows of x within an ensemble, ``(N,)``; their positions by default
         - output: as x
     """
 
     rate: Tensor
     draws: Tensor
-    """Seed and step, which an ensemble sets."""
+    """Seed and step, set by an ensemble."""
     calls: Iterator[int] | None = None
-    """Numbers the dropouts of a step, which an ensemble sets; None outside one."""
+    """Numbers the dropout calls of a step, set by an ensemble; None outside one."""
 
     def __init__(self, rate: float = 0.5, *, masks: Masks = "real") -> None:
         super().__init__()
@@ -63,14 +62,14 @@ class QuaternionDropout(nn.Module):
         if not self.training:
             return x
         if isinstance(x, Adjacency | Codes):
-            return x.with_weight(self._dropped(x.weight, 1, None))
+            return x.with_weight(self._dropout(x.weight, 1, None))
         if self.masks == "quaternion":
-            quats(x.size(-1))  # refuses a width that has none
-            return self._dropped(x, 4, rows)
-        return self._dropped(x, 1, rows)
+            quats(x.size(-1))  # checks the width
+            return self._dropout(x, 4, rows)
+        return self._dropout(x, 1, rows)
 
-    def _dropped(self, x: Tensor, tiles: int, rows: Tensor | None) -> Tensor:
-        """Drops numbers, with one mask for so many blocks of columns."""
+    def _dropout(self, x: Tensor, tiles: int, rows: Tensor | None) -> Tensor:
+        """Drops elements, with one mask for ``tiles`` blocks of columns."""
         if self.calls is not None:
             return keyed_dropout(x, self.draws, self.rate, next(self.calls), tiles, rows)
         random = torch.rand((*x.shape[:-1], x.size(-1) // tiles), device=x.device)

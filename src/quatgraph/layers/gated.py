@@ -1,4 +1,4 @@
-"""Gated graph networks: vectors that each step keeps in part and renews in part."""
+"""Gated graph networks, in the quaternion space and over the reals."""
 
 import math
 from typing import ClassVar
@@ -14,7 +14,7 @@ from quatgraph.ops.activation import Activation
 
 
 class GatedQGNNConv(nn.Module):
-    r"""The Gated Quaternion GNN of the paper's appendix: some steps with one set of weights.
+    r"""The Gated Quaternion GNN of the paper's appendix: several steps with shared weights.
 
     .. math::
         \mathbf{a}_v &= \sum_{u \in \mathcal{N}_v} a_{v,u} \mathbf{h}_u \\
@@ -27,19 +27,18 @@ class GatedQGNNConv(nn.Module):
         \mathbf{h}'_v &= (1 - \mathbf{z}_v) \odot \mathbf{h}_v
             + \mathbf{z}_v \odot \tilde{\mathbf{h}}_v
 
-    What multiplies one vector is one product: a number of :math:`\mathbf{W} \otimes \mathbf{a}` is
-    made of one row of :math:`\mathbf{W}`, so the rows of several matrices may stand in one. What
-    is between the products: see :func:`quatgraph.ops.gated_step`.
+    All matrices that multiply the same vector are stacked into one product. See
+    :func:`quatgraph.ops.gated_step` for the steps between the products.
 
     Args:
-        width: Real numbers of a node's vector, a multiple of four.
-        steps: How often the vectors are renewed.
-        bias: Whether gates and candidate have learned biases; paper and released code have none.
+        width: Real width of a node's vector, a multiple of four.
+        steps: Number of updates.
+        bias: Whether gates and candidate have biases; the paper and the released code have none.
         activation: g, applied to each component.
 
     Shape:
         - x: ``(N, width)``
-        - edge_index: a prepared :class:`Adjacency` or :class:`Blocks` of N nodes, taken as it is;
+        - edge_index: a prepared :class:`Adjacency` or :class:`Blocks` of N nodes, used unchanged;
           or ``(2, E)``, which is normalised symmetrically, without self-loops
         - edge_weight: ``(E,)``
         - output: ``(N, width)``
@@ -53,7 +52,7 @@ class GatedQGNNConv(nn.Module):
     """
 
     components = 4
-    """Real numbers that make one number of the kind that is multiplied."""
+    """Reals per number: 4 for quaternions."""
     linear: ClassVar[type[QuaternionLinear] | type[GlorotLinear]] = QuaternionLinear
 
     def __init__(
@@ -75,7 +74,7 @@ class GatedQGNNConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws each of the six matrices as a layer of its own would: Glorot for one's width."""
+        """Initialises each of the six matrices like a separate layer: Glorot for its own width."""
         bound = math.sqrt(6.0 / (self._size + self.width))
         for layer in (self.of_sum, self.of_own, self.of_reset):
             layer.reset_parameters()
@@ -89,11 +88,11 @@ class GatedQGNNConv(nn.Module):
     ) -> Tensor:
         if not isinstance(edge_index, Blocks):
             edge_index = Adjacency.of(edge_index, x.size(-2), edge_weight, self_loops=False)
-        of_sum = self._together(self._matrix(self.of_sum.weight), 3)
-        of_own = self._together(self._matrix(self.of_own.weight), 2)
+        of_sum = self._group_by_matrix(self._matrix(self.of_sum.weight), 3)
+        of_own = self._group_by_matrix(self._matrix(self.of_own.weight), 2)
         of_reset, bias = self._matrix(self.of_reset.weight), None
         if self.of_sum.bias is not None:
-            bias = self._together(self.of_sum.bias[..., None], 3).squeeze(-1)
+            bias = self._group_by_matrix(self.of_sum.bias[..., None], 3).squeeze(-1)
         for _ in range(self.steps):
             x = gated_step(x, edge_index @ x, of_sum, of_own, of_reset, bias, self.activation)
         return x
@@ -102,9 +101,9 @@ class GatedQGNNConv(nn.Module):
         """The real matrix of a layer's weights."""
         return hamilton_matrix(weight)
 
-    def _together(self, matrix: Tensor, count: int) -> Tensor:
-        """The rows of each of so many matrices together, which stand side by side within each
-        component: ``(components count size, K) -> (count components size, K)``."""
+    def _group_by_matrix(self, matrix: Tensor, count: int) -> Tensor:
+        """Groups rows by matrix instead of by component:
+        ``(components count size, K) -> (count components size, K)``."""
         parts = matrix.unflatten(-2, (self.components, count, -1))
         return parts.transpose(-4, -3).flatten(-4, -2)
 
@@ -113,8 +112,8 @@ class GatedQGNNConv(nn.Module):
 
 
 class GatedGNNConv(GatedQGNNConv):
-    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as TextING has it: the same with
-    real matrices, four times the weights."""
+    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as in TextING: the same with real
+    matrices, four times the weights."""
 
     components = 1
     linear = GlorotLinear

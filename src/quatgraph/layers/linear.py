@@ -1,4 +1,4 @@
-"""The quaternion counterpart of :class:`torch.nn.Linear`, and real ones in its form."""
+"""The quaternion counterpart of :class:`torch.nn.Linear`, and real layers for comparison."""
 
 import math
 
@@ -25,9 +25,9 @@ class QuaternionLinear(nn.Module):
         in_features: Width of the input, a multiple of four (any width if ``tiled``).
         out_features: Width of the output, a multiple of four.
         bias: Whether to add a learned quaternion vector.
-        tiled: Whether the input is a real vector standing for the quaternion vector whose
-            four components all equal it, as the paper lifts given features (Section 5.1). Such a
-            layer also takes the four components themselves, as needed once they differ.
+        tiled: Whether the input is a real vector that represents the quaternion vector whose four
+            components all equal it, as in Section 5.1 of the paper. Such a layer also takes the
+            four components themselves, which dropout makes different.
 
     Shape:
         - x: ``(..., in_features)``, or sparse rows as an :class:`Adjacency`, or one-hot rows as
@@ -52,7 +52,7 @@ class QuaternionLinear(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights as the released code does: Glorot over ``in_quats + 4 * out_quats``."""
+        """Initialises as the released code does: Glorot over ``in_quats + 4 * out_quats``."""
         bound = math.sqrt(6.0 / (self.in_quats + 4 * self.out_quats))
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -62,26 +62,26 @@ class QuaternionLinear(nn.Module):
         self, x: Tensor | Adjacency | Codes, product_dtype: torch.dtype | None = None
     ) -> Tensor:
         width = x.shape[-1]
-        stands_for_four = self.tiled and width == self.in_quats
-        if not stands_for_four and width != 4 * self.in_quats:
+        is_tiled = self.tiled and width == self.in_quats
+        if not is_tiled and width != 4 * self.in_quats:
             wanted = self.in_quats if self.tiled else 4 * self.in_quats
             raise Mistake(f"{self} takes inputs {wanted} wide, got {width}")
         if isinstance(x, Tensor):
             if not x.is_floating_point():
                 raise Mistake(f"{self} takes real numbers, got {x.dtype}: use x.float()")
             return hamilton_linear(
-                x, self.weight, self.bias, tiled=stands_for_four, product_dtype=product_dtype
+                x, self.weight, self.bias, tiled=is_tiled, product_dtype=product_dtype
             )
-        if isinstance(x, Codes) and not stands_for_four:
-            y = self._of_four_codes(x)
+        if isinstance(x, Codes) and not is_tiled:
+            y = self._product_with_codes(x)
         else:
-            matrix = (hamilton_matrix_tiled if stands_for_four else hamilton_matrix)(self.weight)
+            matrix = (hamilton_matrix_tiled if is_tiled else hamilton_matrix)(self.weight)
             y = x @ matrix.mT
         return add_bias(y, self.bias)
 
-    def _of_four_codes(self, x: Codes) -> Tensor:
-        """The product with one column t of ones and zeros times a quaternion k: the t-th column of
-        the matrix, each of its quaternions times k."""
+    def _product_with_codes(self, x: Codes) -> Tensor:
+        """The product with one-hot rows, each scaled by a quaternion: a column of the matrix, whose
+        quaternions are multiplied by it."""
         if not self.tiled:
             raise Mistake(f"{self} takes quaternion vectors; only a tiled layer takes codes")
         column = lookup(self.weight.flatten(-3, -2).mT, x.code).unflatten(-1, (4, self.out_quats))
@@ -107,7 +107,7 @@ class RealLinear(nn.Linear):
 
 
 class GlorotLinear(RealLinear):
-    """The real counterpart of :class:`QuaternionLinear`: the same with Glorot's start."""
+    """The real counterpart of :class:`QuaternionLinear`, with Glorot initialisation."""
 
     def reset_parameters(self) -> None:
         nn.init.xavier_uniform_(self.weight)

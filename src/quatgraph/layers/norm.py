@@ -1,4 +1,4 @@
-"""Batch normalisation of the nodes of a batch, which may be padded."""
+"""Batch normalisation of padded batches."""
 
 import torch
 from torch import Tensor, nn
@@ -8,18 +8,18 @@ from quatgraph.ops.masked_norm import masked_norm
 
 
 class BatchNorm(nn.Module):
-    """:class:`torch.nn.BatchNorm1d` for rows of which some are padding, then an activation.
+    """:class:`torch.nn.BatchNorm1d` for padded rows, followed by an activation.
 
-    Padding never enters the statistics. A batch of fewer than two rows has no variance: it leaves
-    the running statistics as they are.
+    Padding never enters the statistics. A batch of fewer than two rows has no variance and leaves
+    the running statistics unchanged.
 
     Args:
         features: Width F of a row.
-        activation: What is applied to the normalised rows.
+        activation: Applied to the normalised rows.
 
     Shape:
         - x: ``(N, F)``
-        - present: 0 for the rows that are padding, else 1, ``(N,)``; None where none is
+        - mask: 0 for padding rows, else 1, ``(N,)``; None without padding
         - output: ``(N, F)``
         - of several members each with a leading ``M``, the parameters too
     """
@@ -36,12 +36,12 @@ class BatchNorm(nn.Module):
         self.register_buffer("running_mean", torch.zeros(features))
         self.register_buffer("running_var", torch.ones(features))
 
-    def forward(self, x: Tensor, present: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         vectors = self.weight, self.bias, self.running_mean, self.running_var
         if self.training:
             return masked_norm(
                 x,
-                present,
+                mask,
                 *vectors,
                 eps=self.eps,
                 momentum=self.momentum,

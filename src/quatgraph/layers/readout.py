@@ -1,4 +1,4 @@
-"""From the nodes of a graph to its class."""
+"""Graph classification by the sums of all layers."""
 
 import math
 from collections.abc import Sequence
@@ -12,21 +12,21 @@ from quatgraph.layers.dropout import QuaternionDropout
 
 
 class LayerwiseReadout(nn.Module):
-    r"""Sums each layer's vectors over the nodes of each graph, then one linear map (Eq. 13).
+    r"""Sums each layer's vectors over the nodes of each graph, then applies a linear map (Eq. 13).
 
     .. math::
         \mathbf{e}_{\mathcal G} = \sum_{v \in \mathcal G}
         \big[\mathbf{h}^{(1)}_v \parallel \dots \parallel \mathbf{h}^{(L)}_v\big], \qquad
         \hat{\mathbf{y}}_{\mathcal G} = \mathbf{W} \mathbf{e}_{\mathcal G} + \mathbf{b}
 
-    A linear map of the concatenation is the sum of one linear map per layer: the released code has
-    these, each with its own bias and drawn for its own width.
+    A linear map of the concatenation is the sum of one linear map per layer. The released code has
+    one map per layer, each with its own bias and initialisation.
 
     Args:
         widths: Width of each layer's vectors.
         num_classes: Number of classes C.
         dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
-        per_layer: Whether to start as the released code's maps per layer do.
+        per_layer: Whether to initialise one map per layer, as in the released code.
 
     Shape:
         - layers: each ``(N, width)``
@@ -50,7 +50,7 @@ class LayerwiseReadout(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As :class:`torch.nn.Linear` does: uniform within one over the root of the width."""
+        """Initialises as :class:`torch.nn.Linear` does: uniform within ``1 / sqrt(width)``."""
         fans = self.widths if self.per_layer else [sum(self.widths)]
         for part, bias, fan in zip(self.weight.split(fans, dim=1), self.bias, fans, strict=True):
             bound = 1 / math.sqrt(fan)

@@ -1,7 +1,7 @@
-"""Real-valued layers in the form the quaternion ones have, so that comparisons share all code.
+"""Real-valued layers with the interface of the quaternion ones, for comparisons.
 
-They hold PyG's parameters and equal PyG's convolutions number for number (the tests compare), but
-take sparse and one-hot features, run inside an ensemble and repeat bit for bit on a GPU.
+They have PyG's parameters and results (the tests compare), but take sparse and one-hot features,
+run in an ensemble and repeat bit for bit on a GPU.
 """
 
 import torch
@@ -18,9 +18,9 @@ from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops.members import add_bias
 
 Features = Tensor | Adjacency | Codes
-"""Rows of numbers: dense, sparse or one-hot."""
+"""Rows of features: dense, sparse or one-hot."""
 Matrix = Adjacency | Blocks
-"""A prepared graph, or the nodes of each graph."""
+"""A prepared graph, or a pooling matrix."""
 
 
 class SparseLinear(RealLinear):
@@ -33,13 +33,13 @@ class SparseLinear(RealLinear):
 
 
 class Linear(SparseLinear, GlorotLinear):
-    """The same with Glorot's start."""
+    """The same with Glorot initialisation."""
 
 
 class LinearOfSums(RealLinear):
     r""":class:`torch.nn.Linear` of sums of rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
 
-    Rows that are not dense are mapped before they are summed.
+    Sparse rows are mapped before they are summed.
 
     Shape:
         - x: ``(N, in_features)``, dense, sparse or one-hot
@@ -94,7 +94,7 @@ class SumPerceptron(nn.Module):
 
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - present: see :class:`BatchNorm`
+        - mask: see :class:`BatchNorm`
         - output: ``(N, out_channels)``
     """
 
@@ -104,8 +104,8 @@ class SumPerceptron(nn.Module):
         self.norm = BatchNorm(out_channels, "relu")
         self.second = RealLinear(out_channels, out_channels)
 
-    def forward(self, x: Features, adjacency: Matrix, present: Tensor | None = None) -> Tensor:
-        return self.second(self.norm(self.first(x, adjacency), present))
+    def forward(self, x: Features, adjacency: Matrix, mask: Tensor | None = None) -> Tensor:
+        return self.second(self.norm(self.first(x, adjacency), mask))
 
 
 class GraphAttention(nn.Module):
@@ -148,7 +148,7 @@ class GraphAttention(nn.Module):
             0.2,
         )  # (E, H)
         logits = logits.masked_fill((adjacency.weight == 0)[:, None], -torch.inf)
-        with torch.no_grad():  # the largest logit of each row, only against overflow
+        with torch.no_grad():  # the maximum of each row, against overflow
             row = receivers.col.long()[:, None].expand_as(logits)
             lowest = torch.full_like(y[:, :, 0], torch.finfo(y.dtype).min)
             peak = lowest.scatter_reduce(0, row, logits, reduce="amax")
@@ -163,9 +163,9 @@ class GraphAttention(nn.Module):
 
 
 def check_heads(width: int, heads: int) -> None:
-    """Refuses a width of GAT, in reals, that its heads cannot share."""
+    """Checks that the heads divide GAT's width, in reals."""
     if width % heads:
         raise Mistake(
-            f"GAT's width of {width} reals cannot be shared among {heads} heads: "
-            "change heads, or hidden_quats, of which the width is four times"
+            f"GAT's width of {width} reals cannot be shared among {heads} heads: change heads, or "
+            "hidden_quats, which is a quarter of the width"
         )

@@ -1,5 +1,5 @@
-"""Models, a folder for each task and a file for each method.
+"""Models: a folder per task, a file per method.
 
-A file holds the module, its options, and what training has to know of it. To add a method, write
-such a file and name it in ``MODELS`` of the task's folder.
+A file holds the module, its options and the class attributes that training reads. To add a method,
+write such a file and list it in ``MODELS`` of the task's folder.
 """

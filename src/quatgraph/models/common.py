@@ -1,4 +1,4 @@
-"""What the models of all tasks share."""
+"""Shared by the models of all tasks."""
 
 import dataclasses
 from collections.abc import Callable
@@ -18,59 +18,56 @@ X = TypeVar("X", bound=Tensor | Adjacency | Codes)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The settings that a model reads, ``[model]`` in a preset; each model has a class of its own.
-
-    What training must know of a model follows from its options and from attributes of its class.
-    """
+    """The hyperparameters of a model, ``[model]`` in a preset; each model has its own subclass."""
 
     name: str
     of_reals: ClassVar[bool] = False
-    """Whether the model's constructor counts its width in reals."""
+    """Whether the constructor takes its width in reals, as ``hidden``."""
 
     @property
     def width(self) -> int:
-        """Real numbers of a hidden vector."""
+        """Real width of a hidden vector."""
         raise NotImplementedError
 
     def arguments(self) -> dict[str, Any]:
         """Keyword arguments of the model's constructor; the harness normalizes the adjacency."""
-        found = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        arguments = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         for key in ("name", "normalization"):
-            found.pop(key, None)
+            arguments.pop(key, None)
         if self.of_reals:
-            del found["hidden_quats"]
-            found["hidden"] = self.width
-        return found
+            del arguments["hidden_quats"]
+            arguments["hidden"] = self.width
+        return arguments
 
 
 def four_copies(x: X) -> X:
-    """Features as four equal components, so that dropout masks each of the four by itself.
+    """Features as four equal components, so that dropout masks each of them separately.
 
-    The released code trains so (``masks="real"``); without dropout, or with one mask for the four,
-    the features themselves give the same product at a quarter of the cost.
+    The released code trains on them (``masks="real"``). Without dropout, or with one mask for all
+    four, the features themselves give the same product at a quarter of the cost.
     """
     return cast(X, lift(x, "tile") if isinstance(x, Tensor) else x.tiled())
 
 
 def apply_layers(
     convs: nn.ModuleList,
-    owns: nn.ModuleList,
+    skips: nn.ModuleList,
     dropout: QuaternionDropout,
     activation: Callable[[Tensor], Tensor],
     x: Tensor | Adjacency,
     adjacency: Adjacency,
 ) -> Tensor:
-    """Layer by layer, with dropout before and the activation between; ``owns`` may be empty."""
+    """Applies layers with dropout before and activations between them; ``skips`` may be empty."""
     for layer, conv in enumerate(convs):
         x = dropout(x)
         y = conv(x, adjacency)
-        if len(owns):
-            y = y + owns[layer](x)
+        if len(skips):
+            y = y + skips[layer](x)
         x = activation(y)
     return y
 
 
 def check_layers(num_layers: int) -> None:
-    """Refuses a model without layers."""
+    """Checks that a model has layers."""
     if num_layers < 1:
         raise Mistake(f"the model needs at least one hidden layer, got num_layers={num_layers}")

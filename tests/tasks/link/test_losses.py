@@ -90,7 +90,7 @@ def test_n3_is_the_mean_over_all_that_is_learned_of_its_cubes(
     # Candidates as the decoder makes them: TransE's go on behind the entities' own vectors.
     build = DECODERS[decoder]
     candidates = torch.stack(
-        [build(3, WIDTH).finished(vectors[:1], vectors)[1] for vectors in entities]
+        [build(3, WIDTH).as_inner_product(vectors[:1], vectors)[1] for vectors in entities]
     )
     found = losses.penalty(candidates, relations)
 

@@ -1,4 +1,4 @@
-"""What training and predicting know of a graph classifier."""
+"""The interface of graph classifiers."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
@@ -9,12 +9,12 @@ from quatgraph import config as configs
 from quatgraph.models.common import Options
 
 Matrix = Literal["none", "row", "symmetric", "neighbours"]
-"""A + I, as it is or normalized; or the mean over the neighbours alone."""
+"""A + I, plain or normalized; or the mean over the neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOptions(Options):
-    """What every graph classifier reads."""
+    """The hyperparameters of every graph classifier."""
 
     hidden_quats: int = 16
     """Quaternions per layer; real models get the same width, four times as many reals."""
@@ -36,16 +36,16 @@ class GraphOptions(Options):
 
     @property
     def matrix(self) -> Matrix:
-        """The matrix that the model multiplies with."""
+        """The matrix that the model multiplies by."""
         return "none"
 
     @property
     def trains_on_four_copies(self) -> bool:
-        """Whether training gives the model its features as :func:`four_copies`."""
+        """Whether the model is trained on :func:`four_copies` of the features."""
         return False
 
     def num_activations(self, nodes: int, entries: int) -> int:
-        """Numbers that a training step holds for one member, by a generous count."""
+        """An upper estimate of the values that a training step saves per member."""
         return 12 * nodes * self.width * self.num_layers
 
 
@@ -54,12 +54,11 @@ class GraphModel(nn.Module):
 
     Options: ClassVar[type[GraphOptions]]
     supports_members: ClassVar[bool] = False
-    """Whether parameters and inputs may have a leading dimension of members."""
+    """Whether parameters and inputs may have a leading member dimension."""
     needs_entries: ClassVar[bool] = False
-    """Whether a batch's adjacency has to be a matrix of its own, see :meth:`Blocks.expanded`."""
+    """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
     propagations: ClassVar[int] = 0
-    """How often features are propagated over the graph beforehand, each as features of its own,
-    with the degree; 0 for features as they are."""
+    """How often features are propagated over the graph beforehand and appended, with the degree."""
 
     @classmethod
     def from_options(cls, options: GraphOptions, in_channels: int, num_classes: int) -> Self:

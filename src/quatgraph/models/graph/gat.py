@@ -30,11 +30,11 @@ class GraphGATOptions(LayerwiseOptions):
 
 class GraphGAT(LayerwiseModel):
     """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its matrix has self-loops and
-    no normalisation, and is an :class:`Adjacency`: attention needs numbers of the entries, so a
-    batch has to be :meth:`Blocks.expanded`.
+    no normalisation. Attention assigns values to entries, so a batch must be
+    :meth:`Blocks.expanded`.
 
     Args:
-        hidden: Width of the layers, all heads together.
+        hidden: Total width of the heads.
         heads: Attention heads of every layer.
         dropout: Rate on the input of every layer and on the attention coefficients.
         num_layers, pooled_dropout, per_layer: As in :class:`GraphGCN`.
@@ -69,5 +69,5 @@ class GraphGAT(LayerwiseModel):
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         if isinstance(adjacency, Blocks):
-            raise Mistake("GAT needs its batch as a matrix of its own: use adjacency.expanded(...)")
+            raise Mistake("GAT does not take Blocks: use adjacency.expanded(...)")
         return super().forward(x, adjacency, pool)

@@ -1,4 +1,4 @@
-"""Graph convolutional network, the real twin of QGNN."""
+"""Graph convolutional network, the real counterpart of QGNN."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -15,7 +15,7 @@ from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 class GraphGCNOptions(LayerwiseOptions):
     name: Literal["gcn"] = "gcn"
     normalization: Normalization = "none"
-    """Of the adjacency matrix with self-loops."""
+    """Normalization of the adjacency matrix with self-loops."""
 
     @property
     def matrix(self) -> Matrix:
@@ -23,8 +23,8 @@ class GraphGCNOptions(LayerwiseOptions):
 
 
 class GraphGCN(LayerwiseModel):
-    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real twin of QGNN, on
-    the same matrix, with self-loops.
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real counterpart of
+    QGNN, on the same matrix.
 
     Args:
         hidden, num_layers, dropout, pooled_dropout, per_layer: As in :class:`GraphQGNN`, with

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from quatgraph.blocks import present
+from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
 from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
 from quatgraph.models.common import check_layers
@@ -20,16 +20,16 @@ class GraphGFNOptions(GraphOptions):
 
 
 class GraphGFN(GraphModel):
-    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: a set of nodes, whose features
-    hold all it knows of the graph, namely degrees and features propagated by the graph.
+    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: a set of nodes; their features
+    carry the structure, as degrees and propagated features.
 
     Args:
         hidden: Width of the layers.
-        num_layers: Layers that see one node each.
+        num_layers: Layers that are applied to each node.
         pooled_dropout: Rate on the graphs' vectors before the last linear map.
 
     Shape:
-        - as :class:`GraphGCN`; adjacency is not looked at
+        - as :class:`GraphGCN`; adjacency is ignored
     """
 
     Options = GraphGFNOptions
@@ -55,7 +55,7 @@ class GraphGFN(GraphModel):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        graphs, nodes = present(pool, self.dropout.rate)
+        graphs, nodes = padding_masks(pool, self.dropout.rate)
         for linear, norm in zip(self.linears, self.norms, strict=True):
             x = norm(linear(x), nodes)
         y = self.graph_norm(self.graph_linear(x, pool), graphs)

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from torch import Tensor, nn
 
-from quatgraph.blocks import present
+from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
 from quatgraph.layers.real import Features, LinearOfSums, Matrix, SumPerceptron
 from quatgraph.models.common import check_layers
@@ -23,13 +23,13 @@ class GraphGIN(GraphModel):
     """`Graph isomorphism network <https://arxiv.org/abs/1810.00826>`_ (GIN-0); its matrix has
     self-loops and no normalisation.
 
-    The sums of every layer's vectors, the input included, each go through a linear map of their
-    own, and their results add up.
+    Each layer's vectors, including the input, are summed over a graph and mapped to logits, which
+    are added.
 
     Args:
         hidden: Width of the layers.
         num_layers: Layers, each a perceptron of the sums over neighbours.
-        pooled_dropout: Rate on the class scores of each layer.
+        pooled_dropout: Rate on the logits of each layer.
 
     Shape:
         - as :class:`GraphGCN`
@@ -56,7 +56,7 @@ class GraphGIN(GraphModel):
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         first, *others = self.predictions
-        _, nodes = present(pool, self.dropout.rate)
+        _, nodes = padding_masks(pool, self.dropout.rate)
         scores = self.dropout(first(x, pool))
         for conv, norm, prediction in zip(self.convs, self.norms, others, strict=True):
             x = norm(conv(x, adjacency, nodes), nodes)

@@ -19,7 +19,7 @@ class LayerwiseOptions(GraphOptions):
     dropout: float = 0.5
     """Rate on the input of every layer."""
     per_layer: bool = True
-    """Whether the last linear map starts as one map per layer, each with a bias."""
+    """Whether to initialise the last linear map as one map per layer, each with a bias."""
     of_reals: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
-from quatgraph.blocks import Blocks, present
+from quatgraph.blocks import Blocks, padding_masks
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
@@ -26,11 +26,11 @@ class GraphQGNNOptions(GraphOptions):
     activation: Activation = "relu"
     """The activation g."""
     norm: bool = True
-    """Whether each layer is normalized over the nodes of a batch."""
+    """Whether to normalize each layer over the nodes of a batch."""
     per_layer: bool = True
-    """Whether the last linear map starts as one map per layer, each with a bias."""
+    """Whether to initialise the last linear map as one map per layer, each with a bias."""
     normalization: Normalization = "none"
-    """Of the adjacency matrix with self-loops."""
+    """Normalization of the adjacency matrix with self-loops."""
 
     def __post_init__(self) -> None:
         GraphOptions.__post_init__(self)
@@ -46,7 +46,7 @@ class GraphQGNNOptions(GraphOptions):
 
 
 class GraphQGNN(GraphModel):
-    r"""QGNN layers; the vectors of all layers, summed over a graph's nodes, tell its class.
+    r"""QGNN layers; the vectors of all layers, summed over a graph's nodes, give its logits.
 
     Args:
         in_channels: Number of real features of a node; each becomes four equal components.
@@ -60,7 +60,7 @@ class GraphQGNN(GraphModel):
         norm: Whether to normalise each layer's output over the nodes of a batch before g, as the
             released code suggests instead of dropout; the paper does not.
         pooled_dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
-        per_layer: Whether the last linear map starts as the released code's, one per layer.
+        per_layer: See :class:`LayerwiseReadout`.
 
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot, or its four copies
@@ -99,7 +99,7 @@ class GraphQGNN(GraphModel):
         self.readout = LayerwiseReadout(
             [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
         )
-        # On the input every stored number is masked by itself, whichever form it comes in.
+        # Input features are always masked one by one.
         self.input_dropout = QuaternionDropout(dropout, masks="real")
         self.dropout = QuaternionDropout(dropout, masks=masks)
         self.activation = ACTIVATIONS[activation]
@@ -111,7 +111,7 @@ class GraphQGNN(GraphModel):
         pool: Adjacency | Blocks,
     ) -> Tensor:
         layers: list[Tensor] = []
-        nodes = present(pool, self.readout.weight)[1] if len(self.norms) else None
+        nodes = padding_masks(pool, self.readout.weight)[1] if len(self.norms) else None
         for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
             y = conv(x, adjacency)

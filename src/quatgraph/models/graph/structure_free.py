@@ -1,4 +1,4 @@
-"""Baselines that see no edges."""
+"""Baselines that ignore edges."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -21,18 +21,18 @@ class StructureFreeOptions(GraphOptions):
 
 
 class StructureFree(GraphModel):
-    """`The baselines that see no edges <https://arxiv.org/abs/1912.09893>`_: what the graph adds is
-    the distance to this.
+    """`Baselines that ignore edges <https://arxiv.org/abs/1912.09893>`_: they
+    show what the graph adds.
 
     Args:
-        vertex: Whether a layer sees each node before the sum, as for social sets; without it the
-            features themselves are summed, the fingerprint of a molecule.
+        vertex: Whether a layer is applied to each node before the sum, as for social networks;
+            otherwise the features are summed, the fingerprint of a molecule.
         hidden: Width of the layers.
         num_layers: Layers after the sum.
-        pooled_dropout: Rate on the graphs' vectors before the last linear map; the method has none.
+        pooled_dropout: Rate on the graphs' vectors before the last map; the original has none.
 
     Shape:
-        - as :class:`GraphGCN`; adjacency is not looked at
+        - as :class:`GraphGCN`; adjacency is ignored
     """
 
     Options = StructureFreeOptions

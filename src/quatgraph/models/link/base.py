@@ -1,4 +1,4 @@
-"""What training and predicting know of a model of triples."""
+"""The interface of models of triples."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -13,10 +13,10 @@ from quatgraph.models.common import Options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkOptions(Options):
-    """What every model of triples reads."""
+    """The hyperparameters of every model of triples."""
 
     decoder: Decoder = "distmult"
-    """How vectors of head, relation and tail become a score."""
+    """How triples are scored."""
     dim_quats: int = 32
     """Quaternions of a vector; real models get the same width, four times as many reals."""
     dropout: float = 0.5
@@ -33,23 +33,23 @@ class LinkOptions(Options):
 
     @property
     def components(self) -> int:
-        """Real numbers that make one number of the vectors, whose absolute values N3 sums."""
+        """Reals per number of a vector; N3 regularization sums the absolute values of numbers."""
         return DECODERS[self.decoder].components
 
     @property
     def matrix(self) -> Normalization:
-        """How the graph of the entities with self-loops is normalized for the model."""
+        """The normalization of the entity graph with self-loops."""
         return "none"
 
     def num_activations(self, entities: int, queries: int) -> int:
-        """Numbers that a training step holds for one member, by a generous count."""
+        """An upper estimate of the values that a training step saves per member."""
         return self.width * (3 * entities + 8 * queries)
 
 
 class LinkModel(nn.Module):
-    """A model of triples: ``encode`` gives the vectors of all entities, of which the decoder makes
-    query vectors ``(B, D)`` and candidate vectors ``(E, D)``, whose inner products are the scores.
-    The vectors of relations are ``decoder.relations``; candidates begin with those of entities."""
+    """A model of triples: ``encode`` returns the vectors of all entities, which the decoder turns
+    into query vectors ``(B, D)`` and candidate vectors ``(E, D)``. Scores are inner products.
+    Relation vectors are ``decoder.relations``; candidate vectors start with those of entities."""
 
     Options: ClassVar[type[LinkOptions]]
     decoder: nn.Module

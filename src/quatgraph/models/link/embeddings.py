@@ -16,25 +16,25 @@ class EmbeddingsOptions(LinkOptions):
     name: Literal["embeddings"] = "embeddings"
 
     def arguments(self) -> dict[str, Any]:
-        found = LinkOptions.arguments(self)
-        del found["dim_quats"]
-        return found | {"width": self.width}
+        arguments = LinkOptions.arguments(self)
+        del arguments["dim_quats"]
+        return arguments | {"width": self.width}
 
 
 class Embeddings(LinkModel):
-    """A learned vector for each entity, and a decoder: the paper's baselines, by its name.
+    """A learned vector per entity, and a decoder that names the method.
 
     Args:
         num_entities: Number of entities E.
         num_relations: Number of relations, without inverse ones.
         decoder: How triples are scored, see :mod:`quatgraph.layers.decoder`.
-        width: Real numbers of a vector.
+        width: Real width of a vector.
         reciprocal: Whether inverse relations have vectors of their own.
         dropout: Rate on the query vector.
-        norm: Whether to normalise the query vectors over the batch.
+        norm: Whether to batch-normalise the query vectors.
 
     Shape:
-        - adjacency: not looked at
+        - adjacency: ignored
         - head, relation and output: as those of the decoder
     """
 

@@ -17,14 +17,14 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityGraphOptions(LinkOptions):
-    """What models with layers on the graph of the entities read."""
+    """The hyperparameters of models with layers on the entity graph."""
 
     num_layers: int = 1
-    """Layers on the graph of the entities."""
+    """Layers on the entity graph."""
     activation: Activation = "tanh"
     """The activation g."""
     normalization: Normalization = "row"
-    """Of the graph of the entities with self-loops."""
+    """Normalization of the entity graph with self-loops."""
 
     def __post_init__(self) -> None:
         LinkOptions.__post_init__(self)
@@ -45,7 +45,7 @@ class SimQGNNOptions(EntityGraphOptions):
 
 
 class SimQGNN(LinkModel):
-    r"""QGNN layers on the one undirected graph of the entities, then DistMult.
+    r"""QGNN layers on the undirected entity graph, then DistMult.
 
     .. math::
         \mathbf{h}^{(l+1)}_e = g\Big(\sum_{e'} a_{e,e'} \mathbf{W}^{(l)} \otimes
@@ -63,7 +63,7 @@ class SimQGNN(LinkModel):
         dropout: Rate on the query vector; the paper has none, the released code 0.5.
         activation: g.
         norm: Whether to normalise each layer's output over the entities, and the query vectors over
-            the batch, as the released code does.
+            the batch, as in the released code.
 
     Shape:
         - adjacency: of E entities, prepared
@@ -99,7 +99,7 @@ class SimQGNN(LinkModel):
         )
 
     def conv(self, width: int) -> nn.Module:
-        """A layer from one vector of an entity to the next."""
+        """Builds a layer, called as ``conv(x, adjacency)``."""
         return QGNNConv(width, width)
 
     def encode(self, adjacency: Adjacency) -> Tensor:

@@ -1,4 +1,4 @@
-"""What training and predicting know of a node classifier."""
+"""The interface of node classifiers."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -12,7 +12,7 @@ from quatgraph.models.common import Options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions(Options):
-    """What every node classifier reads."""
+    """The hyperparameters of every node classifier."""
 
     hidden_quats: int = 16
     """Quaternions per hidden layer; real models get the same width, four times as many reals."""
@@ -30,16 +30,16 @@ class NodeOptions(Options):
 
     @property
     def matrix(self) -> Normalization:
-        """How the adjacency matrix with self-loops is normalized for the model."""
+        """The normalization of the adjacency matrix with self-loops."""
         return "none"
 
     @property
     def trains_on_four_copies(self) -> bool:
-        """Whether training gives the model its features as :func:`four_copies`."""
+        """Whether the model is trained on :func:`four_copies` of the features."""
         return False
 
     def num_activations(self, nodes: int, edges: int) -> int:
-        """Numbers that a training step holds for one member, by a generous count."""
+        """An upper estimate of the values that a training step saves per member."""
         return 12 * nodes * self.width * self.num_layers
 
 

@@ -19,7 +19,7 @@ from quatgraph.models.node.base import NodeModel, NodeOptions
 class GATOptions(NodeOptions):
     name: Literal["gat"] = "gat"
     skip: bool = True
-    """Whether a layer also adds a product of the node's own vector."""
+    """Whether layers have a skip connection with weights."""
     heads: int = 8
     """Attention heads."""
     of_reals: ClassVar[bool] = True
@@ -38,10 +38,10 @@ class GAT(NodeModel):
     and no normalisation. One head in the prediction layer.
 
     Args:
-        hidden: Width of the hidden layers, all heads together.
+        hidden: Total width of a hidden layer's heads.
         heads: Attention heads of the hidden layers.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        skip: Whether each layer also adds a product of the node's own vector.
+        skip: Whether each layer adds a linear map of the node's own vector.
     """
 
     Options = GATOptions

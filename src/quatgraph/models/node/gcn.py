@@ -18,11 +18,11 @@ from quatgraph.models.node.base import NodeModel, NodeOptions
 class GCNOptions(NodeOptions):
     name: Literal["gcn"] = "gcn"
     skip: bool = True
-    """Whether a layer also adds a product of the node's own vector."""
+    """Whether layers have a skip connection with weights."""
     bias: bool = False
-    """Whether layers add a learned vector."""
+    """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
-    """Of the adjacency matrix with self-loops."""
+    """Normalization of the adjacency matrix with self-loops."""
     of_reals: ClassVar[bool] = True
 
     @property
@@ -31,14 +31,15 @@ class GCNOptions(NodeOptions):
 
 
 class GCN(NodeModel):
-    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real twin of QGNN.
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_, the real counterpart of
+    QGNN.
 
     Args:
         hidden: Width of the hidden layers.
         num_layers: Hidden layers before the prediction layer.
         dropout: Rate on the input of every layer.
-        skip: Whether each layer also adds a product of the node's own vector, not aggregated.
-        bias: Whether layers add a learned vector.
+        skip: Whether each layer adds a linear map of the node's own vector.
+        bias: Whether layers have a bias.
 
     Shape:
         - x: ``(N, in_channels)``, dense or sparse

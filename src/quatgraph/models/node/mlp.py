@@ -1,4 +1,4 @@
-"""A model that sees no graph."""
+"""A model without a graph."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -21,7 +21,7 @@ class MLPOptions(NodeOptions):
 
 
 class MLP(NodeModel):
-    """A perceptron on the node's own features: what the graph adds is the distance to this."""
+    """A perceptron on the node's own features, which shows what the graph adds."""
 
     Options = MLPOptions
 

@@ -23,11 +23,11 @@ class QGNNOptions(NodeOptions):
     activation: Activation = "relu"
     """The activation g."""
     skip: bool = True
-    """Whether a layer also adds a product of the node's own vector."""
+    """Whether layers have a skip connection with weights."""
     bias: bool = False
-    """Whether layers add a learned vector."""
+    """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
-    """Of the adjacency matrix with self-loops."""
+    """Normalization of the adjacency matrix with self-loops."""
 
     @property
     def matrix(self) -> Normalization:
@@ -58,8 +58,8 @@ class QGNN(NodeModel):
         masks: See :class:`QuaternionDropout`; for the input see
             :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
-        skip: Whether each layer also adds a product of the node's own vector, not aggregated.
-        bias: Whether layers add a learned vector; the paper has none.
+        skip: Whether each layer adds a quaternion product of the node's own vector.
+        bias: Whether layers have a bias; the paper has none.
 
     Shape:
         - x: ``(N, in_channels)``, dense or sparse, or its four copies
@@ -100,7 +100,7 @@ class QGNN(NodeModel):
         self.prediction = nn.Linear(hidden, num_classes, bias=False)
         self.bias = nn.Parameter(torch.zeros(num_classes)) if bias else None
         self.own_prediction = nn.Linear(hidden, num_classes, bias=False) if skip else None
-        # On the input every stored number is masked by itself, whichever form it comes in.
+        # Input features are always masked one by one.
         self.input_dropout = QuaternionDropout(dropout, masks="real")
         self.dropout = QuaternionDropout(dropout, masks=masks)
         self.activation = ACTIVATIONS[activation]

@@ -1,4 +1,4 @@
-"""What training and predicting know of a text classifier."""
+"""The interface of text classifiers."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Self
@@ -13,7 +13,7 @@ from quatgraph.models.common import Options
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions(Options):
-    """What every text classifier reads."""
+    """The hyperparameters of every text classifier."""
 
     hidden_quats: int = 16
     """Quaternions of a word's vector; real models get the same width, four times as many reals."""
@@ -27,28 +27,29 @@ class TextOptions(Options):
 
     @property
     def vectors_are_learned(self) -> bool:
-        """Whether the words' vectors are weights of the model."""
+        """Whether word vectors are parameters of the model."""
         return True
 
     def padded(self, size: float) -> float:
-        """Words that a document of so many takes."""
+        """The padded length of a document of ``size`` words."""
         return max(1, size)
 
     def num_activations(self, size: float) -> int:
-        """Numbers that a training step holds for each word of documents of a mean ``size``."""
+        """An upper estimate of the values that a training step saves per word of documents with a
+        mean length of ``size``."""
         return 8 * self.width
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorOptions(TextOptions):
-    """What the models read that take words as vectors."""
+    """The hyperparameters of models that take word vectors."""
 
     dropout: float = 0.5
-    """Rate on the words' vectors."""
+    """Rate on the word vectors."""
     pooled_dropout: float = 0.5
-    """Rate on the documents' vectors."""
+    """Rate on the document vectors."""
     learned_vectors: bool = True
-    """Whether the words' vectors are learned too."""
+    """Whether the word vectors are learned."""
 
     def __post_init__(self) -> None:
         TextOptions.__post_init__(self)
@@ -64,24 +65,24 @@ class TextModel(nn.Module):
 
     Options: ClassVar[type[TextOptions]]
     supports_members: ClassVar[bool] = False
-    """Whether parameters and inputs may have a leading dimension of members."""
+    """Whether parameters and inputs may have a leading member dimension."""
     reads_graphs: ClassVar[bool] = False
-    """Whether it takes the graphs of the documents, or their words in order."""
+    """Whether it takes the word graph of a document, or its words in order."""
     takes_words: ClassVar[bool] = False
-    """Whether it takes words themselves and has vectors of its own, or takes their vectors."""
+    """Whether it takes word ids and has its own vectors, or takes word vectors."""
     attends: ClassVar[bool] = False
-    """Whether :meth:`classify` tells how much each word counts."""
+    """Whether :meth:`classify` returns the attention of each word."""
     multiplies_nodes: ClassVar[bool] = True
-    """Whether it multiplies every word by a matrix, which keeps several threads busy."""
+    """Whether it multiplies every word vector by a matrix, which keeps several threads busy."""
 
     @classmethod
     def from_options(cls, options: TextOptions, in_channels: int, num_classes: int) -> Self:
-        """Builds the model of a configuration; ``in_channels`` is the size of a word's vector, or
-        the number of words where it takes these."""
+        """Builds the model of a configuration; ``in_channels`` is the width of a word vector, or
+        the number of words if the model takes word ids."""
         return cls(in_channels, num_classes, **options.arguments())
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency
     ) -> tuple[Tensor, Tensor | None]:
-        """The logits ``(G, C)``, and how much each word counts, ``(N,)``, if the model attends."""
+        """The logits ``(G, C)``, and the attention of each word ``(N,)`` if there is any."""
         return self(x, adjacency, pool), None

@@ -10,7 +10,7 @@ from quatgraph import config as configs
 from quatgraph.blocks import column_ids, row_ids
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.attention_readout import starts
+from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.real import Matrix
 from quatgraph.models.text.base import TextModel, VectorOptions
@@ -22,7 +22,7 @@ from quatgraph.ops.lstm import lstm_states
 class BiLSTMOptions(VectorOptions):
     name: Literal["bilstm"] = "bilstm"
     length: int = 200
-    """Words of a document that are read, from its beginning."""
+    """Words of a document that are read, from the first one."""
 
     def __post_init__(self) -> None:
         VectorOptions.__post_init__(self)
@@ -30,33 +30,32 @@ class BiLSTMOptions(VectorOptions):
 
     def arguments(self) -> dict[str, Any]:
         rates = {"dropout": self.dropout, "pooled_dropout": self.pooled_dropout}
-        # The two directions together are as wide as other models.
+        # The two directions are as wide as other models in total.
         return {"length": self.length, "hidden": self.width // 2, **rates}
 
     def padded(self, size: float) -> float:
         return max(self.length, size)
 
     def num_activations(self, size: float) -> int:
-        # Documents are padded to the length that is read.
+        # Documents are padded to ``length``.
         return 32 * max(1, int(self.length / max(1.0, size))) * self.width
 
 
 class BiLSTM(TextModel):
-    """Two LSTMs, one from the first word to the last and one back; their last states tell the
-    class.
+    """Two LSTMs that read the words forward and backward; their last states give the logits.
 
     Args:
-        in_channels: Real numbers of a word's vector.
+        in_channels: Width of a word vector.
         num_classes: Number of classes C.
-        length: Words of a document that are read, from its beginning; time grows with it.
-        hidden: Real numbers of an LSTM's state.
-        dropout: Rate on the words' vectors.
-        pooled_dropout: Rate on the documents' vectors.
+        length: Words of a document that are read, from the first one; time grows with it.
+        hidden: Width of an LSTM's state.
+        dropout: Rate on the word vectors.
+        pooled_dropout: Rate on the document vectors.
 
     Shape:
-        - x: the vectors of the words, ``(T, in_channels)``
-        - adjacency: not looked at
-        - pool: ``(G, T)``, which places each document has
+        - x: word vectors, ``(T, in_channels)``
+        - adjacency: ignored
+        - pool: ``(G, T)``, which positions each document has
         - output: logits ``(G, C)``
         - of several members each with a leading ``M``, the parameters too
     """
@@ -86,10 +85,10 @@ class BiLSTM(TextModel):
 
     def forward(self, x: Tensor, adjacency: Matrix | None, pool: Matrix) -> Tensor:
         places = column_ids(pool)
-        if not x.size(-2):  # no document has a word; a row to look at, which counts for nothing
+        if not x.size(-2):  # all documents are empty: a dummy row to index
             x, places = nn.functional.pad(x, (0, 0, 0, 1)), None
-        x, begins = self.input_dropout(x, places), starts(pool).long().expand(*x.shape[:-2], -1)
-        begin, size = begins[..., :-1, None], begins.diff(dim=-1).clamp(max=self.length)[..., None]
+        x, ptr = self.input_dropout(x, places), node_ptr(pool).long().expand(*x.shape[:-2], -1)
+        begin, size = ptr[..., :-1, None], ptr.diff(dim=-1).clamp(max=self.length)[..., None]
         place, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)
         orders = place.minimum(last), (last - place).clamp(min=0)
         rows = [(begin + order).clamp(max=x.size(-2) - 1) for order in orders]
@@ -100,14 +99,14 @@ class BiLSTM(TextModel):
         return self.prediction(self.dropout(read_to_end, row_ids(pool)))
 
     def _states(self, read: Tensor, last: Tensor) -> Tensor:
-        """What both LSTMs end with, ``(..., 2, length, G, F) -> (..., 2, G, hidden)``."""
-        into, across, bias, more = (
+        """The last states of both LSTMs, ``(..., 2, length, G, F) -> (..., 2, G, hidden)``."""
+        weight_ih, weight_hh, bias, more_bias = (
             torch.stack(both, dim=read.dim() - 4)
             for both in zip(self.there.parameters(), self.back.parameters(), strict=True)
         )
-        said = read.flatten(-3, -2) @ into.mT + (bias + more)[..., None, :]
-        gates = said.unflatten(-2, read.shape[-3:-1])
+        projected = read.flatten(-3, -2) @ weight_ih.mT + (bias + more_bias)[..., None, :]
+        gates = projected.unflatten(-2, read.shape[-3:-1])
         over = gates.flatten(0, -4).transpose(0, 1).contiguous()
-        passed = lstm_states(over, across.flatten(0, -3))
+        states = lstm_states(over, weight_hh.flatten(0, -3))
         ends = last.expand(*gates.shape[:-3], -1, -1).flatten(0, -3)
-        return passed.take_along_dim(ends[None], dim=0)[0].unflatten(0, gates.shape[:-3])
+        return states.take_along_dim(ends[None], dim=0)[0].unflatten(0, gates.shape[:-3])

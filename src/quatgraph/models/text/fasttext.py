@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.codes import Codes
-from quatgraph.layers.attention_readout import starts
+from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.real import Matrix
 from quatgraph.models.text.base import TextModel, TextOptions
@@ -19,7 +19,7 @@ from quatgraph.ops.attention_pool import segment_ids
 class FastTextOptions(TextOptions):
     name: Literal["fasttext"] = "fasttext"
     bigrams: int = 0
-    """Vectors that pairs of neighbouring words share; 0 for words alone."""
+    """Hash buckets of word bigrams; 0 for words only."""
 
     def __post_init__(self) -> None:
         TextOptions.__post_init__(self)
@@ -36,14 +36,14 @@ class FastText(TextModel):
     Args:
         num_words: Number of words V.
         num_classes: Number of classes C.
-        width: Real numbers of a vector.
-        bigrams: Vectors that all pairs of neighbouring words share, a pair's found by its hash; 0
-            for words alone, as in the paper's table.
+        width: Width of a vector.
+        bigrams: Hash buckets of word bigrams, with a vector each; 0 for words only, as in the
+            paper's table.
 
     Shape:
-        - words: of T places
-        - adjacency: not looked at
-        - pool: ``(G, T)``, which places each document has
+        - words: of T positions
+        - adjacency: ignored
+        - pool: ``(G, T)``, which positions each document has
         - output: logits ``(G, C)``
         - of several members each with a leading ``M``, the parameters too
     """
@@ -57,8 +57,8 @@ class FastText(TextModel):
         self, num_words: int, num_classes: int, *, width: int = 100, bigrams: int = 0
     ) -> None:
         super().__init__()
-        self.words = _drawn(num_words, width)
-        self.pairs = _drawn(bigrams, width) if bigrams else None
+        self.words = _initial_vectors(num_words, width)
+        self.pairs = _initial_vectors(bigrams, width) if bigrams else None
         self.prediction = RealLinear(width, num_classes, bias=False)
         nn.init.zeros_(self.prediction.weight)
 
@@ -70,19 +70,19 @@ class FastText(TextModel):
         return self.prediction((pool @ total) / (pool @ count[..., None]).clamp(min=1))
 
     def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
-        """Each word with the next one of its document; none with the last."""
-        owner = segment_ids(starts(pool), words.shape[0])
-        together = (owner[..., :-1] == owner[..., 1:]).to(words.weight.dtype)
-        known = words.weight[..., :-1] * words.weight[..., 1:] * together
+        """The bigrams of each word and its successor within a document."""
+        document = segment_ids(node_ptr(pool), words.shape[0])
+        same_document = (document[..., :-1] == document[..., 1:]).to(words.weight.dtype)
+        known = words.weight[..., :-1] * words.weight[..., 1:] * same_document
         code = (words.code[..., :-1].long() * _MULTIPLIER + words.code[..., 1:]) % size
         pad = nn.functional.pad
         return Codes(pad(code, (0, 1)), pad(known, (0, 1)), size)
 
 
 _MULTIPLIER = 116049371
-"""Of fastText's hash."""
+"""The multiplier of fastText's hash."""
 
 
-def _drawn(rows: int, width: int) -> nn.Parameter:
-    """Vectors as fastText's start."""
+def _initial_vectors(rows: int, width: int) -> nn.Parameter:
+    """Vectors with fastText's initialisation."""
     return nn.Parameter(torch.empty(rows, width).uniform_(-1 / width, 1 / width))

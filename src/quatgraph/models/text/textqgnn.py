@@ -31,9 +31,9 @@ class GatedOptions(VectorOptions):
         configs.check(self, "model", counts=("steps",))
 
     def arguments(self) -> dict[str, Any]:
-        found = VectorOptions.arguments(self)
-        del found["learned_vectors"]
-        return found
+        arguments = VectorOptions.arguments(self)
+        del arguments["learned_vectors"]
+        return arguments
 
     def num_activations(self, size: float) -> int:
         return (24 * self.steps + 8) * self.width
@@ -45,23 +45,23 @@ class TextQGNNOptions(GatedOptions):
 
 
 class TextQGNN(TextModel):
-    r"""A document as the graph of its words: gated steps over it, then soft attention.
+    r"""A document as a graph of words: gated graph layers, then soft attention.
 
-    A word's vector is split into the four components of a quaternion vector, and multiplied by a
-    quaternion matrix to the width of the steps, without an activation.
+    A word vector is split into the four components of a quaternion vector, and multiplied by a
+    quaternion matrix to the width of the layers, without an activation.
 
     Args:
-        in_channels: Real numbers of a word's vector, a multiple of four.
+        in_channels: Width of a word vector, a multiple of four.
         num_classes: Number of classes C.
         hidden_quats: Quaternions of a node's vector.
         steps: See :class:`GatedQGNNConv`.
-        dropout: Rate on the words' vectors; the paper has none, the released code 0.5.
-        pooled_dropout: Rate on the documents' vectors; the paper has none, the released code 0.5.
+        dropout: Rate on the word vectors; the paper has none, the released code 0.5.
+        pooled_dropout: Rate on the document vectors; the paper has none, the released code 0.5.
         activation: g, of the steps and of the readout.
         bias: Whether quaternion products have learned biases; the released code has none.
 
     Shape:
-        - x: the vectors of the nodes' words, ``(N, in_channels)``
+        - x: word vectors of the nodes, ``(N, in_channels)``
         - adjacency: of N nodes, prepared
         - pool: ``(G, N)``, which nodes each document has
         - output: logits ``(G, C)``
@@ -89,8 +89,8 @@ class TextQGNN(TextModel):
         super().__init__()
         if in_channels % self.gated.components:
             raise Mistake(
-                f"a word vector of {in_channels} numbers has no four equal parts: take vectors of "
-                f"another size, or pad these with zeros to {-(-in_channels // 4) * 4}"
+                f"a word vector of {in_channels} numbers cannot be split into four equal parts: "
+                f"use another width, or pad the vectors with zeros to {-(-in_channels // 4) * 4}"
             )
         hidden = 4 * hidden_quats
         self.input_dropout = QuaternionDropout(dropout)
@@ -120,5 +120,5 @@ class TextQGNN(TextModel):
         return self.readout(h, pool), self.readout.attention(h)
 
     def attention(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
-        """How much each word counts for its document's class, between 0 and 1, ``(N,)``."""
+        """The attention of each word, between 0 and 1, ``(N,)``."""
         return self.readout.attention(self.encode(x, adjacency))

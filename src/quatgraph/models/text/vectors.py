@@ -1,4 +1,4 @@
-"""Models that take words, made of models that take their vectors."""
+"""Wrappers that turn models of word vectors into models of word ids."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,10 +9,10 @@ from quatgraph.codes import Codes
 
 
 class TrainedVectors(nn.Module):
-    """A model whose words' vectors are learned with it.
+    """A model with learned word vectors.
 
     Args:
-        vectors: What each word's vector starts as, ``(V, in_channels)``.
+        vectors: Initial word vectors, ``(V, in_channels)``.
         model: Takes the vectors of nodes.
 
     Shape:
@@ -34,7 +34,7 @@ class TrainedVectors(nn.Module):
 
 
 class FixedVectors(nn.Module):
-    """A model whose words' vectors stay as they are; no weights, one table for all members.
+    """A model with fixed word vectors: one table for all members, not a parameter.
 
     Shape:
         - words: of N nodes
@@ -45,7 +45,7 @@ class FixedVectors(nn.Module):
 
     def __init__(self, table: Tensor, model: nn.Module) -> None:
         super().__init__()
-        self.table = table  # no buffer: an ensemble would stack it
+        self.table = table  # not a buffer: an ensemble would stack it
         self.model = model
 
     def forward(
@@ -55,7 +55,7 @@ class FixedVectors(nn.Module):
 
 
 def word_vectors(words: Codes, vectors: Tensor) -> Tensor:
-    """Fixed vectors of the nodes' words, from one table for all members.
+    """The word vectors of nodes, from one table for all members.
 
     Shape:
         - words: of N nodes, of several members ``(M, N)``
