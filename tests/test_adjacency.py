@@ -294,7 +294,7 @@ def test_gradients_reach_the_edge_weights(prepare):
 @pytest.mark.parametrize(("edge", "named"), [((0, 6), 6), ((9, 0), 9), ((7, 7), 7), ((0, -1), -1)])
 def test_ids_out_of_range_are_named(edge, named, self_loops, duplicates):
     edges = torch.tensor([[edge[0], 1], [edge[1], 2]])
-    with pytest.raises(Mistake, match=rf"lie in 0\.\.5, got {named}"):
+    with pytest.raises(Mistake, match=rf"must be in 0\.\.5, got {named}"):
         Adjacency.from_edge_index(edges, N, self_loops=self_loops, duplicates=duplicates)
 
 

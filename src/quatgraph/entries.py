@@ -57,4 +57,4 @@ def check_range(index: Tensor, size: int) -> None:
         return
     low, high = map(int, torch.aminmax(index))
     if low < 0 or high >= size:
-        raise Mistake(f"node ids must lie in 0..{size - 1}, got {low if low < 0 else high}")
+        raise Mistake(f"node ids must be in 0..{size - 1}, got {low if low < 0 else high}")

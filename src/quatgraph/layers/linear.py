@@ -64,8 +64,8 @@ class QuaternionLinear(nn.Module):
         width = x.shape[-1]
         is_tiled = self.tiled and width == self.in_quats
         if not is_tiled and width != 4 * self.in_quats:
-            wanted = self.in_quats if self.tiled else 4 * self.in_quats
-            raise Mistake(f"{self} takes inputs {wanted} wide, got {width}")
+            expected = self.in_quats if self.tiled else 4 * self.in_quats
+            raise Mistake(f"{self} takes inputs {expected} wide, got {width}")
         if isinstance(x, Tensor):
             if not x.is_floating_point():
                 raise Mistake(f"{self} takes real numbers, got {x.dtype}: use x.float()")

@@ -1,4 +1,4 @@
-"""The fast primitives; each file gives the formula, the plain torch form and the dispatch."""
+"""Fast primitives; each file holds the formula, a plain torch form and the dispatch."""
 
 from quatgraph.ops.aggregate import aggregate
 from quatgraph.ops.aggregate_blocks import aggregate_blocks

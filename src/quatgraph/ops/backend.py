@@ -1,4 +1,4 @@
-"""Chooses between the Triton kernels and plain torch: one rule, one switch."""
+"""Chooses between Triton kernels and plain torch."""
 
 import os
 from collections.abc import Iterator
@@ -14,36 +14,35 @@ from quatgraph.ops.transforms import grad_depth, is_batched
 
 Backend = Literal["auto", "torch", "triton"]
 KERNEL_TYPES = torch.float32, torch.float64
-"""What kernels take that sum in the type they are given: others would lose too much."""
+"""The types of kernels that accumulate in the type of their inputs."""
 TRITON_INSTALLED = find_spec("triton") is not None
-# Not a context variable: a GPU's backward pass runs in a thread of its own, which has none.
+# Not a context variable: a GPU's backward pass runs in another thread, which would not see it.
 _forced: list[Backend] = ["auto"]
 
 
 def chosen_backend() -> str:
-    """What :func:`backend` or the variable ``QUATGRAPH_BACKEND`` asks for."""
+    """The backend set by :func:`backend` or by the variable ``QUATGRAPH_BACKEND``."""
     forced = _forced[-1]
-    wanted = os.environ.get("QUATGRAPH_BACKEND", "auto") if forced == "auto" else forced
-    if wanted not in ("auto", "torch", "triton"):
-        raise Mistake(f"QUATGRAPH_BACKEND must be auto, torch or triton, got {wanted!r}")
-    return wanted
+    choice = os.environ.get("QUATGRAPH_BACKEND", "auto") if forced == "auto" else forced
+    if choice not in ("auto", "torch", "triton"):
+        raise Mistake(f"QUATGRAPH_BACKEND must be auto, torch or triton, got {choice!r}")
+    return choice
 
 
 def use_triton(*tensors: Tensor) -> bool:
-    """Whether the kernels take these tensors: all of them on a CUDA device, Triton installed. Where
-    ``torch.func`` asks for a derivative, or ``torch.autograd.grad`` for many at once, torch's own
-    forms know it."""
-    wanted = chosen_backend()
-    able = all(t.is_cuda and not is_batched(t) for t in tensors)
-    able = able and TRITON_INSTALLED and not grad_depth()
-    if wanted == "triton" and not able:
+    """Whether to use kernels: the tensors are on a CUDA device and Triton is installed. Derivatives
+    by ``torch.func`` and batched gradients need the torch forms."""
+    choice = chosen_backend()
+    available = all(t.is_cuda and not is_batched(t) for t in tensors)
+    available = available and TRITON_INSTALLED and not grad_depth()
+    if choice == "triton" and not available:
         raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
-    return able and wanted != "torch"
+    return available and choice != "torch"
 
 
 @contextmanager
 def backend(name: Backend) -> Iterator[None]:
-    """Forces a backend within a block, as the tests and benchmarks do."""
+    """Forces a backend within a block."""
     _forced.append(name)
     try:
         yield

@@ -48,7 +48,8 @@ def gated_step(
         - of_reset: the matrix U of c, ``(width, width)``
         - bias: of z, r and c, ``(3 width,)``
         - output: ``(N, width)``
-        - of several members each with a leading ``M``; h and sums alone may have more dimensions
+        - of several members each with a leading ``M``; without members h and sums may have more
+          dimensions
     """
     if h.dim() > 2 and of_sum.dim() == 2:  # the leading dimensions are rows
         rows = gated_step(

@@ -27,7 +27,7 @@ def hamilton_linear(
     r"""Multiplies every vector of ``x`` by a quaternion matrix.
 
     Args:
-        x: ``(..., 4n)``; with ``tiled`` ``(..., n)``, one real vector that stands for the
+        x: ``(..., 4n)``; with ``tiled`` ``(..., n)``, one real vector that represents the
             quaternion vector whose four components all equal it. The four column blocks of the
             matrix are then summed first: a quarter of the product, no tiled copy in memory.
         weight: ``(4, m, n)``, the components of :math:`\mathbf{W}`; of several members

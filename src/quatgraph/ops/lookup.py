@@ -108,9 +108,8 @@ def _lookup_gradient(
         return lookup_backward(grad[None], code[None], *one, rows=rows, large=large)[0]
     if times is not None:
         grad = grad * times
-    total = (
-        _sum_sorted(grad, code, rows) if rows >= _LARGE_TABLE else _sum_one_hot(grad, code, rows)
-    )
+    sum_by_code = _sum_sorted if rows >= _LARGE_TABLE else _sum_one_hot
+    total = sum_by_code(grad, code, rows)
     return total if base is None else base + total
 
 
@@ -128,9 +127,11 @@ def _sum_one_hot(grad: Tensor, code: Tensor, rows: int) -> Tensor:
 def _sum_sorted(grad: Tensor, code: Tensor, rows: int) -> Tensor:
     """Sums the gradients of each row in the order of their positions."""
     tables = code.size(0) if code.dim() == 2 else 1
-    order, place = flatten_index(code, rows).sort(stable=True)
+    order, position = flatten_index(code, rows).sort(stable=True)
     rowptr = index2ptr(order, tables * rows)
-    total = sum_rows(rowptr, place.int(), None, grad.new_ones(place.numel()), grad.flatten(0, -2))
+    total = sum_rows(
+        rowptr, position.int(), None, grad.new_ones(position.numel()), grad.flatten(0, -2)
+    )
     return total.view(*grad.shape[:-2], rows, grad.size(-1))
 
 

@@ -1,4 +1,4 @@
-"""SimRGCN, the real twin of SimQGNN."""
+"""SimRGCN, the real counterpart of SimQGNN."""
 
 from dataclasses import dataclass
 from typing import Literal

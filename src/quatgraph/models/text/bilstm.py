@@ -84,13 +84,13 @@ class BiLSTM(TextModel):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Tensor, adjacency: Matrix | None, pool: Matrix) -> Tensor:
-        places = column_ids(pool)
+        positions = column_ids(pool)
         if not x.size(-2):  # all documents are empty: a dummy row to index
-            x, places = nn.functional.pad(x, (0, 0, 0, 1)), None
-        x, ptr = self.input_dropout(x, places), node_ptr(pool).long().expand(*x.shape[:-2], -1)
+            x, positions = nn.functional.pad(x, (0, 0, 0, 1)), None
+        x, ptr = self.input_dropout(x, positions), node_ptr(pool).long().expand(*x.shape[:-2], -1)
         begin, size = ptr[..., :-1, None], ptr.diff(dim=-1).clamp(max=self.length)[..., None]
-        place, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)
-        orders = place.minimum(last), (last - place).clamp(min=0)
+        step, last = torch.arange(self.length, device=x.device), (size - 1).clamp(min=0)
+        orders = step.minimum(last), (last - step).clamp(min=0)
         rows = [(begin + order).clamp(max=x.size(-2) - 1) for order in orders]
         both = torch.stack(rows, dim=-3).mT  # (..., 2, length, G)
         read = lookup(x, both.flatten(-3)).unflatten(-2, both.shape[-3:])

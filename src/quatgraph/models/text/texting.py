@@ -1,4 +1,4 @@
-"""TextING, the real twin of TextQGNN."""
+"""TextING, the real counterpart of TextQGNN."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,8 +13,8 @@ class TextINGOptions(GatedOptions):
 
 
 class TextING(TextQGNN):
-    """`TextING <https://arxiv.org/abs/2004.13826>`_ as the twin of TextQGNN: real matrices of the
-    same width, four times the weights, and nothing else. ``in_channels`` may be any number."""
+    """`TextING <https://arxiv.org/abs/2004.13826>`_ as the counterpart of TextQGNN: real
+    matrices of the same width, with four times the weights. ``in_channels`` may be any number."""
 
     Options = TextINGOptions
     gated = GatedGNNConv

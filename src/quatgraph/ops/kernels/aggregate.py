@@ -60,12 +60,12 @@ def _piece(
     """
     cut = program // 2 * PIECE
     next_cut = cut + tl.minimum(entries - cut, PIECE)
-    begins = program % 2 == 1
-    row = _row_of(rowptr, tl.where(begins, next_cut - 1, cut), rows, STEPS, FAN)
+    is_start = program % 2 == 1
+    row = _row_of(rowptr, tl.where(is_start, next_cut - 1, cut), rows, STEPS, FAN)
     row_begin = tl.load(rowptr + row)
     row_end = tl.load(rowptr + row + 1)
     begin = tl.maximum(row_begin, cut)
-    found = (row_end - row_begin > PIECE) & ((row_begin >= cut) == begins)
+    found = (row_end - row_begin > PIECE) & ((row_begin >= cut) == is_start)
     return begin, tl.where(found, tl.minimum(row_end, next_cut), begin)
 
 

@@ -22,10 +22,12 @@ _BLOCK_R, _BLOCK_C = 32, 128
 
 
 @triton.jit
-def _rows(of, member, place, count, feature, inside):
+def _rows(of, member, position, count, feature, inside):
     """The rows at some positions; ``of`` comes from :func:`_table_args`."""
     table, code, rows, table_member, table_row, code_member, code_step = of
-    row = tl.load(code + member * code_member + place * code_step, mask=place < count, other=0)
+    row = tl.load(
+        code + member * code_member + position * code_step, mask=position < count, other=0
+    )
     valid = inside & ((row >= 0) & (row < rows))[:, None]
     start = member * table_member + row.to(tl.int64) * table_row
     return tl.load(table + start[:, None] + feature[None, :], mask=valid, other=0.0)
@@ -37,13 +39,13 @@ def _table_rows_kernel(
     HAS_TIMES: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(2).to(tl.int64)
-    place = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
+    position = tl.program_id(0).to(tl.int64) * BLOCK_N + tl.arange(0, BLOCK_N)
     feature = tl.program_id(1) * BLOCK_F + tl.arange(0, BLOCK_F)
-    inside = (place < count)[:, None] & (feature < width)[None, :]
-    at = (member * count + place)[:, None] * width + feature[None, :]
-    value = _rows(of, member, place, count, feature, inside)
+    inside = (position < count)[:, None] & (feature < width)[None, :]
+    at = (member * count + position)[:, None] * width + feature[None, :]
+    value = _rows(of, member, position, count, feature, inside)
     if HAS_TIMES:
-        factor = _rows(times, member, place, count, feature, inside)
+        factor = _rows(times, member, position, count, feature, inside)
         tl.store(own + at, value, mask=inside)
         tl.store(other + at, factor, mask=inside)
         value *= factor
@@ -51,9 +53,11 @@ def _table_rows_kernel(
 
 
 @triton.jit
-def _codes(code, place, count, step):
+def _codes(code, position, count, step):
     """The indices at some positions, negative beyond the last."""
-    return tl.load(code + place.to(tl.int64) * step, mask=place < count, other=-1).to(tl.int32)
+    return tl.load(code + position.to(tl.int64) * step, mask=position < count, other=-1).to(
+        tl.int32
+    )
 
 
 @triton.jit
@@ -77,12 +81,12 @@ def _small_table_kernel(
     times += member * count * width
     total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
     for first in range(0, count, BLOCK_N):
-        place = first + tl.arange(0, BLOCK_N)
-        matches = (_codes(code, place, count, code_step) == row)[:, None] & inside[None, :]
-        spot = place[:, None].to(tl.int64) * width + feature[None, :]
-        value = tl.load(grad + spot, mask=matches, other=0.0)
+        position = first + tl.arange(0, BLOCK_N)
+        matches = (_codes(code, position, count, code_step) == row)[:, None] & inside[None, :]
+        offset = position[:, None].to(tl.int64) * width + feature[None, :]
+        value = tl.load(grad + offset, mask=matches, other=0.0)
         if HAS_TIMES:
-            value *= tl.load(times + spot, mask=matches, other=0.0)
+            value *= tl.load(times + offset, mask=matches, other=0.0)
         total += value
     value = tl.sum(total, axis=0)
     at = (member * rows + row) * width + feature
@@ -105,9 +109,9 @@ def _large_table_kernel(
     times += member * count * width
     base += member * rows * width
     out += member * rows * width
-    place = tl.program_id(0)
-    if place < count:
-        own = _codes(code, place, count, code_step)
+    position = tl.program_id(0)
+    if position < count:
+        own = _codes(code, position, count, code_step)
         own = tl.where(own < rows, own, -1)
         row = tl.maximum(own, 0).to(tl.int64) * width + feature
         value = tl.zeros((BLOCK_F,), dtype=grad.dtype.element_ty)
@@ -116,7 +120,7 @@ def _large_table_kernel(
         each = tl.arange(0, SCAN)
         same = _codes(code, each, count, code_step) == own
         first = _first(same, each, 0, SCAN)
-        if (first == place) & (own >= 0):
+        if (first == position) & (own >= 0):
             total = tl.zeros((BLOCK_N, BLOCK_F), dtype=grad.dtype.element_ty)
             while first < SCAN:  # skips positions with other indices
                 some = first + tl.arange(0, BLOCK_N)
@@ -129,17 +133,17 @@ def _large_table_kernel(
                 first = _first(same, each, first + BLOCK_N, SCAN)
             tl.store(out + row, value + tl.sum(total, axis=0), mask=inside)
     else:
-        others = (place - count) * BLOCK_R + tl.arange(0, BLOCK_R)
-        spot = others[:, None].to(tl.int64) * width + feature[None, :]
+        others = (position - count) * BLOCK_R + tl.arange(0, BLOCK_R)
+        offset = others[:, None].to(tl.int64) * width + feature[None, :]
         known = (others < rows)[:, None] & inside[None, :]
         base_rows = tl.zeros((BLOCK_R, BLOCK_F), dtype=grad.dtype.element_ty)
         if HAS_BASE:
-            base_rows = tl.load(base + spot, mask=known)
+            base_rows = tl.load(base + offset, mask=known)
         matches = tl.zeros((BLOCK_R, BLOCK_C), dtype=tl.int32)
         for start in range(0, count, BLOCK_C):
             other = _codes(code, start + tl.arange(0, BLOCK_C), count, code_step)
             matches |= (others[:, None] == other[None, :]).to(tl.int32)
-        tl.store(out + spot, base_rows, mask=known & (tl.max(matches, axis=1) == 0)[:, None])
+        tl.store(out + offset, base_rows, mask=known & (tl.max(matches, axis=1) == 0)[:, None])
 
 
 def gather_rows(table: Tensor, code: Tensor) -> Tensor:
@@ -208,6 +212,8 @@ def lookup_backward(
                 BLOCK_F=block,
             )  # fmt: skip
         else:
-            places = min(_SMALL_N, scan)
-            _small_table_kernel[grid](*given, BLOCK_N=places, BLOCK_F=block, num_warps=_SMALL_WARPS)
+            positions = min(_SMALL_N, scan)
+            _small_table_kernel[grid](
+                *given, BLOCK_N=positions, BLOCK_F=block, num_warps=_SMALL_WARPS
+            )
     return out

@@ -31,7 +31,7 @@ _PARTS = 128
 
 
 @triton.jit
-def _place(parts, PART: tl.constexpr, BLOCK_F: tl.constexpr):
+def _locate(parts, PART: tl.constexpr, BLOCK_F: tl.constexpr):
     """A program's first row, its part's position among all parts, its member and features."""
     part = tl.program_id(1).to(tl.int64)
     member = tl.program_id(2).to(tl.int64)
@@ -43,10 +43,10 @@ def _place(parts, PART: tl.constexpr, BLOCK_F: tl.constexpr):
 def _all_parts(member, parts, width, feature, PARTS: tl.constexpr):
     """Positions and masks of the counts and the sums of all parts of a member."""
     part = tl.arange(0, PARTS)
-    place = member * parts + part
+    part_id = member * parts + part
     valid = part < parts
-    at = place[:, None] * width + feature[None, :]
-    return place, valid, at, valid[:, None] & (feature < width)[None, :]
+    at = part_id[:, None] * width + feature[None, :]
+    return part_id, valid, at, valid[:, None] & (feature < width)[None, :]
 
 
 @triton.jit
@@ -54,16 +54,16 @@ def _norm_part_moments_kernel(
     x, row_mask, counts, means, squares, rows, width, parts, mask_stride,
     HAS_MASK: tl.constexpr, PART: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    begin, place, member, feature = _place(parts, PART, BLOCK_F)
+    begin, part_id, member, feature = _locate(parts, PART, BLOCK_F)
     inside = feature < width
     row_mask += member * mask_stride
     x += member * rows * width
     number, average, square = moments(
         x, row_mask, begin, PART, rows, width, feature, HAS_MASK, BLOCK_K, BLOCK_F
     )
-    tl.store(counts + place, number)  # the same for all features
-    tl.store(means + place * width + feature, average, mask=inside)
-    tl.store(squares + place * width + feature, square, mask=inside)
+    tl.store(counts + part_id, number)  # the same for all features
+    tl.store(means + part_id * width + feature, average, mask=inside)
+    tl.store(squares + part_id * width + feature, square, mask=inside)
 
 
 @triton.jit
@@ -73,10 +73,10 @@ def _norm_kernel(
     EPS: tl.constexpr, MOMENTUM: tl.constexpr, ACTIVATION: tl.constexpr, PARTS: tl.constexpr,
     PART: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    begin, _, member, feature = _place(parts, PART, BLOCK_F)
+    begin, _, member, feature = _locate(parts, PART, BLOCK_F)
     inside = feature < width
-    place, valid, at, known = _all_parts(member, parts, width, feature, PARTS)
-    count = tl.load(counts + place, mask=valid, other=0.0)
+    part_id, valid, at, known = _all_parts(member, parts, width, feature, PARTS)
+    count = tl.load(counts + part_id, mask=valid, other=0.0)
     number = tl.sum(count, axis=0)
     divisor = tl.maximum(number, 1.0)
     averages = tl.load(means + at, mask=known, other=0.0)
@@ -105,7 +105,7 @@ def _norm_part_sums_kernel(
     EPS: tl.constexpr, ACTIVATION: tl.constexpr, HAS_MASK: tl.constexpr,
     PART: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    begin, place, member, feature = _place(parts, PART, BLOCK_F)
+    begin, part_id, member, feature = _locate(parts, PART, BLOCK_F)
     inside = feature < width
     row_mask += member * mask_stride
     grad += member * rows * width
@@ -117,10 +117,10 @@ def _norm_part_sums_kernel(
         grad, x, row_mask, begin, PART, rows, width, feature, average, scale, shift,
         HAS_MASK, ACTIVATION, BLOCK_K, BLOCK_F,
     )  # fmt: skip
-    tl.store(counts + place, number)  # the same for all features
-    tl.store(residuals + place * width + feature, residual, mask=inside)
-    tl.store(totals + place * width + feature, total, mask=inside)
-    tl.store(products + place * width + feature, product, mask=inside)
+    tl.store(counts + part_id, number)  # the same for all features
+    tl.store(residuals + part_id * width + feature, residual, mask=inside)
+    tl.store(totals + part_id * width + feature, total, mask=inside)
+    tl.store(products + part_id * width + feature, product, mask=inside)
 
 
 @triton.jit
@@ -130,13 +130,13 @@ def _norm_gradients_kernel(
     EPS: tl.constexpr, ACTIVATION: tl.constexpr, HAS_MASK: tl.constexpr, PARTS: tl.constexpr,
     PART: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_F: tl.constexpr,
 ):  # fmt: skip
-    begin, _, member, feature = _place(parts, PART, BLOCK_F)
+    begin, _, member, feature = _locate(parts, PART, BLOCK_F)
     inside = feature < width
     average, inverse, scale, shift = load_stats(
         mean, var, weight, bias, member, width, feature, weight_stride, bias_stride, EPS
     )
-    place, valid, at, known = _all_parts(member, parts, width, feature, PARTS)
-    number = tl.sum(tl.load(counts + place, mask=valid, other=0.0), axis=0)
+    part_id, valid, at, known = _all_parts(member, parts, width, feature, PARTS)
+    number = tl.sum(tl.load(counts + part_id, mask=valid, other=0.0), axis=0)
     residual = tl.sum(tl.load(residuals + at, mask=known, other=0.0), axis=0)
     sum_g = tl.sum(tl.load(totals + at, mask=known, other=0.0), axis=0)
     sum_gx = tl.sum(tl.load(products + at, mask=known, other=0.0), axis=0) * inverse
