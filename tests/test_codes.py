@@ -1,4 +1,4 @@
-"""One-hot features kept as integers against the matrices they stand for."""
+"""One-hot features as integers, compared with one-hot matrices."""
 
 import pytest
 import torch

@@ -97,8 +97,8 @@ def test_dropout(shape, tiles, call, keyed) -> None:
         lambda x: keyed_dropout(x, draws, rate, call, tiles, rows),
         given,
     )
-    kept = keyed_dropout(torch.ones_like(given), draws, rate, call, tiles, rows) != 0
-    assert torch.equal(y != 0, kept)
+    keep = keyed_dropout(torch.ones_like(given), draws, rate, call, tiles, rows) != 0
+    assert torch.equal(y != 0, keep)
 
 
 def test_dropout_of_numbers_in_memory_once() -> None:

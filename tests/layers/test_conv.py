@@ -271,10 +271,10 @@ def test_float64_is_exact_without_weights_too():
 
 def test_a_graph_that_is_given_goes_before_the_one_that_is_kept():
     conv, x = QGNNConv(4 * IN, 4 * OUT, cached=True), torch.randn(N, 4 * IN)
-    kept, other = conv(x, EDGES), Adjacency.of(EDGES.flip(0), N)
-    assert torch.equal(conv(x, EDGES.flip(0)), kept)
+    cached, other = conv(x, EDGES), Adjacency.of(EDGES.flip(0), N)
+    assert torch.equal(conv(x, EDGES.flip(0)), cached)
     assert torch.equal(conv(x, other), other @ conv.linear(x))
-    assert torch.equal(conv(x, EDGES), kept)
+    assert torch.equal(conv(x, EDGES), cached)
 
 
 @pytest.mark.parametrize("prepare", [lambda edges: edges, lambda edges: Adjacency.of(edges, N)])
@@ -334,15 +334,15 @@ def test_a_gpu_has_the_same_derivatives():
         def energy(x: Tensor) -> Tensor:
             return conv(x, graph).pow(3).sum()
 
-        slopes = torch.autograd.grad(energy(point), (point, weight), create_graph=True)
+        gradients = torch.autograd.grad(energy(point), (point, weight), create_graph=True)
         seconds = torch.autograd.grad(
-            sum(slope.square().sum() for slope in slopes), (point, weight)
+            sum(gradient.square().sum() for gradient in gradients), (point, weight)
         )
         point = point.detach()
         forward = torch.func.jvp(energy, (point,), (way,))
-        together = jacobian(lambda x: conv(x, graph), point, vectorize=True)
+        batched = jacobian(lambda x: conv(x, graph), point, vectorize=True)
         backward = torch.func.grad(energy)(point), hessian(energy)(point)
-        return [*slopes, *seconds, *forward, together, *backward]
+        return [*gradients, *seconds, *forward, batched, *backward]
 
     for ours, wanted in zip(found("cuda"), found("cpu"), strict=True):
         torch.testing.assert_close(ours.cpu(), wanted, rtol=1e-4, atol=1e-4)

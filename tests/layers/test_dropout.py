@@ -102,10 +102,10 @@ class _Twice(nn.Module):
 
 def test_masks_within_an_ensemble_depend_on_seed_step_and_call_alone():
     x, seeds = torch.ones(20, 8), [3, 1, 4]
-    together, alone = Ensemble([_Twice] * 3, seeds), Ensemble([_Twice], [1])
+    batched, alone = Ensemble([_Twice] * 3, seeds), Ensemble([_Twice], [1])
     seen = []
     for _ in range(3):
-        y = together(x)
+        y = batched(x)
         assert torch.equal(y[1:2], alone(x))
         seen += [*y[0], *y[1], *y[2]]
     for place, mask in enumerate(seen):  # three members, steps and calls: all differ

@@ -154,8 +154,8 @@ def test_nodes_without_neighbours_have_only_themselves(kind):
     conv = kind(WIDTH)
     x = torch.randn(1, WIDTH)
     nothing = torch.zeros(2, 0, dtype=torch.long)
-    together = conv(torch.cat((x, torch.randn(2, WIDTH))), torch.tensor([[1, 2], [2, 1]]))
-    torch.testing.assert_close(conv(x, nothing), together[:1])
+    batched = conv(torch.cat((x, torch.randn(2, WIDTH))), torch.tensor([[1, 2], [2, 1]]))
+    torch.testing.assert_close(conv(x, nothing), batched[:1])
 
 
 @both
@@ -219,8 +219,8 @@ def test_compiles_whole_with_its_gradient(kind):
 @pytest.mark.filterwarnings("ignore:There is a performance drop")  # addmm_ member by member
 def test_each_sample_has_its_gradient(kind, graph):
     conv, xs = built(kind), torch.randn(3, N, WIDTH, dtype=torch.float64)
-    slopes = torch.vmap(torch.func.grad(lambda x: conv(x, graph).square().sum()))(xs)
-    for x, mine in zip(xs, slopes, strict=True):
+    gradients = torch.vmap(torch.func.grad(lambda x: conv(x, graph).square().sum()))(xs)
+    for x, mine in zip(xs, gradients, strict=True):
         x.requires_grad_()
         (wanted,) = torch.autograd.grad(conv(x, graph).square().sum(), x)
         torch.testing.assert_close(mine, wanted)

@@ -106,10 +106,10 @@ def test_stacked_members_equal_single_ones(way, name, members, device):
     def call(state: dict[str, Tensor], *inputs: Tensor) -> object:
         return functional_call(made[0], state, (*inputs, *shared))
 
-    together = call(state, *inputs) if way == "stacked" else torch.vmap(call)(state, *inputs)
+    batched = call(state, *inputs) if way == "stacked" else torch.vmap(call)(state, *inputs)
     for place, member in enumerate(made):
         alone = member(*(value[place] for value in inputs), *shared)
-        own = pytree.tree_map(lambda value: value[place], together)  # noqa: B023
+        own = pytree.tree_map(lambda value: value[place], batched)  # noqa: B023
         torch.testing.assert_close(own, alone)
 
 

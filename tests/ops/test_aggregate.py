@@ -68,10 +68,10 @@ def test_x_is_kept_only_for_the_weights_gradient():
     graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F, requires_grad=True)
 
     def keeps_x(weight: Tensor) -> bool:
-        kept = []
-        with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda packed: packed):
+        saved_tensors = []
+        with torch.autograd.graph.saved_tensors_hooks(saved_tensors.append, lambda packed: packed):
             graph.times(weight, x)
-        return x.data_ptr() in [saved.data_ptr() for saved in kept]
+        return x.data_ptr() in [saved.data_ptr() for saved in saved_tensors]
 
     assert not keeps_x(weight)
     assert keeps_x(weight.requires_grad_())
@@ -114,8 +114,8 @@ def test_members_under_vmap_equal_a_loop_in_values_and_gradients(case, product_d
 
     dims = tuple(0 if own else None for own in (own_graph, own_weight, own_x))
     times = partial(Structure.times, product_dtype=product_dtype)
-    together = torch.vmap(times, in_dims=dims)
-    ours = values_and_gradients(lambda weight, x: together(stacked, weight, x), weight, x)
+    batched = torch.vmap(times, in_dims=dims)
+    ours = values_and_gradients(lambda weight, x: batched(stacked, weight, x), weight, x)
     loop = values_and_gradients(looped, weight, x)
     for mine, wanted in zip(ours, loop, strict=True):
         torch.testing.assert_close(mine, wanted)
@@ -344,10 +344,10 @@ def test_many_gradients_are_had_at_once():
     x = torch.randn(C, F, requires_grad=True)
     probes = torch.randn(3, R, F)
     y = graph.times(weight, x)
-    together = torch.autograd.grad(y, (weight, x), probes, is_grads_batched=True, retain_graph=True)
+    batched = torch.autograd.grad(y, (weight, x), probes, is_grads_batched=True, retain_graph=True)
     for m, probe in enumerate(probes):
         for ours, wanted in zip(
-            together, torch.autograd.grad(y, (weight, x), probe, retain_graph=True), strict=True
+            batched, torch.autograd.grad(y, (weight, x), probe, retain_graph=True), strict=True
         ):
             torch.testing.assert_close(ours[m], wanted)
 

@@ -114,15 +114,15 @@ def stacked(members: list[Blocks]) -> Blocks:
 def test_members_equal_a_loop_in_values_and_gradients(form):
     whole, _ = random_whole()
     members = [chosen(whole, choice, padding=1) for choice in ([0, 1], [1, 0], [1, 0])]
-    together = stacked(members)
+    batched = stacked(members)
     calls = {
-        "within vmap": torch.vmap(lambda x: together @ x),
-        "stacked": lambda x: together @ x,
-        "in another dimension": lambda x: torch.vmap(lambda x: together @ x, 2, 1)(
+        "within vmap": torch.vmap(lambda x: batched @ x),
+        "stacked": lambda x: batched @ x,
+        "in another dimension": lambda x: torch.vmap(lambda x: batched @ x, 2, 1)(
             x.movedim(0, 2)
         ).movedim(1, 0),
     }
-    x = torch.randn(3, together.shape[1], F, dtype=torch.float64)
+    x = torch.randn(3, batched.shape[1], F, dtype=torch.float64)
 
     def looped(x: Tensor) -> Tensor:
         return torch.stack([one @ part for one, part in zip(members, x, strict=True)])
@@ -163,12 +163,12 @@ def test_the_kernel_equals_the_torch_form_in_values_and_gradients(choice, width)
 @pytest.mark.gpu
 def test_the_kernel_takes_members_and_repeats_bit_for_bit():
     members = [chosen(random_whole()[0], [4, 1], padding=1)] * 3
-    together, x = on_gpu(stacked(members)), torch.randn(3, members[0].shape[1], 64)
-    first = values_and_gradient(torch.vmap(lambda x: together @ x), x.cuda())
+    batched, x = on_gpu(stacked(members)), torch.randn(3, members[0].shape[1], 64)
+    first = values_and_gradient(torch.vmap(lambda x: batched @ x), x.cuda())
     for m in range(3):
         torch.testing.assert_close(first[0][m].cpu(), members[m] @ x[m])
     for _ in range(20):
-        again = values_and_gradient(torch.vmap(lambda x: together @ x), x.cuda())
+        again = values_and_gradient(torch.vmap(lambda x: batched @ x), x.cuda())
         assert all(torch.equal(a, b) for a, b in zip(again, first, strict=True))
 
 
@@ -176,11 +176,11 @@ def test_the_kernel_takes_members_and_repeats_bit_for_bit():
 @pytest.mark.parametrize("width", [1, 33, 128])
 def test_the_kernel_takes_rows_and_gradients_that_lie_apart_in_memory(width):
     members = [chosen(random_whole()[0], [4, 1], padding=1)] * 3
-    together = on_gpu(stacked(members))
+    batched = on_gpu(stacked(members))
     x = torch.randn(3, members[0].shape[1], 3 * width, dtype=torch.float64, device="cuda")
 
     def call(x: Tensor) -> Tensor:
-        return torch.cat([together @ part for part in x.split(width, dim=2)], dim=2)
+        return torch.cat([batched @ part for part in x.split(width, dim=2)], dim=2)
 
     with backend("torch"):
         wanted = values_and_gradient(call, x)

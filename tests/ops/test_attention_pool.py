@@ -11,7 +11,7 @@ from quatgraph.ops.attention_pool import segment_ids
 
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 SIZES, WIDTH = [2, 0, 3, 1], 5
-BEGINS = torch.tensor([0, 2, 2, 5, 6])
+PTR = torch.tensor([0, 2, 2, 5, 6])
 
 
 def inputs(*lead: int, sizes: list[int] = SIZES, width: int = WIDTH) -> tuple[Tensor, Tensor]:
@@ -45,7 +45,7 @@ def assert_alike(ours: list[Tensor], theirs: list[Tensor]) -> None:
 def test_is_the_sum_times_the_maximum_whatever_its_sign(activation, shift):
     x, weight = inputs()
     assert_alike(
-        with_gradients(lambda x, w: attention_pool(x, w, BEGINS, activation), x + shift, weight),
+        with_gradients(lambda x, w: attention_pool(x, w, PTR, activation), x + shift, weight),
         with_gradients(lambda x, w: by_loops(x, w, SIZES, activation), x + shift, weight),
     )
 
@@ -54,7 +54,7 @@ def test_equal_nodes_share_the_gradient_as_in_amax():
     x = torch.tensor([[1.0, 0], [1, 0], [3, -1], [2, -1], [3, -1], [0, 0]]).double()
     weight = torch.ones(6).double()
     assert_alike(
-        with_gradients(lambda x, w: attention_pool(x, w, BEGINS, "none"), x, weight),
+        with_gradients(lambda x, w: attention_pool(x, w, PTR, "none"), x, weight),
         with_gradients(lambda x, w: by_loops(x, w, SIZES, "none"), x, weight),
     )
 
@@ -79,27 +79,27 @@ def test_members_have_graphs_of_their_own_and_padding_has_no_say():
 
 def test_gradients():
     x, weight = (value.requires_grad_() for value in inputs(2))
-    assert torch.autograd.gradcheck(lambda x, w: attention_pool(x, w, BEGINS, "elu"), (x, weight))
+    assert torch.autograd.gradcheck(lambda x, w: attention_pool(x, w, PTR, "elu"), (x, weight))
 
 
 def test_vmap_is_a_loop():
     x, weight = inputs(3)
-    together = torch.vmap(lambda x, w: attention_pool(x, w, BEGINS), in_dims=(1, 0))(
+    batched = torch.vmap(lambda x, w: attention_pool(x, w, PTR), in_dims=(1, 0))(
         x.movedim(0, 1), weight
     )
     for m in range(3):
-        torch.testing.assert_close(together[m], attention_pool(x[m], weight[m], BEGINS))
+        torch.testing.assert_close(batched[m], attention_pool(x[m], weight[m], PTR))
 
 
 def test_nested_vmap_and_double_backward_are_refused():
     x, weight = inputs(2)
     with pytest.raises(NotImplementedError, match="nested vmap"):
-        attention_pool(x[None], weight[None], BEGINS)
+        attention_pool(x[None], weight[None], PTR)
     with pytest.raises(NotImplementedError, match="nested vmap"):
-        torch.vmap(lambda x, w: attention_pool(x, w, BEGINS))(x[None], weight[None])
+        torch.vmap(lambda x, w: attention_pool(x, w, PTR))(x[None], weight[None])
     x.requires_grad_()
     with pytest.raises(Mistake, match="double backward is not supported"):
-        torch.autograd.grad(attention_pool(x, weight, BEGINS).sum(), x, create_graph=True)
+        torch.autograd.grad(attention_pool(x, weight, PTR).sum(), x, create_graph=True)
 
 
 @pytest.mark.parametrize("graphs", [0, 2])

@@ -27,12 +27,12 @@ def by_formula(
 def test_numbers_whose_bits_reach_the_rate_are_kept_and_scaled(shape, tiles, rows):
     x = torch.randn(3, *shape)
     many = None if rows is None else rows.expand(3, 5)
-    together = keyed_dropout(x, DRAWS, RATES, 4, tiles, many)
+    batched = keyed_dropout(x, DRAWS, RATES, 4, tiles, many)
     for place in range(3):
         expected = by_formula(x[place], DRAWS[place], RATES[place], 4, tiles, rows)
-        torch.testing.assert_close(together[place], expected)
+        torch.testing.assert_close(batched[place], expected)
         alone = keyed_dropout(x[place], DRAWS[place], RATES[place], 4, tiles, rows)
-        assert torch.equal(alone, together[place])
+        assert torch.equal(alone, batched[place])
 
 
 def test_more_numbers_than_are_hashed_at_once_are_all_hashed():

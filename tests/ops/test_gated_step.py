@@ -84,19 +84,19 @@ def test_vmap_is_a_loop(dims):
         v if dim is None else torch.stack([v, 2 * v, -v], dim=dim)
         for v, dim in zip(inputs(dtype=torch.float64), dims, strict=True)
     ]
-    together = torch.vmap(lambda *v: gated_step(*v, "elu"), in_dims=dims)(*values)
+    batched = torch.vmap(lambda *v: gated_step(*v, "elu"), in_dims=dims)(*values)
     for m in range(3):
         own = [v if d is None else v.select(d, m) for v, d in zip(values, dims, strict=True)]
-        torch.testing.assert_close(together[m], gated_step(*own, "elu"))
+        torch.testing.assert_close(batched[m], gated_step(*own, "elu"))
 
 
 def test_vectors_may_have_more_dimensions_than_the_weights():
     values = inputs(dtype=torch.float64)
     h, sums = (torch.stack([v, 2 * v]).unsqueeze(0) for v in values[:2])
-    together = with_gradients(gated_step, [h, sums, *values[2:]], "tanh")
+    batched = with_gradients(gated_step, [h, sums, *values[2:]], "tanh")
     flat = with_gradients(gated_step, [h.flatten(0, -2), sums.flatten(0, -2), *values[2:]], "tanh")
-    assert together[0].shape == h.shape
-    for ours, theirs in zip(together, flat, strict=True):
+    assert batched[0].shape == h.shape
+    for ours, theirs in zip(batched, flat, strict=True):
         torch.testing.assert_close(ours.view_as(theirs), theirs)
 
 

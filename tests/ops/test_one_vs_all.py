@@ -128,13 +128,13 @@ def test_input_need_not_be_contiguous(name):
 def test_members_equal_a_loop_in_values_and_gradients(name, shared):
     own = [ROWS["a batch"], ROWS["one query twice"], ROWS["no answers"]]
     rows = own[:1] * 3 if shared else own
-    given, together = inputs(3), answers_of(own[0] if shared else own)
+    given, batched = inputs(3), answers_of(own[0] if shared else own)
 
     def looped(query: Tensor, candidates: Tensor) -> Tensor:
         parts = zip(query, candidates, rows, strict=True)
         return torch.stack([LOSSES[name](q, x, answers_of(row), tile=7) for q, x, row in parts])
 
-    ours = results(lambda q, x: LOSSES[name](q, x, together, tile=7), *given)
+    ours = results(lambda q, x: LOSSES[name](q, x, batched, tile=7), *given)
     assert_same(ours, results(looped, *given), atol=1e-12, rtol=1e-12)
 
 

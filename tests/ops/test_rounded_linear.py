@@ -46,12 +46,12 @@ def test_members_equal_a_loop(device, shared):
     def each(own: Tensor, other: Tensor) -> Tensor:
         return rounded_linear(own, other, ROUNDED)
 
-    together = torch.vmap(each, in_dims=(None if shared else 0, 0))(x, weight)
+    batched = torch.vmap(each, in_dims=(None if shared else 0, 0))(x, weight)
     alone = torch.stack([each(x if shared else x[m], weight[m]) for m in range(3)])
-    assert torch.equal(together, alone) or device == "cuda"
-    torch.testing.assert_close(together, alone)
+    assert torch.equal(batched, alone) or device == "cuda"
+    torch.testing.assert_close(batched, alone)
     for mine, wanted in zip(
-        torch.autograd.grad(together, (x, weight), probe),
+        torch.autograd.grad(batched, (x, weight), probe),
         torch.autograd.grad(alone, (x, weight), probe),
         strict=True,
     ):

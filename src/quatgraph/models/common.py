@@ -70,4 +70,4 @@ def apply_layers(
 def check_layers(num_layers: int) -> None:
     """Checks that a model has layers."""
     if num_layers < 1:
-        raise Mistake(f"the model needs at least one hidden layer, got num_layers={num_layers}")
+        raise Mistake(f"a model needs at least one layer, got num_layers={num_layers}")

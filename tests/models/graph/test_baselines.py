@@ -72,8 +72,8 @@ def close(one: Any, other: Any) -> None:
 # The same models out of PyG's and torch's parts, with the weights of ours.
 
 
-def reference(model: nn.Module, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
-    return REFERENCES[type(model)](model, x, edges, owner)
+def reference(model: nn.Module, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    return REFERENCES[type(model)](model, x, edges, batch_index)
 
 
 def loaded(theirs: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
@@ -82,22 +82,22 @@ def loaded(theirs: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
     return theirs
 
 
-def by_layers(model: nn.Module, layers: list[Tensor], owner: Tensor) -> Tensor:
-    summed = [pyg.global_add_pool(layer, owner) for layer in layers]
+def by_layers(model: nn.Module, layers: list[Tensor], batch_index: Tensor) -> Tensor:
+    summed = [pyg.global_add_pool(layer, batch_index) for layer in layers]
     bias = model.readout.bias.sum(dim=0)
     return F.linear(torch.cat(summed, dim=1), model.readout.weight, bias)
 
 
-def gcn(model: GraphGCN, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
+def gcn(model: GraphGCN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     layers: list[Tensor] = []
     for conv in model.convs:
         theirs = pyg.GCNConv(*conv.linear.weight.mT.shape, bias=False)
         x = loaded(theirs, {"lin.weight": conv.linear.weight})(x, edges).relu()
         layers.append(x)
-    return by_layers(model, layers, owner)
+    return by_layers(model, layers, batch_index)
 
 
-def sage(model: GraphSAGE, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
+def sage(model: GraphSAGE, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     layers: list[Tensor] = []
     for conv in model.convs:
         weights = {
@@ -107,10 +107,10 @@ def sage(model: GraphSAGE, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
         }
         x = loaded(pyg.SAGEConv(*conv.own.weight.mT.shape), weights)(x, edges).relu()
         layers.append(x)
-    return by_layers(model, layers, owner)
+    return by_layers(model, layers, batch_index)
 
 
-def gat(model: GraphGAT, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
+def gat(model: GraphGAT, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     layers: list[Tensor] = []
     for conv in model.convs:
         weights = {
@@ -122,14 +122,14 @@ def gat(model: GraphGAT, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
         theirs = pyg.GATConv(conv.linear.in_features, conv.att_src.size(1), conv.heads)
         x = F.elu(loaded(theirs, weights)(x, edges))
         layers.append(x)
-    return by_layers(model, layers, owner)
+    return by_layers(model, layers, batch_index)
 
 
 def norm_like(norm: BatchNorm) -> nn.Module:
     return loaded(nn.BatchNorm1d(norm.weight.numel()), norm.state_dict())
 
 
-def gin(model: GraphGIN, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
+def gin(model: GraphGIN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     edges, _ = remove_self_loops(edges)  # PyG adds the node itself to a loop it has
     layers = [x]
     for conv, norm in zip(model.convs, model.norms, strict=True):
@@ -139,24 +139,24 @@ def gin(model: GraphGIN, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
         )
         layers.append(norm_like(norm)(theirs(layers[-1], edges)).relu())
     pairs = zip(model.predictions, layers, strict=True)
-    return sum(plain(linear)(pyg.global_add_pool(layer, owner)) for linear, layer in pairs)
+    return sum(plain(linear)(pyg.global_add_pool(layer, batch_index)) for linear, layer in pairs)
 
 
 def plain(linear: nn.Linear) -> nn.Linear:
     return loaded(nn.Linear(*linear.weight.mT.shape), linear.state_dict())
 
 
-def gfn(model: GraphGFN, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
+def gfn(model: GraphGFN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     for linear, norm in zip(model.linears, model.norms, strict=True):
         x = norm_like(norm)(plain(linear)(x)).relu()
-    pooled = plain(model.graph_linear)(pyg.global_add_pool(x, owner))
+    pooled = plain(model.graph_linear)(pyg.global_add_pool(x, batch_index))
     return model.prediction(norm_like(model.graph_norm)(pooled).relu())
 
 
-def structure_free(model: StructureFree, x: Tensor, edges: Tensor, owner: Tensor) -> Tensor:
+def structure_free(model: StructureFree, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     if model.vertex is not None:
         x = plain(model.vertex)(x).relu()
-    y = plain(model.pooled)(pyg.global_add_pool(x, owner)).relu()
+    y = plain(model.pooled)(pyg.global_add_pool(x, batch_index)).relu()
     for linear in model.linears:
         y = linear(y).relu()
     return model.prediction(y)
@@ -182,13 +182,13 @@ def test_are_stacks_of_pygs_parts(name, layers):
             value += torch.randn_like(value) / 10  # biases too, which may start at zero
     nodes, adjacency, pool = joined(name, x, graphs)
     sizes = torch.tensor([tiny.SIZES[g] for g in graphs])
-    begins = sizes.cumsum(dim=0) - sizes
-    moved = [tiny.edge_index(g) + begin for g, begin in zip(graphs, begins, strict=True)]
-    owner = torch.arange(len(graphs)).repeat_interleave(sizes)
+    offsets = sizes.cumsum(dim=0) - sizes
+    moved = [tiny.edge_index(g) + begin for g, begin in zip(graphs, offsets, strict=True)]
+    batch_index = torch.arange(len(graphs)).repeat_interleave(sizes)
     # The matrices of the collection are of float32.
     torch.testing.assert_close(
         model(nodes, adjacency, pool),
-        reference(model, nodes, torch.cat(moved, dim=1), owner),
+        reference(model, nodes, torch.cat(moved, dim=1), batch_index),
         rtol=1e-5,
         atol=1e-6,
     )
@@ -305,7 +305,7 @@ def test_models_that_see_no_edges(name):
 
 @every_model
 def test_a_model_without_layers_is_a_mistake(name):
-    with pytest.raises(Mistake, match="at least one hidden layer, got num_layers=0"):
+    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
         build(name, tiny.features("dense"), num_layers=0)
 
 

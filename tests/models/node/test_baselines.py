@@ -76,7 +76,7 @@ def test_dropout_acts_in_training_alone(model):
 
 @pytest.mark.parametrize("model", [GCN, GAT, MLP])
 def test_a_model_without_hidden_layers_is_a_mistake(model):
-    with pytest.raises(Mistake, match="at least one hidden layer, got num_layers=0"):
+    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
         model(IN, CLASSES, num_layers=0)
 
 

@@ -94,10 +94,10 @@ def test_whole_quaternions_can_be_dropped(graph):
     model.dropout.register_forward_hook(lambda module, args, y: seen.append((y, *args)))
     model(torch.rand(N, IN), graph)
     (y, x), *_ = seen
-    kept = ((y != 0) | (x == 0)).view(N, 4, 4)
-    scaled = torch.where(kept.all(dim=1, keepdim=True), 2 * x.view(N, 4, 4), 0)
+    keep = ((y != 0) | (x == 0)).view(N, 4, 4)
+    scaled = torch.where(keep.all(dim=1, keepdim=True), 2 * x.view(N, 4, 4), 0)
     torch.testing.assert_close(y.view(N, 4, 4), scaled)
-    assert not kept.all()
+    assert not keep.all()
 
 
 def test_dropout_acts_on_the_input_and_on_the_hidden_layer_in_training_alone(graph):

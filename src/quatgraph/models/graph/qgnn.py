@@ -9,9 +9,9 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.blocks import Blocks, padding_masks
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
 from quatgraph.layers.dropout import Masks
+from quatgraph.models.common import check_layers
 from quatgraph.models.graph.base import GraphModel, GraphOptions, Matrix
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
@@ -88,8 +88,7 @@ class GraphQGNN(GraphModel):
         per_layer: bool = False,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise Mistake(f"QGNN needs at least one layer, got num_layers={num_layers}")
+        check_layers(num_layers)
         hidden = 4 * hidden_quats
         self.convs = nn.ModuleList(
             QGNNConv(hidden if layer else in_channels, hidden, tiled=not layer)

@@ -8,9 +8,9 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
-from quatgraph.errors import Mistake
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.models.common import check_layers
 from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
@@ -86,8 +86,7 @@ class SimQGNN(LinkModel):
         norm: bool = False,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise Mistake(f"SimQGNN needs at least one layer, got num_layers={num_layers}")
+        check_layers(num_layers)
         width = 4 * dim_quats
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         nn.init.xavier_normal_(self.entities)

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
-from quatgraph.errors import Mistake
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
+from quatgraph.models.common import check_layers
 from quatgraph.models.node.base import NodeModel, NodeOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
@@ -83,8 +83,7 @@ class QGNN(NodeModel):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if num_layers < 1:
-            raise Mistake(f"QGNN needs at least one layer, got num_layers={num_layers}")
+        check_layers(num_layers)
         hidden = 4 * hidden_quats
         sizes = [in_channels] + [hidden] * (num_layers - 1)
         tiled = [layer == 0 for layer in range(num_layers)]
