@@ -50,7 +50,7 @@ def same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
         return x * (random.view(x.shape) >= self.rate) / (1 - self.rate)
 
     monkeypatch.setattr(QueryBatches, "draw", in_turn)
-    monkeypatch.setattr(QuaternionDropout, "_dropped", masked)
+    monkeypatch.setattr(QuaternionDropout, "_dropout", masked)
 
 
 def turn(count: int) -> Tensor:
