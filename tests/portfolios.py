@@ -9,12 +9,12 @@ import karate
 import reviews
 import rings
 import torch
+from on_cpu import run
 
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.runs import bundle_of, run
+from quatgraph.tasks.runs import bundle_of
 from quatgraph.training.bundle import save_bundle
 
-CPU = torch.device("cpu")
 Weighted = Sequence[tuple[Any, int]]
 
 
@@ -23,7 +23,7 @@ def bundled(task: str, members: Weighted, data: Any, folder: Path) -> list[Path]
     alone."""
     hooks, picks = TASKS[task], []
     for config, weight in members:
-        (outcome,) = run(hooks, hooks.members(config, data)[:1], data, device=CPU)
+        (outcome,) = run(hooks, hooks.members(config, data)[:1], data)
         picks.append((outcome, 0, weight))
     paths = []
     for name, some in (("all", picks), *((str(n), [pick]) for n, pick in enumerate(picks))):

@@ -166,8 +166,10 @@ def test_inputs_are_prepared_once_for_each_need(
     predictor, _, _ = loaded(portfolios.graph, tmp_path)
     predictor.members += predictor.members
     needs: list[Any] = []
-    prepare = module.collected
-    monkeypatch.setattr(module, "collected", lambda *a: (needs.append(a[1:3]), prepare(*a))[1])
+    prepare = module.build_collection
+    monkeypatch.setattr(
+        module, "build_collection", lambda *a: (needs.append(a[1:3]), prepare(*a))[1]
+    )
     predictor.predict()
     assert len(needs) == 3
 

@@ -102,7 +102,7 @@ class Draws:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Draws]:
     """The draws of each training, the last one last."""
     found: list[Draws] = []
-    drop = dropout._of_members
+    drop = dropout._dropout_members
 
     def watched(
         x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
@@ -112,7 +112,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Draws]:
         found[-1].masks.append((draws, torch.tensor(call), places, mask))
         return drop(x, draws, rate, rows, call, tiles)
 
-    monkeypatch.setattr(dropout, "_of_members", watched)
+    monkeypatch.setattr(dropout, "_dropout_members", watched)
     for kind in (TrainingBatches, QueryBatches, DocumentBatches):
         monkeypatch.setattr(kind, "draw", _recording(kind.draw, found))
     return found

@@ -32,7 +32,7 @@ def graphs(tmp_path: Path) -> Graphs:
 
 @pytest.mark.parametrize("values", [{}, {"name": "cycles", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
-    with pytest.raises(Mistake, match=r"give either data\.name, .* or data\.path"):
+    with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
         load_graphs(DataConfig(**values))
 
 

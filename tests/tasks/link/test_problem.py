@@ -26,7 +26,7 @@ def triples() -> Triples:
 
 @pytest.mark.parametrize("values", [{}, {"name": "countries", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
-    with pytest.raises(Mistake, match=r"give either data\.name, .* or data\.path"):
+    with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
         load_triples(DataConfig(**values))
 
 

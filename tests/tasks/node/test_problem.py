@@ -49,7 +49,7 @@ def config_of(**values: object) -> NodeConfig:
 
 @pytest.mark.parametrize("values", [{}, {"name": "karate", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
-    with pytest.raises(Mistake, match=r"give either data\.name, .* or data\.path"):
+    with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
         load_data(DataConfig(**values))
 
 

@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 def test_the_data_is_either_named_or_at_a_path(configured: Any) -> None:
     for config in (TextConfig(), configured(**{"data.name": "snippets"})):
-        with pytest.raises(Mistake, match=r"give either data\.name, .* or data\.path"):
+        with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
             load_corpus(config)
 
 
