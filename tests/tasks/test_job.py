@@ -267,7 +267,7 @@ def test_what_a_kill_between_bundle_and_records_left_is_run_again(
 
 def test_data_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
     config = config_of(**{"data.name": "", "data.path": str(tmp_path / "nowhere")})
-    with pytest.raises(Mistake, match="there is no folder"):
+    with pytest.raises(Mistake, match="there is no file or folder"):
         trained([config], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
