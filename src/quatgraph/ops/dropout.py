@@ -7,6 +7,7 @@ nothing is saved. On a GPU one kernel draws and drops; on a CPU NumPy hashes uns
 which torch cannot shift.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import batch_first
-from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, row_keys
+from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, draw_key, random_bits
 from quatgraph.ops.transforms import active_transforms, eager_form
 
 _CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
@@ -87,36 +88,46 @@ def _dropout_members(
         from quatgraph.ops.kernels.dropout import dropout
 
         return dropout(x, draws, rate, rows, call, tiles)
-    keys = row_keys(draws, call, x.size(1) if rows is None else rows)
-    values = x.reshape(keys.numel(), -1)
-    columns = column_keys(values.size(1) // tiles, x.device).tile(tiles)
+    members, num_rows = x.shape[:2]
+    values = x.reshape(members, num_rows, tiles, -1)
     threshold = (rate.double() * 2**BITS).long().clamp(max=MASK)
-    scale = 1 / (1 - rate)
-    num_rows = x.size(1)
-    keep = _keep_mask(keys.flatten(), columns, threshold.repeat_interleave(num_rows))
-    factor = scale.to(x.dtype).repeat_interleave(num_rows)[:, None]
-    return (torch.where(keep, values, 0) * factor).view(x.shape)
+    scale = (1 / (1 - rate)).to(x.dtype)[:, None, None, None]
+    if x.device.type != "cpu":  # a GPU without kernels
+        bits = random_bits(draws, call, num_rows if rows is None else rows, values.size(-1))
+        keep = bits >= threshold[:, None, None]
+        return (torch.where(keep[:, :, None], values, 0) * scale).view(x.shape)
+    out = torch.empty(values.shape, dtype=x.dtype)
+    row = np.arange(num_rows)[None] if rows is None else rows.numpy()
+    key, column = draw_key(draws.numpy(), call), column_keys(np.arange(values.size(-1)))
+    key, row, column, lowest = (a.astype(np.uint32) for a in (key, row, column, threshold.numpy()))
+    row = np.broadcast_to(row, (members, num_rows))
+    for block in _cache_blocks(members, num_rows, values.size(-1)):
+        some = block[0]
+        bits_of_rows = _mix(key[some, None] ^ row[block])
+        keep = _mix(bits_of_rows[..., None] ^ column) >= lowest[some, None, None]
+        # A product, for torch.where branches on the mask, which no CPU can predict.
+        torch.mul(values[block], torch.from_numpy(keep)[:, :, None], out=out[block])
+        out[block].mul_(scale[some])
+    return out.view(x.shape)
 
 
-def _keep_mask(keys: Tensor, columns: Tensor, threshold: Tensor) -> Tensor:
-    """Whether to keep each element, ``(R, C)``: its bits are at least its row's ``threshold``."""
-    if keys.device.type != "cpu":  # a GPU without kernels
-        from quatgraph.ops.random import mix
+def _cache_blocks(members: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
+    """Members and rows of the blocks, each of which fits into a CPU's cache."""
+    num_members = max(1, _CPU_BLOCK // (rows * columns))
+    num_rows = max(1, _CPU_BLOCK // columns) if num_members == 1 else rows
+    for member in range(0, members, num_members):
+        for row in range(0, rows, num_rows):
+            yield slice(member, member + num_members), slice(row, row + num_rows)
 
-        return mix(keys[:, None] ^ columns) >= threshold[:, None]
-    row, column, lowest = (value.numpy().astype(np.uint32) for value in (keys, columns, threshold))
-    keep = np.empty((len(row), len(column)), dtype=bool)
-    step = max(1, _CPU_BLOCK // max(1, len(column)))
-    for first in range(0, len(row), step):
-        some = slice(first, first + step)
-        bits = row[some, None] ^ column
-        shifted = bits >> np.uint32(16)
-        bits ^= shifted
-        bits *= np.uint32(FACTORS[0])
-        np.right_shift(bits, np.uint32(15), out=shifted)
-        bits ^= shifted
-        bits *= np.uint32(FACTORS[1])
-        np.right_shift(bits, np.uint32(16), out=shifted)
-        bits ^= shifted
-        np.greater_equal(bits, lowest[some, None], out=keep[some])
-    return torch.from_numpy(keep)
+
+def _mix(bits: np.ndarray) -> np.ndarray:
+    """Applies :func:`quatgraph.ops.random.mix` in place."""
+    shifted = bits >> np.uint32(16)
+    bits ^= shifted
+    bits *= np.uint32(FACTORS[0])
+    np.right_shift(bits, np.uint32(15), out=shifted)
+    bits ^= shifted
+    bits *= np.uint32(FACTORS[1])
+    np.right_shift(bits, np.uint32(16), out=shifted)
+    bits ^= shifted
+    return bits

@@ -12,9 +12,13 @@ for a seed :math:`(s_0, s_1)`, a step t, a call c, a row r and a column j. CPU a
 same.
 """
 
+from typing import TypeVar
+
+import numpy as np
 import torch
 from torch import Tensor
 
+Array = TypeVar("Array", Tensor, np.ndarray)
 BITS = 32
 MASK = (1 << BITS) - 1
 FACTORS = 0x7FEB352D, 0x846CA68B
@@ -24,7 +28,7 @@ BATCHES, STEPS = 1 << 30, (1 << 30) + 1
 """Call numbers of an epoch's batches and of the order of its steps; dropout counts from 0."""
 
 
-def mix(x: Tensor) -> Tensor:
+def mix(x: Array) -> Array:
     """The hash m of 32-bit unsigned integers, stored as int64."""
     x = x ^ (x >> 16)
     x = (x * FACTORS[0]) & MASK
@@ -33,9 +37,9 @@ def mix(x: Tensor) -> Tensor:
     return x ^ (x >> 16)
 
 
-def draw_key(draws: Tensor, call: int) -> Tensor:
+def draw_key(draws: Array, call: int) -> Array:
     """The key k of a seed and a step, ``(..., 2) -> (...)``, for one call within the step."""
-    seed, step = draws.unbind(-1)
+    seed, step = draws[..., 0], draws[..., 1]
     key = mix(mix(seed & MASK) ^ ((seed >> BITS) & MASK))
     return mix(mix(key ^ (step & MASK)) ^ call)
 
@@ -59,19 +63,15 @@ def random_bits(draws: Tensor, call: int, rows: Tensor | int, columns: int) -> T
         >>> torch.equal(both[1], alone[0, :5])
         True
     """
-    return mix(row_keys(draws, call, rows)[..., None] ^ column_keys(columns, draws.device))
-
-
-def row_keys(draws: Tensor, call: int, rows: Tensor | int) -> Tensor:
-    """The hash of each row with its key, ``(..., R)``; see :func:`random_bits`."""
     if isinstance(rows, int):
         rows = torch.arange(rows, device=draws.device)
-    return mix(draw_key(draws, call)[..., None] ^ (rows & MASK))
+    row_keys = mix(draw_key(draws, call)[..., None] ^ (rows & MASK))
+    return mix(row_keys[..., None] ^ column_keys(torch.arange(columns, device=draws.device)))
 
 
-def column_keys(columns: int, device: torch.device) -> Tensor:
-    """The hash of each column, ``(C,)``."""
-    return mix((torch.arange(columns, device=device) + GOLDEN) & MASK)
+def column_keys(columns: Array) -> Array:
+    """The hash of each column, ``(C,) -> (C,)``."""
+    return mix((columns + GOLDEN) & MASK)
 
 
 def epoch_draws(seeds: Tensor, epoch: int) -> Tensor:
