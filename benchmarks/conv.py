@@ -43,7 +43,7 @@ def _rows_of(nodes: int, edges: int, width: int, device: torch.device) -> Iterat
         "GCNConv, torch CSR": ("prepared", lambda: plain(x, sparse)),
     }
     grad = torch.randn(nodes, width, generator=draw).to(device)
-    case = f"{nodes:,} nodes, {edges:,} edges, {width} wide"
+    case = describe_size(nodes, edges, width)
     for variant, (graph, forward) in variants.items():
 
         def both(forward: Callable[[], Tensor] = forward) -> None:
@@ -54,3 +54,7 @@ def _rows_of(nodes: int, edges: int, width: int, device: torch.device) -> Iterat
 
         row = {"case": case, "graph": graph, "variant": variant, "work": "forward and backward"}
         yield row | measure(both, device, repeats=10 if edges > 1e5 else 100)
+
+
+def describe_size(nodes: int, edges: int, width: int) -> str:
+    return f"{nodes:,} nodes, {edges:,} edges, {width} wide"

@@ -2,11 +2,12 @@ r"""Dropout whose masks are a function of seed, step, call, row and column:
 
 .. math:: y_{rj} = x_{rj} / (1 - p) \text{ where } b_{rj} \ge 2^{32} p, \text{ else } 0
 
-with the bits b of :mod:`quatgraph.ops.random`. The backward pass draws the same mask again, so
-nothing is saved. On a GPU one kernel draws and drops; on a CPU NumPy hashes unsigned integers,
-which torch cannot shift.
+with the bits b of :mod:`quatgraph.ops.random`. On a GPU one kernel draws and drops; the backward
+pass draws the same mask again, so nothing is saved. On a CPU NumPy hashes unsigned integers, which
+torch cannot shift, and the mask is saved.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +20,7 @@ from quatgraph.ops.members import batch_first
 from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, draw_key, random_bits
 from quatgraph.ops.transforms import active_transforms, eager_form
 
-_CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
+_CPU_BLOCK = 1 << 15  # elements to hash at once: they fit into a CPU's cache
 
 
 def keyed_dropout(
@@ -40,39 +41,46 @@ def keyed_dropout(
         - of several members each with a leading ``M``
     """
     function = _Dropout if active_transforms() else _EagerDropout
-    y: Tensor = function.apply(x, draws, rate, rows, call, tiles)
+    y, _ = function.apply(x, draws, rate, rows, call, tiles)
     return y
 
 
 class _Dropout(torch.autograd.Function):
-    """Inputs are those of :func:`keyed_dropout`, rows before call."""
+    """Inputs are those of :func:`keyed_dropout`, rows before call. The second output is the factor
+    of each element, for the backward pass; it is empty where a kernel draws it again."""
 
     @staticmethod
-    def forward(*inputs: Any) -> Tensor:
+    def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
         x, draws, rate, rows, call, tiles = inputs
         if draws.dim() == 1:
             x, draws, rate = x[None], draws[None], rate[None]
-            return _dropout_members(x, draws, rate, rows, call, tiles)[0]
+            y, factor = _dropout_members(x, draws, rate, rows, call, tiles)
+            return y[0], factor[0]
         return _dropout_members(*inputs)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
         _, *tensors, ctx.call, ctx.tiles = inputs
-        ctx.save_for_backward(*tensors)
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(*tensors, output[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        draws, rate, rows = ctx.saved_tensors
-        grad_x = keyed_dropout(grads[0], draws, rate, ctx.call, ctx.tiles, rows)
+        grad = grads[0]
+        draws, rate, rows, factor = ctx.saved_tensors
+        if factor.numel():
+            grad_x = (grad.reshape(*factor.shape[:-2], ctx.tiles, -1) * factor).view(grad.shape)
+        else:
+            grad_x = keyed_dropout(grad, draws, rate, ctx.call, ctx.tiles, rows)
         return grad_x, None, None, None, None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
         *tensors, call, tiles = inputs
         x, draws, rate, rows = batch_first(info.batch_size, in_dims, tensors)
         if rate.dim() > 1:
             raise NotImplementedError("keyed_dropout does not support nested vmap")
-        return keyed_dropout(x, draws, rate, call, tiles, rows), 0
+        return _Dropout.apply(x, draws, rate, rows, call, tiles), (0, 0)
 
 
 _EagerDropout = eager_form(_Dropout)
@@ -80,41 +88,44 @@ _EagerDropout = eager_form(_Dropout)
 
 def _dropout_members(
     x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
-) -> Tensor:
-    """As :func:`keyed_dropout`, of several members."""
-    if not x.numel():
-        return x.clone()
-    if use_triton(x):
+) -> tuple[Tensor, Tensor]:
+    """The outputs of :class:`_Dropout`, of several members."""
+    if use_triton(x) and x.numel():
         from quatgraph.ops.kernels.dropout import dropout
 
-        return dropout(x, draws, rate, rows, call, tiles)
-    members, num_rows = x.shape[:2]
-    values = x.reshape(members, num_rows, tiles, -1)
+        return dropout(x, draws, rate, rows, call, tiles), x.new_empty(len(x), 0)
+    values = x.reshape(*x.shape[:2], tiles, math.prod(x.shape[2:]) // tiles)
+    factor = _draw_factor(draws, rate, rows, call, values)[:, :, None]
+    return (values * factor).view(x.shape), factor
+
+
+def _draw_factor(
+    draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, values: Tensor
+) -> Tensor:
+    """0 or 1 / (1 - p) for each element of one tile of ``values`` ``(M, R, T, C)``."""
+    members, num_rows, _, columns = values.shape
     threshold = (rate.double() * 2**BITS).long().clamp(max=MASK)
-    scale = (1 / (1 - rate)).to(x.dtype)[:, None, None, None]
-    if x.device.type != "cpu":  # a GPU without kernels
-        bits = random_bits(draws, call, num_rows if rows is None else rows, values.size(-1))
-        keep = bits >= threshold[:, None, None]
-        return (torch.where(keep[:, :, None], values, 0) * scale).view(x.shape)
-    out = torch.empty(values.shape, dtype=x.dtype)
+    scale = (1 / (1 - rate)).to(values.dtype)[:, None, None]
+    if values.device.type != "cpu":  # a GPU without kernels
+        bits = random_bits(draws, call, num_rows if rows is None else rows, columns)
+        return (bits >= threshold[:, None, None]) * scale
     row = np.arange(num_rows)[None] if rows is None else rows.numpy()
-    key, column = draw_key(draws.numpy(), call), column_keys(np.arange(values.size(-1)))
+    key, column = draw_key(draws.numpy(), call), column_keys(np.arange(columns))
     key, row, column, lowest = (a.astype(np.uint32) for a in (key, row, column, threshold.numpy()))
     row = np.broadcast_to(row, (members, num_rows))
-    for block in _cache_blocks(members, num_rows, values.size(-1)):
+    factor = values.new_empty(members, num_rows, columns)
+    for block in _cache_blocks(members, num_rows, columns):
         some = block[0]
-        bits_of_rows = _mix(key[some, None] ^ row[block])
-        keep = _mix(bits_of_rows[..., None] ^ column) >= lowest[some, None, None]
-        # A product, for torch.where branches on the mask, which no CPU can predict.
-        torch.mul(values[block], torch.from_numpy(keep)[:, :, None], out=out[block])
-        out[block].mul_(scale[some])
-    return out.view(x.shape)
+        row_bits = _mix(key[some, None] ^ row[block])
+        keep = _mix(row_bits[..., None] ^ column) >= lowest[some, None, None]
+        torch.mul(torch.from_numpy(keep), scale[some], out=factor[block])
+    return factor
 
 
 def _cache_blocks(members: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
     """Members and rows of the blocks, each of which fits into a CPU's cache."""
-    num_members = max(1, _CPU_BLOCK // (rows * columns))
-    num_rows = max(1, _CPU_BLOCK // columns) if num_members == 1 else rows
+    num_members = max(1, _CPU_BLOCK // max(1, rows * columns))
+    num_rows = max(1, _CPU_BLOCK // max(1, columns) if num_members == 1 else rows)
     for member in range(0, members, num_members):
         for row in range(0, rows, num_rows):
             yield slice(member, member + num_members), slice(row, row + num_rows)
