@@ -17,8 +17,8 @@ import quatgraph
 from quatgraph import models, presets
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers.decoder import DECODERS
-from quatgraph.layers.linear import RealLinear
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
 from quatgraph.models.graph import GraphModel, GraphOptions
 from quatgraph.models.link import MODELS as LINK_MODELS
@@ -55,8 +55,8 @@ class NodeMine(NodeModel):
         slope: float,
     ) -> None:
         super().__init__()
-        self.first = SparseLinear(in_channels, hidden)
-        self.last = SparseLinear(hidden, num_classes)
+        self.first = RealLinear(in_channels, hidden)
+        self.last = RealLinear(hidden, num_classes)
         self.activation = nn.LeakyReLU(slope)
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
@@ -82,7 +82,7 @@ class GraphMine(GraphModel):
         pooled_dropout: float,
     ) -> None:
         super().__init__()
-        self.first = SparseLinear(in_channels, hidden)
+        self.first = RealLinear(in_channels, hidden)
         self.pooled = LinearOfSums(hidden, num_classes)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:

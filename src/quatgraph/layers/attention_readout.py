@@ -4,9 +4,9 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks, row_ids
+from quatgraph.blocks import row_ids
 from quatgraph.layers.dropout import QuaternionDropout
-from quatgraph.layers.linear import QuaternionLinear, RealLinear
+from quatgraph.layers.linear import Matrix, QuaternionLinear, RealLinear
 from quatgraph.ops import attention_pool
 from quatgraph.ops.activation import Activation
 
@@ -59,12 +59,12 @@ class AttentionReadout(nn.Module):
         """The weight of each node, between 0 and 1, ``(N,)``."""
         return torch.sigmoid(self.score(h)).squeeze(-1)
 
-    def forward(self, h: Tensor, pool: Adjacency | Blocks) -> Tensor:
+    def forward(self, h: Tensor, pool: Matrix) -> Tensor:
         pooled = attention_pool(self.linear(h), self.attention(h), node_ptr(pool), self.activation)
         return self.prediction(self.dropout(pooled, row_ids(pool)))
 
 
-def node_ptr(pool: Adjacency | Blocks) -> Tensor:
+def node_ptr(pool: Matrix) -> Tensor:
     """The boundaries of the graphs' nodes, ``(..., G + 1)``.
 
     Args:

@@ -5,9 +5,8 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
-from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.layers.linear import QuaternionLinear
+from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear
 from quatgraph.ops.members import add_bias
 
 
@@ -78,12 +77,7 @@ class QGNNConv(nn.Module):
             nn.init.zeros_(self.bias)
         self._prepared = None
 
-    def prepare(
-        self,
-        x: Tensor | Adjacency | Codes,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Adjacency | Blocks:
+    def prepare(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Matrix:
         """The matrix that the layer multiplies by, for the given graph."""
         if isinstance(edge_index, Blocks):
             return edge_index
@@ -110,12 +104,7 @@ class QGNNConv(nn.Module):
             self._prepared = adjacency
         return adjacency
 
-    def forward(
-        self,
-        x: Tensor | Adjacency | Codes,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         matrix = self.prepare(x, edge_index, edge_weight)
         return add_bias(matrix @ self.linear(x, matrix.product_dtype), self.bias)
 
@@ -158,12 +147,7 @@ class SimplifiedQGNNConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(
-        self,
-        x: Tensor | Adjacency | Codes,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         adjacency = self.conv.prepare(x, edge_index, edge_weight)
         y = self.conv(x, adjacency)
         for _ in range(self.num_hops - 1):

@@ -1,7 +1,7 @@
 """Dropout for quaternion vectors and for sparse features."""
 
 from collections.abc import Iterator
-from typing import Literal, overload
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import quats
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
+from quatgraph.layers.linear import Features
 from quatgraph.ops.dropout import keyed_dropout
 
 Masks = Literal["real", "quaternion"]
@@ -50,15 +51,7 @@ class QuaternionDropout(nn.Module):
         self.register_buffer("rate", torch.tensor(float(rate)), persistent=False)
         self.register_buffer("draws", torch.zeros(2, dtype=torch.int64), persistent=False)
 
-    @overload
-    def forward(self, x: Tensor, rows: Tensor | None = None) -> Tensor: ...
-    @overload
-    def forward(self, x: Adjacency) -> Adjacency: ...
-    @overload
-    def forward(self, x: Codes) -> Codes: ...
-    def forward(
-        self, x: Tensor | Adjacency | Codes, rows: Tensor | None = None
-    ) -> Tensor | Adjacency | Codes:
+    def forward(self, x: Features, rows: Tensor | None = None) -> Features:
         if not self.training:
             return x
         if isinstance(x, Adjacency | Codes):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
-from quatgraph.layers.linear import GlorotLinear, QuaternionLinear
+from quatgraph.layers.linear import Edges, GlorotLinear, QuaternionLinear
 from quatgraph.ops import gated_step, hamilton_matrix
 from quatgraph.ops.activation import Activation
 
@@ -56,18 +56,12 @@ class GatedQGNNConv(nn.Module):
     linear: ClassVar[type[QuaternionLinear] | type[GlorotLinear]] = QuaternionLinear
 
     def __init__(
-        self,
-        width: int,
-        *,
-        steps: int = 2,
-        bias: bool = False,
-        activation: Activation = "relu",
+        self, width: int, *, steps: int = 2, bias: bool = False, activation: Activation = "relu"
     ) -> None:
         super().__init__()
         if steps < 1:
             raise Mistake(f"a gated layer needs at least one step, got steps={steps}")
         self.width, self.steps, self.activation = width, steps, activation
-        self._size = width // self.components
         self.of_sum = self.linear(width, 3 * width, bias=bias)  # W of z, of r, of the candidate
         self.of_own = self.linear(width, 2 * width, bias=False)  # U of z, of r
         self.of_reset = self.linear(width, width, bias=False)  # U of the candidate
@@ -75,17 +69,12 @@ class GatedQGNNConv(nn.Module):
 
     def reset_parameters(self) -> None:
         """Initialises each of the six matrices like a separate layer: Glorot for its own width."""
-        bound = math.sqrt(6.0 / (self._size + self.width))
+        bound = math.sqrt(6.0 / (self.width // self.components + self.width))
         for layer in (self.of_sum, self.of_own, self.of_reset):
             layer.reset_parameters()
             nn.init.uniform_(layer.weight, -bound, bound)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         if not isinstance(edge_index, Blocks):
             edge_index = Adjacency.of(edge_index, x.size(-2), edge_weight, self_loops=False)
         of_sum = self._group_by_matrix(self._matrix(self.of_sum.weight), 3)

@@ -7,10 +7,18 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix_tiled, quats, right_matrix
+from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.ops import hamilton_linear, hamilton_matrix, lookup
 from quatgraph.ops.members import add_bias
+
+Features = Tensor | Adjacency | Codes
+"""Rows of features: dense, sparse or one-hot."""
+Matrix = Adjacency | Blocks
+"""A prepared graph, or a pooling matrix."""
+Edges = Tensor | Matrix
+"""A plain ``edge_index``, or a prepared graph."""
 
 
 class QuaternionLinear(nn.Module):
@@ -58,9 +66,7 @@ class QuaternionLinear(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(
-        self, x: Tensor | Adjacency | Codes, product_dtype: torch.dtype | None = None
-    ) -> Tensor:
+    def forward(self, x: Features, product_dtype: torch.dtype | None = None) -> Tensor:
         width = x.shape[-1]
         is_tiled = self.tiled and width == self.in_quats
         if not is_tiled and width != 4 * self.in_quats:
@@ -92,16 +98,16 @@ class QuaternionLinear(nn.Module):
 
 
 class RealLinear(nn.Linear):
-    """:class:`torch.nn.Linear` that also takes members.
+    """:class:`torch.nn.Linear` that also takes sparse and one-hot rows, and members.
 
     Shape:
         - x: ``(..., in_features)``
         - output: ``(..., out_features)``
-        - of several members ``(M, N, ...)``, the parameters with a leading ``M`` too
+        - with members ``(M, N, ...)``; the parameters have a leading ``M`` too
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        if self.weight.dim() == 2:
+    def forward(self, x: Features) -> Tensor:
+        if isinstance(x, Tensor) and self.weight.dim() == 2:
             return super().forward(x)
         return add_bias(x @ self.weight.mT, self.bias)
 

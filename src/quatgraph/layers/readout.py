@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
 from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.layers.linear import Matrix
 
 
 class LayerwiseReadout(nn.Module):
@@ -57,6 +56,6 @@ class LayerwiseReadout(nn.Module):
             nn.init.uniform_(part, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
 
-    def forward(self, layers: Sequence[Tensor], pool: Adjacency | Blocks) -> Tensor:
+    def forward(self, layers: Sequence[Tensor], pool: Matrix) -> Tensor:
         summed = self.dropout(torch.cat([pool @ layer for layer in layers], dim=-1))
         return summed @ self.weight.mT + self.bias.sum(dim=-2, keepdim=True)

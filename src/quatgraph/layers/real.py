@@ -9,31 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
-from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers.dropout import QuaternionDropout
-from quatgraph.layers.linear import GlorotLinear, RealLinear
+from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops.members import add_bias
-
-Features = Tensor | Adjacency | Codes
-"""Rows of features: dense, sparse or one-hot."""
-Matrix = Adjacency | Blocks
-"""A prepared graph, or a pooling matrix."""
-
-
-class SparseLinear(RealLinear):
-    """:class:`torch.nn.Linear` that also takes sparse and one-hot rows."""
-
-    def forward(self, x: Features) -> Tensor:
-        if isinstance(x, Tensor):
-            return super().forward(x)
-        return add_bias(x @ self.weight.mT, self.bias)
-
-
-class Linear(SparseLinear, GlorotLinear):
-    """The same with Glorot initialisation."""
 
 
 class LinearOfSums(RealLinear):
@@ -63,7 +43,7 @@ class GraphConv(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.linear = Linear(in_channels, out_channels, bias=False)
+        self.linear = GlorotLinear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
@@ -81,8 +61,8 @@ class NeighbourMean(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.own = SparseLinear(in_channels, out_channels)
-        self.neighbours = SparseLinear(in_channels, out_channels, bias=False)
+        self.own = RealLinear(in_channels, out_channels)
+        self.neighbours = RealLinear(in_channels, out_channels, bias=False)
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
         return self.own(x) + adjacency @ self.neighbours(x)
@@ -131,7 +111,7 @@ class GraphAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads = heads
-        self.linear = Linear(in_channels, heads * out_channels, bias=False)
+        self.linear = GlorotLinear(in_channels, heads * out_channels, bias=False)
         self.att_src = nn.Parameter(torch.empty(heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(heads * out_channels))

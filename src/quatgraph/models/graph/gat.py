@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
-from quatgraph.layers.real import Features, GraphAttention, Matrix, check_heads
+from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 
 

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.common import check_layers
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
@@ -47,7 +48,7 @@ class GraphGFN(GraphModel):
         super().__init__()
         check_layers(num_layers)
         widths = [in_channels] + [hidden] * num_layers
-        self.linears = nn.ModuleList(SparseLinear(a, b) for a, b in pairwise(widths))
+        self.linears = nn.ModuleList(RealLinear(a, b) for a, b in pairwise(widths))
         self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.linears)
         self.graph_linear = LinearOfSums(hidden, hidden)
         self.graph_norm = BatchNorm(hidden, "relu")

@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SumPerceptron
+from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.real import LinearOfSums, SumPerceptron
 from quatgraph.models.common import check_layers
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 

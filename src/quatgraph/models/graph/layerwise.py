@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.layers import LayerwiseReadout, QuaternionDropout
-from quatgraph.layers.real import Features, Matrix
+from quatgraph.layers.linear import Features, Matrix
 from quatgraph.models.common import check_layers
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.common import check_layers
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
@@ -49,7 +50,7 @@ class StructureFree(GraphModel):
     ) -> None:
         super().__init__()
         check_layers(num_layers)
-        self.vertex = SparseLinear(in_channels, hidden) if vertex else None
+        self.vertex = RealLinear(in_channels, hidden) if vertex else None
         self.pooled = LinearOfSums(hidden if vertex else in_channels, hidden)
         self.linears = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(num_layers - 1))
         self.prediction = nn.Linear(hidden, num_classes)

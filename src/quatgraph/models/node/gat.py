@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import GraphAttention, Linear, check_heads
+from quatgraph.layers.linear import GlorotLinear
+from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import apply_layers, check_layers
 from quatgraph.models.node.base import NodeModel, NodeOptions
 
@@ -66,7 +67,7 @@ class GAT(NodeModel):
             GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in pairs[:-1]
         )
         self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
-        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in pairs if skip)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import GraphConv, Linear
+from quatgraph.layers.linear import GlorotLinear
+from quatgraph.layers.real import GraphConv
 from quatgraph.models.common import apply_layers, check_layers
 from quatgraph.models.node.base import NodeModel, NodeOptions
 
@@ -64,7 +65,7 @@ class GCN(NodeModel):
         sizes = [in_channels] + [hidden] * num_layers + [num_classes]
         pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in pairs)
-        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in pairs if skip)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

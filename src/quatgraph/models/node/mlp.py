@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import Linear
+from quatgraph.layers.linear import GlorotLinear
 from quatgraph.models.common import check_layers
 from quatgraph.models.node.base import NodeModel, NodeOptions
 
@@ -37,7 +37,7 @@ class MLP(NodeModel):
         super().__init__()
         check_layers(num_layers)
         sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        self.linears = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
+        self.linears = nn.ModuleList(GlorotLinear(a, b) for a, b in pairwise(sizes))
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

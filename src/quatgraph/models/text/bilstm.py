@@ -11,8 +11,7 @@ from quatgraph.blocks import column_ids, row_ids
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.attention_readout import node_ptr
-from quatgraph.layers.linear import RealLinear
-from quatgraph.layers.real import Matrix
+from quatgraph.layers.linear import Matrix, RealLinear
 from quatgraph.models.text.base import TextModel, VectorOptions
 from quatgraph.ops import lookup
 from quatgraph.ops.lstm import lstm_states

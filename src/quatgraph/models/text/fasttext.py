@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.layers.attention_readout import node_ptr
-from quatgraph.layers.linear import RealLinear
-from quatgraph.layers.real import Matrix
+from quatgraph.layers.linear import Matrix, RealLinear
 from quatgraph.models.text.base import TextModel, TextOptions
 from quatgraph.ops.attention_pool import segment_ids
 
