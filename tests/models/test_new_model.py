@@ -4,7 +4,7 @@ package knows its name."""
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 import reviews
@@ -38,7 +38,6 @@ class NodeMineOptions(NodeOptions):
     name: Literal["mine"] = "mine"
     slope: float = 0.1
     """Of the activation below zero."""
-    of_reals: ClassVar[bool] = True
 
 
 class NodeMine(NodeModel):
@@ -66,7 +65,6 @@ class NodeMine(NodeModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMineOptions(GraphOptions):
     name: Literal["mine"] = "mine"
-    of_reals: ClassVar[bool] = True
 
 
 class GraphMine(GraphModel):
@@ -119,9 +117,6 @@ class LinkMine(LinkModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextMineOptions(VectorOptions):
     name: Literal["mine"] = "mine"
-
-    def arguments(self) -> dict[str, Any]:
-        return {}
 
 
 class TextMine(TextModel):

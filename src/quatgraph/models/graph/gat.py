@@ -1,27 +1,26 @@
 """Graph attention network."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.real import GraphAttention, check_heads
+from quatgraph.models.common import Count
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGATOptions(LayerwiseOptions):
     name: Literal["gat"] = "gat"
-    heads: int = 4
+    heads: Count = 4
     """Attention heads."""
 
     def __post_init__(self) -> None:
         LayerwiseOptions.__post_init__(self)
-        configs.check(self, "model", counts=("heads",))
         check_heads(self.width, self.heads)
 
     def num_activations(self, nodes: int, entries: int) -> int:
@@ -51,14 +50,23 @@ class GraphGAT(LayerwiseModel):
         num_classes: int,
         *,
         hidden: int = 128,
+        num_layers: int = 2,
         heads: int = 4,
         dropout: float = 0.0,
-        **options: Any,
+        pooled_dropout: float = 0.0,
+        per_layer: bool = False,
     ) -> None:
         check_heads(hidden, heads)
-        options |= {"hidden": hidden, "dropout": dropout}
         super().__init__(
-            in_channels, num_classes, heads=heads, attention_dropout=dropout, **options
+            in_channels,
+            num_classes,
+            hidden=hidden,
+            num_layers=num_layers,
+            dropout=dropout,
+            pooled_dropout=pooled_dropout,
+            per_layer=per_layer,
+            heads=heads,
+            attention_dropout=dropout,
         )
 
     def conv(

@@ -7,7 +7,6 @@ from torch import nn
 
 from quatgraph.adjacency import Normalization
 from quatgraph.layers.real import GraphConv
-from quatgraph.models.graph.base import Matrix
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 
 
@@ -16,10 +15,6 @@ class GraphGCNOptions(LayerwiseOptions):
     name: Literal["gcn"] = "gcn"
     normalization: Normalization = "none"
     """Normalization of the adjacency matrix with self-loops."""
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.normalization
 
 
 class GraphGCN(LayerwiseModel):

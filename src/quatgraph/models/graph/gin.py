@@ -1,8 +1,7 @@
 """Graph isomorphism network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
@@ -10,14 +9,13 @@ from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.real import LinearOfSums, SumPerceptron
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGINOptions(GraphOptions):
     name: Literal["gin"] = "gin"
-    of_reals: ClassVar[bool] = True
 
 
 class GraphGIN(GraphModel):
@@ -48,11 +46,10 @@ class GraphGIN(GraphModel):
         pooled_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        widths = [in_channels] + [hidden] * num_layers
-        self.convs = nn.ModuleList(SumPerceptron(a, b) for a, b in pairwise(widths))
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
+        self.convs = nn.ModuleList(SumPerceptron(a, b) for a, b in sizes[:-1])
         self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.convs)
-        self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width in widths)
+        self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width, _ in sizes)
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:

@@ -1,7 +1,7 @@
 """Baselines that ignore edges."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ class StructureFreeOptions(GraphOptions):
     name: Literal["structure-free"] = "structure-free"
     vertex: bool = True
     """Whether nodes are transformed before they are summed."""
-    of_reals: ClassVar[bool] = True
 
 
 class StructureFree(GraphModel):

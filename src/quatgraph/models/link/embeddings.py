@@ -1,7 +1,7 @@
 """Models of triples without a graph: DistMult, ComplEx, QuatE and TransE."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,6 @@ from quatgraph.models.link.base import LinkModel, LinkOptions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddingsOptions(LinkOptions):
     name: Literal["embeddings"] = "embeddings"
-
-    def arguments(self) -> dict[str, Any]:
-        arguments = LinkOptions.arguments(self)
-        del arguments["dim_quats"]
-        return arguments | {"width": self.width}
 
 
 class Embeddings(LinkModel):

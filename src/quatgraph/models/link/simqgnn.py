@@ -6,11 +6,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import Count, check_layers
 from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
@@ -19,20 +18,12 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 class EntityGraphOptions(LinkOptions):
     """The hyperparameters of models with layers on the entity graph."""
 
-    num_layers: int = 1
+    num_layers: Count = 1
     """Layers on the entity graph."""
     activation: Activation = "tanh"
     """The activation g."""
     normalization: Normalization = "row"
     """Normalization of the entity graph with self-loops."""
-
-    def __post_init__(self) -> None:
-        LinkOptions.__post_init__(self)
-        configs.check(self, "model", counts=("num_layers",))
-
-    @property
-    def matrix(self) -> Normalization:
-        return self.normalization
 
     def num_activations(self, entities: int, queries: int) -> int:
         layers = 6 * self.num_layers * self.width * entities

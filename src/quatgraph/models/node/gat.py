@@ -1,19 +1,17 @@
 """Graph attention network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphAttention, check_heads
-from quatgraph.models.common import apply_layers, check_layers
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.common import Count, layer_sizes
+from quatgraph.models.node.base import NodeModel, NodeOptions, apply_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,13 +19,11 @@ class GATOptions(NodeOptions):
     name: Literal["gat"] = "gat"
     skip: bool = True
     """Whether layers have a skip connection with weights."""
-    heads: int = 8
+    heads: Count = 8
     """Attention heads."""
-    of_reals: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         NodeOptions.__post_init__(self)
-        configs.check(self, "model", counts=("heads",))
         check_heads(self.width, self.heads)
 
     def num_activations(self, nodes: int, edges: int) -> int:
@@ -59,15 +55,13 @@ class GAT(NodeModel):
         skip: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
         check_heads(hidden, heads)
-        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(
-            GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in pairs[:-1]
+            GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in sizes[:-1]
         )
         self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
-        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in pairs if skip)
+        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

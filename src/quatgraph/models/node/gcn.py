@@ -1,8 +1,7 @@
 """Graph convolutional network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -11,8 +10,8 @@ from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphConv
-from quatgraph.models.common import apply_layers, check_layers
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.node.base import NodeModel, NodeOptions, apply_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,11 +23,6 @@ class GCNOptions(NodeOptions):
     """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
     """Normalization of the adjacency matrix with self-loops."""
-    of_reals: ClassVar[bool] = True
-
-    @property
-    def matrix(self) -> Normalization:
-        return self.normalization
 
 
 class GCN(NodeModel):
@@ -61,11 +55,9 @@ class GCN(NodeModel):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        pairs = list(pairwise(sizes))
-        self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in pairs)
-        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in pairs if skip)
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
+        self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in sizes)
+        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

@@ -1,8 +1,7 @@
 """A model without a graph."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +9,13 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.node.base import NodeModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLPOptions(NodeOptions):
     name: Literal["mlp"] = "mlp"
-    of_reals: ClassVar[bool] = True
 
 
 class MLP(NodeModel):
@@ -35,9 +33,8 @@ class MLP(NodeModel):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        self.linears = nn.ModuleList(GlorotLinear(a, b) for a, b in pairwise(sizes))
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
+        self.linears = nn.ModuleList(GlorotLinear(a, b) for a, b in sizes)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

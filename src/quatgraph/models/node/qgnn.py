@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.node.base import NodeModel, NodeOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
@@ -28,10 +28,6 @@ class QGNNOptions(NodeOptions):
     """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
     """Normalization of the adjacency matrix with self-loops."""
-
-    @property
-    def matrix(self) -> Normalization:
-        return self.normalization
 
     @property
     def trains_on_four_copies(self) -> bool:
@@ -83,18 +79,13 @@ class QGNN(NodeModel):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
         hidden = 4 * hidden_quats
-        sizes = [in_channels] + [hidden] * (num_layers - 1)
-        tiled = [layer == 0 for layer in range(num_layers)]
+        sizes = layer_sizes(in_channels, hidden, num_layers)
         self.convs = nn.ModuleList(
-            QGNNConv(size, hidden, bias=bias, tiled=first)
-            for size, first in zip(sizes, tiled, strict=True)
+            QGNNConv(a, b, bias=bias, tiled=not layer) for layer, (a, b) in enumerate(sizes)
         )
         self.owns = nn.ModuleList(
-            QuaternionLinear(size, hidden, tiled=first)
-            for size, first in zip(sizes, tiled, strict=True)
-            if skip
+            QuaternionLinear(a, b, tiled=not layer) for layer, (a, b) in enumerate(sizes) if skip
         )
         self.prediction = nn.Linear(hidden, num_classes, bias=False)
         self.bias = nn.Parameter(torch.zeros(num_classes)) if bias else None

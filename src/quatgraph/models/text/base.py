@@ -1,25 +1,21 @@
 """The interface of text classifiers."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
-from quatgraph.models.common import Options
+from quatgraph.models.common import Count, Model, Options, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions(Options):
     """The hyperparameters of every text classifier."""
 
-    hidden_quats: int = 16
+    hidden_quats: Count = 16
     """Quaternions of a word's vector; real models get the same width, four times as many reals."""
-
-    def __post_init__(self) -> None:
-        configs.check(self, "model", counts=("hidden_quats",))
 
     @property
     def width(self) -> int:
@@ -44,24 +40,24 @@ class TextOptions(Options):
 class VectorOptions(TextOptions):
     """The hyperparameters of models that take word vectors."""
 
-    dropout: float = 0.5
+    dropout: Rate = 0.5
     """Rate on the word vectors."""
-    pooled_dropout: float = 0.5
+    pooled_dropout: Rate = 0.5
     """Rate on the document vectors."""
     learned_vectors: bool = True
     """Whether the word vectors are learned."""
-
-    def __post_init__(self) -> None:
-        TextOptions.__post_init__(self)
-        configs.check(self, "model", rates=("dropout", "pooled_dropout"))
 
     @property
     def vectors_are_learned(self) -> bool:
         return self.learned_vectors
 
 
-class TextModel(nn.Module):
-    """A text classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``."""
+class TextModel(Model):
+    """A text classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``.
+
+    Its constructor takes the width of a word vector, or the number of words if the model takes
+    word ids, and the number of classes.
+    """
 
     Options: ClassVar[type[TextOptions]]
     supports_members: ClassVar[bool] = False
@@ -74,12 +70,6 @@ class TextModel(nn.Module):
     """Whether :meth:`classify` returns the attention of each word."""
     multiplies_nodes: ClassVar[bool] = True
     """Whether it multiplies every word vector by a matrix, which keeps several threads busy."""
-
-    @classmethod
-    def from_options(cls, options: TextOptions, in_channels: int, num_classes: int) -> Self:
-        """Builds the model of a configuration; ``in_channels`` is the width of a word vector, or
-        the number of words if the model takes word ids."""
-        return cls(in_channels, num_classes, **options.arguments())
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency

@@ -1,17 +1,17 @@
 """Bi-LSTM, which reads the words of a document in their order."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.blocks import column_ids, row_ids
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix, RealLinear
+from quatgraph.models.common import Count
 from quatgraph.models.text.base import TextModel, VectorOptions
 from quatgraph.ops import lookup
 from quatgraph.ops.lstm import lstm_states
@@ -20,17 +20,12 @@ from quatgraph.ops.lstm import lstm_states
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiLSTMOptions(VectorOptions):
     name: Literal["bilstm"] = "bilstm"
-    length: int = 200
+    length: Count = 200
     """Words of a document that are read, from the first one."""
 
-    def __post_init__(self) -> None:
-        VectorOptions.__post_init__(self)
-        configs.check(self, "model", counts=("length",))
-
-    def arguments(self) -> dict[str, Any]:
-        rates = {"dropout": self.dropout, "pooled_dropout": self.pooled_dropout}
-        # The two directions are as wide as other models in total.
-        return {"length": self.length, "hidden": self.width // 2, **rates}
+    @property
+    def hidden(self) -> int:
+        return self.width // 2  # the two directions are as wide as other models in total
 
     def padded(self, size: float) -> float:
         return max(self.length, size)

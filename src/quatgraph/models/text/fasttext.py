@@ -1,12 +1,11 @@
 """fastText, which reads the words of a document in their order."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix, RealLinear
@@ -17,15 +16,8 @@ from quatgraph.ops.attention_pool import segment_ids
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastTextOptions(TextOptions):
     name: Literal["fasttext"] = "fasttext"
-    bigrams: int = 0
+    bigrams: Annotated[int, "not_negative"] = 0
     """Hash buckets of word bigrams; 0 for words only."""
-
-    def __post_init__(self) -> None:
-        TextOptions.__post_init__(self)
-        configs.check(self, "model", not_negative=("bigrams",))
-
-    def arguments(self) -> dict[str, Any]:
-        return {"width": self.width, "bigrams": self.bigrams}
 
 
 class FastText(TextModel):

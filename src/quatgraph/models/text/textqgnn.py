@@ -1,16 +1,17 @@
 """TextQGNN for text classification (the appendix of the paper)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks, row_ids
+from quatgraph.blocks import row_ids
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import AttentionReadout, GatedQGNNConv, QuaternionDropout
+from quatgraph.layers.linear import Matrix
+from quatgraph.models.common import Count
 from quatgraph.models.text.base import TextModel, TextOptions, VectorOptions
 from quatgraph.ops.activation import Activation
 
@@ -19,21 +20,12 @@ from quatgraph.ops.activation import Activation
 class GatedOptions(VectorOptions):
     """What models with gated steps over the graphs of words read."""
 
-    steps: int = 2
+    steps: Count = 2
     """How often the vectors are renewed."""
     activation: Activation = "relu"
     """The activation g."""
     bias: bool = False
     """Whether products have learned biases."""
-
-    def __post_init__(self) -> None:
-        VectorOptions.__post_init__(self)
-        configs.check(self, "model", counts=("steps",))
-
-    def arguments(self) -> dict[str, Any]:
-        arguments = VectorOptions.arguments(self)
-        del arguments["learned_vectors"]
-        return arguments
 
     def num_activations(self, size: float) -> int:
         return (24 * self.steps + 8) * self.width
@@ -105,10 +97,10 @@ class TextQGNN(TextModel):
             linear=self.gated.linear,
         )
 
-    def forward(self, x: Tensor, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks) -> Tensor:
+    def forward(self, x: Tensor, adjacency: Matrix, pool: Matrix) -> Tensor:
         return self.readout(self.encode(x, adjacency), pool)
 
-    def encode(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
+    def encode(self, x: Tensor, adjacency: Matrix) -> Tensor:
         """The vectors of all nodes after the last step, ``(N, 4 hidden_quats)``."""
         return self.conv(self.projection(self.input_dropout(x, row_ids(adjacency))), adjacency)
 
@@ -119,6 +111,6 @@ class TextQGNN(TextModel):
         h = self.encode(x, adjacency)
         return self.readout(h, pool), self.readout.attention(h)
 
-    def attention(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
+    def attention(self, x: Tensor, adjacency: Matrix) -> Tensor:
         """The attention of each word, between 0 and 1, ``(N,)``."""
         return self.readout.attention(self.encode(x, adjacency))
