@@ -83,7 +83,7 @@ class QGNNConv(nn.Module):
             return edge_index
         if len(getattr(x, "shape", ())) < 2:  # a pair, as PyG's bipartite layers take
             raise Mistake("a quaternion convolution takes one node matrix, with a row per node")
-        nodes = x.shape[-2] if isinstance(x, Tensor) else x.shape[0]
+        nodes = x.shape[-2]
         if self._prepared is not None and not isinstance(edge_index, Adjacency):
             if nodes != (cached := self._prepared.shape[0]):
                 raise Mistake(

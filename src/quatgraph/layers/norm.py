@@ -40,12 +40,7 @@ class BatchNorm(nn.Module):
         vectors = self.weight, self.bias, self.running_mean, self.running_var
         if self.training:
             return masked_norm(
-                x,
-                mask,
-                *vectors,
-                eps=self.eps,
-                momentum=self.momentum,
-                activation=self.activation,
+                x, mask, *vectors, eps=self.eps, momentum=self.momentum, activation=self.activation
             )
         weight, bias, mean, var = (vector.unsqueeze(-2) for vector in vectors)
         y = (x - mean) * torch.rsqrt(var + self.eps) * weight + bias

@@ -80,12 +80,7 @@ def four_copies(x: X) -> X:
 def layer_sizes(
     in_channels: int, hidden: int, num_layers: int, *last: int
 ) -> list[tuple[int, int]]:
-    """Input and output width of each layer: ``num_layers`` hidden ones, then those of ``last``."""
-    check_layers(num_layers)
-    return list(pairwise([in_channels, *[hidden] * num_layers, *last]))
-
-
-def check_layers(num_layers: int) -> None:
-    """Checks that a model has layers."""
+    """The input and output width of each layer: ``num_layers`` hidden ones, then ``last``."""
     if num_layers < 1:
         raise Mistake(f"a model needs at least one layer, got num_layers={num_layers}")
+    return list(pairwise([in_channels, *[hidden] * num_layers, *last]))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import Features, Matrix, RealLinear
 from quatgraph.layers.real import LinearOfSums
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
 
@@ -48,10 +48,10 @@ class StructureFree(GraphModel):
         pooled_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
+        sizes = layer_sizes(hidden if vertex else in_channels, hidden, num_layers)
         self.vertex = RealLinear(in_channels, hidden) if vertex else None
-        self.pooled = LinearOfSums(hidden if vertex else in_channels, hidden)
-        self.linears = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(num_layers - 1))
+        self.pooled = LinearOfSums(*sizes[0])
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in sizes[1:])
         self.prediction = nn.Linear(hidden, num_classes)
         self.dropout = QuaternionDropout(pooled_dropout)
 

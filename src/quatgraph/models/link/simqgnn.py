@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.common import Count, check_layers
+from quatgraph.models.common import Count, layer_sizes
 from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
@@ -77,12 +77,12 @@ class SimQGNN(LinkModel):
         norm: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
         width = 4 * dim_quats
+        sizes = layer_sizes(width, width, num_layers)
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         nn.init.xavier_normal_(self.entities)
-        self.convs = nn.ModuleList(self.conv(width) for _ in range(num_layers))
-        self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in range(num_layers) if norm)
+        self.convs = nn.ModuleList(self.conv(width) for _ in sizes)
+        self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in sizes if norm)
         self.activation = ACTIVATIONS[activation]
         self.decoder = DECODERS[decoder](
             num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm

@@ -1,6 +1,5 @@
 """The interface of node classifiers."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +8,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
 from quatgraph.models.common import Count, Model, Options, Rate
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,19 +42,21 @@ class NodeModel(Model):
     Options: ClassVar[type[NodeOptions]]
 
 
-def apply_layers(
-    convs: nn.ModuleList,
-    skips: nn.ModuleList,
-    dropout: QuaternionDropout,
-    activation: Callable[[Tensor], Tensor],
-    x: Tensor | Adjacency,
-    adjacency: Adjacency,
-) -> Tensor:
-    """Applies layers with dropout before and activations between them; ``skips`` may be empty."""
-    for layer, conv in enumerate(convs):
-        x = dropout(x)
-        y = conv(x, adjacency)
-        if len(skips):
-            y = y + skips[layer](x)
-        x = activation(y)
-    return y
+class ConvModel(NodeModel):
+    """A stack of convolutions, with dropout before and activations between them."""
+
+    activation: ClassVar[Activation] = "relu"
+    convs: nn.ModuleList
+    owns: nn.ModuleList
+    """Linear maps of a node's own vector, one per layer; may be empty."""
+    dropout: QuaternionDropout
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        activation = ACTIVATIONS[self.activation]
+        for layer, conv in enumerate(self.convs):
+            x = self.dropout(x)
+            y = conv(x, adjacency)
+            if len(self.owns):
+                y = y + self.owns[layer](x)
+            x = activation(y)
+        return y

@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count, layer_sizes
-from quatgraph.models.node.base import NodeModel, NodeOptions, apply_layers
+from quatgraph.models.node.base import ConvModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,7 @@ class GATOptions(NodeOptions):
         return NodeOptions.num_activations(self, nodes, edges) + 12 * self.heads * edges
 
 
-class GAT(NodeModel):
+class GAT(ConvModel):
     """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its graph has self-loops
     and no normalisation. One head in the prediction layer.
 
@@ -42,6 +40,7 @@ class GAT(NodeModel):
     """
 
     Options = GATOptions
+    activation = "elu"
 
     def __init__(
         self,
@@ -63,6 +62,3 @@ class GAT(NodeModel):
         self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
         self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
-
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        return apply_layers(self.convs, self.owns, self.dropout, F.elu, x, adjacency)

@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.adjacency import Normalization
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphConv
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import NodeModel, NodeOptions, apply_layers
+from quatgraph.models.node.base import ConvModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +24,7 @@ class GCNOptions(NodeOptions):
     """Normalization of the adjacency matrix with self-loops."""
 
 
-class GCN(NodeModel):
+class GCN(ConvModel):
     """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_, the real counterpart of
     QGNN.
 
@@ -59,6 +58,3 @@ class GCN(NodeModel):
         self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in sizes)
         self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
-
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        return apply_layers(self.convs, self.owns, self.dropout, torch.relu, x, adjacency)
