@@ -121,7 +121,6 @@ class TextMineOptions(VectorOptions):
 
 class TextMine(TextModel):
     Options = TextMineOptions
-    supports_members = True
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ class TextOptions(Options):
     """The hyperparameters of every text classifier."""
 
     hidden_quats: Count = 16
-    """Quaternions of a word's vector; real models get the same width, four times as many reals."""
+    """Quaternions per node vector; real models have four times as many reals, the same width."""
 
     @property
     def width(self) -> int:
@@ -23,7 +23,7 @@ class TextOptions(Options):
 
     @property
     def vectors_are_learned(self) -> bool:
-        """Whether word vectors are parameters of the model."""
+        """Whether word vectors are parameters."""
         return True
 
     def padded(self, size: float) -> float:
@@ -31,8 +31,8 @@ class TextOptions(Options):
         return max(1, size)
 
     def num_activations(self, size: float) -> int:
-        """An upper estimate of the values that a training step saves per word of documents with a
-        mean length of ``size``."""
+        """An upper estimate of the numbers that a training step stores per word, in documents of
+        ``size`` words on average."""
         return 8 * self.width
 
 
@@ -41,11 +41,11 @@ class VectorOptions(TextOptions):
     """The hyperparameters of models that take word vectors."""
 
     dropout: Rate = 0.5
-    """Rate on the word vectors."""
+    """Dropout rate on the word vectors."""
     pooled_dropout: Rate = 0.5
-    """Rate on the document vectors."""
+    """Dropout rate on the document vectors."""
     learned_vectors: bool = True
-    """Whether the word vectors are learned."""
+    """Whether to learn the word vectors."""
 
     @property
     def vectors_are_learned(self) -> bool:
@@ -53,26 +53,25 @@ class VectorOptions(TextOptions):
 
 
 class TextModel(Model):
-    """A text classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``.
+    """A text classifier: ``forward(x, adjacency, pool)`` returns logits ``(G, C)``.
 
-    Its constructor takes the width of a word vector, or the number of words if the model takes
-    word ids, and the number of classes.
+    The constructor takes the width of a word vector, or the number of words if the model takes
+    words, and the number of classes. Parameters and inputs may have a leading member dimension.
     """
 
     Options: ClassVar[type[TextOptions]]
-    supports_members: ClassVar[bool] = False
-    """Whether parameters and inputs may have a leading member dimension."""
+    supports_members: ClassVar[bool] = True
     reads_graphs: ClassVar[bool] = False
-    """Whether it takes the word graph of a document, or its words in order."""
+    """Whether the model reads the word graph of a document; otherwise its words in order."""
     takes_words: ClassVar[bool] = False
-    """Whether it takes word ids and has its own vectors, or takes word vectors."""
+    """Whether the model takes words and has its own vectors; otherwise it takes word vectors."""
     attends: ClassVar[bool] = False
     """Whether :meth:`classify` returns the attention of each word."""
     multiplies_nodes: ClassVar[bool] = True
-    """Whether it multiplies every word vector by a matrix, which keeps several threads busy."""
+    """Whether the model multiplies every word vector by a matrix, which keeps many threads busy."""
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency
     ) -> tuple[Tensor, Tensor | None]:
-        """The logits ``(G, C)``, and the attention of each word ``(N,)`` if there is any."""
+        """The logits ``(G, C)``, and the attention of each word ``(N,)`` if the model attends."""
         return self(x, adjacency, pool), None

@@ -1,4 +1,4 @@
-"""Bi-LSTM, which reads the words of a document in their order."""
+"""Bi-LSTM."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -21,7 +21,7 @@ from quatgraph.ops.lstm import lstm_states
 class BiLSTMOptions(VectorOptions):
     name: Literal["bilstm"] = "bilstm"
     length: Count = 200
-    """Words of a document that are read, from the first one."""
+    """Number of words to read from the start of a document."""
 
     @property
     def hidden(self) -> int:
@@ -36,26 +36,25 @@ class BiLSTMOptions(VectorOptions):
 
 
 class BiLSTM(TextModel):
-    """Two LSTMs that read the words forward and backward; their last states give the logits.
+    """Two LSTMs read the words forward and backward; their last states give the logits.
 
     Args:
         in_channels: Width of a word vector.
         num_classes: Number of classes C.
-        length: Words of a document that are read, from the first one; time grows with it.
-        hidden: Width of an LSTM's state.
+        length: Number of words to read from the start of a document; the run time grows with it.
+        hidden: Width of the state of an LSTM.
         dropout: Rate on the word vectors.
         pooled_dropout: Rate on the document vectors.
 
     Shape:
         - x: word vectors, ``(T, in_channels)``
         - adjacency: ignored
-        - pool: ``(G, T)``, which positions each document has
+        - pool: ``(G, T)``, the positions of each document
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options = BiLSTMOptions
-    supports_members = True
 
     def __init__(
         self,

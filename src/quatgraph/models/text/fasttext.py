@@ -1,4 +1,4 @@
-"""fastText, which reads the words of a document in their order."""
+"""fastText."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -17,30 +17,28 @@ from quatgraph.ops.attention_pool import segment_ids
 class FastTextOptions(TextOptions):
     name: Literal["fasttext"] = "fasttext"
     bigrams: Annotated[int, "not_negative"] = 0
-    """Hash buckets of word bigrams; 0 for words only."""
+    """Number of hash buckets for word bigrams; 0 for words only."""
 
 
 class FastText(TextModel):
-    """`fastText <https://arxiv.org/abs/1607.01759>`_: the mean of learned vectors, then one linear
-    map.
+    """`fastText <https://arxiv.org/abs/1607.01759>`_: a linear map of the mean of learned vectors.
 
     Args:
         num_words: Number of words V.
         num_classes: Number of classes C.
         width: Width of a vector.
-        bigrams: Hash buckets of word bigrams, with a vector each; 0 for words only, as in the
-            paper's table.
+        bigrams: Number of hash buckets for word bigrams, each with a vector; 0 for words only, as
+            in the paper's table.
 
     Shape:
         - words: of T positions
         - adjacency: ignored
-        - pool: ``(G, T)``, which positions each document has
+        - pool: ``(G, T)``, the positions of each document
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options = FastTextOptions
-    supports_members = True
     takes_words = True
     multiplies_nodes = False
 
@@ -61,7 +59,7 @@ class FastText(TextModel):
         return self.prediction((pool @ total) / (pool @ count[..., None]).clamp(min=1))
 
     def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
-        """The bigrams of each word and its successor within a document."""
+        """The bigram of each word and the next word of its document."""
         document = segment_ids(node_ptr(pool), words.shape[0])
         same_document = (document[..., :-1] == document[..., 1:]).to(words.weight.dtype)
         known = words.weight[..., :-1] * words.weight[..., 1:] * same_document
@@ -75,5 +73,5 @@ _MULTIPLIER = 116049371
 
 
 def _initial_vectors(rows: int, width: int) -> nn.Parameter:
-    """Vectors with fastText's initialisation."""
+    """Vectors with fastText's initialization."""
     return nn.Parameter(torch.empty(rows, width).uniform_(-1 / width, 1 / width))

@@ -18,14 +18,14 @@ from quatgraph.ops.activation import Activation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedOptions(VectorOptions):
-    """What models with gated steps over the graphs of words read."""
+    """The hyperparameters of models with gated steps on word graphs."""
 
     steps: Count = 2
-    """How often the vectors are renewed."""
+    """Number of updates of the node vectors."""
     activation: Activation = "relu"
     """The activation g."""
     bias: bool = False
-    """Whether products have learned biases."""
+    """Whether to add learned biases."""
 
     def num_activations(self, size: float) -> int:
         return (24 * self.steps + 8) * self.width
@@ -37,31 +37,30 @@ class TextQGNNOptions(GatedOptions):
 
 
 class TextQGNN(TextModel):
-    r"""A document as a graph of words: gated graph layers, then soft attention.
+    """Reads a document as a graph of words: gated graph layers, then soft attention.
 
-    A word vector is split into the four components of a quaternion vector, and multiplied by a
-    quaternion matrix to the width of the layers, without an activation.
+    The four quarters of a word vector are the components of a quaternion vector. A quaternion
+    matrix maps it to the width of the layers, without an activation.
 
     Args:
         in_channels: Width of a word vector, a multiple of four.
         num_classes: Number of classes C.
-        hidden_quats: Quaternions of a node's vector.
-        steps: See :class:`GatedQGNNConv`.
-        dropout: Rate on the word vectors; the paper has none, the released code 0.5.
-        pooled_dropout: Rate on the document vectors; the paper has none, the released code 0.5.
-        activation: g, of the steps and of the readout.
-        bias: Whether quaternion products have learned biases; the released code has none.
+        hidden_quats: Quaternions per node vector.
+        steps: Number of updates, see :class:`GatedQGNNConv`.
+        dropout: Rate on the word vectors; 0 in the paper, 0.5 in the released code.
+        pooled_dropout: Rate on the document vectors; 0 in the paper, 0.5 in the released code.
+        activation: g, in the steps and in the readout.
+        bias: Whether to add learned biases; the released code has none.
 
     Shape:
         - x: word vectors of the nodes, ``(N, in_channels)``
         - adjacency: of N nodes, prepared
-        - pool: ``(G, N)``, which nodes each document has
+        - pool: ``(G, N)``, the nodes of each document
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options: ClassVar[type[TextOptions]] = TextQGNNOptions
-    supports_members = True
     reads_graphs = True
     attends = True
     gated: ClassVar[type[GatedQGNNConv]] = GatedQGNNConv
@@ -112,5 +111,5 @@ class TextQGNN(TextModel):
         return self.readout(h, pool), self.readout.attention(h)
 
     def attention(self, x: Tensor, adjacency: Matrix) -> Tensor:
-        """The attention of each word, between 0 and 1, ``(N,)``."""
+        """The attention of each word, ``(N,)``, between 0 and 1."""
         return self.readout.attention(self.encode(x, adjacency))
