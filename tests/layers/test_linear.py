@@ -90,7 +90,7 @@ def test_widths_that_are_not_quaternions_are_mistakes():
 def test_inputs_of_another_width_are_mistakes(tiled, wanted):
     layer = QuaternionLinear(wanted, 8, tiled=tiled)
     for x in (torch.randn(5, 8), Adjacency.from_dense(torch.ones(5, 8))):
-        with pytest.raises(Mistake, match=f"takes inputs {wanted} wide, got 8"):
+        with pytest.raises(Mistake, match=f"takes inputs of width {wanted}, got 8"):
             layer(x)
 
 

@@ -1,4 +1,4 @@
-"""Gated graph networks, in the quaternion space and over the reals."""
+"""Gated graph networks, quaternion and real."""
 
 import math
 from typing import ClassVar
@@ -27,22 +27,22 @@ class GatedQGNNConv(nn.Module):
         \mathbf{h}'_v &= (1 - \mathbf{z}_v) \odot \mathbf{h}_v
             + \mathbf{z}_v \odot \tilde{\mathbf{h}}_v
 
-    All matrices that multiply the same vector are stacked into one product. See
-    :func:`quatgraph.ops.gated_step` for the steps between the products.
+    Matrices that multiply the same vector are stacked. :func:`quatgraph.ops.gated_step` computes
+    one step.
 
     Args:
         width: Real width of a node's vector, a multiple of four.
         steps: Number of updates.
-        bias: Whether gates and candidate have biases; the paper and the released code have none.
+        bias: Whether the gates and the candidate have biases; the paper and its code have none.
         activation: g, applied to each component.
 
     Shape:
         - x: ``(N, width)``
         - edge_index: a prepared :class:`Adjacency` or :class:`Blocks` of N nodes, used unchanged;
-          or ``(2, E)``, which is normalised symmetrically, without self-loops
+          or ``(2, E)``, which is normalized symmetrically, without self-loops
         - edge_weight: ``(E,)``
         - output: ``(N, width)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
 
     Example:
         >>> import torch
@@ -68,7 +68,7 @@ class GatedQGNNConv(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialises each of the six matrices like a separate layer: Glorot for its own width."""
+        """Initializes each of the six matrices like a layer of its own (Glorot)."""
         bound = math.sqrt(6.0 / (self.width // self.components + self.width))
         for layer in (self.of_sum, self.of_own, self.of_reset):
             layer.reset_parameters()
@@ -101,8 +101,8 @@ class GatedQGNNConv(nn.Module):
 
 
 class GatedGNNConv(GatedQGNNConv):
-    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as in TextING: the same with real
-    matrices, four times the weights."""
+    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as in TextING: real matrices, with
+    four times the weights."""
 
     components = 1
     linear = GlorotLinear

@@ -1,7 +1,7 @@
-"""Real-valued layers with the interface of the quaternion ones, for comparisons.
+"""Real-valued counterparts of the quaternion layers.
 
-They have PyG's parameters and results (the tests compare), but take sparse and one-hot features,
-run in an ensemble and repeat bit for bit on a GPU.
+They have the parameters and outputs of PyG's layers, but also take sparse and one-hot features, run
+in an ensemble, and repeat bit for bit on a GPU.
 """
 
 import torch
@@ -17,9 +17,8 @@ from quatgraph.ops.members import add_bias
 
 
 class LinearOfSums(RealLinear):
-    r""":class:`torch.nn.Linear` of sums of rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
-
-    Sparse rows are mapped before they are summed.
+    r""":class:`torch.nn.Linear` of summed rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`. Sparse
+    rows are mapped before they are summed.
 
     Shape:
         - x: ``(N, in_features)``, dense, sparse or one-hot
@@ -51,7 +50,7 @@ class GraphConv(nn.Module):
 
 
 class NeighbourMean(nn.Module):
-    r"""PyG's ``SAGEConv`` on a row-normalised graph without self-loops:
+    r"""PyG's ``SAGEConv`` on a row-normalized graph without self-loops:
     :math:`\mathbf{X U}^\top + \mathbf{A X W}^\top + \mathbf{b}`.
 
     Shape:
@@ -69,8 +68,8 @@ class NeighbourMean(nn.Module):
 
 
 class SumPerceptron(nn.Module):
-    r"""PyG's ``GINConv`` of a perceptron with one hidden layer, on a graph with self-loops and no
-    normalisation: :math:`\mathrm{MLP}(\mathbf{A X})`.
+    r"""PyG's ``GINConv`` with a perceptron of one hidden layer, on a graph with self-loops and no
+    normalization: :math:`\mathrm{MLP}(\mathbf{A X})`.
 
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot
@@ -97,12 +96,12 @@ class GraphAttention(nn.Module):
         \qquad \mathbf{y}_v = \sum_u \alpha_{v,u} \mathbf{W} \mathbf{x}_u
 
     Args:
-        heads: Independent attentions, concatenated.
+        heads: Number of attention heads, which are concatenated.
         dropout: Rate on the attention coefficients.
 
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - adjacency: entries of weight 0 do not count
+        - adjacency: of N nodes; entries with weight 0 are ignored
         - output: ``(N, heads * out_channels)``
     """
 
@@ -143,9 +142,9 @@ class GraphAttention(nn.Module):
 
 
 def check_heads(width: int, heads: int) -> None:
-    """Checks that the heads divide GAT's width, in reals."""
+    """Checks that GAT's real width is divisible by its heads."""
     if width % heads:
         raise Mistake(
-            f"GAT's width of {width} reals cannot be shared among {heads} heads: change heads, or "
+            f"GAT's width of {width} reals cannot be shared among {heads} heads: change heads or "
             "hidden_quats, which is a quarter of the width"
         )

@@ -23,8 +23,7 @@ Rate = Annotated[float, "rates"]
 class Options:
     """The hyperparameters of a model, ``[model]`` in a preset; each model has its own subclass.
 
-    The annotation of a field is its type and the kind of its bound, see
-    :func:`quatgraph.config.check`.
+    A field may be annotated with a bound of :func:`quatgraph.config.check`, as :data:`Count` is.
     """
 
     name: str
@@ -41,12 +40,12 @@ class Options:
 
     @property
     def hidden(self) -> int:
-        """The width that the constructor of a real-valued model takes."""
+        """The width of a real-valued model, as its constructor takes it."""
         return self.width
 
     @property
     def trains_on_four_copies(self) -> bool:
-        """Whether the model is trained on :func:`four_copies` of the features."""
+        """Whether to train the model on :func:`four_copies` of the features."""
         return False
 
 
@@ -55,11 +54,11 @@ class Model(nn.Module):
 
     @classmethod
     def from_options(cls, options: Options, *sizes: int, **others: Any) -> Self:
-        """Builds a model. Its constructor reads options of the same names as keyword arguments.
+        """Builds the model, with the option of the same name for each keyword argument.
 
         Args:
             options: The hyperparameters.
-            sizes: The positional arguments of the constructor, which depend on the data.
+            sizes: Positional arguments of the constructor, which depend on the data.
             others: Keyword arguments that are not options.
         """
         parameters = inspect.signature(cls).parameters.values()

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 from quatgraph.models.common import Count, Model, Options, Rate
 
 Matrix = Literal["none", "row", "symmetric", "neighbours"]
-"""A + I, plain or normalized; or the mean over the neighbours."""
+"""A + I, plain or normalized, or the mean over neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,11 +14,11 @@ class GraphOptions(Options):
     """The hyperparameters of every graph classifier."""
 
     hidden_quats: Count = 16
-    """Quaternions per layer; real models get the same width, four times as many reals."""
+    """Quaternions per layer; real models have four times as many reals, the same width."""
     num_layers: Count = 3
     """Number of layers."""
     pooled_dropout: Rate = 0.0
-    """Rate on the summed vectors of a graph."""
+    """Dropout rate on the summed vectors of a graph."""
 
     @property
     def width(self) -> int:
@@ -30,12 +30,12 @@ class GraphOptions(Options):
         return getattr(self, "normalization", "none")
 
     def num_activations(self, nodes: int, entries: int) -> int:
-        """An upper estimate of the values that a training step saves per member."""
+        """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width * self.num_layers
 
 
 class GraphModel(Model):
-    """A graph classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``."""
+    """A graph classifier: ``forward(x, adjacency, pool)`` returns logits ``(G, C)``."""
 
     Options: ClassVar[type[GraphOptions]]
     supports_members: ClassVar[bool] = False
@@ -43,4 +43,4 @@ class GraphModel(Model):
     needs_entries: ClassVar[bool] = False
     """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
     propagations: ClassVar[int] = 0
-    """How often features are propagated over the graph beforehand and appended, with the degree."""
+    """How many times propagated features are appended to the input, along with the degree."""

@@ -17,7 +17,7 @@ from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 class GraphGATOptions(LayerwiseOptions):
     name: Literal["gat"] = "gat"
     heads: Count = 4
-    """Attention heads."""
+    """Number of attention heads."""
 
     def __post_init__(self) -> None:
         LayerwiseOptions.__post_init__(self)
@@ -29,15 +29,16 @@ class GraphGATOptions(LayerwiseOptions):
 
 
 class GraphGAT(LayerwiseModel):
-    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its matrix has self-loops and
-    no normalisation. Attention assigns values to entries, so a batch must be
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_, on a graph with self-loops and
+    no normalization. Attention computes a weight per entry of the matrix, so a batch must be
     :meth:`Blocks.expanded`.
 
     Args:
-        hidden: Total width of the heads.
+        hidden: Total width of the heads of a layer.
         heads: Attention heads of every layer.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        num_layers, pooled_dropout, per_layer: As in :class:`GraphGCN`.
+        in_channels, num_classes, num_layers, pooled_dropout, per_layer: As in
+            :class:`LayerwiseModel`.
     """
 
     Options = GraphGATOptions

@@ -18,15 +18,8 @@ class GraphGCNOptions(LayerwiseOptions):
 
 
 class GraphGCN(LayerwiseModel):
-    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real counterpart of
-    QGNN, on the same matrix.
-
-    Args:
-        hidden, num_layers, dropout, pooled_dropout, per_layer: As in :class:`GraphQGNN`, with
-            ``hidden`` counted in reals.
-
-    Shape:
-        - as :class:`GraphQGNN`
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_, the real counterpart of
+    QGNN. For arguments and shapes see :class:`LayerwiseModel`.
     """
 
     Options = GraphGCNOptions

@@ -19,16 +19,16 @@ class GraphGFNOptions(GraphOptions):
 
 
 class GraphGFN(GraphModel):
-    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: a set of nodes; their features
-    carry the structure, as degrees and propagated features.
+    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: treats a graph as a set of nodes
+    whose features include degrees and propagated features.
 
     Args:
         hidden: Width of the layers.
-        num_layers: Layers that are applied to each node.
+        num_layers: Number of layers applied to each node.
         pooled_dropout: Rate on the graphs' vectors before the last linear map.
 
     Shape:
-        - as :class:`GraphGCN`; adjacency is ignored
+        - as in :class:`LayerwiseModel`; adjacency is ignored
     """
 
     Options = GraphGFNOptions

@@ -19,19 +19,19 @@ class GraphGINOptions(GraphOptions):
 
 
 class GraphGIN(GraphModel):
-    """`Graph isomorphism network <https://arxiv.org/abs/1810.00826>`_ (GIN-0); its matrix has
-    self-loops and no normalisation.
+    """`Graph isomorphism network <https://arxiv.org/abs/1810.00826>`_ (GIN-0), on a graph with
+    self-loops and no normalization.
 
-    Each layer's vectors, including the input, are summed over a graph and mapped to logits, which
-    are added.
+    The input and the vectors of each layer are summed over a graph and mapped to logits. The sum of
+    these logits is the output.
 
     Args:
         hidden: Width of the layers.
-        num_layers: Layers, each a perceptron of the sums over neighbours.
+        num_layers: Number of layers, each a perceptron of the sum over neighbours.
         pooled_dropout: Rate on the logits of each layer.
 
     Shape:
-        - as :class:`GraphGCN`
+        - as in :class:`LayerwiseModel`
     """
 
     Options = GraphGINOptions

@@ -1,4 +1,4 @@
-"""The base class of graph classifiers that read out every layer."""
+"""The base class of graph classifiers with a readout of every layer."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,10 +14,12 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerwiseOptions(GraphOptions):
+    """The hyperparameters of graph classifiers with a readout of every layer."""
+
     dropout: Rate = 0.5
-    """Rate on the input of every layer."""
+    """Dropout rate on the input of every layer."""
     per_layer: bool = True
-    """Whether to initialise the last linear map as one map per layer, each with a bias."""
+    """Whether to initialize the last linear map as one map per layer, each with a bias."""
 
 
 class LayerwiseModel(GraphModel):
@@ -26,7 +28,7 @@ class LayerwiseModel(GraphModel):
     A subclass implements :meth:`conv`.
 
     Args:
-        in_channels: Number of real features of a node.
+        in_channels: Number of features of a node.
         num_classes: Number of classes C.
         hidden: Width of the layers.
         num_layers: Number of layers.
@@ -38,7 +40,7 @@ class LayerwiseModel(GraphModel):
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot
         - adjacency: of N nodes, prepared
-        - pool: ``(G, N)``, which nodes each graph has
+        - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
     """
 

@@ -20,7 +20,7 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 class GraphQGNNOptions(LayerwiseOptions):
     name: Literal["qgnn"] = "qgnn"
     masks: Masks = "real"
-    """Dropout: a mask per real number (four for an input feature), or per quaternion."""
+    """Whether dropout masks real numbers (four per input feature) or whole quaternions."""
     activation: Activation = "relu"
     """The activation g."""
     norm: bool = True
@@ -34,28 +34,28 @@ class GraphQGNNOptions(LayerwiseOptions):
 
 
 class GraphQGNN(GraphModel):
-    r"""QGNN layers; the vectors of all layers, summed over a graph's nodes, give its logits.
+    """QGNN layers; the node vectors of all layers, summed over a graph, give its logits.
 
     Args:
-        in_channels: Number of real features of a node; each becomes four equal components.
+        in_channels: Number of features of a node; each becomes four equal components.
         num_classes: Number of classes C.
         hidden_quats: Quaternions per layer.
-        num_layers: QGNN layers.
-        dropout: Rate on the input of every layer; the paper has none, the released code 0.5.
+        num_layers: Number of QGNN layers.
+        dropout: Rate on the input of every layer; 0 in the paper, 0.5 in the released code.
         masks: See :class:`QuaternionDropout`; for the input see
             :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
-        norm: Whether to normalise each layer's output over the nodes of a batch before g, as the
-            released code suggests instead of dropout; the paper does not.
-        pooled_dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
+        norm: Whether to normalize each layer's output over the nodes of a batch before g. The
+            released code suggests this instead of dropout; the paper does not.
+        pooled_dropout: Rate on the summed vectors; 0 in the paper, 0.5 in the released code.
         per_layer: See :class:`LayerwiseReadout`.
 
     Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot, or its four copies
+        - x: ``(N, in_channels)``, dense, sparse or one-hot, or four copies of it
         - adjacency: of N nodes, prepared
-        - pool: ``(G, N)``, which nodes each graph has
+        - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options = GraphQGNNOptions

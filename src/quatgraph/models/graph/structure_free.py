@@ -17,22 +17,23 @@ from quatgraph.models.graph.base import GraphModel, GraphOptions
 class StructureFreeOptions(GraphOptions):
     name: Literal["structure-free"] = "structure-free"
     vertex: bool = True
-    """Whether nodes are transformed before they are summed."""
+    """Whether to transform nodes before they are summed."""
 
 
 class StructureFree(GraphModel):
-    """`Baselines that ignore edges <https://arxiv.org/abs/1912.09893>`_: they
-    show what the graph adds.
+    """`Baselines that ignore edges <https://arxiv.org/abs/1912.09893>`_: they show what the graph
+    adds.
 
     Args:
-        vertex: Whether a layer is applied to each node before the sum, as for social networks;
-            otherwise the features are summed, the fingerprint of a molecule.
+        vertex: Whether to apply a layer to each node before the sum, as for social networks.
+            Otherwise the features are summed, as in the fingerprint of a molecule.
         hidden: Width of the layers.
-        num_layers: Layers after the sum.
-        pooled_dropout: Rate on the graphs' vectors before the last map; the original has none.
+        num_layers: Number of layers after the sum.
+        pooled_dropout: Rate on the graphs' vectors before the last linear map; the original has
+            none.
 
     Shape:
-        - as :class:`GraphGCN`; adjacency is ignored
+        - as in :class:`LayerwiseModel`; adjacency is ignored
     """
 
     Options = StructureFreeOptions

@@ -17,11 +17,11 @@ class LinkOptions(Options):
     decoder: Decoder = "distmult"
     """How triples are scored."""
     dim_quats: Count = 32
-    """Quaternions of a vector; real models get the same width, four times as many reals."""
+    """Quaternions per vector; real models have four times as many reals, the same width."""
     dropout: Rate = 0.5
-    """Rate on the query vector."""
+    """Dropout rate on the query vectors."""
     norm: bool = True
-    """Whether the query is normalized over its batch, and each layer over the entities."""
+    """Whether to normalize queries over their batch, and each layer over the entities."""
 
     @property
     def width(self) -> int:
@@ -29,7 +29,7 @@ class LinkOptions(Options):
 
     @property
     def components(self) -> int:
-        """Reals per number of a vector; N3 regularization sums the absolute values of numbers."""
+        """Reals per number: N3 regularization sums the cubed absolute values of numbers."""
         return DECODERS[self.decoder].components
 
     @property
@@ -38,14 +38,17 @@ class LinkOptions(Options):
         return getattr(self, "normalization", "none")
 
     def num_activations(self, entities: int, queries: int) -> int:
-        """An upper estimate of the values that a training step saves per member."""
+        """An upper estimate of the numbers that a training step stores per member."""
         return self.width * (3 * entities + 8 * queries)
 
 
 class LinkModel(Model):
-    """A model of triples: ``encode`` returns the vectors of all entities, which the decoder turns
-    into query vectors ``(B, D)`` and candidate vectors ``(E, D)``. Scores are inner products.
-    Relation vectors are ``decoder.relations``; candidate vectors start with those of entities."""
+    """A model of triples.
+
+    ``encode`` returns the vectors of all entities. The decoder computes query vectors ``(B, D)``
+    and candidate vectors ``(E, D)`` from them; scores are inner products. ``decoder.relations``
+    holds the relation vectors. A candidate vector starts with the vector of its entity.
+    """
 
     Options: ClassVar[type[LinkOptions]]
     decoder: nn.Module

@@ -17,20 +17,16 @@ class EmbeddingsOptions(LinkOptions):
 
 
 class Embeddings(LinkModel):
-    """A learned vector per entity, and a decoder that names the method.
+    """A learned vector per entity and a decoder, which gives the method its name.
 
     Args:
         num_entities: Number of entities E.
-        num_relations: Number of relations, without inverse ones.
         decoder: How triples are scored, see :mod:`quatgraph.layers.decoder`.
-        width: Real width of a vector.
-        reciprocal: Whether inverse relations have vectors of their own.
-        dropout: Rate on the query vector.
-        norm: Whether to batch-normalise the query vectors.
+        num_relations, width, reciprocal, dropout, norm: As in the decoder.
 
     Shape:
         - adjacency: ignored
-        - head, relation and output: as those of the decoder
+        - head, relation, output: as in the decoder
     """
 
     Options = EmbeddingsOptions

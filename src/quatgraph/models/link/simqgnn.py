@@ -19,7 +19,7 @@ class EntityGraphOptions(LinkOptions):
     """The hyperparameters of models with layers on the entity graph."""
 
     num_layers: Count = 1
-    """Layers on the entity graph."""
+    """Number of layers on the entity graph."""
     activation: Activation = "tanh"
     """The activation g."""
     normalization: Normalization = "row"
@@ -46,19 +46,19 @@ class SimQGNN(LinkModel):
 
     Args:
         num_entities: Number of entities E.
-        num_relations: Number of relations, without inverse ones.
-        decoder: How triples are scored; the paper's is DistMult.
-        dim_quats: Quaternions of an entity's or a relation's vector.
-        num_layers: QGNN layers; the last one's output counts.
-        reciprocal: Whether inverse relations have vectors of their own.
-        dropout: Rate on the query vector; the paper has none, the released code 0.5.
-        activation: g.
-        norm: Whether to normalise each layer's output over the entities, and the query vectors over
+        num_relations: Number of relations, not counting inverse ones.
+        decoder: How triples are scored; DistMult in the paper.
+        dim_quats: Quaternions per entity and relation vector.
+        num_layers: Number of QGNN layers; the output of the last one is used.
+        reciprocal: Whether inverse relations have their own vectors.
+        dropout: Rate on the query vectors; 0 in the paper, 0.5 in the released code.
+        activation: g, applied to each component.
+        norm: Whether to normalize each layer's output over the entities, and the query vectors over
             the batch, as in the released code.
 
     Shape:
         - adjacency: of E entities, prepared
-        - head, relation and output: as those of :mod:`quatgraph.layers.decoder`
+        - head, relation, output: as in :mod:`quatgraph.layers.decoder`
     """
 
     Options: ClassVar[type[LinkOptions]] = SimQGNNOptions

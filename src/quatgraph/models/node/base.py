@@ -16,11 +16,11 @@ class NodeOptions(Options):
     """The hyperparameters of every node classifier."""
 
     hidden_quats: Count = 16
-    """Quaternions per hidden layer; real models get the same width, four times as many reals."""
+    """Quaternions per hidden layer; real models have four times as many reals, the same width."""
     num_layers: Count = 2
     """Hidden layers before the prediction layer."""
     dropout: Rate = 0.5
-    """Rate on the input of every layer."""
+    """Dropout rate on the input of every layer."""
 
     @property
     def width(self) -> int:
@@ -32,12 +32,12 @@ class NodeOptions(Options):
         return getattr(self, "normalization", "none")
 
     def num_activations(self, nodes: int, edges: int) -> int:
-        """An upper estimate of the values that a training step saves per member."""
+        """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width * self.num_layers
 
 
 class NodeModel(Model):
-    """A node classifier: ``forward(x, adjacency)`` gives logits ``(N, C)``."""
+    """A node classifier: ``forward(x, adjacency)`` returns logits ``(N, C)``."""
 
     Options: ClassVar[type[NodeOptions]]
 
@@ -48,7 +48,7 @@ class ConvModel(NodeModel):
     activation: ClassVar[Activation] = "relu"
     convs: nn.ModuleList
     owns: nn.ModuleList
-    """Linear maps of a node's own vector, one per layer; may be empty."""
+    """The skip connections: a linear map of a node's own vector per layer, or none."""
     dropout: QuaternionDropout
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

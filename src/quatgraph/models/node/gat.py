@@ -16,9 +16,9 @@ from quatgraph.models.node.base import ConvModel, NodeOptions
 class GATOptions(NodeOptions):
     name: Literal["gat"] = "gat"
     skip: bool = True
-    """Whether layers have a skip connection with weights."""
+    """Whether layers have a learned skip connection."""
     heads: Count = 8
-    """Attention heads."""
+    """Number of attention heads."""
 
     def __post_init__(self) -> None:
         NodeOptions.__post_init__(self)
@@ -29,14 +29,14 @@ class GATOptions(NodeOptions):
 
 
 class GAT(ConvModel):
-    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its graph has self-loops
-    and no normalisation. One head in the prediction layer.
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_, on a graph with self-loops and
+    no normalization.
 
     Args:
-        hidden: Total width of a hidden layer's heads.
-        heads: Attention heads of the hidden layers.
+        hidden: Total width of the heads of a hidden layer.
+        heads: Attention heads of a hidden layer; the prediction layer has one.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        skip: Whether each layer adds a linear map of the node's own vector.
+        in_channels, num_classes, num_layers, skip: As in :class:`GCN`.
     """
 
     Options = GATOptions

@@ -17,7 +17,7 @@ from quatgraph.models.node.base import ConvModel, NodeOptions
 class GCNOptions(NodeOptions):
     name: Literal["gcn"] = "gcn"
     skip: bool = True
-    """Whether layers have a skip connection with weights."""
+    """Whether layers have a learned skip connection."""
     bias: bool = False
     """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
@@ -29,6 +29,8 @@ class GCN(ConvModel):
     QGNN.
 
     Args:
+        in_channels: Number of features of a node.
+        num_classes: Number of classes C.
         hidden: Width of the hidden layers.
         num_layers: Hidden layers before the prediction layer.
         dropout: Rate on the input of every layer.

@@ -1,4 +1,4 @@
-"""A model without a graph."""
+"""Multilayer perceptron."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,11 @@ class MLPOptions(NodeOptions):
 
 
 class MLP(NodeModel):
-    """A perceptron on the node's own features, which shows what the graph adds."""
+    """A perceptron on a node's own features: a baseline that shows what the graph adds.
+
+    Args:
+        in_channels, num_classes, hidden, num_layers, dropout: As in :class:`GCN`.
+    """
 
     Options = MLPOptions
 
