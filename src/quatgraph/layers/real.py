@@ -1,7 +1,8 @@
 """Real-valued counterparts of the quaternion layers.
 
 They have the parameters and outputs of PyG's layers, but also take sparse and one-hot features, run
-in an ensemble, and repeat bit for bit on a GPU.
+in an ensemble, and repeat bit for bit on a GPU. A convolution maps features ``(N, in_channels)`` to
+``(N, out_channels)`` on a prepared graph of N nodes.
 """
 
 import torch
@@ -33,12 +34,7 @@ class LinearOfSums(RealLinear):
 
 
 class GraphConv(nn.Module):
-    r"""PyG's ``GCNConv`` on a prepared graph: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
-
-    Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - output: ``(N, out_channels)``
-    """
+    r"""PyG's ``GCNConv`` on a prepared graph: :math:`\mathbf{A X W}^\top + \mathbf{b}`."""
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__()
@@ -51,12 +47,7 @@ class GraphConv(nn.Module):
 
 class NeighbourMean(nn.Module):
     r"""PyG's ``SAGEConv`` on a row-normalized graph without self-loops:
-    :math:`\mathbf{X U}^\top + \mathbf{A X W}^\top + \mathbf{b}`.
-
-    Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - output: ``(N, out_channels)``
-    """
+    :math:`\mathbf{X U}^\top + \mathbf{A X W}^\top + \mathbf{b}`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -69,13 +60,7 @@ class NeighbourMean(nn.Module):
 
 class SumPerceptron(nn.Module):
     r"""PyG's ``GINConv`` with a perceptron of one hidden layer, on a graph with self-loops and no
-    normalization: :math:`\mathrm{MLP}(\mathbf{A X})`.
-
-    Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - mask: see :class:`BatchNorm`
-        - output: ``(N, out_channels)``
-    """
+    normalization: :math:`\mathrm{MLP}(\mathbf{A X})`. For ``mask`` see :class:`BatchNorm`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -88,7 +73,7 @@ class SumPerceptron(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    r"""PyG's ``GATConv`` on a prepared graph with self-loops.
+    r"""PyG's ``GATConv`` on a graph with self-loops; entries with weight 0 are ignored.
 
     .. math::
         \alpha_{v,u} = \mathrm{softmax}_u\big(\mathrm{LeakyReLU}_{0.2}(
@@ -100,8 +85,6 @@ class GraphAttention(nn.Module):
         dropout: Rate on the attention coefficients.
 
     Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - adjacency: of N nodes; entries with weight 0 are ignored
         - output: ``(N, heads * out_channels)``
     """
 

@@ -54,13 +54,8 @@ class Model(nn.Module):
 
     @classmethod
     def from_options(cls, options: Options, *sizes: int, **others: Any) -> Self:
-        """Builds the model, with the option of the same name for each keyword argument.
-
-        Args:
-            options: The hyperparameters.
-            sizes: Positional arguments of the constructor, which depend on the data.
-            others: Keyword arguments that are not options.
-        """
+        """Builds a model for data of the given sizes. Each keyword argument of the constructor is
+        the option of the same name, unless ``others`` has it."""
         parameters = inspect.signature(cls).parameters.values()
         names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
         read = {name: getattr(options, name) for name in names if name not in others}

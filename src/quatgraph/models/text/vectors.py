@@ -14,10 +14,6 @@ class WithVectors(nn.Module):
         vectors: The vectors of all words, ``(V, in_channels)``.
         model: Takes the vectors of nodes.
         learned: Whether the vectors are parameters. Members share vectors that are not.
-
-    Shape:
-        - words: of N nodes
-        - adjacency, pool, output: as those of the model
     """
 
     supports_members = True
@@ -35,11 +31,5 @@ class WithVectors(nn.Module):
 
 
 def word_vectors(words: Codes, vectors: Tensor) -> Tensor:
-    """Looks up the vectors of nodes in one table for all members.
-
-    Shape:
-        - words: of N nodes, with members ``(M, N)``
-        - vectors: ``(V, D)``
-        - output: ``(N, D)``, with members ``(M, N, D)``
-    """
+    """The vectors of nodes, ``(N, D)`` or with members ``(M, N, D)``, from one table ``(V, D)``."""
     return F.embedding(words.code, vectors) * words.weight[..., None]
