@@ -244,7 +244,7 @@ def test_a_pair_of_node_sets_is_refused(layer):
 def test_whole_numbers_and_another_graph_than_the_one_kept_are_told():
     conv, x = QGNNConv(4 * IN, 4 * OUT, cached=True), torch.randn(N, 4 * IN)
     conv(x, EDGES)
-    with pytest.raises(Mistake, match="first graph, of 6 nodes, and x has 9: leave out cached"):
+    with pytest.raises(Mistake, match="which has 6 nodes, but x has 9: remove cached"):
         conv(torch.randn(9, 4 * IN), EDGES)
     with pytest.raises(Mistake, match=r"got torch\.int64: use x\.float"):
         conv(x.long(), EDGES)
@@ -259,7 +259,7 @@ def test_members_may_have_edges_of_their_own():
 
 
 def test_a_width_that_is_no_quaternions_tells_of_tiled_features():
-    with pytest.raises(Mistake, match="got 1433: pad it with zeros to 1436, or use tiled=True"):
+    with pytest.raises(Mistake, match="got 1433: pad x with zeros to 1436, or use tiled=True"):
         QGNNConv(1433, 16)
 
 

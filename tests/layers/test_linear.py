@@ -1,4 +1,4 @@
-"""QuaternionLinear as a module; its product is tested with hamilton_linear."""
+"""The linear layers as modules; the quaternion product is tested with hamilton_linear."""
 
 import math
 
@@ -8,8 +8,10 @@ from torch import nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
+from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionLinear
+from quatgraph.layers.linear import GlorotLinear, RealLinear
 
 IN, OUT = 3, 2  # quaternions
 
@@ -88,5 +90,34 @@ def test_widths_that_are_not_quaternions_are_mistakes():
 def test_inputs_of_another_width_are_mistakes(tiled, wanted):
     layer = QuaternionLinear(wanted, 8, tiled=tiled)
     for x in (torch.randn(5, 8), Adjacency.from_dense(torch.ones(5, 8))):
-        with pytest.raises(Mistake, match=f"takes inputs {wanted} wide, got 8"):
+        with pytest.raises(Mistake, match=f"takes inputs of width {wanted}, got 8"):
             layer(x)
+
+
+def test_a_real_linear_map_starts_as_torchs():
+    torch.manual_seed(1)
+    ours = RealLinear(IN, OUT)
+    torch.manual_seed(1)
+    assert torch.equal(ours.weight, nn.Linear(IN, OUT).weight)
+
+
+@pytest.mark.parametrize("kind", [RealLinear, GlorotLinear])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_real_linear_map_takes_sparse_and_one_hot_rows(bias, kind):
+    layer, x = kind(IN, OUT, bias=bias), torch.randn(5, IN).relu()
+    if bias:
+        nn.init.normal_(layer.bias)
+    expected = nn.functional.linear(x, layer.weight, layer.bias)
+    torch.testing.assert_close(layer(x), expected)
+    torch.testing.assert_close(layer(Adjacency.from_dense(x)), expected)
+    code, known = torch.randint(IN, (5,)), torch.tensor([1.0, 1.0, 0.0, 1.0, 1.0])
+    one_hot = nn.functional.one_hot(code, IN) * known[:, None]
+    torch.testing.assert_close(layer(Codes(code.int(), known, IN)), layer(one_hot))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_glorot_linear_map_starts_as_glorot_says(bias):
+    layer = GlorotLinear(IN, OUT, bias=bias)
+    assert layer.weight.abs().max() <= (6 / (IN + OUT)) ** 0.5
+    if bias:
+        assert not layer.bias.any()

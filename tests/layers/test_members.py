@@ -56,8 +56,6 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
         f"decoder {name}": (lambda made=made: made(RELATIONS, F, norm=True), queries, ())
         for name, made in decoder.DECODERS.items()
     },
-    "SparseLinear": (lambda: real.SparseLinear(F, F), nodes, ()),
-    "Linear": (lambda: real.Linear(F, F), nodes, ()),
     "LinearOfSums": (lambda: real.LinearOfSums(F, F), nodes, GRAPH),
     "GraphConv": (lambda: real.GraphConv(F, F), nodes, GRAPH),
     "NeighbourMean": (lambda: real.NeighbourMean(F, F), nodes, GRAPH),

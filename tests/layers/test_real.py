@@ -12,10 +12,8 @@ from quatgraph.codes import Codes
 from quatgraph.layers.real import (
     GraphAttention,
     GraphConv,
-    Linear,
     LinearOfSums,
     NeighbourMean,
-    SparseLinear,
     SumPerceptron,
 )
 from quatgraph.training.ensemble import Ensemble
@@ -142,27 +140,6 @@ def test_a_linear_map_of_sums_is_one_for_dense_sparse_and_one_hot_rows():
     torch.testing.assert_close(layer(Adjacency.from_dense(x), graph), expected)
     codes, one_hot = random_codes()
     torch.testing.assert_close(layer(codes, graph), layer(one_hot, graph))
-
-
-def test_a_sparse_linear_map_starts_as_torchs():
-    torch.manual_seed(1)
-    ours = SparseLinear(IN, OUT)
-    torch.manual_seed(1)
-    assert torch.equal(ours.weight, nn.Linear(IN, OUT).weight)
-
-
-@pytest.mark.parametrize("bias", [False, True])
-def test_linear_takes_sparse_rows_and_starts_as_glorot_says(bias):
-    layer, x = Linear(IN, OUT, bias=bias), torch.randn(N, IN).relu()
-    assert layer.weight.abs().max() <= (6 / (IN + OUT)) ** 0.5
-    if bias:
-        assert not layer.bias.any()
-        with_bias(layer)
-    expected = nn.functional.linear(x, layer.weight, layer.bias)
-    torch.testing.assert_close(layer(x), expected)
-    torch.testing.assert_close(layer(Adjacency.from_dense(x)), expected)
-    codes, one_hot = random_codes()
-    torch.testing.assert_close(layer(codes), layer(one_hot))
 
 
 def test_attention_in_an_ensemble_equals_single_layers():

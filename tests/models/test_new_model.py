@@ -4,7 +4,7 @@ package knows its name."""
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 import reviews
@@ -17,8 +17,8 @@ import quatgraph
 from quatgraph import models, presets
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers.decoder import DECODERS
-from quatgraph.layers.linear import RealLinear
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
 from quatgraph.models.graph import GraphModel, GraphOptions
 from quatgraph.models.link import MODELS as LINK_MODELS
@@ -38,7 +38,6 @@ class NodeMineOptions(NodeOptions):
     name: Literal["mine"] = "mine"
     slope: float = 0.1
     """Of the activation below zero."""
-    of_reals: ClassVar[bool] = True
 
 
 class NodeMine(NodeModel):
@@ -55,8 +54,8 @@ class NodeMine(NodeModel):
         slope: float,
     ) -> None:
         super().__init__()
-        self.first = SparseLinear(in_channels, hidden)
-        self.last = SparseLinear(hidden, num_classes)
+        self.first = RealLinear(in_channels, hidden)
+        self.last = RealLinear(hidden, num_classes)
         self.activation = nn.LeakyReLU(slope)
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
@@ -66,7 +65,6 @@ class NodeMine(NodeModel):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMineOptions(GraphOptions):
     name: Literal["mine"] = "mine"
-    of_reals: ClassVar[bool] = True
 
 
 class GraphMine(GraphModel):
@@ -82,7 +80,7 @@ class GraphMine(GraphModel):
         pooled_dropout: float,
     ) -> None:
         super().__init__()
-        self.first = SparseLinear(in_channels, hidden)
+        self.first = RealLinear(in_channels, hidden)
         self.pooled = LinearOfSums(hidden, num_classes)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
@@ -120,13 +118,9 @@ class LinkMine(LinkModel):
 class TextMineOptions(VectorOptions):
     name: Literal["mine"] = "mine"
 
-    def arguments(self) -> dict[str, Any]:
-        return {}
-
 
 class TextMine(TextModel):
     Options = TextMineOptions
-    supports_members = True
 
     def __init__(self, in_channels: int, num_classes: int) -> None:
         super().__init__()

@@ -1,12 +1,12 @@
-"""Graph classification by attention over nodes."""
+"""Graph classification with attention over nodes."""
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks, row_ids
+from quatgraph.blocks import row_ids
 from quatgraph.layers.dropout import QuaternionDropout
-from quatgraph.layers.linear import QuaternionLinear, RealLinear
+from quatgraph.layers.linear import Matrix, QuaternionLinear, RealLinear
 from quatgraph.ops import attention_pool
 from quatgraph.ops.activation import Activation
 
@@ -20,22 +20,22 @@ class AttentionReadout(nn.Module):
         \mathbf{e}_{\mathcal G} = \Big(\sum_{v \in \mathcal G} \mathbf{e}_v\Big) \odot
         \max_{v \in \mathcal G} \mathbf{e}_v
 
-    and a linear map of :math:`\mathbf{e}_{\mathcal G}`. The product is element-wise, as in the
-    released code; TextING adds mean and maximum.
+    A linear map of :math:`\mathbf{e}_{\mathcal G}` gives the logits. The product is element-wise,
+    as in the released code; TextING adds the mean and the maximum.
 
     Args:
         width: Real width of a node's vector.
         num_classes: Number of classes C.
-        dropout: Rate on the graphs' vectors; the paper has none, the released code 0.5.
+        dropout: Rate on the graphs' vectors; 0 in the paper, 0.5 in the released code.
         bias: Whether to add a learned vector to :math:`\mathbf{W} \otimes \mathbf{h}`.
         activation: g, applied to each component.
-        linear: Class of the layer that multiplies by :math:`\mathbf{W}`.
+        linear: The class of the layer that holds :math:`\mathbf{W}`.
 
     Shape:
         - h: ``(N, width)``
-        - pool: ``(G, N)``, which nodes each graph has; see :func:`node_ptr`
+        - pool: ``(G, N)``, the nodes of each graph; see :func:`node_ptr`
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     def __init__(
@@ -56,20 +56,17 @@ class AttentionReadout(nn.Module):
         self.activation = activation
 
     def attention(self, h: Tensor) -> Tensor:
-        """The weight of each node, between 0 and 1, ``(N,)``."""
+        """The weight of each node, ``(N,)``, between 0 and 1."""
         return torch.sigmoid(self.score(h)).squeeze(-1)
 
-    def forward(self, h: Tensor, pool: Adjacency | Blocks) -> Tensor:
+    def forward(self, h: Tensor, pool: Matrix) -> Tensor:
         pooled = attention_pool(self.linear(h), self.attention(h), node_ptr(pool), self.activation)
         return self.prediction(self.dropout(pooled, row_ids(pool)))
 
 
-def node_ptr(pool: Adjacency | Blocks) -> Tensor:
-    """The boundaries of the graphs' nodes, ``(..., G + 1)``.
-
-    Args:
-        pool: ``(G, N)``; nodes are sorted by graph, padding last.
-    """
+def node_ptr(pool: Matrix) -> Tensor:
+    """The position of each graph's first node, and the number of nodes, ``(..., G + 1)``; ``pool``
+    must sort nodes by graph, with padding last."""
     if isinstance(pool, Adjacency):
         return pool.rowptr
     rowptr, row = pool.whole.rowptr, pool.row.clamp(min=0)

@@ -1,13 +1,12 @@
-"""Graph convolutions in the quaternion space."""
+"""Graph convolutions in quaternion space."""
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
-from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.layers.linear import QuaternionLinear
+from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear
 from quatgraph.ops.members import add_bias
 
 
@@ -18,23 +17,23 @@ class QGNNConv(nn.Module):
         \mathbf{h}'_v = \sum_{u \in \mathcal{N}_v \cup \{v\}}
         a_{v,u} \, \mathbf{W} \otimes \mathbf{h}_u
 
-    This is Eq. 5 without its activation, which the model applies. Called like PyG's ``GCNConv``:
-    a plain ``edge_index`` gets self-loops and symmetric normalization; an :class:`Adjacency` is
-    used unchanged, so that a graph is prepared once. It is not a ``MessagePassing`` layer, so PyG's
-    edge explainers do not work on it.
+    This is Eq. 5 without the activation, which the model applies. The layer is called like PyG's
+    ``GCNConv``: it adds self-loops to a plain ``edge_index`` and normalizes it symmetrically. It
+    uses an :class:`Adjacency` unchanged, so a graph can be prepared once. It is not a
+    ``MessagePassing`` layer, so PyG's edge explainers do not support it.
 
     Args:
-        in_channels: Width of a node's input, real numbers, a multiple of four (unless ``tiled``).
-        out_channels: Width of a node's output, a multiple of four.
+        in_channels: Real width of the input, a multiple of four unless ``tiled``.
+        out_channels: Real width of the output, a multiple of four.
         bias: Whether to add a learned quaternion vector; the paper has none.
-        add_self_loops: Whether a plain ``edge_index`` gets self-loops; as ``normalize`` if None.
-        normalize: Whether a plain ``edge_index`` is normalised, symmetrically.
-        cached: Whether to prepare the first graph and reuse it: for a single graph only.
+        add_self_loops: Whether to add self-loops to a plain ``edge_index``; ``normalize`` by
+            default.
+        normalize: Whether to normalize a plain ``edge_index`` symmetrically.
+        cached: Whether to prepare the first graph and reuse it; only valid for a single graph.
         tiled: See :class:`QuaternionLinear`.
 
     Shape:
-        - x: ``(N, in_channels)``; sparse rows as an :class:`Adjacency`, one-hot ones as
-          :class:`Codes`
+        - x: ``(N, in_channels)``; an :class:`Adjacency` if sparse, :class:`Codes` if one-hot
         - edge_index: ``(2, E)``, a sparse matrix, or a prepared :class:`Adjacency` or
           :class:`Blocks` of N nodes
         - edge_weight: ``(E,)``
@@ -60,8 +59,8 @@ class QGNNConv(nn.Module):
         super().__init__()
         if not tiled and in_channels > 0 and in_channels % 4:
             raise Mistake(
-                f"x must be a positive multiple of four wide, got {in_channels}: pad it with zeros "
-                f"to {-(-in_channels // 4) * 4}, or use tiled=True, for real features of any width"
+                f"the width of x must be a multiple of four, got {in_channels}: pad x with zeros "
+                f"to {-(-in_channels // 4) * 4}, or use tiled=True for real features of any width"
             )
         self.in_channels = in_channels
         self.out_channels = out_channels
@@ -78,23 +77,18 @@ class QGNNConv(nn.Module):
             nn.init.zeros_(self.bias)
         self._prepared = None
 
-    def prepare(
-        self,
-        x: Tensor | Adjacency | Codes,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Adjacency | Blocks:
-        """The matrix that the layer multiplies by, for the given graph."""
+    def prepare(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Matrix:
+        """The matrix that the layer multiplies by."""
         if isinstance(edge_index, Blocks):
             return edge_index
         if len(getattr(x, "shape", ())) < 2:  # a pair, as PyG's bipartite layers take
             raise Mistake("a quaternion convolution takes one node matrix, with a row per node")
-        nodes = x.shape[-2] if isinstance(x, Tensor) else x.shape[0]
+        nodes = x.shape[-2]
         if self._prepared is not None and not isinstance(edge_index, Adjacency):
             if nodes != (cached := self._prepared.shape[0]):
                 raise Mistake(
-                    f"this layer caches its first graph, of {cached} nodes, and x has {nodes}: "
-                    "leave out cached=True"
+                    f"this layer caches its first graph, which has {cached} nodes, but x has "
+                    f"{nodes}: remove cached=True"
                 )
             return self._prepared
         dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
@@ -110,12 +104,7 @@ class QGNNConv(nn.Module):
             self._prepared = adjacency
         return adjacency
 
-    def forward(
-        self,
-        x: Tensor | Adjacency | Codes,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         matrix = self.prepare(x, edge_index, edge_weight)
         return add_bias(matrix @ self.linear(x, matrix.product_dtype), self.bias)
 
@@ -124,14 +113,14 @@ class QGNNConv(nn.Module):
 
 
 class SimplifiedQGNNConv(nn.Module):
-    r"""Several aggregations and one Hamilton product, without nonlinearities:
-    `Simple Graph Convolution <https://arxiv.org/abs/1902.07153>`_ in the quaternion space.
+    r"""`Simple Graph Convolution <https://arxiv.org/abs/1902.07153>`_ in quaternion space: one
+    Hamilton product and several aggregations, without nonlinearities.
 
     .. math:: \mathbf{H}' = \mathbf{A}^K \, (\mathbf{W} \otimes \mathbf{H})
 
     Args:
         in_channels, out_channels, bias, tiled: As in :class:`QGNNConv`.
-        num_hops: :math:`K`.
+        num_hops: Number of aggregations :math:`K`.
 
     Shape:
         - as :class:`QGNNConv`
@@ -158,12 +147,7 @@ class SimplifiedQGNNConv(nn.Module):
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(
-        self,
-        x: Tensor | Adjacency | Codes,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         adjacency = self.conv.prepare(x, edge_index, edge_weight)
         y = self.conv(x, adjacency)
         for _ in range(self.num_hops - 1):

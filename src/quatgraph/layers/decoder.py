@@ -1,8 +1,10 @@
-r"""Scores of triples as inner products of a query vector per head and relation and a candidate
-vector per entity: one matrix product scores a query against all entities.
+r"""Decoders of triples.
 
-A query for heads is a query for tails of the inverse relation, ``r + R``. Inverse relations have
-vectors of their own, or vectors that preserve the score when head and tail are swapped:
+The score of a triple is the inner product of a query vector, computed from head and relation, and
+a candidate vector, computed from the tail. One matrix product scores queries against all entities.
+
+A query for heads is a query for the tails of the inverse relation, ``r + R``. Inverse relations
+have their own vectors, or vectors that preserve the score when head and tail are swapped:
 
 .. math:: f(h, r, t) = \mathbf{q}(\mathbf{h}, \mathbf{v}_r) \cdot \mathbf{x}(\mathbf{t})
     = \mathbf{q}(\mathbf{t}, \mathbf{v}_{r^{-1}}) \cdot \mathbf{x}(\mathbf{h})
@@ -25,17 +27,17 @@ class DistMult(nn.Module):
     :math:`\langle \mathbf{e}_h, \mathbf{v}_r, \mathbf{e}_t \rangle`.
 
     Args:
-        num_relations: Number of relations R, without inverse ones.
+        num_relations: Number of relations R, not counting inverse ones.
         width: Real width of a vector.
-        reciprocal: Whether inverse relations have vectors of their own.
-        dropout: Rate on the query vector; the paper has none, the released code 0.5.
-        norm: Whether to batch-normalise the query vectors, as the released code does.
+        reciprocal: Whether inverse relations have their own vectors.
+        dropout: Rate on the query vectors; 0 in the paper, 0.5 in the released code.
+        norm: Whether to batch-normalize the query vectors, as in the released code.
 
     Shape:
         - entities: the vectors of all entities, ``(E, D)``
         - head: indices of entities, ``(B,)``
-        - relation: indices of relations, below 2R, ``(B,)``
-        - output: query vectors ``(B, D)``, candidate vectors ``(E, D)``; TransE's are wider by two
+        - relation: indices of relations, less than 2R, ``(B,)``
+        - output: query vectors ``(B, D)`` and candidate vectors ``(E, D)``; ``D + 2`` for TransE
     """
 
     components = 1
@@ -74,7 +76,7 @@ class DistMult(nn.Module):
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The entities' vectors, and the query vectors before normalisation."""
+        """The entity vectors, and the query vectors before normalization."""
         return table_and_rows(entities, head, times=(relations, relation))
 
     def inverse(self, relations: Tensor) -> Tensor:
@@ -82,12 +84,12 @@ class DistMult(nn.Module):
         return relations
 
     def as_inner_product(self, query: Tensor, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """Both vectors in a form whose inner product is the score."""
+        """Both vectors in a form in which their inner product is the score."""
         return query, candidates
 
 
 class _RowDecoder(DistMult):
-    """A decoder that combines the vectors of head and relation into a query vector."""
+    """A decoder that computes each query vector from the rows of its head and relation."""
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
@@ -102,8 +104,8 @@ class _RowDecoder(DistMult):
 
 class ComplEx(_RowDecoder):
     r"""`ComplEx <https://arxiv.org/abs/1606.06357>`_:
-    :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`; the first
-    half of a vector is real, the second imaginary."""
+    :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`. The first
+    half of a vector holds the real parts, the second the imaginary parts."""
 
     components = 2
 
@@ -132,8 +134,8 @@ class QuatE(_RowDecoder):
 
 class TransE(_RowDecoder):
     r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
-    :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`, as an inner product of vectors with
-    two more components."""
+    :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`. Two more components make it an
+    inner product."""
 
     def combine(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation

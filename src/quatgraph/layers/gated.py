@@ -1,4 +1,4 @@
-"""Gated graph networks, in the quaternion space and over the reals."""
+"""Gated graph networks, quaternion and real."""
 
 import math
 from typing import ClassVar
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
-from quatgraph.layers.linear import GlorotLinear, QuaternionLinear
+from quatgraph.layers.linear import Edges, GlorotLinear, QuaternionLinear
 from quatgraph.ops import gated_step, hamilton_matrix
 from quatgraph.ops.activation import Activation
 
@@ -27,22 +27,22 @@ class GatedQGNNConv(nn.Module):
         \mathbf{h}'_v &= (1 - \mathbf{z}_v) \odot \mathbf{h}_v
             + \mathbf{z}_v \odot \tilde{\mathbf{h}}_v
 
-    All matrices that multiply the same vector are stacked into one product. See
-    :func:`quatgraph.ops.gated_step` for the steps between the products.
+    Matrices that multiply the same vector are stacked. :func:`quatgraph.ops.gated_step` computes
+    one step.
 
     Args:
         width: Real width of a node's vector, a multiple of four.
         steps: Number of updates.
-        bias: Whether gates and candidate have biases; the paper and the released code have none.
+        bias: Whether the gates and the candidate have biases; the paper and its code have none.
         activation: g, applied to each component.
 
     Shape:
         - x: ``(N, width)``
         - edge_index: a prepared :class:`Adjacency` or :class:`Blocks` of N nodes, used unchanged;
-          or ``(2, E)``, which is normalised symmetrically, without self-loops
+          or ``(2, E)``, which is normalized symmetrically, without self-loops
         - edge_weight: ``(E,)``
         - output: ``(N, width)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
 
     Example:
         >>> import torch
@@ -56,36 +56,25 @@ class GatedQGNNConv(nn.Module):
     linear: ClassVar[type[QuaternionLinear] | type[GlorotLinear]] = QuaternionLinear
 
     def __init__(
-        self,
-        width: int,
-        *,
-        steps: int = 2,
-        bias: bool = False,
-        activation: Activation = "relu",
+        self, width: int, *, steps: int = 2, bias: bool = False, activation: Activation = "relu"
     ) -> None:
         super().__init__()
         if steps < 1:
             raise Mistake(f"a gated layer needs at least one step, got steps={steps}")
         self.width, self.steps, self.activation = width, steps, activation
-        self._size = width // self.components
         self.of_sum = self.linear(width, 3 * width, bias=bias)  # W of z, of r, of the candidate
         self.of_own = self.linear(width, 2 * width, bias=False)  # U of z, of r
         self.of_reset = self.linear(width, width, bias=False)  # U of the candidate
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialises each of the six matrices like a separate layer: Glorot for its own width."""
-        bound = math.sqrt(6.0 / (self._size + self.width))
+        """Initializes each of the six matrices like a layer of its own (Glorot)."""
+        bound = math.sqrt(6.0 / (self.width // self.components + self.width))
         for layer in (self.of_sum, self.of_own, self.of_reset):
             layer.reset_parameters()
             nn.init.uniform_(layer.weight, -bound, bound)
 
-    def forward(
-        self,
-        x: Tensor,
-        edge_index: Tensor | Adjacency | Blocks,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         if not isinstance(edge_index, Blocks):
             edge_index = Adjacency.of(edge_index, x.size(-2), edge_weight, self_loops=False)
         of_sum = self._group_by_matrix(self._matrix(self.of_sum.weight), 3)
@@ -112,8 +101,8 @@ class GatedQGNNConv(nn.Module):
 
 
 class GatedGNNConv(GatedQGNNConv):
-    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as in TextING: the same with real
-    matrices, four times the weights."""
+    """`Gated graph network <https://arxiv.org/abs/1511.05493>`_ as in TextING: real matrices, with
+    four times the weights."""
 
     components = 1
     linear = GlorotLinear

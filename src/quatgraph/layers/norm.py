@@ -1,4 +1,4 @@
-"""Batch normalisation of padded batches."""
+"""Batch normalization of padded batches."""
 
 import torch
 from torch import Tensor, nn
@@ -10,18 +10,18 @@ from quatgraph.ops.masked_norm import masked_norm
 class BatchNorm(nn.Module):
     """:class:`torch.nn.BatchNorm1d` for padded rows, followed by an activation.
 
-    Padding never enters the statistics. A batch of fewer than two rows has no variance and leaves
-    the running statistics unchanged.
+    Padding does not enter the statistics. A batch of fewer than two rows has no variance and
+    leaves the running statistics unchanged.
 
     Args:
         features: Width F of a row.
-        activation: Applied to the normalised rows.
+        activation: Applied to the normalized rows.
 
     Shape:
         - x: ``(N, F)``
         - mask: 0 for padding rows, else 1, ``(N,)``; None without padding
         - output: ``(N, F)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     eps, momentum = 1e-5, 0.1
@@ -40,12 +40,7 @@ class BatchNorm(nn.Module):
         vectors = self.weight, self.bias, self.running_mean, self.running_var
         if self.training:
             return masked_norm(
-                x,
-                mask,
-                *vectors,
-                eps=self.eps,
-                momentum=self.momentum,
-                activation=self.activation,
+                x, mask, *vectors, eps=self.eps, momentum=self.momentum, activation=self.activation
             )
         weight, bias, mean, var = (vector.unsqueeze(-2) for vector in vectors)
         y = (x - mean) * torch.rsqrt(var + self.eps) * weight + bias

@@ -1,4 +1,4 @@
-"""Graph classification by the sums of all layers."""
+"""Graph classification from the summed node vectors of all layers."""
 
 import math
 from collections.abc import Sequence
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
 from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.layers.linear import Matrix
 
 
 class LayerwiseReadout(nn.Module):
@@ -20,17 +19,17 @@ class LayerwiseReadout(nn.Module):
         \hat{\mathbf{y}}_{\mathcal G} = \mathbf{W} \mathbf{e}_{\mathcal G} + \mathbf{b}
 
     A linear map of the concatenation is the sum of one linear map per layer. The released code has
-    one map per layer, each with its own bias and initialisation.
+    one map per layer, each with its own bias and initialization.
 
     Args:
         widths: Width of each layer's vectors.
         num_classes: Number of classes C.
-        dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
-        per_layer: Whether to initialise one map per layer, as in the released code.
+        dropout: Rate on the summed vectors; 0 in the paper, 0.5 in the released code.
+        per_layer: Whether to initialize one map per layer, as in the released code.
 
     Shape:
-        - layers: each ``(N, width)``
-        - pool: ``(G, N)``, which nodes each graph has
+        - layers: the vectors of each layer, ``(N, width)``
+        - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
     """
 
@@ -50,13 +49,13 @@ class LayerwiseReadout(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Initialises as :class:`torch.nn.Linear` does: uniform within ``1 / sqrt(width)``."""
+        """Initializes like :class:`torch.nn.Linear`: uniform within ``1 / sqrt(width)``."""
         fans = self.widths if self.per_layer else [sum(self.widths)]
         for part, bias, fan in zip(self.weight.split(fans, dim=1), self.bias, fans, strict=True):
             bound = 1 / math.sqrt(fan)
             nn.init.uniform_(part, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
 
-    def forward(self, layers: Sequence[Tensor], pool: Adjacency | Blocks) -> Tensor:
+    def forward(self, layers: Sequence[Tensor], pool: Matrix) -> Tensor:
         summed = self.dropout(torch.cat([pool @ layer for layer in layers], dim=-1))
         return summed @ self.weight.mT + self.bias.sum(dim=-2, keepdim=True)

@@ -1,7 +1,8 @@
-"""Real-valued layers with the interface of the quaternion ones, for comparisons.
+"""Real-valued counterparts of the quaternion layers.
 
-They have PyG's parameters and results (the tests compare), but take sparse and one-hot features,
-run in an ensemble and repeat bit for bit on a GPU.
+They have the parameters and outputs of PyG's layers, but also take sparse and one-hot features, run
+in an ensemble, and repeat bit for bit on a GPU. A convolution maps features ``(N, in_channels)`` to
+``(N, out_channels)`` on a prepared graph of N nodes.
 """
 
 import torch
@@ -9,37 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
-from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers.dropout import QuaternionDropout
-from quatgraph.layers.linear import GlorotLinear, RealLinear
+from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops.members import add_bias
 
-Features = Tensor | Adjacency | Codes
-"""Rows of features: dense, sparse or one-hot."""
-Matrix = Adjacency | Blocks
-"""A prepared graph, or a pooling matrix."""
-
-
-class SparseLinear(RealLinear):
-    """:class:`torch.nn.Linear` that also takes sparse and one-hot rows."""
-
-    def forward(self, x: Features) -> Tensor:
-        if isinstance(x, Tensor):
-            return super().forward(x)
-        return add_bias(x @ self.weight.mT, self.bias)
-
-
-class Linear(SparseLinear, GlorotLinear):
-    """The same with Glorot initialisation."""
-
 
 class LinearOfSums(RealLinear):
-    r""":class:`torch.nn.Linear` of sums of rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
-
-    Sparse rows are mapped before they are summed.
+    r""":class:`torch.nn.Linear` of summed rows: :math:`\mathbf{A X W}^\top + \mathbf{b}`. Sparse
+    rows are mapped before they are summed.
 
     Shape:
         - x: ``(N, in_features)``, dense, sparse or one-hot
@@ -54,16 +34,11 @@ class LinearOfSums(RealLinear):
 
 
 class GraphConv(nn.Module):
-    r"""PyG's ``GCNConv`` on a prepared graph: :math:`\mathbf{A X W}^\top + \mathbf{b}`.
-
-    Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - output: ``(N, out_channels)``
-    """
+    r"""PyG's ``GCNConv`` on a prepared graph: :math:`\mathbf{A X W}^\top + \mathbf{b}`."""
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__()
-        self.linear = Linear(in_channels, out_channels, bias=False)
+        self.linear = GlorotLinear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
@@ -71,32 +46,21 @@ class GraphConv(nn.Module):
 
 
 class NeighbourMean(nn.Module):
-    r"""PyG's ``SAGEConv`` on a row-normalised graph without self-loops:
-    :math:`\mathbf{X U}^\top + \mathbf{A X W}^\top + \mathbf{b}`.
-
-    Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - output: ``(N, out_channels)``
-    """
+    r"""PyG's ``SAGEConv`` on a row-normalized graph without self-loops:
+    :math:`\mathbf{X U}^\top + \mathbf{A X W}^\top + \mathbf{b}`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
-        self.own = SparseLinear(in_channels, out_channels)
-        self.neighbours = SparseLinear(in_channels, out_channels, bias=False)
+        self.own = RealLinear(in_channels, out_channels)
+        self.neighbours = RealLinear(in_channels, out_channels, bias=False)
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
         return self.own(x) + adjacency @ self.neighbours(x)
 
 
 class SumPerceptron(nn.Module):
-    r"""PyG's ``GINConv`` of a perceptron with one hidden layer, on a graph with self-loops and no
-    normalisation: :math:`\mathrm{MLP}(\mathbf{A X})`.
-
-    Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - mask: see :class:`BatchNorm`
-        - output: ``(N, out_channels)``
-    """
+    r"""PyG's ``GINConv`` with a perceptron of one hidden layer, on a graph with self-loops and no
+    normalization: :math:`\mathrm{MLP}(\mathbf{A X})`. For ``mask`` see :class:`BatchNorm`."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -109,7 +73,7 @@ class SumPerceptron(nn.Module):
 
 
 class GraphAttention(nn.Module):
-    r"""PyG's ``GATConv`` on a prepared graph with self-loops.
+    r"""PyG's ``GATConv`` on a graph with self-loops; entries with weight 0 are ignored.
 
     .. math::
         \alpha_{v,u} = \mathrm{softmax}_u\big(\mathrm{LeakyReLU}_{0.2}(
@@ -117,12 +81,10 @@ class GraphAttention(nn.Module):
         \qquad \mathbf{y}_v = \sum_u \alpha_{v,u} \mathbf{W} \mathbf{x}_u
 
     Args:
-        heads: Independent attentions, concatenated.
+        heads: Number of attention heads, which are concatenated.
         dropout: Rate on the attention coefficients.
 
     Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot
-        - adjacency: entries of weight 0 do not count
         - output: ``(N, heads * out_channels)``
     """
 
@@ -131,7 +93,7 @@ class GraphAttention(nn.Module):
     ) -> None:
         super().__init__()
         self.heads = heads
-        self.linear = Linear(in_channels, heads * out_channels, bias=False)
+        self.linear = GlorotLinear(in_channels, heads * out_channels, bias=False)
         self.att_src = nn.Parameter(torch.empty(heads, out_channels))
         self.att_dst = nn.Parameter(torch.empty(heads, out_channels))
         self.bias = nn.Parameter(torch.zeros(heads * out_channels))
@@ -163,9 +125,9 @@ class GraphAttention(nn.Module):
 
 
 def check_heads(width: int, heads: int) -> None:
-    """Checks that the heads divide GAT's width, in reals."""
+    """Checks that GAT's real width is divisible by its heads."""
     if width % heads:
         raise Mistake(
-            f"GAT's width of {width} reals cannot be shared among {heads} heads: change heads, or "
+            f"GAT's width of {width} reals cannot be shared among {heads} heads: change heads or "
             "hidden_quats, which is a quarter of the width"
         )

@@ -1,43 +1,65 @@
 """Shared by the models of all tasks."""
 
-import dataclasses
-from collections.abc import Callable
+import inspect
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeVar, cast
+from itertools import pairwise
+from typing import Annotated, Any, Self, TypeVar, cast, get_type_hints
 
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
+from quatgraph import config as configs
 from quatgraph.algebra import lift
-from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
-from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.linear import Features
 
-X = TypeVar("X", bound=Tensor | Adjacency | Codes)
+X = TypeVar("X", bound=Features)
+Count = Annotated[int, "counts"]
+"""An option that must be at least 1."""
+Rate = Annotated[float, "rates"]
+"""An option that must be in [0, 1)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The hyperparameters of a model, ``[model]`` in a preset; each model has its own subclass."""
+    """The hyperparameters of a model, ``[model]`` in a preset; each model has its own subclass.
+
+    A field may be annotated with a bound of :func:`quatgraph.config.check`, as :data:`Count` is.
+    """
 
     name: str
-    of_reals: ClassVar[bool] = False
-    """Whether the constructor takes its width in reals, as ``hidden``."""
+
+    def __post_init__(self) -> None:
+        for field, hint in get_type_hints(type(self), include_extras=True).items():
+            for bound in getattr(hint, "__metadata__", ()):
+                configs.check(self, "model", **{bound: (field,)})
 
     @property
     def width(self) -> int:
-        """Real width of a hidden vector."""
+        """The real width of a hidden vector."""
         raise NotImplementedError
 
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the model's constructor; the harness normalizes the adjacency."""
-        arguments = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for key in ("name", "normalization"):
-            arguments.pop(key, None)
-        if self.of_reals:
-            del arguments["hidden_quats"]
-            arguments["hidden"] = self.width
-        return arguments
+    @property
+    def hidden(self) -> int:
+        """The width of a real-valued model, as its constructor takes it."""
+        return self.width
+
+    @property
+    def trains_on_four_copies(self) -> bool:
+        """Whether to train the model on :func:`four_copies` of the features."""
+        return False
+
+
+class Model(nn.Module):
+    """A model that can be built from its options."""
+
+    @classmethod
+    def from_options(cls, options: Options, *sizes: int, **others: Any) -> Self:
+        """Builds a model for data of the given sizes. Each keyword argument of the constructor is
+        the option of the same name, unless ``others`` has it."""
+        parameters = inspect.signature(cls).parameters.values()
+        names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+        read = {name: getattr(options, name) for name in names if name not in others}
+        return cls(*sizes, **read, **others)
 
 
 def four_copies(x: X) -> X:
@@ -49,25 +71,10 @@ def four_copies(x: X) -> X:
     return cast(X, lift(x, "tile") if isinstance(x, Tensor) else x.tiled())
 
 
-def apply_layers(
-    convs: nn.ModuleList,
-    skips: nn.ModuleList,
-    dropout: QuaternionDropout,
-    activation: Callable[[Tensor], Tensor],
-    x: Tensor | Adjacency,
-    adjacency: Adjacency,
-) -> Tensor:
-    """Applies layers with dropout before and activations between them; ``skips`` may be empty."""
-    for layer, conv in enumerate(convs):
-        x = dropout(x)
-        y = conv(x, adjacency)
-        if len(skips):
-            y = y + skips[layer](x)
-        x = activation(y)
-    return y
-
-
-def check_layers(num_layers: int) -> None:
-    """Checks that a model has layers."""
+def layer_sizes(
+    in_channels: int, hidden: int, num_layers: int, *last: int
+) -> list[tuple[int, int]]:
+    """The input and output width of each layer: ``num_layers`` hidden ones, then ``last``."""
     if num_layers < 1:
         raise Mistake(f"a model needs at least one layer, got num_layers={num_layers}")
+    return list(pairwise([in_channels, *[hidden] * num_layers, *last]))

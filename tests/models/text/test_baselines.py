@@ -12,7 +12,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.models.text import BiLSTM, FastText
-from quatgraph.models.text.vectors import TrainedVectors
+from quatgraph.models.text.vectors import WithVectors
 from quatgraph.tasks.graph.batches import Batch
 from quatgraph.training.ensemble import Ensemble
 
@@ -38,7 +38,7 @@ MODELS: dict[str, tuple[Any, Codes | Tensor]] = {
     "pairs": (fast_text, WORDS),
     "lstm": (bi_lstm, VECTORS),
     "lstm, cut": (lambda: bi_lstm(2), VECTORS),
-    "lstm, trained": (lambda: TrainedVectors(TABLE.double(), bi_lstm()), WORDS),
+    "lstm, trained": (lambda: WithVectors(TABLE.double(), bi_lstm(), learned=True), WORDS),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 

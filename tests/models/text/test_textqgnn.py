@@ -11,7 +11,7 @@ from quatgraph.algebra import hamilton_matrix
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.models.text import TextING, TextQGNN
-from quatgraph.models.text.vectors import TrainedVectors, word_vectors
+from quatgraph.models.text.vectors import WithVectors, word_vectors
 from quatgraph.training.ensemble import Ensemble
 
 both = pytest.mark.parametrize("kind", [TextQGNN, TextING])
@@ -155,8 +155,8 @@ def test_word_vectors_come_from_one_table_for_all_members():
 def test_trained_vectors_start_as_the_fixed_ones_and_are_each_members_own(kind):
     words, table = tiny.features("codes"), torch.randn(tiny.CODES, 4, dtype=torch.float64)
 
-    def build() -> TrainedVectors:
-        return TrainedVectors(table, built(kind))
+    def build() -> WithVectors:
+        return WithVectors(table, built(kind), learned=True)
 
     made, ensemble = tiny.batch(words, GRAPH), Ensemble([build] * 3, [0, 1, 2]).double()
     y = made.through(ensemble, made.features)

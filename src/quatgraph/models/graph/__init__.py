@@ -1,4 +1,4 @@
-"""Graph classifiers, one file each."""
+"""Graph classifiers, one per file."""
 
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 from quatgraph.models.graph.gat import GraphGAT

@@ -1,34 +1,24 @@
 """The interface of graph classifiers."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from torch import nn
-
-from quatgraph import config as configs
-from quatgraph.models.common import Options
+from quatgraph.models.common import Count, Model, Options, Rate
 
 Matrix = Literal["none", "row", "symmetric", "neighbours"]
-"""A + I, plain or normalized; or the mean over the neighbours."""
+"""A + I, plain or normalized, or the mean over neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphOptions(Options):
     """The hyperparameters of every graph classifier."""
 
-    hidden_quats: int = 16
-    """Quaternions per layer; real models get the same width, four times as many reals."""
-    num_layers: int = 3
-    pooled_dropout: float = 0.0
-    """Rate on the summed vectors of a graph."""
-
-    def __post_init__(self) -> None:
-        configs.check(
-            self,
-            "model",
-            counts=("hidden_quats", "num_layers"),
-            rates=("pooled_dropout",),
-        )
+    hidden_quats: Count = 16
+    """Quaternions per layer; real models have four times as many reals, the same width."""
+    num_layers: Count = 3
+    """Number of layers."""
+    pooled_dropout: Rate = 0.0
+    """Dropout rate on the summed vectors of a graph."""
 
     @property
     def width(self) -> int:
@@ -37,20 +27,15 @@ class GraphOptions(Options):
     @property
     def matrix(self) -> Matrix:
         """The matrix that the model multiplies by."""
-        return "none"
-
-    @property
-    def trains_on_four_copies(self) -> bool:
-        """Whether the model is trained on :func:`four_copies` of the features."""
-        return False
+        return getattr(self, "normalization", "none")
 
     def num_activations(self, nodes: int, entries: int) -> int:
-        """An upper estimate of the values that a training step saves per member."""
+        """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width * self.num_layers
 
 
-class GraphModel(nn.Module):
-    """A graph classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``."""
+class GraphModel(Model):
+    """A graph classifier: ``forward(x, adjacency, pool)`` returns logits ``(G, C)``."""
 
     Options: ClassVar[type[GraphOptions]]
     supports_members: ClassVar[bool] = False
@@ -58,9 +43,4 @@ class GraphModel(nn.Module):
     needs_entries: ClassVar[bool] = False
     """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
     propagations: ClassVar[int] = 0
-    """How often features are propagated over the graph beforehand and appended, with the degree."""
-
-    @classmethod
-    def from_options(cls, options: GraphOptions, in_channels: int, num_classes: int) -> Self:
-        """Builds the model of a configuration."""
-        return cls(in_channels, num_classes, **options.arguments())
+    """How many times propagated features are appended to the input, along with the degree."""

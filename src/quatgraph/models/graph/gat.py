@@ -1,26 +1,26 @@
 """Graph attention network."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.blocks import Blocks
 from quatgraph.errors import Mistake
-from quatgraph.layers.real import Features, GraphAttention, Matrix, check_heads
+from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.real import GraphAttention, check_heads
+from quatgraph.models.common import Count
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGATOptions(LayerwiseOptions):
     name: Literal["gat"] = "gat"
-    heads: int = 4
-    """Attention heads."""
+    heads: Count = 4
+    """Number of attention heads."""
 
     def __post_init__(self) -> None:
         LayerwiseOptions.__post_init__(self)
-        configs.check(self, "model", counts=("heads",))
         check_heads(self.width, self.heads)
 
     def num_activations(self, nodes: int, entries: int) -> int:
@@ -29,15 +29,16 @@ class GraphGATOptions(LayerwiseOptions):
 
 
 class GraphGAT(LayerwiseModel):
-    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its matrix has self-loops and
-    no normalisation. Attention assigns values to entries, so a batch must be
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_, on a graph with self-loops and
+    no normalization. Attention computes a weight per entry of the matrix, so a batch must be
     :meth:`Blocks.expanded`.
 
     Args:
-        hidden: Total width of the heads.
+        hidden: Total width of the heads of a layer.
         heads: Attention heads of every layer.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        num_layers, pooled_dropout, per_layer: As in :class:`GraphGCN`.
+        in_channels, num_classes, num_layers, pooled_dropout, per_layer: As in
+            :class:`LayerwiseModel`.
     """
 
     Options = GraphGATOptions
@@ -50,14 +51,23 @@ class GraphGAT(LayerwiseModel):
         num_classes: int,
         *,
         hidden: int = 128,
+        num_layers: int = 2,
         heads: int = 4,
         dropout: float = 0.0,
-        **options: Any,
+        pooled_dropout: float = 0.0,
+        per_layer: bool = False,
     ) -> None:
         check_heads(hidden, heads)
-        options |= {"hidden": hidden, "dropout": dropout}
         super().__init__(
-            in_channels, num_classes, heads=heads, attention_dropout=dropout, **options
+            in_channels,
+            num_classes,
+            hidden=hidden,
+            num_layers=num_layers,
+            dropout=dropout,
+            pooled_dropout=pooled_dropout,
+            per_layer=per_layer,
+            heads=heads,
+            attention_dropout=dropout,
         )
 
     def conv(

@@ -7,7 +7,6 @@ from torch import nn
 
 from quatgraph.adjacency import Normalization
 from quatgraph.layers.real import GraphConv
-from quatgraph.models.graph.base import Matrix
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 
 
@@ -17,21 +16,10 @@ class GraphGCNOptions(LayerwiseOptions):
     normalization: Normalization = "none"
     """Normalization of the adjacency matrix with self-loops."""
 
-    @property
-    def matrix(self) -> Matrix:
-        return self.normalization
-
 
 class GraphGCN(LayerwiseModel):
-    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_: the real counterpart of
-    QGNN, on the same matrix.
-
-    Args:
-        hidden, num_layers, dropout, pooled_dropout, per_layer: As in :class:`GraphQGNN`, with
-            ``hidden`` counted in reals.
-
-    Shape:
-        - as :class:`GraphQGNN`
+    """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_, the real counterpart of
+    QGNN. For arguments and shapes see :class:`LayerwiseModel`.
     """
 
     Options = GraphGCNOptions

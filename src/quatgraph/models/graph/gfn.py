@@ -1,35 +1,34 @@
 """Graph feature network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
 from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
-from quatgraph.models.common import check_layers
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.real import LinearOfSums
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGFNOptions(GraphOptions):
     name: Literal["gfn"] = "gfn"
-    of_reals: ClassVar[bool] = True
 
 
 class GraphGFN(GraphModel):
-    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: a set of nodes; their features
-    carry the structure, as degrees and propagated features.
+    """`Graph feature network <https://arxiv.org/abs/1905.04579>`_: treats a graph as a set of nodes
+    whose features include degrees and propagated features.
 
     Args:
         hidden: Width of the layers.
-        num_layers: Layers that are applied to each node.
+        num_layers: Number of layers applied to each node.
         pooled_dropout: Rate on the graphs' vectors before the last linear map.
 
     Shape:
-        - as :class:`GraphGCN`; adjacency is ignored
+        - as in :class:`LayerwiseModel`; adjacency is ignored
     """
 
     Options = GraphGFNOptions
@@ -45,9 +44,8 @@ class GraphGFN(GraphModel):
         pooled_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        widths = [in_channels] + [hidden] * num_layers
-        self.linears = nn.ModuleList(SparseLinear(a, b) for a, b in pairwise(widths))
+        sizes = layer_sizes(in_channels, hidden, num_layers)
+        self.linears = nn.ModuleList(RealLinear(a, b) for a, b in sizes)
         self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.linears)
         self.graph_linear = LinearOfSums(hidden, hidden)
         self.graph_norm = BatchNorm(hidden, "relu")

@@ -1,38 +1,37 @@
 """Graph isomorphism network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 from torch import Tensor, nn
 
 from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SumPerceptron
-from quatgraph.models.common import check_layers
+from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.real import LinearOfSums, SumPerceptron
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGINOptions(GraphOptions):
     name: Literal["gin"] = "gin"
-    of_reals: ClassVar[bool] = True
 
 
 class GraphGIN(GraphModel):
-    """`Graph isomorphism network <https://arxiv.org/abs/1810.00826>`_ (GIN-0); its matrix has
-    self-loops and no normalisation.
+    """`Graph isomorphism network <https://arxiv.org/abs/1810.00826>`_ (GIN-0), on a graph with
+    self-loops and no normalization.
 
-    Each layer's vectors, including the input, are summed over a graph and mapped to logits, which
-    are added.
+    The input and the vectors of each layer are summed over a graph and mapped to logits. The sum of
+    these logits is the output.
 
     Args:
         hidden: Width of the layers.
-        num_layers: Layers, each a perceptron of the sums over neighbours.
+        num_layers: Number of layers, each a perceptron of the sum over neighbours.
         pooled_dropout: Rate on the logits of each layer.
 
     Shape:
-        - as :class:`GraphGCN`
+        - as in :class:`LayerwiseModel`
     """
 
     Options = GraphGINOptions
@@ -47,11 +46,10 @@ class GraphGIN(GraphModel):
         pooled_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        widths = [in_channels] + [hidden] * num_layers
-        self.convs = nn.ModuleList(SumPerceptron(a, b) for a, b in pairwise(widths))
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
+        self.convs = nn.ModuleList(SumPerceptron(a, b) for a, b in sizes[:-1])
         self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.convs)
-        self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width in widths)
+        self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width, _ in sizes)
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:

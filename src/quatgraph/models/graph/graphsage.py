@@ -20,11 +20,8 @@ class GraphSAGEOptions(LayerwiseOptions):
 
 
 class GraphSAGE(LayerwiseModel):
-    """`GraphSAGE <https://arxiv.org/abs/1706.02216>`_ with the mean of all neighbours; its matrix
-    is row-normalised and has no self-loops.
-
-    Args:
-        hidden, num_layers, dropout, pooled_dropout, per_layer: As in :class:`GraphGCN`.
+    """`GraphSAGE <https://arxiv.org/abs/1706.02216>`_ with the mean over all neighbours, on a
+    row-normalized graph without self-loops. For arguments and shapes see :class:`LayerwiseModel`.
     """
 
     Options = GraphSAGEOptions

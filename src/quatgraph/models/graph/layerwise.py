@@ -1,30 +1,25 @@
-"""The base class of graph classifiers that read out every layer."""
+"""The base class of graph classifiers with a readout of every layer."""
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.layers import LayerwiseReadout, QuaternionDropout
-from quatgraph.layers.real import Features, Matrix
-from quatgraph.models.common import check_layers
+from quatgraph.layers.linear import Features, Matrix
+from quatgraph.models.common import Rate, layer_sizes
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerwiseOptions(GraphOptions):
-    dropout: float = 0.5
-    """Rate on the input of every layer."""
-    per_layer: bool = True
-    """Whether to initialise the last linear map as one map per layer, each with a bias."""
-    of_reals: ClassVar[bool] = True
+    """The hyperparameters of graph classifiers with a readout of every layer."""
 
-    def __post_init__(self) -> None:
-        GraphOptions.__post_init__(self)
-        configs.check(self, "model", rates=("dropout",))
+    dropout: Rate = 0.5
+    """Dropout rate on the input of every layer."""
+    per_layer: bool = True
+    """Whether to initialize the last linear map as one map per layer, each with a bias."""
 
 
 class LayerwiseModel(GraphModel):
@@ -33,7 +28,7 @@ class LayerwiseModel(GraphModel):
     A subclass implements :meth:`conv`.
 
     Args:
-        in_channels: Number of real features of a node.
+        in_channels: Number of features of a node.
         num_classes: Number of classes C.
         hidden: Width of the layers.
         num_layers: Number of layers.
@@ -45,7 +40,7 @@ class LayerwiseModel(GraphModel):
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot
         - adjacency: of N nodes, prepared
-        - pool: ``(G, N)``, which nodes each graph has
+        - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
     """
 
@@ -64,14 +59,11 @@ class LayerwiseModel(GraphModel):
         **conv_options: Any,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        widths = [hidden] * num_layers
-        self.convs = nn.ModuleList(
-            self.conv(a, b, **conv_options) for a, b in pairwise([in_channels, *widths])
-        )
+        sizes = layer_sizes(in_channels, hidden, num_layers)
+        self.convs = nn.ModuleList(self.conv(a, b, **conv_options) for a, b in sizes)
         self.dropout = QuaternionDropout(dropout)
         self.readout = LayerwiseReadout(
-            widths, num_classes, dropout=pooled_dropout, per_layer=per_layer
+            [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
         )
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:

@@ -5,40 +5,28 @@ from typing import Literal
 
 from torch import Tensor, nn
 
-from quatgraph import config as configs
-from quatgraph.adjacency import Adjacency, Normalization
-from quatgraph.blocks import Blocks, padding_masks
-from quatgraph.codes import Codes
+from quatgraph.adjacency import Normalization
+from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
 from quatgraph.layers.dropout import Masks
-from quatgraph.models.common import check_layers
-from quatgraph.models.graph.base import GraphModel, GraphOptions, Matrix
+from quatgraph.layers.linear import Features, Matrix
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.graph.base import GraphModel
+from quatgraph.models.graph.layerwise import LayerwiseOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphQGNNOptions(GraphOptions):
+class GraphQGNNOptions(LayerwiseOptions):
     name: Literal["qgnn"] = "qgnn"
-    dropout: float = 0.5
-    """Rate on the input of every layer."""
     masks: Masks = "real"
-    """Dropout: a mask per real number (four for an input feature), or per quaternion."""
+    """Whether dropout masks real numbers (four per input feature) or whole quaternions."""
     activation: Activation = "relu"
     """The activation g."""
     norm: bool = True
     """Whether to normalize each layer over the nodes of a batch."""
-    per_layer: bool = True
-    """Whether to initialise the last linear map as one map per layer, each with a bias."""
     normalization: Normalization = "none"
     """Normalization of the adjacency matrix with self-loops."""
-
-    def __post_init__(self) -> None:
-        GraphOptions.__post_init__(self)
-        configs.check(self, "model", rates=("dropout",))
-
-    @property
-    def matrix(self) -> Matrix:
-        return self.normalization
 
     @property
     def trains_on_four_copies(self) -> bool:
@@ -46,28 +34,28 @@ class GraphQGNNOptions(GraphOptions):
 
 
 class GraphQGNN(GraphModel):
-    r"""QGNN layers; the vectors of all layers, summed over a graph's nodes, give its logits.
+    """QGNN layers; the node vectors of all layers, summed over a graph, give its logits.
 
     Args:
-        in_channels: Number of real features of a node; each becomes four equal components.
+        in_channels: Number of features of a node; each becomes four equal components.
         num_classes: Number of classes C.
         hidden_quats: Quaternions per layer.
-        num_layers: QGNN layers.
-        dropout: Rate on the input of every layer; the paper has none, the released code 0.5.
+        num_layers: Number of QGNN layers.
+        dropout: Rate on the input of every layer; 0 in the paper, 0.5 in the released code.
         masks: See :class:`QuaternionDropout`; for the input see
             :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
-        norm: Whether to normalise each layer's output over the nodes of a batch before g, as the
-            released code suggests instead of dropout; the paper does not.
-        pooled_dropout: Rate on the summed vectors; the paper has none, the released code 0.5.
+        norm: Whether to normalize each layer's output over the nodes of a batch before g. The
+            released code suggests this instead of dropout; the paper does not.
+        pooled_dropout: Rate on the summed vectors; 0 in the paper, 0.5 in the released code.
         per_layer: See :class:`LayerwiseReadout`.
 
     Shape:
-        - x: ``(N, in_channels)``, dense, sparse or one-hot, or its four copies
+        - x: ``(N, in_channels)``, dense, sparse or one-hot, or four copies of it
         - adjacency: of N nodes, prepared
-        - pool: ``(G, N)``, which nodes each graph has
+        - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options = GraphQGNNOptions
@@ -88,13 +76,12 @@ class GraphQGNN(GraphModel):
         per_layer: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
         hidden = 4 * hidden_quats
+        sizes = layer_sizes(in_channels, hidden, num_layers)
         self.convs = nn.ModuleList(
-            QGNNConv(hidden if layer else in_channels, hidden, tiled=not layer)
-            for layer in range(num_layers)
+            QGNNConv(a, b, tiled=not layer) for layer, (a, b) in enumerate(sizes)
         )
-        self.norms = nn.ModuleList(BatchNorm(hidden, activation) for _ in range(num_layers) if norm)
+        self.norms = nn.ModuleList(BatchNorm(hidden, activation) for _ in sizes if norm)
         self.readout = LayerwiseReadout(
             [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
         )
@@ -103,12 +90,7 @@ class GraphQGNN(GraphModel):
         self.dropout = QuaternionDropout(dropout, masks=masks)
         self.activation = ACTIVATIONS[activation]
 
-    def forward(
-        self,
-        x: Tensor | Adjacency | Codes,
-        adjacency: Adjacency | Blocks,
-        pool: Adjacency | Blocks,
-    ) -> Tensor:
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         layers: list[Tensor] = []
         nodes = padding_masks(pool, self.readout.weight)[1] if len(self.norms) else None
         for layer, conv in enumerate(self.convs):

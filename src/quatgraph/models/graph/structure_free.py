@@ -1,14 +1,15 @@
 """Baselines that ignore edges."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import Features, LinearOfSums, Matrix, SparseLinear
-from quatgraph.models.common import check_layers
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.real import LinearOfSums
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 
 
@@ -16,23 +17,23 @@ from quatgraph.models.graph.base import GraphModel, GraphOptions
 class StructureFreeOptions(GraphOptions):
     name: Literal["structure-free"] = "structure-free"
     vertex: bool = True
-    """Whether nodes are transformed before they are summed."""
-    of_reals: ClassVar[bool] = True
+    """Whether to transform nodes before they are summed."""
 
 
 class StructureFree(GraphModel):
-    """`Baselines that ignore edges <https://arxiv.org/abs/1912.09893>`_: they
-    show what the graph adds.
+    """`Baselines that ignore edges <https://arxiv.org/abs/1912.09893>`_: they show what the graph
+    adds.
 
     Args:
-        vertex: Whether a layer is applied to each node before the sum, as for social networks;
-            otherwise the features are summed, the fingerprint of a molecule.
+        vertex: Whether to apply a layer to each node before the sum, as for social networks.
+            Otherwise the features are summed, as in the fingerprint of a molecule.
         hidden: Width of the layers.
-        num_layers: Layers after the sum.
-        pooled_dropout: Rate on the graphs' vectors before the last map; the original has none.
+        num_layers: Number of layers after the sum.
+        pooled_dropout: Rate on the graphs' vectors before the last linear map; the original has
+            none.
 
     Shape:
-        - as :class:`GraphGCN`; adjacency is ignored
+        - as in :class:`LayerwiseModel`; adjacency is ignored
     """
 
     Options = StructureFreeOptions
@@ -48,10 +49,10 @@ class StructureFree(GraphModel):
         pooled_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        self.vertex = SparseLinear(in_channels, hidden) if vertex else None
-        self.pooled = LinearOfSums(hidden if vertex else in_channels, hidden)
-        self.linears = nn.ModuleList(nn.Linear(hidden, hidden) for _ in range(num_layers - 1))
+        sizes = layer_sizes(hidden if vertex else in_channels, hidden, num_layers)
+        self.vertex = RealLinear(in_channels, hidden) if vertex else None
+        self.pooled = LinearOfSums(*sizes[0])
+        self.linears = nn.ModuleList(nn.Linear(a, b) for a, b in sizes[1:])
         self.prediction = nn.Linear(hidden, num_classes)
         self.dropout = QuaternionDropout(pooled_dropout)
 

@@ -1,4 +1,4 @@
-"""Models of triples, one file each."""
+"""Models of triples, one per file."""
 
 from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.models.link.embeddings import Embeddings

@@ -1,14 +1,13 @@
 """The interface of models of triples."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.common import Options
+from quatgraph.models.common import Count, Model, Options, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,15 +16,12 @@ class LinkOptions(Options):
 
     decoder: Decoder = "distmult"
     """How triples are scored."""
-    dim_quats: int = 32
-    """Quaternions of a vector; real models get the same width, four times as many reals."""
-    dropout: float = 0.5
-    """Rate on the query vector."""
+    dim_quats: Count = 32
+    """Quaternions per vector; real models have four times as many reals, the same width."""
+    dropout: Rate = 0.5
+    """Dropout rate on the query vectors."""
     norm: bool = True
-    """Whether the query is normalized over its batch, and each layer over the entities."""
-
-    def __post_init__(self) -> None:
-        configs.check(self, "model", counts=("dim_quats",), rates=("dropout",))
+    """Whether to normalize queries over their batch, and each layer over the entities."""
 
     @property
     def width(self) -> int:
@@ -33,23 +29,26 @@ class LinkOptions(Options):
 
     @property
     def components(self) -> int:
-        """Reals per number of a vector; N3 regularization sums the absolute values of numbers."""
+        """Reals per number: N3 regularization sums the cubed absolute values of numbers."""
         return DECODERS[self.decoder].components
 
     @property
     def matrix(self) -> Normalization:
         """The normalization of the entity graph with self-loops."""
-        return "none"
+        return getattr(self, "normalization", "none")
 
     def num_activations(self, entities: int, queries: int) -> int:
-        """An upper estimate of the values that a training step saves per member."""
+        """An upper estimate of the numbers that a training step stores per member."""
         return self.width * (3 * entities + 8 * queries)
 
 
-class LinkModel(nn.Module):
-    """A model of triples: ``encode`` returns the vectors of all entities, which the decoder turns
-    into query vectors ``(B, D)`` and candidate vectors ``(E, D)``. Scores are inner products.
-    Relation vectors are ``decoder.relations``; candidate vectors start with those of entities."""
+class LinkModel(Model):
+    """A model of triples.
+
+    ``encode`` returns the vectors of all entities. The decoder computes query vectors ``(B, D)``
+    and candidate vectors ``(E, D)`` from them; scores are inner products. ``decoder.relations``
+    holds the relation vectors. A candidate vector starts with the vector of its entity.
+    """
 
     Options: ClassVar[type[LinkOptions]]
     decoder: nn.Module
@@ -62,10 +61,3 @@ class LinkModel(nn.Module):
         self, adjacency: Adjacency, head: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
         return self.decoder(self.encode(adjacency), head, relation)
-
-    @classmethod
-    def from_options(
-        cls, options: LinkOptions, num_entities: int, num_relations: int, *, reciprocal: bool
-    ) -> Self:
-        """Builds the model of a configuration."""
-        return cls(num_entities, num_relations, reciprocal=reciprocal, **options.arguments())

@@ -1,7 +1,7 @@
 """Models of triples without a graph: DistMult, ComplEx, QuatE and TransE."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,27 +15,18 @@ from quatgraph.models.link.base import LinkModel, LinkOptions
 class EmbeddingsOptions(LinkOptions):
     name: Literal["embeddings"] = "embeddings"
 
-    def arguments(self) -> dict[str, Any]:
-        arguments = LinkOptions.arguments(self)
-        del arguments["dim_quats"]
-        return arguments | {"width": self.width}
-
 
 class Embeddings(LinkModel):
-    """A learned vector per entity, and a decoder that names the method.
+    """A learned vector per entity and a decoder, which gives the method its name.
 
     Args:
         num_entities: Number of entities E.
-        num_relations: Number of relations, without inverse ones.
         decoder: How triples are scored, see :mod:`quatgraph.layers.decoder`.
-        width: Real width of a vector.
-        reciprocal: Whether inverse relations have vectors of their own.
-        dropout: Rate on the query vector.
-        norm: Whether to batch-normalise the query vectors.
+        num_relations, width, reciprocal, dropout, norm: As in the decoder.
 
     Shape:
         - adjacency: ignored
-        - head, relation and output: as those of the decoder
+        - head, relation, output: as in the decoder
     """
 
     Options = EmbeddingsOptions

@@ -6,11 +6,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import Count, layer_sizes
 from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
@@ -19,20 +18,12 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 class EntityGraphOptions(LinkOptions):
     """The hyperparameters of models with layers on the entity graph."""
 
-    num_layers: int = 1
-    """Layers on the entity graph."""
+    num_layers: Count = 1
+    """Number of layers on the entity graph."""
     activation: Activation = "tanh"
     """The activation g."""
     normalization: Normalization = "row"
     """Normalization of the entity graph with self-loops."""
-
-    def __post_init__(self) -> None:
-        LinkOptions.__post_init__(self)
-        configs.check(self, "model", counts=("num_layers",))
-
-    @property
-    def matrix(self) -> Normalization:
-        return self.normalization
 
     def num_activations(self, entities: int, queries: int) -> int:
         layers = 6 * self.num_layers * self.width * entities
@@ -55,19 +46,19 @@ class SimQGNN(LinkModel):
 
     Args:
         num_entities: Number of entities E.
-        num_relations: Number of relations, without inverse ones.
-        decoder: How triples are scored; the paper's is DistMult.
-        dim_quats: Quaternions of an entity's or a relation's vector.
-        num_layers: QGNN layers; the last one's output counts.
-        reciprocal: Whether inverse relations have vectors of their own.
-        dropout: Rate on the query vector; the paper has none, the released code 0.5.
-        activation: g.
-        norm: Whether to normalise each layer's output over the entities, and the query vectors over
+        num_relations: Number of relations, not counting inverse ones.
+        decoder: How triples are scored; DistMult in the paper.
+        dim_quats: Quaternions per entity and relation vector.
+        num_layers: Number of QGNN layers; the output of the last one is used.
+        reciprocal: Whether inverse relations have their own vectors.
+        dropout: Rate on the query vectors; 0 in the paper, 0.5 in the released code.
+        activation: g, applied to each component.
+        norm: Whether to normalize each layer's output over the entities, and the query vectors over
             the batch, as in the released code.
 
     Shape:
         - adjacency: of E entities, prepared
-        - head, relation and output: as those of :mod:`quatgraph.layers.decoder`
+        - head, relation, output: as in :mod:`quatgraph.layers.decoder`
     """
 
     Options: ClassVar[type[LinkOptions]] = SimQGNNOptions
@@ -86,12 +77,12 @@ class SimQGNN(LinkModel):
         norm: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
         width = 4 * dim_quats
+        sizes = layer_sizes(width, width, num_layers)
         self.entities = nn.Parameter(torch.empty(num_entities, width))
         nn.init.xavier_normal_(self.entities)
-        self.convs = nn.ModuleList(self.conv(width) for _ in range(num_layers))
-        self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in range(num_layers) if norm)
+        self.convs = nn.ModuleList(self.conv(width) for _ in sizes)
+        self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in sizes if norm)
         self.activation = ACTIVATIONS[activation]
         self.decoder = DECODERS[decoder](
             num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm

@@ -16,7 +16,7 @@ class SimRGCNOptions(EntityGraphOptions):
 
 
 class SimRGCN(SimQGNN):
-    """SimQGNN with real matrices: GCN layers of the same width, four times the weights."""
+    """SimQGNN with real GCN layers of the same width, which have four times the weights."""
 
     Options = SimRGCNOptions
 

@@ -1,4 +1,4 @@
-"""Node classifiers, one file each."""
+"""Node classifiers, one per file."""
 
 from quatgraph.models.node.base import NodeModel, NodeOptions
 from quatgraph.models.node.gat import GAT

@@ -1,28 +1,26 @@
 """The interface of node classifiers."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from torch import nn
+from torch import Tensor, nn
 
-from quatgraph import config as configs
-from quatgraph.adjacency import Normalization
-from quatgraph.models.common import Options
+from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.layers import QuaternionDropout
+from quatgraph.models.common import Count, Model, Options, Rate
+from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions(Options):
     """The hyperparameters of every node classifier."""
 
-    hidden_quats: int = 16
-    """Quaternions per hidden layer; real models get the same width, four times as many reals."""
-    num_layers: int = 2
+    hidden_quats: Count = 16
+    """Quaternions per hidden layer; real models have four times as many reals, the same width."""
+    num_layers: Count = 2
     """Hidden layers before the prediction layer."""
-    dropout: float = 0.5
-    """Rate on the input of every layer."""
-
-    def __post_init__(self) -> None:
-        configs.check(self, "model", counts=("hidden_quats", "num_layers"), rates=("dropout",))
+    dropout: Rate = 0.5
+    """Dropout rate on the input of every layer."""
 
     @property
     def width(self) -> int:
@@ -31,24 +29,34 @@ class NodeOptions(Options):
     @property
     def matrix(self) -> Normalization:
         """The normalization of the adjacency matrix with self-loops."""
-        return "none"
-
-    @property
-    def trains_on_four_copies(self) -> bool:
-        """Whether the model is trained on :func:`four_copies` of the features."""
-        return False
+        return getattr(self, "normalization", "none")
 
     def num_activations(self, nodes: int, edges: int) -> int:
-        """An upper estimate of the values that a training step saves per member."""
+        """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width * self.num_layers
 
 
-class NodeModel(nn.Module):
-    """A node classifier: ``forward(x, adjacency)`` gives logits ``(N, C)``."""
+class NodeModel(Model):
+    """A node classifier: ``forward(x, adjacency)`` returns logits ``(N, C)``."""
 
     Options: ClassVar[type[NodeOptions]]
 
-    @classmethod
-    def from_options(cls, options: NodeOptions, in_channels: int, num_classes: int) -> Self:
-        """Builds the model of a configuration."""
-        return cls(in_channels, num_classes, **options.arguments())
+
+class ConvModel(NodeModel):
+    """A stack of convolutions, with dropout before and activations between them."""
+
+    activation: ClassVar[Activation] = "relu"
+    convs: nn.ModuleList
+    owns: nn.ModuleList
+    """The skip connections: a linear map of a node's own vector per layer, or none."""
+    dropout: QuaternionDropout
+
+    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+        activation = ACTIVATIONS[self.activation]
+        for layer, conv in enumerate(self.convs):
+            x = self.dropout(x)
+            y = conv(x, adjacency)
+            if len(self.owns):
+                y = y + self.owns[layer](x)
+            x = activation(y)
+        return y

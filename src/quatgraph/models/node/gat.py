@@ -1,50 +1,46 @@
 """Graph attention network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from quatgraph import config as configs
-from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import GraphAttention, Linear, check_heads
-from quatgraph.models.common import apply_layers, check_layers
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.layers.linear import GlorotLinear
+from quatgraph.layers.real import GraphAttention, check_heads
+from quatgraph.models.common import Count, layer_sizes
+from quatgraph.models.node.base import ConvModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GATOptions(NodeOptions):
     name: Literal["gat"] = "gat"
     skip: bool = True
-    """Whether layers have a skip connection with weights."""
-    heads: int = 8
-    """Attention heads."""
-    of_reals: ClassVar[bool] = True
+    """Whether layers have a learned skip connection."""
+    heads: Count = 8
+    """Number of attention heads."""
 
     def __post_init__(self) -> None:
         NodeOptions.__post_init__(self)
-        configs.check(self, "model", counts=("heads",))
         check_heads(self.width, self.heads)
 
     def num_activations(self, nodes: int, edges: int) -> int:
         return NodeOptions.num_activations(self, nodes, edges) + 12 * self.heads * edges
 
 
-class GAT(NodeModel):
-    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_; its graph has self-loops
-    and no normalisation. One head in the prediction layer.
+class GAT(ConvModel):
+    """`Graph attention network <https://arxiv.org/abs/1710.10903>`_, on a graph with self-loops and
+    no normalization.
 
     Args:
-        hidden: Total width of a hidden layer's heads.
-        heads: Attention heads of the hidden layers.
+        hidden: Total width of the heads of a hidden layer.
+        heads: Attention heads of a hidden layer; the prediction layer has one.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        skip: Whether each layer adds a linear map of the node's own vector.
+        in_channels, num_classes, num_layers, skip: As in :class:`GCN`.
     """
 
     Options = GATOptions
+    activation = "elu"
 
     def __init__(
         self,
@@ -58,16 +54,11 @@ class GAT(NodeModel):
         skip: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
         check_heads(hidden, heads)
-        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        pairs = list(pairwise(sizes))
         self.convs = nn.ModuleList(
-            GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in pairs[:-1]
+            GraphAttention(a, b // heads, heads=heads, dropout=dropout) for a, b in sizes[:-1]
         )
         self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
-        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
-
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        return apply_layers(self.convs, self.owns, self.dropout, F.elu, x, adjacency)

@@ -1,40 +1,36 @@
 """Graph convolutional network."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.adjacency import Normalization
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import GraphConv, Linear
-from quatgraph.models.common import apply_layers, check_layers
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.layers.linear import GlorotLinear
+from quatgraph.layers.real import GraphConv
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.node.base import ConvModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GCNOptions(NodeOptions):
     name: Literal["gcn"] = "gcn"
     skip: bool = True
-    """Whether layers have a skip connection with weights."""
+    """Whether layers have a learned skip connection."""
     bias: bool = False
     """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
     """Normalization of the adjacency matrix with self-loops."""
-    of_reals: ClassVar[bool] = True
-
-    @property
-    def matrix(self) -> Normalization:
-        return self.normalization
 
 
-class GCN(NodeModel):
+class GCN(ConvModel):
     """`Graph convolutional network <https://arxiv.org/abs/1609.02907>`_, the real counterpart of
     QGNN.
 
     Args:
+        in_channels: Number of features of a node.
+        num_classes: Number of classes C.
         hidden: Width of the hidden layers.
         num_layers: Hidden layers before the prediction layer.
         dropout: Rate on the input of every layer.
@@ -60,12 +56,7 @@ class GCN(NodeModel):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        pairs = list(pairwise(sizes))
-        self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in pairs)
-        self.owns = nn.ModuleList(Linear(a, b, bias=False) for a, b in pairs if skip)
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
+        self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in sizes)
+        self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
-
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        return apply_layers(self.convs, self.owns, self.dropout, torch.relu, x, adjacency)

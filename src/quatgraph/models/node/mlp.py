@@ -1,27 +1,29 @@
-"""A model without a graph."""
+"""Multilayer perceptron."""
 
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.real import Linear
-from quatgraph.models.common import check_layers
+from quatgraph.layers.linear import GlorotLinear
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.node.base import NodeModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLPOptions(NodeOptions):
     name: Literal["mlp"] = "mlp"
-    of_reals: ClassVar[bool] = True
 
 
 class MLP(NodeModel):
-    """A perceptron on the node's own features, which shows what the graph adds."""
+    """A perceptron on a node's own features: a baseline that shows what the graph adds.
+
+    Args:
+        in_channels, num_classes, hidden, num_layers, dropout: As in :class:`GCN`.
+    """
 
     Options = MLPOptions
 
@@ -35,9 +37,8 @@ class MLP(NodeModel):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
-        sizes = [in_channels] + [hidden] * num_layers + [num_classes]
-        self.linears = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
+        sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
+        self.linears = nn.ModuleList(GlorotLinear(a, b) for a, b in sizes)
         self.dropout = QuaternionDropout(dropout)
 
     def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:

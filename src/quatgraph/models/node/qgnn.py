@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
-from quatgraph.models.common import check_layers
+from quatgraph.models.common import layer_sizes
 from quatgraph.models.node.base import NodeModel, NodeOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
@@ -19,19 +19,15 @@ from quatgraph.ops.members import add_bias
 class QGNNOptions(NodeOptions):
     name: Literal["qgnn"] = "qgnn"
     masks: Masks = "quaternion"
-    """Dropout: a mask per real number (four for an input feature), or per quaternion."""
+    """Whether dropout masks real numbers (four per input feature) or whole quaternions."""
     activation: Activation = "relu"
     """The activation g."""
     skip: bool = True
-    """Whether layers have a skip connection with weights."""
+    """Whether layers have a learned skip connection."""
     bias: bool = False
     """Whether layers have a bias."""
     normalization: Normalization = "symmetric"
     """Normalization of the adjacency matrix with self-loops."""
-
-    @property
-    def matrix(self) -> Normalization:
-        return self.normalization
 
     @property
     def trains_on_four_copies(self) -> bool:
@@ -39,18 +35,18 @@ class QGNNOptions(NodeOptions):
 
 
 class QGNN(NodeModel):
-    r"""QGNN layers, then a real prediction layer that is aggregated too (Eq. 11).
+    r"""QGNN layers, then a real prediction layer, which aggregates too (Eq. 11).
 
     .. math::
         \mathbf{h}^{(l+1)}_v = g\Big(\sum_u a_{v,u} \mathbf{W}^{(l)} \otimes \mathbf{h}^{(l)}_u\Big)
         \qquad
         \hat{\mathbf{y}}_v = \sum_u a_{v,u} \mathbf{W}_1 \mathrm{Vec}(\mathbf{h}^{(L)}_u)
 
-    The paper has one QGNN layer and no skip connections. Its equation for the prediction prints
-    :math:`\mathbf{h}_v` inside the sum; it means the neighbours' :math:`\mathbf{h}_u`.
+    The paper has one QGNN layer and no skip connections. In its equation for the prediction, the
+    :math:`\mathbf{h}_v` inside the sum should be the neighbours' :math:`\mathbf{h}_u`.
 
     Args:
-        in_channels: Number of real features; each becomes four equal components.
+        in_channels: Number of features of a node; each becomes four equal components.
         num_classes: Number of classes C.
         hidden_quats: Quaternions per hidden layer.
         num_layers: QGNN layers before the prediction layer.
@@ -58,11 +54,11 @@ class QGNN(NodeModel):
         masks: See :class:`QuaternionDropout`; for the input see
             :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
-        skip: Whether each layer adds a quaternion product of the node's own vector.
+        skip: Whether each layer adds a linear map of the node's own vector.
         bias: Whether layers have a bias; the paper has none.
 
     Shape:
-        - x: ``(N, in_channels)``, dense or sparse, or its four copies
+        - x: ``(N, in_channels)``, dense or sparse, or four copies of it
         - adjacency: of N nodes, prepared
         - output: logits ``(N, C)``
     """
@@ -83,18 +79,13 @@ class QGNN(NodeModel):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        check_layers(num_layers)
         hidden = 4 * hidden_quats
-        sizes = [in_channels] + [hidden] * (num_layers - 1)
-        tiled = [layer == 0 for layer in range(num_layers)]
+        sizes = layer_sizes(in_channels, hidden, num_layers)
         self.convs = nn.ModuleList(
-            QGNNConv(size, hidden, bias=bias, tiled=first)
-            for size, first in zip(sizes, tiled, strict=True)
+            QGNNConv(a, b, bias=bias, tiled=not layer) for layer, (a, b) in enumerate(sizes)
         )
         self.owns = nn.ModuleList(
-            QuaternionLinear(size, hidden, tiled=first)
-            for size, first in zip(sizes, tiled, strict=True)
-            if skip
+            QuaternionLinear(a, b, tiled=not layer) for layer, (a, b) in enumerate(sizes) if skip
         )
         self.prediction = nn.Linear(hidden, num_classes, bias=False)
         self.bias = nn.Parameter(torch.zeros(num_classes)) if bias else None

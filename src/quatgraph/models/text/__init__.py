@@ -1,4 +1,4 @@
-"""Text classifiers, one file each."""
+"""Text classifiers, one per file."""
 
 from quatgraph.models.text.base import TextModel, TextOptions
 from quatgraph.models.text.bilstm import BiLSTM

@@ -1,25 +1,21 @@
 """The interface of text classifiers."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
-from quatgraph.models.common import Options
+from quatgraph.models.common import Count, Model, Options, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions(Options):
     """The hyperparameters of every text classifier."""
 
-    hidden_quats: int = 16
-    """Quaternions of a word's vector; real models get the same width, four times as many reals."""
-
-    def __post_init__(self) -> None:
-        configs.check(self, "model", counts=("hidden_quats",))
+    hidden_quats: Count = 16
+    """Quaternions per node vector; real models have four times as many reals, the same width."""
 
     @property
     def width(self) -> int:
@@ -27,7 +23,7 @@ class TextOptions(Options):
 
     @property
     def vectors_are_learned(self) -> bool:
-        """Whether word vectors are parameters of the model."""
+        """Whether word vectors are parameters."""
         return True
 
     def padded(self, size: float) -> float:
@@ -35,8 +31,8 @@ class TextOptions(Options):
         return max(1, size)
 
     def num_activations(self, size: float) -> int:
-        """An upper estimate of the values that a training step saves per word of documents with a
-        mean length of ``size``."""
+        """An upper estimate of the numbers that a training step stores per word, in documents of
+        ``size`` words on average."""
         return 8 * self.width
 
 
@@ -44,45 +40,38 @@ class TextOptions(Options):
 class VectorOptions(TextOptions):
     """The hyperparameters of models that take word vectors."""
 
-    dropout: float = 0.5
-    """Rate on the word vectors."""
-    pooled_dropout: float = 0.5
-    """Rate on the document vectors."""
+    dropout: Rate = 0.5
+    """Dropout rate on the word vectors."""
+    pooled_dropout: Rate = 0.5
+    """Dropout rate on the document vectors."""
     learned_vectors: bool = True
-    """Whether the word vectors are learned."""
-
-    def __post_init__(self) -> None:
-        TextOptions.__post_init__(self)
-        configs.check(self, "model", rates=("dropout", "pooled_dropout"))
+    """Whether to learn the word vectors."""
 
     @property
     def vectors_are_learned(self) -> bool:
         return self.learned_vectors
 
 
-class TextModel(nn.Module):
-    """A text classifier: ``forward(x, adjacency, pool)`` gives logits ``(G, C)``."""
+class TextModel(Model):
+    """A text classifier: ``forward(x, adjacency, pool)`` returns logits ``(G, C)``.
+
+    The constructor takes the width of a word vector, or the number of words if the model takes
+    words, and the number of classes. Parameters and inputs may have a leading member dimension.
+    """
 
     Options: ClassVar[type[TextOptions]]
-    supports_members: ClassVar[bool] = False
-    """Whether parameters and inputs may have a leading member dimension."""
+    supports_members: ClassVar[bool] = True
     reads_graphs: ClassVar[bool] = False
-    """Whether it takes the word graph of a document, or its words in order."""
+    """Whether the model reads the word graph of a document; otherwise its words in order."""
     takes_words: ClassVar[bool] = False
-    """Whether it takes word ids and has its own vectors, or takes word vectors."""
+    """Whether the model takes words and has its own vectors; otherwise it takes word vectors."""
     attends: ClassVar[bool] = False
     """Whether :meth:`classify` returns the attention of each word."""
     multiplies_nodes: ClassVar[bool] = True
-    """Whether it multiplies every word vector by a matrix, which keeps several threads busy."""
-
-    @classmethod
-    def from_options(cls, options: TextOptions, in_channels: int, num_classes: int) -> Self:
-        """Builds the model of a configuration; ``in_channels`` is the width of a word vector, or
-        the number of words if the model takes word ids."""
-        return cls(in_channels, num_classes, **options.arguments())
+    """Whether the model multiplies every word vector by a matrix, which keeps many threads busy."""
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency
     ) -> tuple[Tensor, Tensor | None]:
-        """The logits ``(G, C)``, and the attention of each word ``(N,)`` if there is any."""
+        """The logits ``(G, C)``, and the attention of each word ``(N,)`` if the model attends."""
         return self(x, adjacency, pool), None

@@ -1,18 +1,17 @@
-"""Bi-LSTM, which reads the words of a document in their order."""
+"""Bi-LSTM."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.blocks import column_ids, row_ids
 from quatgraph.errors import Mistake
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.attention_readout import node_ptr
-from quatgraph.layers.linear import RealLinear
-from quatgraph.layers.real import Matrix
+from quatgraph.layers.linear import Matrix, RealLinear
+from quatgraph.models.common import Count
 from quatgraph.models.text.base import TextModel, VectorOptions
 from quatgraph.ops import lookup
 from quatgraph.ops.lstm import lstm_states
@@ -21,17 +20,12 @@ from quatgraph.ops.lstm import lstm_states
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BiLSTMOptions(VectorOptions):
     name: Literal["bilstm"] = "bilstm"
-    length: int = 200
-    """Words of a document that are read, from the first one."""
+    length: Count = 200
+    """Number of words to read from the start of a document."""
 
-    def __post_init__(self) -> None:
-        VectorOptions.__post_init__(self)
-        configs.check(self, "model", counts=("length",))
-
-    def arguments(self) -> dict[str, Any]:
-        rates = {"dropout": self.dropout, "pooled_dropout": self.pooled_dropout}
-        # The two directions are as wide as other models in total.
-        return {"length": self.length, "hidden": self.width // 2, **rates}
+    @property
+    def hidden(self) -> int:
+        return self.width // 2  # the two directions are as wide as other models in total
 
     def padded(self, size: float) -> float:
         return max(self.length, size)
@@ -42,26 +36,25 @@ class BiLSTMOptions(VectorOptions):
 
 
 class BiLSTM(TextModel):
-    """Two LSTMs that read the words forward and backward; their last states give the logits.
+    """Two LSTMs read the words forward and backward; their last states give the logits.
 
     Args:
         in_channels: Width of a word vector.
         num_classes: Number of classes C.
-        length: Words of a document that are read, from the first one; time grows with it.
-        hidden: Width of an LSTM's state.
+        length: Number of words to read from the start of a document; the run time grows with it.
+        hidden: Width of the state of an LSTM.
         dropout: Rate on the word vectors.
         pooled_dropout: Rate on the document vectors.
 
     Shape:
         - x: word vectors, ``(T, in_channels)``
         - adjacency: ignored
-        - pool: ``(G, T)``, which positions each document has
+        - pool: ``(G, T)``, the positions of each document
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options = BiLSTMOptions
-    supports_members = True
 
     def __init__(
         self,

@@ -1,16 +1,14 @@
-"""fastText, which reads the words of a document in their order."""
+"""fastText."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.layers.attention_readout import node_ptr
-from quatgraph.layers.linear import RealLinear
-from quatgraph.layers.real import Matrix
+from quatgraph.layers.linear import Matrix, RealLinear
 from quatgraph.models.text.base import TextModel, TextOptions
 from quatgraph.ops.attention_pool import segment_ids
 
@@ -18,38 +16,29 @@ from quatgraph.ops.attention_pool import segment_ids
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FastTextOptions(TextOptions):
     name: Literal["fasttext"] = "fasttext"
-    bigrams: int = 0
-    """Hash buckets of word bigrams; 0 for words only."""
-
-    def __post_init__(self) -> None:
-        TextOptions.__post_init__(self)
-        configs.check(self, "model", not_negative=("bigrams",))
-
-    def arguments(self) -> dict[str, Any]:
-        return {"width": self.width, "bigrams": self.bigrams}
+    bigrams: Annotated[int, "not_negative"] = 0
+    """Number of hash buckets for word bigrams; 0 for words only."""
 
 
 class FastText(TextModel):
-    """`fastText <https://arxiv.org/abs/1607.01759>`_: the mean of learned vectors, then one linear
-    map.
+    """`fastText <https://arxiv.org/abs/1607.01759>`_: a linear map of the mean of learned vectors.
 
     Args:
         num_words: Number of words V.
         num_classes: Number of classes C.
         width: Width of a vector.
-        bigrams: Hash buckets of word bigrams, with a vector each; 0 for words only, as in the
-            paper's table.
+        bigrams: Number of hash buckets for word bigrams, each with a vector; 0 for words only, as
+            in the paper's table.
 
     Shape:
         - words: of T positions
         - adjacency: ignored
-        - pool: ``(G, T)``, which positions each document has
+        - pool: ``(G, T)``, the positions of each document
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options = FastTextOptions
-    supports_members = True
     takes_words = True
     multiplies_nodes = False
 
@@ -70,7 +59,7 @@ class FastText(TextModel):
         return self.prediction((pool @ total) / (pool @ count[..., None]).clamp(min=1))
 
     def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
-        """The bigrams of each word and its successor within a document."""
+        """The bigram of each word and the next word of its document."""
         document = segment_ids(node_ptr(pool), words.shape[0])
         same_document = (document[..., :-1] == document[..., 1:]).to(words.weight.dtype)
         known = words.weight[..., :-1] * words.weight[..., 1:] * same_document
@@ -84,5 +73,5 @@ _MULTIPLIER = 116049371
 
 
 def _initial_vectors(rows: int, width: int) -> nn.Parameter:
-    """Vectors with fastText's initialisation."""
+    """Vectors with fastText's initialization."""
     return nn.Parameter(torch.empty(rows, width).uniform_(-1 / width, 1 / width))

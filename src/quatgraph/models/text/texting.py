@@ -13,8 +13,8 @@ class TextINGOptions(GatedOptions):
 
 
 class TextING(TextQGNN):
-    """`TextING <https://arxiv.org/abs/2004.13826>`_ as the counterpart of TextQGNN: real
-    matrices of the same width, with four times the weights. ``in_channels`` may be any number."""
+    """`TextING <https://arxiv.org/abs/2004.13826>`_, as TextQGNN with real matrices of the same
+    width and four times the weights. ``in_channels`` can be any number."""
 
     Options = TextINGOptions
     gated = GatedGNNConv

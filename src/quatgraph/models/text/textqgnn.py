@@ -1,39 +1,31 @@
 """TextQGNN for text classification (the appendix of the paper)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks, row_ids
+from quatgraph.blocks import row_ids
 from quatgraph.codes import Codes
 from quatgraph.errors import Mistake
 from quatgraph.layers import AttentionReadout, GatedQGNNConv, QuaternionDropout
+from quatgraph.layers.linear import Matrix
+from quatgraph.models.common import Count
 from quatgraph.models.text.base import TextModel, TextOptions, VectorOptions
 from quatgraph.ops.activation import Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedOptions(VectorOptions):
-    """What models with gated steps over the graphs of words read."""
+    """The hyperparameters of models with gated steps on word graphs."""
 
-    steps: int = 2
-    """How often the vectors are renewed."""
+    steps: Count = 2
+    """Number of updates of the node vectors."""
     activation: Activation = "relu"
     """The activation g."""
     bias: bool = False
-    """Whether products have learned biases."""
-
-    def __post_init__(self) -> None:
-        VectorOptions.__post_init__(self)
-        configs.check(self, "model", counts=("steps",))
-
-    def arguments(self) -> dict[str, Any]:
-        arguments = VectorOptions.arguments(self)
-        del arguments["learned_vectors"]
-        return arguments
+    """Whether to add learned biases."""
 
     def num_activations(self, size: float) -> int:
         return (24 * self.steps + 8) * self.width
@@ -45,31 +37,30 @@ class TextQGNNOptions(GatedOptions):
 
 
 class TextQGNN(TextModel):
-    r"""A document as a graph of words: gated graph layers, then soft attention.
+    """Reads a document as a graph of words: gated graph layers, then soft attention.
 
-    A word vector is split into the four components of a quaternion vector, and multiplied by a
-    quaternion matrix to the width of the layers, without an activation.
+    The four quarters of a word vector are the components of a quaternion vector. A quaternion
+    matrix maps it to the width of the layers, without an activation.
 
     Args:
         in_channels: Width of a word vector, a multiple of four.
         num_classes: Number of classes C.
-        hidden_quats: Quaternions of a node's vector.
-        steps: See :class:`GatedQGNNConv`.
-        dropout: Rate on the word vectors; the paper has none, the released code 0.5.
-        pooled_dropout: Rate on the document vectors; the paper has none, the released code 0.5.
-        activation: g, of the steps and of the readout.
-        bias: Whether quaternion products have learned biases; the released code has none.
+        hidden_quats: Quaternions per node vector.
+        steps: Number of updates, see :class:`GatedQGNNConv`.
+        dropout: Rate on the word vectors; 0 in the paper, 0.5 in the released code.
+        pooled_dropout: Rate on the document vectors; 0 in the paper, 0.5 in the released code.
+        activation: g, in the steps and in the readout.
+        bias: Whether to add learned biases; the released code has none.
 
     Shape:
         - x: word vectors of the nodes, ``(N, in_channels)``
         - adjacency: of N nodes, prepared
-        - pool: ``(G, N)``, which nodes each document has
+        - pool: ``(G, N)``, the nodes of each document
         - output: logits ``(G, C)``
-        - of several members each with a leading ``M``, the parameters too
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
     Options: ClassVar[type[TextOptions]] = TextQGNNOptions
-    supports_members = True
     reads_graphs = True
     attends = True
     gated: ClassVar[type[GatedQGNNConv]] = GatedQGNNConv
@@ -105,10 +96,10 @@ class TextQGNN(TextModel):
             linear=self.gated.linear,
         )
 
-    def forward(self, x: Tensor, adjacency: Adjacency | Blocks, pool: Adjacency | Blocks) -> Tensor:
+    def forward(self, x: Tensor, adjacency: Matrix, pool: Matrix) -> Tensor:
         return self.readout(self.encode(x, adjacency), pool)
 
-    def encode(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
+    def encode(self, x: Tensor, adjacency: Matrix) -> Tensor:
         """The vectors of all nodes after the last step, ``(N, 4 hidden_quats)``."""
         return self.conv(self.projection(self.input_dropout(x, row_ids(adjacency))), adjacency)
 
@@ -119,6 +110,6 @@ class TextQGNN(TextModel):
         h = self.encode(x, adjacency)
         return self.readout(h, pool), self.readout.attention(h)
 
-    def attention(self, x: Tensor, adjacency: Adjacency | Blocks) -> Tensor:
-        """The attention of each word, between 0 and 1, ``(N,)``."""
+    def attention(self, x: Tensor, adjacency: Matrix) -> Tensor:
+        """The attention of each word, ``(N,)``, between 0 and 1."""
         return self.readout.attention(self.encode(x, adjacency))

@@ -18,7 +18,7 @@ from quatgraph.data.splits import inner_validation
 from quatgraph.data.text import Documents
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
-from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
+from quatgraph.models.text.vectors import WithVectors
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import DataConfig, TextConfig
@@ -197,6 +197,5 @@ def build_model(config: TextConfig, problem: Problem) -> nn.Module:
     if kind.takes_words:
         return kind.from_options(config.model, words, classes)
     model = kind.from_options(config.model, dimensions, classes)
-    if config.model.vectors_are_learned:
-        return TrainedVectors(corpus.vectors, model)
-    return FixedVectors(problem.table, model)
+    learned = config.model.vectors_are_learned
+    return WithVectors(corpus.vectors if learned else problem.table, model, learned=learned)
