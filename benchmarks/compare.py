@@ -59,14 +59,17 @@ def rows(base: Path, device: str, rounds: int) -> Iterator[dict[str, Any]]:
     ]
     cases += [{"conv": size} for size in conv.SIZES[device]]
     with ExitStack() as stack:
-        workers = {tree: stack.enter_context(_start_worker(tree, device)) for tree in (base, ROOT)}
+        workers = {
+            name: stack.enter_context(_start_worker(tree, device))
+            for name, tree in (("base", base), ("this", ROOT))
+        }
         for case in cases:
-            found: dict[Path, list[dict[str, float]]] = {tree: [] for tree in workers}
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
             for turn in range(rounds + 1):  # the first is a warm-up
-                for tree in sorted(workers, reverse=bool(turn % 2)):
-                    found[tree].append(_ask(workers[tree], case))
-            for variant in found[ROOT][0]:
-                old, new = ([one[variant] for one in found[tree][1:]] for tree in (base, ROOT))
+                for name in sorted(workers, reverse=bool(turn % 2)):
+                    found[name].append(_ask(workers[name], case))
+            for variant in found["this"][0]:
+                old, new = ([one[variant] for one in found[name][1:]] for name in workers)
                 ratios = [b / a for a, b in zip(old, new, strict=True)]
                 low, *_, high = quantiles(ratios, n=5)
                 yield {
