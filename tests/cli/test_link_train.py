@@ -142,7 +142,7 @@ def test_without_test_triples_nothing_is_said_of_them(towns: Path) -> None:
         (b"a,r,b\nb,,c\n", "mine.tsv line 2 has an empty relation"),
         (b"", "mine.tsv has no triples; write one per line: head, relation, tail"),
         (b"head\trelation\ttail\n", "mine.tsv has no triples"),
-        (b"a\tr\tb\nb\tr\tZo\xeb\n", "mine.tsv line 2 is not UTF-8 text; save the file as UTF-8"),
+        (b"a\tr\tb\nb\tr\tZo\xeb\n", "mine.tsv line 2 is not UTF-8 text; save it as UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(

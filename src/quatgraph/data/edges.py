@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.io.messages import count_noun
+from quatgraph.data.io.numbers import Ids
 from quatgraph.errors import Mistake
-
-Ids = NDArray[np.int64]
 
 
 def merge_edges(

@@ -7,8 +7,7 @@ from shlex import quote
 
 import numpy as np
 
-from quatgraph.data.io.distinct import Ids
-from quatgraph.data.io.numbers import is_number
+from quatgraph.data.io.numbers import Ids, is_number
 
 _MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
 """What files write for a missing label, in lower case."""

@@ -60,9 +60,8 @@ def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
     )
     notes += [note] if note else []
     empty = True
-    for piece in table.chunks():
-        cells = [column.cells() for column in piece.columns]
-        for line, *row in zip(piece.lines.tolist(), *cells, strict=True):
+    for columns, lines in table.chunks():
+        for line, *row in zip(lines.tolist(), *columns, strict=True):
             empty = False
             yield f"{path} line {line}: ", row
     if empty:

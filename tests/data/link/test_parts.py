@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from quatgraph.data.link import parts as triple_files
-from quatgraph.data.link.parts import Parts, read_parts
+from quatgraph.data.link.parts import Numbering, Parts, read_parts
 from quatgraph.errors import Mistake
 
 
@@ -67,7 +67,7 @@ def test_names_that_no_triple_has_can_be_left_out():
     less = Parts(kept, parts.entities, parts.relations).without_unused()
     assert (less.entities, less.relations) == (["a", "c"], ["is"])
     assert named(less) == [("c", "is", "a")]
-    assert parts.without_unused() is parts
+    assert parts.without_unused().entities == parts.entities
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,12 @@ def test_a_graph_that_cannot_be_numbered_is_refused():
     triple_files.check_size(2**30, 3)
     with pytest.raises(Mistake, match="4,294,967,296 entities and 1 relations, which is too large"):
         triple_files.check_size(2**32, 1)
+
+
+def test_names_are_numbered_as_they_come_and_sorted_in_the_end():
+    numbering = Numbering()
+    first, again = numbering.encode(["b", "c", "b"]), numbering.encode(["a", "b"])
+    assert [*first, *again] == [0, 1, 0, 2, 0]
+    names, place = numbering.sort()
+    assert names == ["a", "b", "c"]
+    assert place[[*first, *again]].tolist() == [1, 2, 1, 0, 1]

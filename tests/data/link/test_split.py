@@ -24,7 +24,7 @@ def as_parts(triples: np.ndarray) -> Parts:
 @given(graphs, st.integers(0, 5))
 def test_nothing_in_valid_and_test_is_new_and_nothing_is_lost(rows, seed):
     triples = np.array(rows)
-    parts = draw_parts(as_parts(triples), seed, [])
+    parts = draw_parts(as_parts(triples), seed)
     drawn = {key: part.triples for key, part in parts.by_name.items()}
     train = drawn["train"]
     together = np.concatenate(list(drawn.values()))
@@ -51,16 +51,15 @@ def test_all_spare_triples_may_go_together(rows, seed):
 def test_a_large_graph_gives_its_share_and_another_seed_another_one():
     random = np.random.default_rng(0)
     triples = np.unique(random.integers(0, [7, 3, 7], size=(2000, 3)), axis=0)
-    notes: list[str] = []
-    parts = [draw_parts(as_parts(triples), seed, notes) for seed in (0, 0, 1)]
+    parts = [draw_parts(as_parts(triples), seed) for seed in (0, 0, 1)]
     share = int(len(triples) * 0.05 + 0.5)
     sizes = [len(parts[0].by_name[key]) for key in ("train", "valid", "test")]
     assert sizes == [len(triples) - 2 * share, share, share]
     first, again, other = (part.by_name["test"].lines.tolist() for part in parts)
     assert first == again != other
-    assert notes[0] == f"of the triples of f {share} for valid and {share} for test were put " + (
-        "aside, by seed 0"
-    )
+    assert parts[0].notes == [
+        f"of the triples of f {share} for valid and {share} for test were put aside, by seed 0"
+    ]
 
 
 @pytest.mark.parametrize("missing", [(), ("valid",), ("test",)])
@@ -68,7 +67,7 @@ def test_only_what_is_missing_is_drawn(missing):
     whole = as_parts(np.array([[0, 0, 1], [1, 0, 0], [0, 1, 1], [1, 1, 0], [1, 1, 1]]))
     train = whole.by_name["train"]
     given_parts = {key: train for key in ("train", "valid", "test") if key not in missing}
-    drawn = draw_parts(Parts(given_parts, whole.entities, whole.relations), 0, [])
+    drawn = draw_parts(Parts(given_parts, whole.entities, whole.relations), 0)
     assert len(drawn.by_name["train"]) == 5 - len(missing)
     for key in {"valid", "test"} - set(missing):
         assert drawn.by_name[key] is train

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from quatgraph.data.io.messages import count_noun
 from quatgraph.errors import Mistake
 
+Ids = NDArray[np.int64]
 _CHUNK = 1 << 22  # bytes at a time, so that arrays stay small
 _NEWLINE, _SPACE, _MINUS = b"\n -"
 # Possessive, without backtracking: a word may have very many digits.

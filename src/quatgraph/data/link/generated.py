@@ -1,8 +1,10 @@
 """Random knowledge graphs of any size, for benchmarks."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from quatgraph.data.io.distinct import Ids
+from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import Part, Parts, check_size
 from quatgraph.data.link.split import draw_parts
 from quatgraph.data.link.triples import Triples, assemble
@@ -51,7 +53,7 @@ def random_triples(
     triples = np.stack((place[head], relation, place[tail]), axis=1)
     whole = Part("the graph", triples, np.arange(1, num_triples + 1))
     parts = Parts({"train": whole}, _names("e", num_entities), _names("r", num_relations))
-    return assemble(draw_parts(parts, seed, []), name="random")
+    return assemble(replace(draw_parts(parts, seed), notes=[]), name="random")
 
 
 def _sample_in_rounds(

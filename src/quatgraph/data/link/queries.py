@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data.io.distinct import Ids
+from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import check_size
 from quatgraph.data.link.triples import Triples
 from quatgraph.errors import Mistake

@@ -1,24 +1,22 @@
 """Valid and test splits whose entities and relations are all in the training split."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from quatgraph.data.io.distinct import Ids
-from quatgraph.data.link.parts import Parts
+from quatgraph.data.io.numbers import Ids
+from quatgraph.data.link.parts import Part, Parts
 from quatgraph.data.splits import PARTS
 
 SHARE = 0.05
 """Share of all triples that valid and test get, each."""
 
 
-def draw_parts(parts: Parts, seed: int, notes: list[str]) -> Parts:
-    """Draws missing valid and test splits from the training triples, in their order.
+def draw_parts(parts: Parts, seed: int) -> Parts:
+    """Draws missing valid and test splits from the training triples, in their order; adds a note.
 
     Each gets :data:`SHARE` of them, at least one, or fewer if fewer are spare, see
     :func:`spare_triples`.
-
-    Args:
-        seed: Zero or more.
-        notes: Gets a note on what was drawn.
     """
     missing = [key for key in PARTS if key not in parts.by_name]
     if not missing:
@@ -26,19 +24,17 @@ def draw_parts(parts: Parts, seed: int, notes: list[str]) -> Parts:
     train = parts.by_name["train"]
     spare = spare_triples(train.triples, seed)
     wanted = max(1, int(len(train) * SHARE + 0.5))
-    drawn: dict[str, Ids] = {}
+    drawn: dict[str, Part] = {}
     left = np.ones(len(train), dtype=bool)
     for turn, key in enumerate(missing):
         # The splits share the spare triples if there are too few.
         fair = -(-len(spare) // (len(missing) - turn))
-        drawn[key], spare = np.split(spare, [min(wanted, fair)])
-        left[drawn[key]] = False
-    by_name = {key: train.take(np.sort(rows)) for key, rows in drawn.items()}
-    sizes = " and ".join(f"{len(rows):,} for {key}" for key, rows in drawn.items())
-    notes.append(f"of the triples of {train.where} {sizes} were put aside, by seed {seed}")
-    return Parts(
-        {**parts.by_name, "train": train.take(left), **by_name}, parts.entities, parts.relations
-    )
+        rows, spare = np.split(spare, [min(wanted, fair)])
+        drawn[key] = train.take(np.sort(rows))
+        left[rows] = False
+    sizes = " and ".join(f"{len(part):,} for {key}" for key, part in drawn.items())
+    parts.notes.append(f"of the triples of {train.where} {sizes} were put aside, by seed {seed}")
+    return replace(parts, by_name={**parts.by_name, "train": train.take(left), **drawn})
 
 
 def spare_triples(triples: Ids, seed: int) -> Ids:

@@ -113,23 +113,16 @@ def assemble(
     parts: Parts,
     *,
     name: str,
-    entity_labels: Mapping[str, str] | None = None,
-    relation_labels: Mapping[str, str] | None = None,
-    notes: list[str] | None = None,
+    entity_labels: Mapping[str, str] = {},
+    relation_labels: Mapping[str, str] = {},
 ) -> Triples:
-    """Builds a knowledge graph; for the arguments see :class:`Triples`.
-
-    Args:
-        parts: Its splits and optional negatives.
-        entity_labels: Labels by id.
-        relation_labels: Labels by id.
-    """
+    """Builds a knowledge graph from its splits, optional negatives, and labels by id."""
     return Triples(
         name=name,
         **{key: torch.from_numpy(part.triples) for key, part in parts.by_name.items()},
         entities=parts.entities,
         relations=parts.relations,
-        entity_labels=[(entity_labels or {}).get(name, name) for name in parts.entities],
-        relation_labels=[(relation_labels or {}).get(name, name) for name in parts.relations],
-        notes=notes or [],
+        entity_labels=[entity_labels.get(name, name) for name in parts.entities],
+        relation_labels=[relation_labels.get(name, name) for name in parts.relations],
+        notes=parts.notes,
     )

@@ -97,9 +97,8 @@ def read_labels(
     if first and first[0] not in known and _is_column_name(first[0]):
         table = table.skip_first()
     labels: dict[str, str] = {}
-    for chunk in table.chunks():
-        ids, names = (column.cells() for column in chunk.columns[:2])
-        for line, key, label in zip(chunk.lines.tolist(), ids, names, strict=True):
+    for (ids, names, *_), lines in table.chunks():
+        for line, key, label in zip(lines.tolist(), ids, names, strict=True):
             if not key:
                 raise Mistake(f"{where} line {line} has a label but no id; give it one")
             if label and labels.setdefault(key, label) != label:
