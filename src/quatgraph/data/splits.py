@@ -1,6 +1,6 @@
 """Splits into train, valid and test: drawn per class, and checked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -62,11 +62,8 @@ def stratified_split(
         raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
     if min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
         raise Mistake(f"the fractions of a split must be positive and sum to 1, got {fractions}")
-    random = np.random.default_rng(seed)
     masks = [torch.zeros(y.numel(), dtype=torch.bool) for _ in PARTS]
-    for label in y[y >= 0].unique():
-        nodes = torch.nonzero(y == label).flatten()
-        nodes = nodes[torch.from_numpy(random.permutation(nodes.numel()))]
+    for nodes in _shuffled_classes(y, seed):
         sizes = _sizes(nodes.numel(), fractions)
         for mask, part in zip(masks, nodes.split(sizes), strict=True):
             mask[part] = True
@@ -96,13 +93,11 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
     check_seed(seed)
     if not 0 < fraction < 1:
         raise Mistake(f"the validation share must be between 0 and 1, got {fraction}")
-    random = np.random.default_rng(seed)
     train = train[y[train] >= 0].sort().values
     is_valid = torch.zeros(train.numel(), dtype=torch.bool)
-    for label in y[train].unique():
-        members = (y[train] == label).nonzero().flatten()
+    for members in _shuffled_classes(y[train], seed):
         count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
-        is_valid[members[torch.from_numpy(random.permutation(members.numel()))[:count]]] = True
+        is_valid[members[:count]] = True
     if not bool(is_valid.any()):
         raise Mistake("no class has two items to train on, so none can be put aside; add some")
     return train[~is_valid], train[is_valid]
@@ -138,6 +133,14 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
                 f"class {name!r} has no training node in {where}; "
                 f"mark at least one of its nodes as train or remove the class{missing_hint(name)}"
             )
+
+
+def _shuffled_classes(y: Tensor, seed: int) -> Iterator[Tensor]:
+    """The items of each class in a random order."""
+    random = np.random.default_rng(seed)
+    for label in y[y >= 0].unique():
+        items = (y == label).nonzero().flatten()
+        yield items[torch.from_numpy(random.permutation(items.numel()))]
 
 
 def _sizes(count: int, fractions: tuple[float, float, float]) -> list[int]:

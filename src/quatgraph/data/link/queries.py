@@ -13,6 +13,7 @@ from torch import Tensor
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import check_size
 from quatgraph.data.link.triples import Triples
+from quatgraph.data.tensors import select_ranges
 from quatgraph.errors import Mistake
 
 
@@ -53,16 +54,11 @@ class Queries:
         _check_range(pairs, (self.num_entities, self.num_relations))
         keys, wanted = (_pair_keys(some, self.num_relations) for some in (self.pairs, pairs))
         row = np.searchsorted(keys, wanted)
-        known = row < len(keys)
-        known[known] = keys[row[known]] == wanted[known]
-        ptr = self.ptr.numpy()
-        sizes, offset = np.zeros((2, len(wanted)), dtype=np.int64)
-        offset[known] = ptr[row[known]]
-        sizes[known] = ptr[row[known] + 1] - offset[known]
-        selected = np.concatenate(([0], np.cumsum(sizes)))
-        index = np.arange(selected[-1]) + np.repeat(offset - selected[:-1], sizes)
-        tails = self.tails[torch.from_numpy(index)]
-        return replace(self, pairs=pairs, ptr=torch.from_numpy(selected), tails=tails)
+        row[np.append(keys, -1)[row] != wanted] = len(keys)
+        # The tails of an unknown pair are one more range, an empty one.
+        ranges = torch.cat((self.ptr, self.ptr[-1:]))
+        index, ptr = select_ranges(ranges, torch.from_numpy(row))
+        return replace(self, pairs=pairs, ptr=ptr, tails=self.tails[index])
 
 
 def queries(

@@ -7,6 +7,7 @@ import numpy as np
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import Part, Parts
 from quatgraph.data.splits import PARTS
+from quatgraph.errors import Mistake
 
 SHARE = 0.05
 """Share of all triples that valid and test get, each."""
@@ -18,6 +19,8 @@ def draw_parts(parts: Parts, seed: int) -> Parts:
     Each gets :data:`SHARE` of them, at least one, or fewer if fewer are spare, see
     :func:`spare_triples`.
     """
+    if seed < 0:
+        raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
     missing = [key for key in PARTS if key not in parts.by_name]
     if not missing:
         return parts

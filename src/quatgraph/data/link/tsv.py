@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from quatgraph.data.formats import table_files
-from quatgraph.data.io.files import is_packed, read_packed
+from quatgraph.data.io.files import is_packed, read_content
 from quatgraph.data.io.messages import count_noun, quote_some
 from quatgraph.data.link.parts import Part, Parts, map_triples, parse_rows, read_parts
 from quatgraph.data.link.split import draw_parts
@@ -79,9 +79,7 @@ def _read_files(
     if unseen not in get_args(Unseen):
         known = get_args(Unseen)
         raise Mistake(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
-    if split_seed < 0:
-        raise Mistake(f"the seed of a split must be 0 or more, got {split_seed}")
-    contents = {key: (str(files[key]), read_packed(files[key])) for key in PARTS if key in files}
+    contents = {key: (str(files[key]), read_content(files[key])) for key in PARTS if key in files}
     parts = _clean_parts(read_parts(contents, header=header), unseen)
     labels = {
         f"{kind}_labels": _read_label_file(files[plural], plural, parts)
@@ -158,7 +156,7 @@ def _unseen_names(part: Part, parts: Parts, unknown: np.ndarray) -> Mistake:
 def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
     """The labels of entities or relations, by id; adds notes."""
     known = set(getattr(parts, plural))
-    labels = read_labels(read_packed(file), str(file), ("id", "label"), known)
+    labels = read_labels(read_content(file), str(file), ("id", "label"), known)
     if not labels:
         raise Mistake(f"{file} has no labels; write an id and a label per line, or remove it")
     found = known & labels.keys()
