@@ -28,9 +28,8 @@ def merge_edges(
     changes nothing. A sum beyond float32 is a :class:`Mistake` that names the nodes by
     ``node_ids``.
 
-    Shape:
-        - sender, receiver, weight: ``(E',)``
-        - output: ``(2, E)`` and ``(E,)``
+    Returns:
+        The edge list ``(2, E)`` and the weights ``(E,)``.
     """
     apart = sender != receiver
     key = sender[apart] * num_nodes + receiver[apart]

@@ -20,12 +20,7 @@ SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "":
 def part_numbers(
     words: Sequence[str], known: Mapping[str, int], at: Callable[[int], str]
 ) -> list[int]:
-    """The split that each word names, in any letter case.
-
-    Args:
-        known: The words, see :data:`SPLIT_WORDS`.
-        at: The location of a row, for messages.
-    """
+    """The split that each word names, in any letter case; for the words see :data:`SPLIT_WORDS`."""
     folded = [word.casefold() for word in words]
     for word in set(folded) - set(known):
         row = folded.index(word)
@@ -39,19 +34,10 @@ def part_numbers(
 def stratified_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float] = (0.6, 0.2, 0.2)
 ) -> Masks:
-    """Draws train, valid and test masks, class by class.
+    """Draws train, valid and test masks ``(N,)``, class by class.
 
     A class of three or more nodes has at least one in each split; a smaller class is in train only.
     Unlabelled nodes (``-1``) are in none.
-
-    Args:
-        y: Class of each node.
-        seed: Zero or more.
-        fractions: Shares of the three splits.
-
-    Shape:
-        - y: ``(N,)``
-        - output: three of ``(N,)``
 
     Example:
         >>> train, valid, test = stratified_split(torch.tensor([0, 0, 0, 1, 1, 1, -1]), seed=0)
@@ -78,17 +64,12 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
     more; at least one item of every class is left to train on.
 
     Args:
-        y: Class of each item.
-        train: Indices of the training items; unlabelled ones are dropped.
-        seed: Zero or more.
+        y: Class of each item, ``(G,)``.
+        train: Indices of the training items, ``(K,)``; unlabelled ones are dropped.
         fraction: Share of the part, between 0 and 1.
 
     Returns:
         Indices for training and for validation, both sorted.
-
-    Shape:
-        - y: ``(G,)``
-        - train: ``(K,)``
     """
     check_seed(seed)
     if not 0 < fraction < 1:
@@ -104,17 +85,9 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
 
 
 def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) -> None:
-    """Refuses masks with an empty split, or with a class that no training node has.
+    """Refuses masks ``(N, S)`` with an empty split, or with a class that no training node has.
 
-    Args:
-        y: Class of each node, ``-1`` for none.
-        masks: Train, valid and test masks; unlabelled nodes are ignored.
-        label_names: Name of each class, for messages.
-        where: The source of the split, for messages.
-
-    Shape:
-        - y: ``(N,)``
-        - masks: three of ``(N, S)``
+    Unlabelled nodes (``-1``) are ignored. ``where`` is the source of the split, for messages.
     """
     if len(label_names) < 2:
         raise Mistake(f"all labelled nodes in {where} have one class; training needs at least two")

@@ -86,11 +86,7 @@ def first_line(path: Path) -> str:
 
 
 def decode_text(content: bytes, where: str) -> str:
-    """A text in UTF-8, without a byte-order mark.
-
-    Args:
-        where: Its source, for messages.
-    """
+    """A text in UTF-8, without a byte-order mark; messages call it ``where``."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -11,11 +11,7 @@ from quatgraph.errors import Mistake
 
 
 def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The location and the object of each line that is not blank.
-
-    Args:
-        what: What an object describes, for messages.
-    """
+    """The location and the object of each line that is not blank; messages call it ``what``."""
     for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue

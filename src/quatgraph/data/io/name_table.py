@@ -32,13 +32,13 @@ class NameTable:
     """A text in which each line is a row of names.
 
     Attributes:
-        text: The text; its lines end with a newline.
+        text: The text; every line ends with a newline.
         where: The file, for messages.
         names: Names of all columns, for messages; every row must have as many.
         mark: The separator.
         quotes: Whether there are quotes.
         line: Line number of the first row.
-        places: The columns to read, in this order; by default all.
+        places: The columns to read, in this order.
     """
 
     text: str
@@ -47,7 +47,7 @@ class NameTable:
     mark: str
     quotes: bool
     line: int
-    places: tuple[int, ...] = ()
+    places: Sequence[int]
 
     @classmethod
     def parse(cls, content: bytes, where: str, names: Sequence[str]) -> "NameTable":
@@ -72,7 +72,8 @@ class NameTable:
         text = stripped.rstrip("\n")
         first = text.partition("\n")[0]
         mark = "\t" if "\t" in first else max(",;", key=first.count)
-        return cls(text and text + "\n", where, tuple(names), mark, '"' in text, line)
+        text = text and text + "\n"
+        return cls(text, where, tuple(names), mark, '"' in text, line, range(len(names)))
 
     def first_row(self) -> list[str]:
         """The cells of the first line, however many; none of a blank one."""
@@ -85,7 +86,7 @@ class NameTable:
 
     def select_columns(self, names: Sequence[str], places: Sequence[int]) -> "NameTable":
         """The same text with other names of columns, of which some are read."""
-        return replace(self, names=tuple(names), places=tuple(places))
+        return replace(self, names=tuple(names), places=places)
 
     def skip_first(self) -> "NameTable":
         """The same text without its first line."""
@@ -106,14 +107,11 @@ class NameTable:
             count = chunk.count("\n") + 1
             if self.text[start:end].encode().translate(None, letters) == marks * count:
                 cells = self._clean(chunk.replace("\n", self.mark).split(self.mark))
-                columns = [cells[place::width] for place in self._places()]
+                columns = [cells[place::width] for place in self.places]
                 yield columns, np.arange(line, line + count)
             else:
                 yield from self._row_chunks((r.split(self.mark) for r in chunk.split("\n")), line)
             start, line = end, line + count
-
-    def _places(self) -> Sequence[int]:
-        return self.places or range(len(self.names))
 
     def _is_quoted(self) -> bool:
         return self.quotes and self.mark != "\t"
@@ -150,7 +148,7 @@ class NameTable:
                     raise self._wrong_width(len(row), number)
             if filled:
                 columns = list(zip(*filled.values(), strict=True))
-                yield [self._clean(columns[place]) for place in self._places()], np.array([*filled])
+                yield [self._clean(columns[place]) for place in self.places], np.array([*filled])
             line += len(some)
 
     def _clean(self, cells: Sequence[str]) -> list[str]:

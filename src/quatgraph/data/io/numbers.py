@@ -56,11 +56,8 @@ class Rows:
         return self.at(int(np.searchsorted(np.cumsum(self.counts), value, side="right")))
 
     def matrix(self, width: int | None = None) -> NDArray[np.generic]:
-        """The values as ``(rows, width)``; rows of another length are a :class:`Mistake`.
-
-        Args:
-            width: Numbers per row; by default that of the first row.
-        """
+        """The values as ``(rows, width)``, by default the width of the first row; a row of another
+        length is a :class:`Mistake`."""
         if width is None:
             width = int(self.counts[0]) if len(self) else 0
         wrong = self.counts != width
@@ -89,9 +86,7 @@ def is_number(word: str | bytes) -> bool:
 def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDArray[np.float64]:
     """The cells of a column as numbers; one that is not finite in float32 is a :class:`Mistake`.
 
-    Args:
-        key: Name of the column, for messages.
-        at: The location of a cell, counted from 0, for messages.
+    For messages, ``key`` is the column's name, and ``at`` gives the location of a cell.
     """
     try:
         values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))

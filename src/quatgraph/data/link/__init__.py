@@ -96,12 +96,8 @@ def read(
 
 
 def entity_graph(train: Tensor, num_entities: int) -> Tensor:
-    """The edge list of the undirected graph of the entities, without relations; see
+    """The edge list ``(2, E)`` of the undirected graph of the entities, without relations; see
     :func:`merge_edges`.
-
-    Shape:
-        - train: ``(N, 3)``
-        - output: ``(2, E)``
 
     Example:
         >>> import torch

@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from quatgraph.data.io.numbers import Ids
-from quatgraph.data.link.parts import Part, Parts, check_size
-from quatgraph.data.link.split import draw_parts
+from quatgraph.data.link.parts import Part, Parts, check_size, draw_parts
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.errors import Mistake
 
@@ -19,14 +18,8 @@ def random_triples(
     """A graph in which few entities and relations have most of the triples.
 
     The probability of the k-th most frequent entity or relation is proportional to
-    ``log(1 + 1 / k)``, close to Zipf's law. Triples are distinct. For valid and test see
-    :func:`quatgraph.data.link.split.draw_parts`.
-
-    Args:
-        num_entities: Number of entities; some may be in no triple.
-        num_relations: Number of relations, likewise.
-        num_triples: Number of triples of all splits.
-        seed: Zero or more.
+    ``log(1 + 1 / k)``, close to Zipf's law. Some may be in no triple. The triples of all splits are
+    distinct. For valid and test see :func:`quatgraph.data.link.parts.draw_parts`.
 
     Example:
         >>> random_triples(100, 5, 1000)

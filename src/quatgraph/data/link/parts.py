@@ -22,10 +22,13 @@ from quatgraph.data.io.columns import (
 from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.io.numbers import Ids
+from quatgraph.data.splits import PARTS
 from quatgraph.errors import Mistake
 
 _FEW = 5
 """In files of at most so many triples, names that occur once are usual."""
+SHARE = 0.05
+"""Share of all triples that drawn valid and test splits get, each."""
 
 
 class Numbering(dict[str, int]):
@@ -50,13 +53,9 @@ class Part:
 
     Attributes:
         where: The file, for messages.
-        triples: Head, relation and tail of each.
+        triples: Head, relation and tail of each, ``(N, 3)``.
         lines: Line number of each, counted from 1.
         header: A note on the header; empty without one.
-
-    Shape:
-        - triples: ``(N, 3)``
-        - lines: ``(N,)``
     """
 
     where: str
@@ -116,12 +115,7 @@ class Parts:
 
 
 def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None = None) -> Parts:
-    """Reads the files of one knowledge graph.
-
-    Args:
-        contents: For each split the file's name, for messages, and its bytes.
-        header: Whether the first line of each file names its columns; inferred by default.
-    """
+    """Reads the files of one knowledge graph: for each split the file's name and its bytes."""
     ends, kinds = Numbering(), Numbering()
     by_name = {
         key: _read(content, where, header, (ends, kinds, ends))
@@ -170,6 +164,53 @@ def _parse_name(cell: object, number: int, role: str) -> str:
     raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
 
 
+def draw_parts(parts: Parts, seed: int) -> Parts:
+    """Draws missing valid and test splits from the training triples, in their order; adds a note.
+
+    Each gets :data:`SHARE` of them, at least one, or fewer if fewer are spare, see
+    :func:`spare_triples`.
+    """
+    if seed < 0:
+        raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
+    missing = [key for key in PARTS if key not in parts.by_name]
+    if not missing:
+        return parts
+    train = parts.by_name["train"]
+    spare = spare_triples(train.triples, seed)
+    wanted = max(1, int(len(train) * SHARE + 0.5))
+    drawn: dict[str, Part] = {}
+    left = np.ones(len(train), dtype=bool)
+    for turn, key in enumerate(missing):
+        # The splits share the spare triples if there are too few.
+        fair = -(-len(spare) // (len(missing) - turn))
+        rows, spare = np.split(spare, [min(wanted, fair)])
+        drawn[key] = train.take(np.sort(rows))
+        left[rows] = False
+    sizes = " and ".join(f"{len(part):,} for {key}" for key, part in drawn.items())
+    parts.notes.append(f"of the triples of {train.where} {sizes} were put aside, by seed {seed}")
+    return replace(parts, by_name={**parts.by_name, "train": train.take(left), **drawn})
+
+
+def spare_triples(triples: Ids, seed: int) -> Ids:
+    """Indices of triples, shuffled, that can be removed together without losing an entity or a
+    relation: in a random order, a triple that is the first to name one stays.
+
+    Example:
+        >>> len(spare_triples(np.array([[0, 0, 1], [1, 0, 0], [1, 0, 2]]), seed=0))
+        1
+    """
+    order = np.random.default_rng(seed).permutation(len(triples))
+    shuffled = triples[order]
+    stays = np.zeros(len(triples), dtype=bool)
+    for columns in ([0, 2], [1]):
+        names = shuffled[:, columns]
+        first = np.full(names.max(initial=-1) + 1, len(triples))
+        for column in names.T:
+            np.minimum.at(first, column, np.arange(len(triples)))
+        stays[first[first < len(triples)]] = True
+    return order[~stays]
+
+
 def check_size(num_entities: int, num_relations: int) -> None:
     """Refuses a graph whose triples, with inverse relations, exceed 63 bits."""
     if 2 * num_relations * num_entities**2 >= 1 << 63:
@@ -209,7 +250,7 @@ def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[
     chunks = [(_encode(columns, numberings), lines) for columns, lines in table.chunks()]
     if not chunks:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
-    if header is None and table.places:
+    if header is None and note:
         names = [table.names[place] for place in table.places]
         if all(name in known for name, known in zip(names, numberings, strict=True)):
             raise _ambiguous(f"the first line of {where}", names, "occur in other lines too")
@@ -223,10 +264,7 @@ def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[
 
 
 def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTable, str]:
-    """Skips a header and selects the columns head, relation and tail.
-
-    Args:
-        header: Whether the first line names the columns; inferred by default.
+    """Skips a header, inferred by default, and selects the columns head, relation and tail.
 
     Returns:
         The table and a note on its header, empty without one.

@@ -22,16 +22,11 @@ class Queries:
     """Pairs of a head and a relation with their known tails, as CSR.
 
     Attributes:
-        pairs: Head and relation of each query.
-        ptr: Offset of the first tail of each query, then the number of tails.
-        tails: The tails, sorted within a query, each once.
+        pairs: Head and relation of each query, ``(Q, 2)`` int64.
+        ptr: Offset of the first tail of each query, then the number of tails, ``(Q + 1,)`` int64.
+        tails: The tails, sorted within a query, each once, ``(P,)`` int64.
         num_entities: Number of entities.
         num_relations: Number of relations, including inverses.
-
-    Shape:
-        - pairs: ``(Q, 2)`` int64
-        - ptr: ``(Q + 1,)`` int64
-        - tails: ``(P,)`` int64
     """
 
     pairs: Tensor
@@ -44,12 +39,9 @@ class Queries:
         return len(self.pairs)
 
     def select(self, pairs: Tensor) -> "Queries":
-        """The queries for given pairs, in their order; an unknown pair has no tails.
+        """The queries for given pairs ``(K, 2)``, in their order; an unknown pair has no tails.
 
         Requires queries sorted by pair, as :func:`queries` returns them.
-
-        Shape:
-            - pairs: ``(K, 2)``
         """
         _check_range(pairs, (self.num_entities, self.num_relations))
         keys, wanted = (_pair_keys(some, self.num_relations) for some in (self.pairs, pairs))
@@ -64,16 +56,11 @@ class Queries:
 def queries(
     triples: Tensor, num_entities: int, num_relations: int, reciprocal: bool = True
 ) -> Queries:
-    """All pairs of head and relation, sorted, with their tails.
+    """All pairs of head and relation of triples ``(N, 3)``, sorted, with their tails.
 
     Args:
-        triples: Head, relation and tail of each.
-        num_entities: Number of entities.
         num_relations: Number of relations without inverses.
         reciprocal: Whether to add queries for heads, as tails of inverse relations.
-
-    Shape:
-        - triples: ``(N, 3)``
 
     Example:
         >>> found = queries(torch.tensor([[0, 0, 2], [0, 0, 1]]), 3, 1)
@@ -99,13 +86,9 @@ def queries(
 
 
 def with_inverses(triples: Tensor, num_relations: int) -> Tensor:
-    """Triples, then the same from tail to head: queries for tails and for heads.
+    """Triples ``(N, 3)``, then the same from tail to head: queries for tails and for heads.
 
     The first two columns are queries, the last one their target.
-
-    Shape:
-        - triples: ``(N, 3)``
-        - output: ``(2N, 3)``
     """
     head, relation, tail = triples.unbind(1)
     inverse = torch.stack((tail, relation + num_relations, head), dim=1)

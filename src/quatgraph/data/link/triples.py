@@ -19,20 +19,13 @@ class Triples:
 
     Attributes:
         name: The dataset's name.
-        train: Training triples, in the order of their file.
-        valid: Validation triples.
-        test: Test triples.
-        entities: Ids of the entities, sorted; triples hold indices into them.
-        relations: Ids of the relations, likewise.
-        entity_labels: Label of each entity, by default its id.
-        relation_labels: Label of each relation, likewise.
-        valid_negatives: Plausible but false triples for triple classification, or ``None``.
-        test_negatives: The same for the test split.
+        train, valid, test: Head, relation and tail of each triple, ``(N, 3)`` int64, in the order
+            of their file.
+        entities, relations: Ids, sorted; triples hold indices into them.
+        entity_labels, relation_labels: Label of each, by default its id.
+        valid_negatives, test_negatives: Plausible but false triples for triple classification, or
+            ``None``.
         notes: What was inferred: sentences for the user.
-
-    Shape:
-        - train, valid, test, valid_negatives, test_negatives: ``(N, 3)`` int64, each row head,
-          relation, tail
     """
 
     name: str

@@ -2,7 +2,7 @@
 
 * ``train.tsv``, ``valid.tsv``, ``test.tsv``: triples, see :mod:`quatgraph.data.link.parts`; also
   as ``.csv`` or ``.txt``, and packed as ``.gz`` or ``.xz``. Missing splits are drawn from
-  ``train``, see :func:`quatgraph.data.link.split.spare_triples`
+  ``train``, see :func:`quatgraph.data.link.parts.spare_triples`
 * ``entities.tsv``, ``relations.tsv``, optional, in the same formats: an id and a label per line
 """
 
@@ -17,8 +17,7 @@ import numpy as np
 from quatgraph.data.formats import table_files
 from quatgraph.data.io.files import is_packed, read_content
 from quatgraph.data.io.messages import count_noun, quote_some
-from quatgraph.data.link.parts import Part, Parts, map_triples, parse_rows, read_parts
-from quatgraph.data.link.split import draw_parts
+from quatgraph.data.link.parts import Part, Parts, draw_parts, map_triples, parse_rows, read_parts
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.data.link.vocabulary import PLURAL, read_labels
 from quatgraph.data.splits import PARTS

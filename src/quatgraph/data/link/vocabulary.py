@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
@@ -15,15 +16,9 @@ _FEW = 5
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The entities, or the relations, of a knowledge graph.
+    """The entities, or the relations, of a knowledge graph; labels are not necessarily unique."""
 
-    Attributes:
-        kind: ``"entity"`` or ``"relation"``.
-        ids: Their ids.
-        labels: Their labels, by default the ids; not necessarily unique.
-    """
-
-    kind: str
+    kind: Literal["entity", "relation"]
     ids: list[str]
     labels: list[str]
 
@@ -84,13 +79,8 @@ def read_labels(
 ) -> dict[str, str]:
     """The label of each id, from a table whose first two columns are ids and labels.
 
-    A header and ids with an empty label are skipped. An id with two labels is a :class:`Mistake`.
-
-    Args:
-        content: The text, see :mod:`quatgraph.data.io.name_table`.
-        where: The file, for messages.
-        columns: Names of all columns.
-        known: Ids that start no header.
+    A header and ids with an empty label are skipped. A first line with a known id is no header. An
+    id with two labels is a :class:`Mistake`.
     """
     table = NameTable.parse(content, where, columns)
     first = table.first_row()
