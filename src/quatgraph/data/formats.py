@@ -48,7 +48,6 @@ class Reader(Generic[Data]):
     """Reads one format of one task.
 
     Attributes:
-        name: Name of the format.
         description: Which files it reads, in one line.
         matches: Whether a path has this format, by its name and, for a folder, by its files.
         read: Reads a path that matches; takes the keywords of the task's own ``read``.
@@ -116,15 +115,11 @@ def _training_file(folder: Path) -> Path | None:
     return next(table_files(folder, ["train"]), None)
 
 
-def _has_text_folders(path: Path) -> bool:
-    return any(any(path.glob(f"{below}/*.txt")) for below in ("*", "*/*"))
-
-
 _FOLDERS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: _training_file(path) is not None,
     "node": lambda path: (path / "nodes.csv").exists(),
     "graph": lambda path: any(path.glob("*_A.txt")),
-    "text": _has_text_folders,
+    "text": lambda path: any(path.glob("*/*.txt")) or any(path.glob("*/*/*.txt")),
 }
 """By task how to recognize its folder."""
 

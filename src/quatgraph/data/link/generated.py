@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from quatgraph.data.edges import sort_unique
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import Part, Parts, check_size, draw_parts
 from quatgraph.data.link.triples import Triples, assemble
@@ -63,8 +64,7 @@ def _sample_in_rounds(
         else:
             # Frequent triples may be used up; at least three quarters of all are still free.
             new = random.integers(num_entities**2 * num_relations, size=lacking)
-        keys = np.sort(np.concatenate((keys, new)))
-        keys = keys[np.diff(keys, prepend=-1) != 0]
+        keys = sort_unique(np.concatenate((keys, new)))
         turn += 1
     return keys
 

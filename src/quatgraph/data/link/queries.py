@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quatgraph.data.edges import sort_unique
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import check_size
 from quatgraph.data.link.triples import Triples
@@ -72,8 +73,7 @@ def queries(
     if reciprocal:
         triples, num_relations = with_inverses(triples, num_relations), 2 * num_relations
     tail = triples[:, 2].numpy()
-    key = np.sort(_pair_keys(triples, num_relations) * num_entities + tail)
-    key = key[np.diff(key, prepend=-1) != 0]
+    key = sort_unique(_pair_keys(triples, num_relations) * num_entities + tail)
     pair, tail = np.divmod(key, max(num_entities, 1))
     first = np.flatnonzero(np.diff(pair, prepend=-1))
     return Queries(

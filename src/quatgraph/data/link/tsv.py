@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
+from quatgraph.data.edges import sort_unique
 from quatgraph.data.formats import table_files
 from quatgraph.data.io.files import is_packed, read_content
 from quatgraph.data.io.messages import count_noun, quote_some
@@ -100,7 +101,7 @@ def _clean_parts(parts: Parts, unseen: Unseen) -> Parts:
     by_name = dict(parts.by_name)
     for key, part in parts.by_name.items():
         keys = parts.keys(key)
-        if again := int((np.diff(np.sort(keys)) == 0).sum()):
+        if again := len(keys) - len(sort_unique(keys)):
             by_name[key] = part.take(np.sort(np.unique(keys, return_index=True)[1]))
             times = count_noun(again, "triple")
             parts.notes.append(f"{part.where} repeats {times}; each counts once")

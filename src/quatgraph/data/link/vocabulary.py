@@ -39,12 +39,11 @@ class Vocabulary:
         places = self._by_label.get(name) or self._by_folded.get(name.casefold(), [])
         if len(places) == 1:
             return places[0]
-        plural = PLURAL[self.kind]
         if not places:
             raise Mistake(f"there is no {self.kind} {name!r}{self._hint(name)}")
-        ids = [self.ids[place] for place in places]
+        ids = quote_some(self.ids[place] for place in places)
         raise Mistake(
-            f"{len(ids)} {plural} are called {name!r}: {quote_some(ids)}; name one by its id"
+            f"{len(places)} {PLURAL[self.kind]} are called {name!r}: {ids}; name one by its id"
         )
 
     @cached_property
