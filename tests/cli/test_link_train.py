@@ -63,7 +63,7 @@ def test_a_file_too_small_to_choose_by_is_told_as_such(tmp_path: Path) -> None:
     assert_told(call(*one), "no validation data", "set train.select=last and train.lr yourself")
     trained = call(*one, "--set", "train.select=last", "--set", "train.lr=0.01")
     assert trained.exit_code == 0
-    assert "0 for valid and 0 for test were put aside" in trained.stderr
+    assert "0 for valid and 0 for test were drawn from" in trained.stderr
     assert "chosen on" not in trained.stdout
     assert "\nsaved the first run, without validation data: split 0, seed 0\n" in trained.stdout
     evaluated = call("evaluate", "m", "--device", "cpu")
@@ -101,7 +101,7 @@ def test_what_a_file_brought_up_is_told(tmp_path: Path) -> None:
     file = tmp_path / "my.towns.csv"
     assert f"the columns of {file} are read by name: 'subject' as head" in trained.stderr
     assert f"{file} repeats 1 triple; each counts once\n" in trained.stderr
-    assert f"of the triples of {file} 4 for valid and 4 for test were put aside" in trained.stderr
+    assert f"4 for valid and 4 for test were drawn from the triples of {file}" in trained.stderr
     assert (tmp_path / "quatgraph-runs" / "my.towns" / "card.json").exists()
 
 

@@ -53,8 +53,7 @@ def stratified_split(
         sizes = _sizes(nodes.numel(), fractions)
         for mask, part in zip(masks, nodes.split(sizes), strict=True):
             mask[part] = True
-    train, valid, test = masks
-    return train, valid, test
+    return masks[0], masks[1], masks[2]
 
 
 def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1) -> Fold:
@@ -80,7 +79,7 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
         count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
         is_valid[members[:count]] = True
     if not bool(is_valid.any()):
-        raise Mistake("no class has two items to train on, so none can be put aside; add some")
+        raise Mistake("no class has two items to train on, so none can be held out; add some")
     return train[~is_valid], train[is_valid]
 
 

@@ -161,7 +161,7 @@ def test_a_large_graph_gives_its_share_and_another_seed_another_one():
     first, again, other = (part.by_name["test"].lines.tolist() for part in parts)
     assert first == again != other
     assert parts[0].notes == [
-        f"of the triples of f {share} for valid and {share} for test were put aside, by seed 0"
+        f"{share} for valid and {share} for test were drawn from the triples of f with seed 0"
     ]
 
 

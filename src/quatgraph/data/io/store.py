@@ -184,11 +184,9 @@ def _read(dataset: Entry, file: File) -> tuple[Path, bytes]:
 
 
 def _find(dataset: Entry, file: File) -> Path | None:
-    for root in (data_root(), cache_root()):
-        if root is None:
-            continue
-        plain = root / dataset.folder / file.path
-        for place in (plain, plain.with_name(plain.name + ".xz")):
+    for root in filter(None, (data_root(), cache_root())):
+        for suffix in ("", ".xz"):
+            place = root / dataset.folder / f"{file.path}{suffix}"
             if place.is_file():
                 return place
     return None
@@ -255,15 +253,10 @@ def _receive(file: File, target: FileIO) -> str:
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-    digest, size = hashlib.sha256(), 0
+    digest, size, hidden = hashlib.sha256(), 0, not sys.stderr.isatty()
+    console = Console(stderr=True, quiet=hidden)  # rich 13 ends a disabled bar with a blank line
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    bar = Progress(
-        *columns,
-        TransferSpeedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+    bar = Progress(*columns, TransferSpeedColumn(), console=console, transient=True, disable=hidden)
     with _opener().open(file.url, timeout=TIMEOUT_SECONDS) as response, bar:
         promised = int(response.headers.get("Content-Length") or 0)
         row = bar.add_task(file.path, total=promised or None)

@@ -187,7 +187,7 @@ def draw_parts(parts: Parts, seed: int) -> Parts:
         drawn[key] = train.take(np.sort(rows))
         left[rows] = False
     sizes = " and ".join(f"{len(part):,} for {key}" for key, part in drawn.items())
-    parts.notes.append(f"of the triples of {train.where} {sizes} were put aside, by seed {seed}")
+    parts.notes.append(f"{sizes} were drawn from the triples of {train.where} with seed {seed}")
     return replace(parts, by_name={**parts.by_name, "train": train.take(left), **drawn})
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from quatgraph.data.link.parts import Parts
 from quatgraph.data.link.vocabulary import Vocabulary
+from quatgraph.data.splits import PARTS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,9 +96,7 @@ def statistics(triples: Triples) -> dict[str, int]:
     return {
         "entities": triples.num_entities,
         "relations": triples.num_relations,
-        "train": len(triples.train),
-        "valid": len(triples.valid),
-        "test": len(triples.test),
+        **{part: len(getattr(triples, part)) for part in PARTS},
         "negatives": sum(len(part) for part in negatives if part is not None),
     }
 

@@ -68,12 +68,7 @@ def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Trip
 
 
 def _read_files(
-    name: str,
-    files: Mapping[str, Path],
-    *,
-    header: bool | None = None,
-    split_seed: int = 0,
-    unseen: Unseen = "refuse",
+    name: str, files: Mapping[str, Path], *, header: bool | None, split_seed: int, unseen: Unseen
 ) -> Triples:
     """Builds a knowledge graph from the files of its splits and of labels."""
     if unseen not in get_args(Unseen):
@@ -167,7 +162,7 @@ def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
         )
     if less := len(known) - len(found):
         parts.notes.append(
-            f"{file} has no label for {less:,} of {len(known):,} {plural}, their ids serve"
+            f"{file} has no label for {less:,} of {len(known):,} {plural}; their ids are used"
         )
     if more := len(labels) - len(found):
         parts.notes.append(
