@@ -63,7 +63,7 @@ def test_a_file_too_small_to_choose_by_is_told_as_such(tmp_path: Path) -> None:
     assert_told(call(*one), "no validation data", "set train.select=last and train.lr yourself")
     trained = call(*one, "--set", "train.select=last", "--set", "train.lr=0.01")
     assert trained.exit_code == 0
-    assert "0 for valid and 0 for test were put aside" in trained.stderr
+    assert "0 for valid and 0 for test were drawn from" in trained.stderr
     assert "chosen on" not in trained.stdout
     assert "\nsaved the first run, without validation data: split 0, seed 0\n" in trained.stdout
     evaluated = call("evaluate", "m", "--device", "cpu")
@@ -101,7 +101,7 @@ def test_what_a_file_brought_up_is_told(tmp_path: Path) -> None:
     file = tmp_path / "my.towns.csv"
     assert f"the columns of {file} are read by name: 'subject' as head" in trained.stderr
     assert f"{file} repeats 1 triple; each counts once\n" in trained.stderr
-    assert f"of the triples of {file} 4 for valid and 4 for test were put aside" in trained.stderr
+    assert f"4 for valid and 4 for test were drawn from the triples of {file}" in trained.stderr
     assert (tmp_path / "quatgraph-runs" / "my.towns" / "card.json").exists()
 
 
@@ -142,7 +142,7 @@ def test_without_test_triples_nothing_is_said_of_them(towns: Path) -> None:
         (b"a,r,b\nb,,c\n", "mine.tsv line 2 has an empty relation"),
         (b"", "mine.tsv has no triples; write one per line: head, relation, tail"),
         (b"head\trelation\ttail\n", "mine.tsv has no triples"),
-        (b"a\tr\tb\nb\tr\tZo\xeb\n", "mine.tsv line 2 is not UTF-8 text; save the file as UTF-8"),
+        (b"a\tr\tb\nb\tr\tZo\xeb\n", "mine.tsv line 2 is not UTF-8 text; save it as UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(

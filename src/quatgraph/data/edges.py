@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.io.messages import count_noun
+from quatgraph.data.io.numbers import Ids
 from quatgraph.errors import Mistake
-
-Ids = NDArray[np.int64]
 
 
 def merge_edges(
@@ -29,19 +28,16 @@ def merge_edges(
     changes nothing. A sum beyond float32 is a :class:`Mistake` that names the nodes by
     ``node_ids``.
 
-    Shape:
-        - sender, receiver, weight: ``(E',)``
-        - output: ``(2, E)`` and ``(E,)``
+    Returns:
+        The edge list ``(2, E)`` and the weights ``(E,)``.
     """
     apart = sender != receiver
     key = sender[apart] * num_nodes + receiver[apart]
     if weight is None:
         key = key if directed else np.concatenate((key, _reverse(key, num_nodes)))
-        return _unpack(_sort_unique(key), num_nodes), None
+        return _unpack(sort_unique(key), num_nodes), None
     key, place = np.unique(key, return_inverse=True)
-    merged = np.zeros(len(key))
-    with np.errstate(over="ignore"):
-        np.add.at(merged, place, weight[apart])
+    merged: NDArray = np.bincount(place, weight[apart], len(key))
     if (beyond := merged > np.finfo(np.float32).max).any():
         ends = divmod(int(key[beyond.argmax()]), num_nodes)
         names = [repr(end if node_ids is None else node_ids[end]) for end in ends]
@@ -69,7 +65,7 @@ def merge_notes(
     """Reports what :func:`merge_edges` removes or merges."""
     apart = sender != receiver
     key = sender[apart] * num_nodes + receiver[apart]
-    distinct = _sort_unique(key)
+    distinct = sort_unique(key)
     notes = []
     if loops := len(sender) - len(key):
         notes.append(f"{count_noun(loops, 'self-loop')} left out: every node gets one of its own")
@@ -77,8 +73,7 @@ def merge_notes(
         how = "merged: each edge counts once" if weight is None else "merged: weights are summed"
         notes.append(f"{count_noun(again, 'repeated edge')} {how}")
     if weight is not None and not directed:
-        sums = np.zeros(len(distinct))
-        np.add.at(sums, np.searchsorted(distinct, key), weight[apart])
+        sums = np.bincount(np.searchsorted(distinct, key), weight[apart], len(distinct))
         back = _reverse(distinct, num_nodes)
         place = np.searchsorted(distinct, back).clip(max=len(distinct) - 1)
         differ = (distinct[place] == back) & (sums[place] != sums)
@@ -111,8 +106,9 @@ def _reverse(key: Ids, num_nodes: int) -> Ids:
     return key % num_nodes * num_nodes + key // num_nodes
 
 
-def _sort_unique(key: Ids) -> Ids:
-    # By sorting: for this many keys numpy's own unique hashes first, ten times slower.
+def sort_unique(key: Ids) -> Ids:
+    """Distinct keys, zero or more, sorted."""
+    # For this many keys numpy's own unique hashes first, ten times slower.
     key = np.sort(key)
     return key[np.diff(key, prepend=-1) != 0]
 

@@ -18,13 +18,29 @@ from quatgraph.data.io.files import (
     is_packed,
     unpacked_suffix,
 )
-from quatgraph.data.io.foreign import refuse_foreign
 from quatgraph.data.io.table import split_cells
 from quatgraph.errors import Mistake
 
 Data = TypeVar("Data")
 _TEXT_KEY = re.compile(r'"text"\s*:', re.IGNORECASE)
 _EDGES_KEY = re.compile(r'"edges"\s*:')
+_CONVERSIONS = {
+    (".nt", ".nq", ".n3", ".ttl", ".trig", ".rdf", ".owl", ".jsonld"): (
+        "write the triples as a .tsv file: head, relation and tail, separated by tabs"
+    ),
+    (".json",): (
+        "write a .jsonl file, one object per line, as `jq -c '.[]'` makes of a list of objects"
+    ),
+    (".xlsx", ".xls", ".ods"): "save the sheet as .csv",
+    (".parquet", ".feather", ".arrow", ".orc", ".h5", ".hdf5"): (
+        "write the table as .csv, as pandas' to_csv(index=False) does"
+    ),
+    (".gml", ".graphml", ".gexf", ".net", ".mtx", ".dot"): (
+        "write a folder with nodes.csv and edges.csv"
+    ),
+    (".zip", ".tar", ".tgz", ".bz2", ".zst", ".7z", ".rar"): "unpack it and name what it holds",
+}
+"""By suffix how to convert a format that is not supported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +48,6 @@ class Reader(Generic[Data]):
     """Reads one format of one task.
 
     Attributes:
-        name: Name of the format.
         description: Which files it reads, in one line.
         matches: Whether a path has this format, by its name and, for a folder, by its files.
         read: Reads a path that matches; takes the keywords of the task's own ``read``.
@@ -53,7 +68,7 @@ def select_reader(task: str, readers: Sequence[Reader[Data]], path: Path) -> Rea
     known = ", or ".join(reader.description for reader in readers)
     if not path.exists():
         raise Mistake(f"there is no file or folder {path}; the task {task} reads {known}")
-    refuse_foreign(path)
+    _refuse_foreign(path)
     for reader in readers:
         if reader.matches(path):
             return reader
@@ -100,15 +115,11 @@ def _training_file(folder: Path) -> Path | None:
     return next(table_files(folder, ["train"]), None)
 
 
-def _has_text_folders(path: Path) -> bool:
-    return any(any(path.glob(f"{below}/*.txt")) for below in ("*", "*/*"))
-
-
 _FOLDERS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: _training_file(path) is not None,
     "node": lambda path: (path / "nodes.csv").exists(),
     "graph": lambda path: any(path.glob("*_A.txt")),
-    "text": _has_text_folders,
+    "text": lambda path: any(path.glob("*/*.txt")) or any(path.glob("*/*/*.txt")),
 }
 """By task how to recognize its folder."""
 
@@ -138,7 +149,7 @@ def _infer_folder_task(path: Path) -> str:
 
 
 def _infer_file_task(path: Path) -> str:
-    refuse_foreign(path)
+    _refuse_foreign(path)
     line = first_line(path)
     if not line and not is_packed(path):
         raise Mistake(f"{path} is empty; write the data into it, or name another file")
@@ -195,3 +206,18 @@ def _infer_table_task(path: Path, cells: list[str]) -> str:
             "columns text and label, triples head, relation and tail"
         )
     return "link"
+
+
+def _refuse_foreign(path: Path) -> None:
+    """Refuses a file whose name or first line shows an unsupported format."""
+    if not path.is_file():
+        return
+    suffix = unpacked_suffix(path)
+    for suffixes, remedy in _CONVERSIONS.items():
+        if suffix in suffixes:
+            raise Mistake(f"{path} cannot be read: {suffix} files are not supported; {remedy}")
+    if first_line(path).startswith("__label__"):
+        raise Mistake(
+            f"{path} cannot be read: fastText's format is not supported; write a .csv file with "
+            "the columns text and label"
+        )

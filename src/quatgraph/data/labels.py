@@ -7,8 +7,7 @@ from shlex import quote
 
 import numpy as np
 
-from quatgraph.data.io.distinct import Ids
-from quatgraph.data.io.numbers import is_number
+from quatgraph.data.io.numbers import Ids, is_number
 
 _MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
 """What files write for a missing label, in lower case."""
@@ -17,21 +16,16 @@ _MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
 def encode_labels(labels: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
     """The class of each label and the names of the classes; ``-1`` for a missing label.
 
-    Names are sorted, by value if all of them are numbers.
-
-    Args:
-        missing: Labels that count as missing, like an empty one.
+    Labels in ``missing`` count as missing, like an empty one. Names are sorted, by value if all of
+    them are numbers.
 
     Example:
         >>> encode_labels(["10", "9", "", "10", "NA"], missing=["NA"])
         (array([ 1,  0, -1,  1, -1]), ['9', '10'])
     """
     found = set(labels).difference(missing, [""])
-    names = sorted(found)
-    if all(map(is_number, found)):
-        values = {name: float(name) for name in found}
-        if all(map(math.isfinite, values.values())):
-            names = sorted(found, key=lambda name: (values[name], name))
+    numeric = all(is_number(name) and math.isfinite(float(name)) for name in found)
+    names = sorted(found, key=(lambda name: (float(name), name)) if numeric else None)
     place = {name: number for number, name in enumerate(names)}
     return np.array([place.get(label, -1) for label in labels], dtype=np.int64), names
 
@@ -55,10 +49,7 @@ def missing_labels(setting: str | int) -> list[str]:
 def label_notes(labels: Iterable[str], missing: Sequence[str], what: tuple[str, str]) -> list[str]:
     """Reports labels of ``missing`` that do not occur, and those that look like a missing one.
 
-    Args:
-        labels: Label of each item.
-        missing: Labels that count as missing.
-        what: Singular and plural of an item.
+    ``what`` is the singular and the plural of an item.
 
     Example:
         >>> label_notes(["-", "x"], ["NA"], ("node", "nodes"))

@@ -7,14 +7,7 @@ from quatgraph.errors import Mistake
 
 
 def check_features(x: object, name: str) -> Tensor:
-    """Features as a dense float32 tensor on the CPU.
-
-    Args:
-        name: Name of the tensor, for messages.
-
-    Shape:
-        - output: ``(N, F)``
-    """
+    """Features as a dense float32 tensor ``(N, F)`` on the CPU; messages call it ``name``."""
     if not isinstance(x, Tensor) or x.dim() != 2 or x.is_complex():
         raise Mistake(f"{name} must be a tensor of real numbers of shape (nodes, features)")
     x = x.detach().cpu()
@@ -26,12 +19,7 @@ def check_features(x: object, name: str) -> Tensor:
 
 
 def check_edge_index(edge_index: object, num_nodes: int, name: str) -> Tensor:
-    """An edge list as a plain int64 tensor on the CPU; for the arguments see
-    :func:`check_features`.
-
-    Shape:
-        - output: ``(2, E)``
-    """
+    """An edge list as a plain int64 tensor ``(2, E)`` on the CPU; messages call it ``name``."""
     if not (
         isinstance(edge_index, Tensor)
         and edge_index.dtype in (torch.int64, torch.int32)

@@ -20,7 +20,6 @@ class Scaling:
     column mean 0 and variance 1.
 
     Attributes:
-        kind: The kind of scaling.
         width: Number of features.
         mean: Mean of each column; empty unless ``"standard"``.
         std: Standard deviation of each column, 0 for a constant one; empty unless ``"standard"``.
@@ -61,12 +60,7 @@ class Scaling:
         return cls(kind, x.size(1), tuple(wide.mean(dim=0).tolist()), tuple(std.tolist()))
 
     def apply(self, x: Tensor) -> Tensor:
-        """Scales ``x``; zero rows stay zero, constant columns become zero.
-
-        Shape:
-            - x: ``(N, width)``
-            - output: ``(N, width)``
-        """
+        """Scales ``x`` ``(N, width)``; zero rows stay zero, constant columns become zero."""
         if x.dim() != 2 or x.size(1) != self.width:
             raise Mistake(
                 f"the features have shape {tuple(x.shape)} but the model was trained with "

@@ -1,6 +1,6 @@
 """Splits into train, valid and test: drawn per class, and checked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -20,12 +20,7 @@ SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "":
 def part_numbers(
     words: Sequence[str], known: Mapping[str, int], at: Callable[[int], str]
 ) -> list[int]:
-    """The split that each word names, in any letter case.
-
-    Args:
-        known: The words, see :data:`SPLIT_WORDS`.
-        at: The location of a row, for messages.
-    """
+    """The split that each word names, in any letter case; for the words see :data:`SPLIT_WORDS`."""
     folded = [word.casefold() for word in words]
     for word in set(folded) - set(known):
         row = folded.index(word)
@@ -39,19 +34,10 @@ def part_numbers(
 def stratified_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float] = (0.6, 0.2, 0.2)
 ) -> Masks:
-    """Draws train, valid and test masks, class by class.
+    """Draws train, valid and test masks ``(N,)``, class by class.
 
     A class of three or more nodes has at least one in each split; a smaller class is in train only.
     Unlabelled nodes (``-1``) are in none.
-
-    Args:
-        y: Class of each node.
-        seed: Zero or more.
-        fractions: Shares of the three splits.
-
-    Shape:
-        - y: ``(N,)``
-        - output: three of ``(N,)``
 
     Example:
         >>> train, valid, test = stratified_split(torch.tensor([0, 0, 0, 1, 1, 1, -1]), seed=0)
@@ -62,16 +48,12 @@ def stratified_split(
         raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
     if min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
         raise Mistake(f"the fractions of a split must be positive and sum to 1, got {fractions}")
-    random = np.random.default_rng(seed)
     masks = [torch.zeros(y.numel(), dtype=torch.bool) for _ in PARTS]
-    for label in y[y >= 0].unique():
-        nodes = torch.nonzero(y == label).flatten()
-        nodes = nodes[torch.from_numpy(random.permutation(nodes.numel()))]
+    for nodes in _shuffled_classes(y, seed):
         sizes = _sizes(nodes.numel(), fractions)
         for mask, part in zip(masks, nodes.split(sizes), strict=True):
             mask[part] = True
-    train, valid, test = masks
-    return train, valid, test
+    return masks[0], masks[1], masks[2]
 
 
 def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1) -> Fold:
@@ -81,45 +63,30 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
     more; at least one item of every class is left to train on.
 
     Args:
-        y: Class of each item.
-        train: Indices of the training items; unlabelled ones are dropped.
-        seed: Zero or more.
+        y: Class of each item, ``(G,)``.
+        train: Indices of the training items, ``(K,)``; unlabelled ones are dropped.
         fraction: Share of the part, between 0 and 1.
 
     Returns:
         Indices for training and for validation, both sorted.
-
-    Shape:
-        - y: ``(G,)``
-        - train: ``(K,)``
     """
     check_seed(seed)
     if not 0 < fraction < 1:
         raise Mistake(f"the validation share must be between 0 and 1, got {fraction}")
-    random = np.random.default_rng(seed)
     train = train[y[train] >= 0].sort().values
     is_valid = torch.zeros(train.numel(), dtype=torch.bool)
-    for label in y[train].unique():
-        members = (y[train] == label).nonzero().flatten()
+    for members in _shuffled_classes(y[train], seed):
         count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
-        is_valid[members[torch.from_numpy(random.permutation(members.numel()))[:count]]] = True
+        is_valid[members[:count]] = True
     if not bool(is_valid.any()):
-        raise Mistake("no class has two items to train on, so none can be put aside; add some")
+        raise Mistake("no class has two items to train on, so none can be held out; add some")
     return train[~is_valid], train[is_valid]
 
 
 def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) -> None:
-    """Refuses masks with an empty split, or with a class that no training node has.
+    """Refuses masks ``(N, S)`` with an empty split, or with a class that no training node has.
 
-    Args:
-        y: Class of each node, ``-1`` for none.
-        masks: Train, valid and test masks; unlabelled nodes are ignored.
-        label_names: Name of each class, for messages.
-        where: The source of the split, for messages.
-
-    Shape:
-        - y: ``(N,)``
-        - masks: three of ``(N, S)``
+    Unlabelled nodes (``-1``) are ignored. ``where`` is the source of the split, for messages.
     """
     if len(label_names) < 2:
         raise Mistake(f"all labelled nodes in {where} have one class; training needs at least two")
@@ -138,6 +105,14 @@ def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) 
                 f"class {name!r} has no training node in {where}; "
                 f"mark at least one of its nodes as train or remove the class{missing_hint(name)}"
             )
+
+
+def _shuffled_classes(y: Tensor, seed: int) -> Iterator[Tensor]:
+    """The items of each class in a random order."""
+    random = np.random.default_rng(seed)
+    for label in y[y >= 0].unique():
+        items = (y == label).nonzero().flatten()
+        yield items[torch.from_numpy(random.permutation(items.numel()))]
 
 
 def _sizes(count: int, fractions: tuple[float, float, float]) -> list[int]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.io.columns import TRIPLE_COLUMNS
-from quatgraph.data.io.files import read_packed
+from quatgraph.data.io.files import read_content
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.link import Triples
@@ -56,13 +56,12 @@ def _unique_name(number: int, ids: list[str], labels: list[str]) -> str:
 def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows of a file, each with the start of a message about it."""
     table, note = without_header(
-        NameTable.parse(read_packed(path), str(path), tuple(TRIPLE_COLUMNS))
+        NameTable.parse(read_content(path), str(path), tuple(TRIPLE_COLUMNS))
     )
     notes += [note] if note else []
     empty = True
-    for piece in table.chunks():
-        cells = [column.cells() for column in piece.columns]
-        for line, *row in zip(piece.lines.tolist(), *cells, strict=True):
+    for columns, lines in table.chunks():
+        for line, *row in zip(lines.tolist(), *columns, strict=True):
             empty = False
             yield f"{path} line {line}: ", row
     if empty:

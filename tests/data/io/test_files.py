@@ -5,7 +5,7 @@ import lzma
 
 import pytest
 
-from quatgraph.data.io.files import read_content, read_packed, read_text
+from quatgraph.data.io.files import read_content, read_text
 from quatgraph.errors import Mistake
 
 
@@ -35,11 +35,11 @@ def test_packed_files_are_unpacked_and_damaged_ones_refused(tmp_path):
     content = b"\xef\xbb\xbfa\tb\tc\n"
     for name, packed in (("t.tsv", content), ("t.tsv.gz", gzip.compress(content))):
         (tmp_path / name).write_bytes(packed)
-        assert read_packed(tmp_path / name) == b"a\tb\tc\n"
+        assert read_content(tmp_path / name) == b"a\tb\tc\n"
     (tmp_path / "t.tsv.xz").write_bytes(lzma.compress(content))
-    assert read_packed(tmp_path / "t.tsv.xz") == b"a\tb\tc\n"
+    assert read_content(tmp_path / "t.tsv.xz") == b"a\tb\tc\n"
     for name, pack in (("b.gz", gzip.compress), ("b.xz", lzma.compress)):
         for packed in (b"no archive", pack(content)[:-9]):
             (tmp_path / name).write_bytes(packed)
             with pytest.raises(Mistake, match=rf"{name} is damaged and cannot be unpacked"):
-                read_packed(tmp_path / name)
+                read_content(tmp_path / name)

@@ -3,13 +3,12 @@
 import csv
 import io
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quatgraph.data.io import name_table as module
-from quatgraph.data.io.name_table import Column, NameTable, Numbering
+from quatgraph.data.io.name_table import NameTable
 from quatgraph.errors import Mistake
 
 NAMES = ("head", "relation", "tail")
@@ -18,16 +17,16 @@ NAMES = ("head", "relation", "tail")
 def rows_of(content: bytes) -> list[list[str]]:
     """All rows, whatever the pieces."""
     found = []
-    for chunk in NameTable.parse(content, "here", NAMES).chunks():
-        found += zip(*(column.cells() for column in chunk.columns), strict=True)
+    for columns, _ in NameTable.parse(content, "here", NAMES).chunks():
+        found += zip(*columns, strict=True)
     return [list(row) for row in found]
 
 
 def lines_of(content: bytes) -> list[int]:
     return [
         line
-        for chunk in NameTable.parse(content, "f", NAMES).chunks()
-        for line in chunk.lines.tolist()
+        for _, lines in NameTable.parse(content, "f", NAMES).chunks()
+        for line in lines.tolist()
     ]
 
 
@@ -95,9 +94,9 @@ def test_pieces_of_any_size_make_the_same_table(chunk, rows):
 def test_the_first_line_can_be_looked_at_and_left_out():
     table = NameTable.parse(b'\n"h",r,t\na,b,"c"\n', "here", NAMES)
     assert table.first_row() == ["h", "r", "t"]
-    (chunk,) = table.skip_first().chunks()
-    assert [column.cells() for column in chunk.columns] == [["a"], ["b"], ["c"]]
-    assert chunk.lines.tolist() == [3]
+    ((columns, lines),) = table.skip_first().chunks()
+    assert columns == [["a"], ["b"], ["c"]]
+    assert lines.tolist() == [3]
     empty = NameTable.parse(b"\n\n", "here", NAMES)
     assert empty.first_row() == []
     assert list(empty.chunks()) == list(empty.skip_first().chunks()) == []
@@ -122,14 +121,3 @@ def test_the_first_line_can_be_looked_at_and_left_out():
 def test_what_is_no_table_is_refused_with_its_line(content, message):
     with pytest.raises(Mistake, match=f"here {message}"):
         rows_of(content)
-
-
-def test_names_are_numbered_as_they_come_and_sorted_in_the_end():
-    numbering = Numbering()
-    first = numbering.encode(Column(["b", " a"], np.array([0, 1, 0])))
-    again = numbering.encode(Column(["a", "b ", " "], np.array([0, 1, 2])))
-    assert [*first, *again] == [0, 1, 0, 2, 3, 4]
-    assert numbering.find_blank().tolist() == [4]
-    names, place = numbering.sort()
-    assert names == ["", "a", "b"]
-    assert place[[*first, *again]].tolist() == [2, 1, 2, 1, 2, 0]

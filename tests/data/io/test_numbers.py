@@ -43,6 +43,7 @@ def test_a_text_read_in_pieces_is_the_same_text(monkeypatch):
         (b"1 2\n3 1.5", "line 2 has '1.5'"),
         (b"1-2", "line 1 has '1-2'"),
         (b"1 2\n3 -", "line 2 has '-'"),
+        (b"-5 -\n1", "line 1 has '-'"),
         (b"--1", "line 1 has '--1'"),
         (b"1\n\xff\xfe", "line 2 has"),
     ],

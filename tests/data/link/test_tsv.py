@@ -65,7 +65,7 @@ def test_one_file_is_split_and_nothing_in_the_parts_is_new(tmp_path):
     assert [len(part) for part in (triples.train, triples.valid, triples.test)] == [360, 20, 20]
     assert triples.train[:, [0, 2]].unique().numel() == 20
     assert triples.notes == [
-        f"of the triples of {file} 20 for valid and 20 for test were put aside, by seed 0"
+        f"20 for valid and 20 for test were drawn from the triples of {file} with seed 0"
     ]
     assert read(file).digest == triples.digest != read(file, split_seed=1).digest
 
@@ -138,8 +138,8 @@ def test_labels_name_entities_and_relations(tmp_path):
     assert triples.entity("anna") == 0
     entities, relations = tmp_path / "entities.tsv", tmp_path / "relations.txt"
     assert triples.notes[:2] == [
-        f"{entities} has no label for 1 of 3 entities, their ids serve",
-        f"{relations} has no label for 1 of 2 relations, their ids serve",
+        f"{entities} has no label for 1 of 3 entities; their ids are used",
+        f"{relations} has no label for 1 of 2 relations; their ids are used",
     ]
     write(tmp_path, entities="a\tAnna\nb\tBen\nc\tC\nx\tXerxes\n")
     message = f"{entities} labels 1 entities that are in no triple; they are left out"

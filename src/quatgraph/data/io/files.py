@@ -30,31 +30,20 @@ TABLE_SUFFIXES = (".tsv", ".csv", ".txt")
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 PACKINGS = ("", *_OPENERS)
 _DAMAGED = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
-_BOM = b"\xef\xbb\xbf"
 _FIRST_LINE = 1 << 16
 
 
 def read_content(path: Path) -> bytes:
-    """The bytes of a file, without a byte-order mark."""
+    """The bytes of a file, unpacked if it ends in ``.gz`` or ``.xz``, without a byte-order mark."""
     if not path.is_file():
         raise Mistake(f"there is no file {path}; put it there or name another place")
-    try:
-        return path.read_bytes().removeprefix(_BOM)
-    except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
+    with open_packed(path) as stream:
+        return stream.read().removeprefix(codecs.BOM_UTF8)
 
 
 def read_text(path: Path) -> str:
     """The text of a file in UTF-8, without a byte-order mark."""
     return decode_text(read_content(path), str(path))
-
-
-def read_packed(path: Path) -> bytes:
-    """The bytes of a file, unpacked if it ends in ``.gz`` or ``.xz``, without a byte-order mark."""
-    if not is_packed(path):
-        return read_content(path)
-    with open_packed(path) as stream:
-        return stream.read().removeprefix(_BOM)
 
 
 @contextmanager
@@ -97,11 +86,7 @@ def first_line(path: Path) -> str:
 
 
 def decode_text(content: bytes, where: str) -> str:
-    """A text in UTF-8, without a byte-order mark.
-
-    Args:
-        where: Its source, for messages.
-    """
+    """A text in UTF-8, without a byte-order mark; messages call it ``where``."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -6,24 +6,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from quatgraph.data.io.files import read_content
+from quatgraph.data.io.files import read_text
 from quatgraph.errors import Mistake
 
 
 def json_objects(path: Path, what: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The location and the object of each line that is not blank.
-
-    Args:
-        what: What an object describes, for messages.
-    """
-    for number, line in enumerate(read_content(path).split(b"\n"), start=1):
+    """The location and the object of each line that is not blank; messages call it ``what``."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         if not line.strip():
             continue
         where = f"{path} line {number}"
         try:
-            value = json.loads(line.decode("utf-8"), object_pairs_hook=partial(_unique_keys, where))
-        except UnicodeDecodeError as error:
-            raise Mistake(f"{where} is not UTF-8 text; save the file as UTF-8") from error
+            value = json.loads(line, object_pairs_hook=partial(_unique_keys, where))
         except json.JSONDecodeError as error:
             raise Mistake(
                 f"{where} is not valid JSON ({error.msg}, column {error.colno}); "

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from quatgraph.data.io.messages import count_noun
 from quatgraph.errors import Mistake
 
+Ids = NDArray[np.int64]
 _CHUNK = 1 << 22  # bytes at a time, so that arrays stay small
-_NEWLINE, _SPACE, _MINUS = b"\n -"
+_NEWLINE, _SPACE = b"\n "
+_WHOLE, _LONE_SIGN = re.compile(rb"-?\d++"), re.compile(rb"-(?!\d)")
 # Possessive, without backtracking: a word may have very many digits.
-_REAL = rb"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?"
-_REAL_BYTES, _REAL_TEXT = re.compile(_REAL), re.compile(_REAL.decode(), re.ASCII)
-_WHOLE = np.iinfo(np.int64)
+_REAL = re.compile(rb"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Rows:
 
     where: str
     values: NDArray[np.generic]
-    counts: NDArray[np.int64]
-    lines: NDArray[np.int64]
+    counts: Ids
+    lines: Ids
 
     def __len__(self) -> int:
         return len(self.counts)
 
     @property
-    def first(self) -> NDArray[np.int64]:
+    def first(self) -> Ids:
         """Index of the first value of each row."""
         return np.cumsum(self.counts) - self.counts
 
@@ -51,12 +51,13 @@ class Rows:
         """The location of a row, counted from 0: ``"FILE line LINE"``."""
         return f"{self.where} line {self.lines[row]}"
 
-    def matrix(self, width: int | None = None) -> NDArray[np.generic]:
-        """The values as ``(rows, width)``; rows of another length are a :class:`Mistake`.
+    def locate(self, value: int) -> str:
+        """The location of a value, by its index."""
+        return self.at(int(np.searchsorted(np.cumsum(self.counts), value, side="right")))
 
-        Args:
-            width: Numbers per row; by default that of the first row.
-        """
+    def matrix(self, width: int | None = None) -> NDArray[np.generic]:
+        """The values as ``(rows, width)``, by default the width of the first row; a row of another
+        length is a :class:`Mistake`."""
         if width is None:
             width = int(self.counts[0]) if len(self) else 0
         wrong = self.counts != width
@@ -78,17 +79,14 @@ def is_number(word: str | bytes) -> bool:
         >>> is_number("-1.5e3"), is_number("1_0"), is_number("nan")
         (True, False, False)
     """
-    if isinstance(word, bytes):
-        return _REAL_BYTES.fullmatch(word) is not None
-    return _REAL_TEXT.fullmatch(word) is not None
+    found = _REAL.fullmatch(word if isinstance(word, bytes) else word.encode("utf-8", "replace"))
+    return found is not None
 
 
 def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDArray[np.float64]:
     """The cells of a column as numbers; one that is not finite in float32 is a :class:`Mistake`.
 
-    Args:
-        key: Name of the column, for messages.
-        at: The location of a cell, counted from 0, for messages.
+    For messages, ``key`` is the column's name, and ``at`` gives the location of a cell.
     """
     try:
         values = np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
@@ -117,68 +115,69 @@ def whole_numbers(content: bytes, where: str) -> Rows:
         >>> rows.values.tolist(), rows.counts.tolist(), rows.lines.tolist()
         ([2, 3, -1, 0, 5], [2, 3], [1, 3])
     """
-    strange = content.translate(None, b"0123456789-, \t\r\n")
-    if strange:
-        raise _no_number(content, content.find(strange[:1]), where)
-    values, counts = [], []
-    for start, text in _chunks(content):
-        codes = np.frombuffer(text, dtype=np.uint8)
-        minus = np.flatnonzero(codes == _MINUS)
-        if len(minus):
-            # Room for a neighbour on both sides of every byte.
-            padded = np.pad(codes, 1, constant_values=_SPACE)
-            lonely = (padded[minus] > _SPACE) | (padded[minus + 2] < ord("0"))
-            if lonely.any():
-                raise _no_number(content, start + int(minus[lonely.argmax()]), where)
-        # numpy finds a zero in a text of nothing but spaces.
-        if text.strip():
-            values.append(np.fromstring(text, dtype=np.int64, sep=" "))
-        counts.append(_counts(codes))
-    rows = _rows(where, _joined(values, np.int64), _joined(counts, np.int64))
+    rows = _parse(content, where, np.int64, _WHOLE)
     # numpy clips what does not fit.
-    beyond = (rows.values == _WHOLE.max) | (rows.values == _WHOLE.min)
+    limits = np.iinfo(np.int64)
+    beyond = (rows.values == limits.max) | (rows.values == limits.min)
     if beyond.any():
-        row = _row_of(rows, int(beyond.argmax()))
-        raise Mistake(f"{rows.at(row)} has a number that is too large; at most {_WHOLE.max - 1:,}")
+        place = rows.locate(int(beyond.argmax()))
+        raise Mistake(f"{place} has a number that is too large; at most {limits.max - 1:,}")
     return rows
 
 
 def real_numbers(content: bytes, where: str) -> Rows:
     """Real numbers separated by spaces, tabs or commas; all must be finite in float32."""
-    values, counts = [], []
-    for start, text in _chunks(content):
-        count = _counts(np.frombuffer(text, dtype=np.uint8))
-        with warnings.catch_warnings():
-            # Parsing stops at what is no number; the length shows it, not the warning.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            try:
-                found = np.fromstring(text, dtype=np.float64, sep=" ")
-            except ValueError:
-                found = np.empty(0)
-        if len(found) != count.sum():
-            found = _parse_words(content, start, text, where)
-        values.append(found)
-        counts.append(count)
-    rows = _rows(where, _joined(values, np.float64), _joined(counts, np.int64))
+    rows = _parse(content, where, np.float64, _REAL)
     bad = ~(np.abs(rows.values) <= np.finfo(np.float32).max)
     if bad.any():
-        row = _row_of(rows, int(bad.argmax()))
-        raise Mistake(f"{rows.at(row)} has a value that is no finite number; replace it")
+        place = rows.locate(int(bad.argmax()))
+        raise Mistake(f"{place} has a value that is no finite number; replace it")
     return rows
+
+
+def _parse(content: bytes, where: str, dtype: type, pattern: re.Pattern[bytes]) -> Rows:
+    values: list[NDArray] = [np.empty(0, dtype)]
+    counts = [np.empty(0, np.int64)]
+    for start, text in _chunks(content):
+        counts.append(_counts(text))
+        values.append(_parse_chunk(text, dtype))
+        if len(values[-1]) != counts[-1].sum():
+            line = content.count(b"\n", 0, start) + 1
+            values[-1] = np.array(_parse_words(text, where, line, pattern), dtype)
+    every = np.concatenate(counts)
+    filled = np.flatnonzero(every)
+    return Rows(where, np.concatenate(values), every[filled], filled + 1)
+
+
+def _parse_chunk(text: bytes, dtype: type) -> NDArray:
+    """All numbers of a text; a wrong number of them if it has anything else."""
+    # numpy finds a zero in a text of nothing but spaces, and in a sign for a whole number.
+    if not text.strip() or (dtype is np.int64 and _is_not_whole(text)):
+        return np.empty(0, dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DeprecationWarning)
+        try:
+            return np.fromstring(text, dtype=dtype, sep=" ")
+        except (ValueError, DeprecationWarning):
+            return np.empty(0, dtype)
+
+
+def _is_not_whole(text: bytes) -> bool:
+    return bool(text.translate(None, b"0123456789- \t\r\n")) or _LONE_SIGN.search(text) is not None
 
 
 def _chunks(content: bytes) -> Iterator[tuple[int, bytes]]:
     """The offset and the text of chunks of whole lines, with spaces for commas."""
     start = 0
     while start < len(content):
-        newline = content.find(b"\n", start + _CHUNK)
-        end = len(content) if newline < 0 else newline + 1
+        end = content.find(b"\n", start + _CHUNK) + 1 or len(content)
         yield start, content[start:end].replace(b",", b" ")
         start = end
 
 
-def _counts(codes: NDArray[np.uint8]) -> NDArray[np.int64]:
+def _counts(text: bytes) -> Ids:
     """Number of values of each line, including blank lines."""
+    codes = np.frombuffer(text, dtype=np.uint8)
     blank = codes <= _SPACE
     is_start = ~blank
     is_start[1:] &= blank[:-1]
@@ -188,35 +187,13 @@ def _counts(codes: NDArray[np.uint8]) -> NDArray[np.int64]:
     return np.diff(np.searchsorted(np.flatnonzero(is_start), ends), prepend=0)
 
 
-def _joined(parts: list[NDArray], dtype: type) -> NDArray:
-    return np.concatenate(parts) if parts else np.empty(0, dtype=dtype)
-
-
-def _rows(where: str, values: NDArray, counts: NDArray[np.int64]) -> Rows:
-    filled = np.flatnonzero(counts)
-    return Rows(where, values, counts[filled], filled + 1)
-
-
-def _row_of(rows: Rows, place: int) -> int:
-    """The row of a value, by its index."""
-    return int(np.searchsorted(np.cumsum(rows.counts), place, side="right"))
-
-
-def _parse_words(content: bytes, start: int, text: bytes, where: str) -> NDArray[np.float64]:
-    """Parses word by word to locate what is no number."""
+def _parse_words(text: bytes, where: str, line: int, pattern: re.Pattern[bytes]) -> list[float]:
+    """Parses word by word to find what is no number, from a line number on."""
     values = []
-    for line in text.split(b"\n"):
-        for word in line.split():
-            if not is_number(word):
-                raise _no_number(content, start + line.find(word), where)
+    for number, row in enumerate(text.split(b"\n"), line):
+        for word in row.split():
+            if not pattern.fullmatch(word):
+                shown = word[:40].decode("utf-8", "backslashreplace")
+                raise Mistake(f"{where} line {number} has {shown!r}; write numbers only")
             values.append(float(word))
-        start += len(line) + 1
-    return np.array(values)
-
-
-def _no_number(content: bytes, place: int, where: str) -> Mistake:
-    line = content.count(b"\n", 0, place) + 1
-    start = max(content.rfind(mark, 0, place) for mark in (b" ", b"\t", b"\n", b",")) + 1
-    words = content[start : start + 40].replace(b",", b" ").split()
-    word = words[0].decode("utf-8", "backslashreplace") if words else ""
-    return Mistake(f"{where} line {line} has {word!r}; write numbers only")
+    return values

@@ -13,10 +13,10 @@ import sys
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
+from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -125,13 +125,8 @@ def fetch(name: str) -> dict[str, Path]:
         The file for each of the catalog's paths, possibly its ``.xz``.
     """
     dataset = entry(name)
-    places = ((file, _find(dataset, file)) for file in dataset.files)
-    found = {
-        file.path: place or _download(dataset, file) for file, place in places if place or file.url
-    }
-    for path in found:
-        read_bytes(name, path)
-    return found
+    files = [file for file in dataset.files if file.url or _find(dataset, file)]
+    return {file.path: _read(dataset, file)[0] for file in files}
 
 
 def check(name: str) -> list[tuple[str, Status]]:
@@ -150,17 +145,7 @@ def is_present(name: str, path: str) -> bool:
 def read_bytes(name: str, path: str) -> bytes:
     """The verified, unpacked bytes of one file of a dataset, by its path in the catalog."""
     dataset = entry(name)
-    file = _file(dataset, path)
-    place = _find(dataset, file) or _download(dataset, file)
-    content = _unpack(place)
-    digest = hashlib.sha256(content).hexdigest()
-    if digest != file.sha256:
-        raise Mistake(
-            f"{place} is not the published file (its sha256 is {digest[:12]}..., not "
-            f"{file.sha256[:12]}...); delete or replace it, then run "
-            f"'quatgraph data fetch {name}'"
-        )
-    return content
+    return _read(dataset, _file(dataset, path))[1]
 
 
 def _entry(name: str, values: dict[str, Any]) -> Entry:
@@ -170,21 +155,10 @@ def _entry(name: str, values: dict[str, Any]) -> Entry:
             url=group["url_base"] + stem if "url_base" in group else group.get("url", ""),
             sha256=digest,
         )
-        for group in values.get("download", [])
+        for group in values.pop("download", [])
         for stem, digest in group["sha256"].items()
     )
-    return Entry(
-        name=name,
-        task=values["task"],
-        title=values["title"],
-        licence=values["licence"],
-        citation=values["citation"],
-        source=values["source"],
-        folder=values.get("folder", ""),
-        builtin=values.get("builtin", False),
-        statistics=values["statistics"],
-        files=files,
-    )
+    return Entry(name=name, files=files, **{"folder": "", "builtin": False, **values})
 
 
 def _file(dataset: Entry, path: str) -> File:
@@ -195,12 +169,24 @@ def _file(dataset: Entry, path: str) -> File:
     raise Mistake(f"dataset {dataset.name!r} has no file {path!r}{hint}")
 
 
+def _read(dataset: Entry, file: File) -> tuple[Path, bytes]:
+    """Where a file is, after a download if need be, and its verified bytes."""
+    place = _find(dataset, file) or _download(dataset, file)
+    content = _unpack(place)
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != file.sha256:
+        raise Mistake(
+            f"{place} is not the published file (its sha256 is {digest[:12]}..., not "
+            f"{file.sha256[:12]}...); delete or replace it, then run "
+            f"'quatgraph data fetch {dataset.name}'"
+        )
+    return place, content
+
+
 def _find(dataset: Entry, file: File) -> Path | None:
-    for root in (data_root(), cache_root()):
-        if root is None:
-            continue
-        plain = root / dataset.folder / file.path
-        for place in (plain, plain.with_name(plain.name + ".xz")):
+    for root in filter(None, (data_root(), cache_root())):
+        for suffix in ("", ".xz"):
+            place = root / dataset.folder / f"{file.path}{suffix}"
             if place.is_file():
                 return place
     return None
@@ -249,7 +235,7 @@ def _download(dataset: Entry, file: File) -> Path:
         raise Mistake(f"{error}, by QUATGRAPH_CACHE") from error
     try:
         with replacing(place) as target:
-            digest = _receive(file, partial(write_all, target))
+            digest = _receive(file, target)
             if digest != file.sha256:
                 raise Mistake(
                     f"{file.url} gave another file than the published one (sha256 "
@@ -262,19 +248,25 @@ def _download(dataset: Entry, file: File) -> Path:
     return place
 
 
-def _receive(file: File, write: Callable[[bytes], object]) -> str:
-    """Streams a file into ``write`` and returns its digest."""
-    digest, size = hashlib.sha256(), 0
-    with _opener().open(file.url, timeout=TIMEOUT_SECONDS) as response:
+def _receive(file: File, target: FileIO) -> str:
+    """Downloads a file into ``target`` and returns its digest; a terminal shows a progress bar."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    digest, size, hidden = hashlib.sha256(), 0, not sys.stderr.isatty()
+    console = Console(stderr=True, quiet=hidden)  # rich 13 ends a disabled bar with a blank line
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    bar = Progress(*columns, TransferSpeedColumn(), console=console, transient=True, disable=hidden)
+    with _opener().open(file.url, timeout=TIMEOUT_SECONDS) as response, bar:
         promised = int(response.headers.get("Content-Length") or 0)
-        with _progress(file.path, promised) as advance:
-            while chunk := response.read(_CHUNK):
-                size += len(chunk)
-                if size > MAX_BYTES:
-                    raise OSError(f"it is larger than {MAX_BYTES:,} bytes")
-                digest.update(chunk)
-                write(chunk)
-                advance(len(chunk))
+        row = bar.add_task(file.path, total=promised or None)
+        while chunk := response.read(_CHUNK):
+            size += len(chunk)
+            if size > MAX_BYTES:
+                raise OSError(f"it is larger than {MAX_BYTES:,} bytes")
+            digest.update(chunk)
+            write_all(target, chunk)
+            bar.advance(row, len(chunk))
     if size < promised:
         raise OSError(f"it ended after {size:,} of {promised:,} bytes")
     return digest.hexdigest()
@@ -304,19 +296,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, urllib.error.URLError):
         return f"no connection: {error.reason}"
     return str(error) or type(error).__name__
-
-
-@contextmanager
-def _progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, if that is a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda size: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
-    bar = Progress(*columns, TransferSpeedColumn(), console=Console(stderr=True), transient=True)
-    with bar:
-        row = bar.add_task(title, total=total or None)
-        yield lambda size: bar.advance(row, size)

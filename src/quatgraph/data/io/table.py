@@ -5,7 +5,7 @@ import io
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from quatgraph.data.io.files import read_text
 from quatgraph.errors import Mistake
@@ -53,15 +53,20 @@ def read_table(path: Path) -> Table:
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
     rows = _reader(text, delimiter)
-    columns: list[list[str]] = []
+    table = Table(path, [], text, delimiter)
     while chunk := _next_rows(rows, path):
-        if not columns:
-            columns = [[] for _ in chunk[0]]
-        if set(map(len, chunk)) != {len(columns)}:
-            _refuse_ragged(path, text, delimiter, len(columns))
-        for column, cells in zip(columns, zip(*chunk, strict=True), strict=True):
+        if not table.columns:
+            table.columns.extend([] for _ in chunk[0])
+        width, widths = len(table.columns), list(map(len, chunk))
+        if set(widths) != {width}:
+            place = next(place for place, other in enumerate(widths) if other != width)
+            raise Mistake(
+                f"{table.at(len(table) + place)} has {widths[place]} cells but the first line has "
+                f"{width}; give every line the same number"
+            )
+        for column, cells in zip(table.columns, zip(*chunk, strict=True), strict=True):
             column.extend(map(str.strip, cells))
-    return Table(path, columns, text, delimiter)
+    return table
 
 
 def split_cells(line: str) -> list[str]:
@@ -90,12 +95,3 @@ def _next_rows(reader: "_csv.Reader", path: Path) -> list[list[str]]:
         raise Mistake(
             f"{path} line {reader.line_num} is not valid CSV ({error}); correct its quotes"
         ) from error
-
-
-def _refuse_ragged(path: Path, text: str, delimiter: str, width: int) -> NoReturn:
-    reader = _reader(text, delimiter)
-    row = next(row for row in filter(None, reader) if len(row) != width)
-    raise Mistake(
-        f"{path} line {reader.line_num} has {len(row)} cells but the first line has {width}; "
-        "give every line the same number"
-    )

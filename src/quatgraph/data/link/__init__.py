@@ -36,9 +36,6 @@ __all__ = [
     "with_inverses",
 ]
 
-NEGATIVES = ("valid_negatives", "test_negatives")
-
-
 READERS = (
     Reader(
         "folder",
@@ -96,12 +93,8 @@ def read(
 
 
 def entity_graph(train: Tensor, num_entities: int) -> Tensor:
-    """The edge list of the undirected graph of the entities, without relations; see
+    """The edge list ``(2, E)`` of the undirected graph of the entities, without relations; see
     :func:`merge_edges`.
-
-    Shape:
-        - train: ``(N, 3)``
-        - output: ``(2, E)``
 
     Example:
         >>> import torch
@@ -117,32 +110,27 @@ def _load_published(entry: store.Entry) -> Triples:
     paths = {PurePosixPath(file.path).stem: file.path for file in entry.files}
     contents = {
         part: (f"{paths[part]} of {entry.name}", store.read_bytes(entry.name, paths[part]))
-        for part in (*PARTS, *NEGATIVES)
+        for part in (*PARTS, "valid_negatives", "test_negatives")
         if part in paths
     }
-    entity_labels, relation_labels = _published_labels(entry)
-    return assemble(
-        read_parts(contents, header=False),
-        name=entry.name,
-        entity_labels=entity_labels,
-        relation_labels=relation_labels,
-    )
+    parts = read_parts(contents, header=False)
+    return assemble(parts, name=entry.name, **_published_labels(entry))
 
 
-def _published_labels(entry: store.Entry) -> tuple[dict[str, str], dict[str, str]]:
+def _published_labels(entry: store.Entry) -> dict[str, dict[str, str]]:
     """Labels of entities and of relations, by id, as far as their files are present."""
-    entities: dict[str, str] = {}
-    relations: dict[str, str] = {}
+    labels: dict[str, dict[str, str]] = {}
     for file in entry.files:
         match PurePosixPath(file.path).name:
             case "entity_labels.partial.tsv" if store.is_present(entry.name, file.path):
                 content = store.read_bytes(entry.name, file.path)
-                entities = read_labels(content, file.path, ("id", "label", "source"))
+                columns = ("id", "label", "source")
+                labels["entity_labels"] = read_labels(content, file.path, columns)
             case "entity2wikidata.json":
-                entities = _json_labels(store.read_bytes(entry.name, file.path))
+                labels["entity_labels"] = _json_labels(store.read_bytes(entry.name, file.path))
             case "relations.en.json":
-                relations = _json_labels(store.read_bytes(entry.name, file.path))
-    return entities, relations
+                labels["relation_labels"] = _json_labels(store.read_bytes(entry.name, file.path))
+    return labels
 
 
 def _json_labels(content: bytes) -> dict[str, str]:

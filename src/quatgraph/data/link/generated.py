@@ -1,10 +1,12 @@
 """Random knowledge graphs of any size, for benchmarks."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from quatgraph.data.io.distinct import Ids
-from quatgraph.data.link.parts import Part, Parts, check_size
-from quatgraph.data.link.split import draw_parts
+from quatgraph.data.edges import sort_unique
+from quatgraph.data.io.numbers import Ids
+from quatgraph.data.link.parts import Part, Parts, check_size, draw_parts
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.errors import Mistake
 
@@ -17,14 +19,8 @@ def random_triples(
     """A graph in which few entities and relations have most of the triples.
 
     The probability of the k-th most frequent entity or relation is proportional to
-    ``log(1 + 1 / k)``, close to Zipf's law. Triples are distinct. For valid and test see
-    :func:`quatgraph.data.link.split.draw_parts`.
-
-    Args:
-        num_entities: Number of entities; some may be in no triple.
-        num_relations: Number of relations, likewise.
-        num_triples: Number of triples of all splits.
-        seed: Zero or more.
+    ``log(1 + 1 / k)``, close to Zipf's law. Some may be in no triple. The triples of all splits are
+    distinct. For valid and test see :func:`quatgraph.data.link.parts.draw_parts`.
 
     Example:
         >>> random_triples(100, 5, 1000)
@@ -51,7 +47,7 @@ def random_triples(
     triples = np.stack((place[head], relation, place[tail]), axis=1)
     whole = Part("the graph", triples, np.arange(1, num_triples + 1))
     parts = Parts({"train": whole}, _names("e", num_entities), _names("r", num_relations))
-    return assemble(draw_parts(parts, seed, []), name="random")
+    return assemble(replace(draw_parts(parts, seed), notes=[]), name="random")
 
 
 def _sample_in_rounds(
@@ -68,8 +64,7 @@ def _sample_in_rounds(
         else:
             # Frequent triples may be used up; at least three quarters of all are still free.
             new = random.integers(num_entities**2 * num_relations, size=lacking)
-        keys = np.sort(np.concatenate((keys, new)))
-        keys = keys[np.diff(keys, prepend=-1) != 0]
+        keys = sort_unique(np.concatenate((keys, new)))
         turn += 1
     return keys
 

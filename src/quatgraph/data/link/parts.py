@@ -7,8 +7,8 @@ triple or a header, so it is refused unless ``header`` says which; one of two su
 a triple, with a note.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import compress
 
 import numpy as np
@@ -19,13 +19,32 @@ from quatgraph.data.io.columns import (
     refuse_repeated,
     unused_columns,
 )
-from quatgraph.data.io.distinct import Ids
 from quatgraph.data.io.files import to_plain
-from quatgraph.data.io.name_table import Column, NameTable, Numbering
+from quatgraph.data.io.name_table import NameTable
+from quatgraph.data.io.numbers import Ids
+from quatgraph.data.splits import PARTS
 from quatgraph.errors import Mistake
 
 _FEW = 5
 """In files of at most so many triples, names that occur once are usual."""
+SHARE = 0.05
+"""Share of all triples that drawn valid and test splits get, each."""
+
+
+class Numbering(dict[str, int]):
+    """Gives every new name the next number."""
+
+    def __missing__(self, name: str) -> int:
+        return self.setdefault(name, len(self))
+
+    def encode(self, names: Sequence[str]) -> Ids:
+        """The number of each name."""
+        return np.fromiter(map(self.__getitem__, names), dtype=np.int64, count=len(names))
+
+    def sort(self) -> tuple[list[str], Ids]:
+        """The names, sorted, and the new number of each old one."""
+        names = sorted(self)
+        return names, np.argsort(self.encode(names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +53,9 @@ class Part:
 
     Attributes:
         where: The file, for messages.
-        triples: Head, relation and tail of each.
+        triples: Head, relation and tail of each, ``(N, 3)``.
         lines: Line number of each, counted from 1.
         header: A note on the header; empty without one.
-
-    Shape:
-        - triples: ``(N, 3)``
-        - lines: ``(N,)``
     """
 
     where: str
@@ -68,50 +83,49 @@ class Parts:
         by_name: The files by split.
         entities: Ids of the entities, sorted; triples hold indices into them.
         relations: Ids of the relations, likewise.
-        notes: What was inferred from first lines: sentences for the user.
+        notes: What was inferred: sentences for the user.
     """
 
     by_name: dict[str, Part]
     entities: list[str]
     relations: list[str]
-    notes: Sequence[str] = ()
+    notes: list[str] = field(default_factory=list)
 
     def keys(self, part: str) -> Ids:
         """A unique number for each triple of a split."""
         head, relation, tail = self.by_name[part].triples.T
         return (head * len(self.relations) + relation) * len(self.entities) + tail
 
+    def find_used(self, triples: Ids) -> tuple[np.ndarray, np.ndarray]:
+        """Masks of the entities and of the relations that occur in some triples."""
+        ends = np.bincount(triples[:, [0, 2]].ravel(), minlength=len(self.entities))
+        kinds = np.bincount(triples[:, 1], minlength=len(self.relations))
+        return ends > 0, kinds > 0
+
     def without_unused(self) -> "Parts":
         """The same triples without unused entities and relations."""
         triples = np.concatenate([part.triples for part in self.by_name.values()])
-        ends = np.zeros(len(self.entities), dtype=bool)
-        ends[triples[:, [0, 2]]] = True
-        kinds = np.zeros(len(self.relations), dtype=bool)
-        kinds[triples[:, 1]] = True
-        if ends.all() and kinds.all():
-            return self
-        place = (np.cumsum(ends) - 1, np.cumsum(kinds) - 1)
-        return Parts(
-            {key: _renumber(part, *place) for key, part in self.by_name.items()},
-            list(compress(self.entities, ends.tolist())),
-            list(compress(self.relations, kinds.tolist())),
+        ends, kinds = self.find_used(triples)
+        return replace(
+            self,
+            by_name=_renumber(self.by_name, np.cumsum(ends) - 1, np.cumsum(kinds) - 1),
+            entities=list(compress(self.entities, ends)),
+            relations=list(compress(self.relations, kinds)),
         )
 
 
 def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None = None) -> Parts:
-    """Reads the files of one knowledge graph.
-
-    Args:
-        contents: For each split the file's name, for messages, and its bytes.
-        header: Whether the first line of each file names its columns; inferred by default.
-    """
+    """Reads the files of one knowledge graph: for each split the file's name and its bytes."""
     ends, kinds = Numbering(), Numbering()
-    parts = {
-        key: _read(content, where, header, ends, kinds)
+    by_name = {
+        key: _read(content, where, header, (ends, kinds, ends))
         for key, (where, content) in contents.items()
     }
-    found = _sort_names(parts, ends, kinds)
-    return replace(found, notes=_check_first_lines(found)) if header is None else found
+    parts = _sort_names(by_name, ends, kinds)
+    parts.notes.extend(part.header for part in by_name.values() if part.header)
+    if header is None:
+        parts.notes.extend(_check_first_lines(parts))
+    return parts
 
 
 def parse_rows(rows: Iterable[Sequence[object]]) -> Parts:
@@ -126,47 +140,75 @@ def parse_rows(rows: Iterable[Sequence[object]]) -> Parts:
             raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
     if not rows:
         raise Mistake("there are no triples; give head, relation and tail of each")
-    lines = np.arange(len(rows))
-    ends, kinds = Numbering(), Numbering()
     columns = [
-        Column([_parse_name(cell, number, role) for number, cell in enumerate(cells, 1)], lines)
+        [_parse_name(cell, number, role) for number, cell in enumerate(cells, 1)]
         for role, cells in zip(TRIPLE_COLUMNS, zip(*rows, strict=True), strict=True)
     ]
-    part = Part("the list", _encode(columns, ends, kinds), lines + 1)
+    ends, kinds = Numbering(), Numbering()
+    triples = _encode(columns, (ends, kinds, ends))
+    part = Part("the list", triples, np.arange(1, len(rows) + 1))
     return _sort_names({"train": part}, ends, kinds)
 
 
 def _parse_name(cell: object, number: int, role: str) -> str:
     """The name in a cell: text or a whole number."""
-    if isinstance(cell, str):
-        if cell.strip():
-            return str(cell)
-    else:
-        cell = to_plain(cell)
-        if isinstance(cell, int) and not isinstance(cell, bool):
-            return str(cell)
-        if not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
-            raise Mistake(
-                f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
-                "number"
-            )
+    cell = to_plain(cell)
+    if isinstance(cell, str | int) and not isinstance(cell, bool):
+        if name := str(cell).strip():
+            return name
+    elif not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
+        raise Mistake(
+            f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
+            "number"
+        )
     raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
 
 
-def _sort_names(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
-    """The splits by sorted entities and relations."""
-    for part in parts.values():
-        _refuse_blank(part, ends.find_blank(), kinds.find_blank())
-    (entities, end), (relations, kind) = ends.sort(), kinds.sort()
-    check_size(len(entities), len(relations))
-    numbered = {key: _renumber(part, end, kind) for key, part in parts.items()}
-    return Parts(numbered, entities, relations)
+def draw_parts(parts: Parts, seed: int) -> Parts:
+    """Draws missing valid and test splits from the training triples, in their order; adds a note.
+
+    Each gets :data:`SHARE` of them, at least one, or fewer if fewer are spare, see
+    :func:`spare_triples`.
+    """
+    if seed < 0:
+        raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
+    missing = [key for key in PARTS if key not in parts.by_name]
+    if not missing:
+        return parts
+    train = parts.by_name["train"]
+    spare = spare_triples(train.triples, seed)
+    wanted = max(1, int(len(train) * SHARE + 0.5))
+    drawn: dict[str, Part] = {}
+    left = np.ones(len(train), dtype=bool)
+    for turn, key in enumerate(missing):
+        # The splits share the spare triples if there are too few.
+        fair = -(-len(spare) // (len(missing) - turn))
+        rows, spare = np.split(spare, [min(wanted, fair)])
+        drawn[key] = train.take(np.sort(rows))
+        left[rows] = False
+    sizes = " and ".join(f"{len(part):,} for {key}" for key, part in drawn.items())
+    parts.notes.append(f"{sizes} were drawn from the triples of {train.where} with seed {seed}")
+    return replace(parts, by_name={**parts.by_name, "train": train.take(left), **drawn})
 
 
-def _encode(columns: Sequence[Column], ends: Numbering, kinds: Numbering) -> Ids:
-    head, relation, tail = columns
-    found = ends.encode(head), kinds.encode(relation), ends.encode(tail)
-    return np.stack(found, axis=1)
+def spare_triples(triples: Ids, seed: int) -> Ids:
+    """Indices of triples, shuffled, that can be removed together without losing an entity or a
+    relation: in a random order, a triple that is the first to name one stays.
+
+    Example:
+        >>> len(spare_triples(np.array([[0, 0, 1], [1, 0, 0], [1, 0, 2]]), seed=0))
+        1
+    """
+    order = np.random.default_rng(seed).permutation(len(triples))
+    shuffled = triples[order]
+    stays = np.zeros(len(triples), dtype=bool)
+    for columns in ([0, 2], [1]):
+        names = shuffled[:, columns]
+        first = np.full(names.max(initial=-1) + 1, len(triples))
+        for column in names.T:
+            np.minimum.at(first, column, np.arange(len(triples)))
+        stays[first[first < len(triples)]] = True
+    return order[~stays]
 
 
 def check_size(num_entities: int, num_relations: int) -> None:
@@ -178,29 +220,51 @@ def check_size(num_entities: int, num_relations: int) -> None:
         )
 
 
-def _read(
-    content: bytes, where: str, header: bool | None, ends: Numbering, kinds: Numbering
-) -> Part:
+def map_triples(triples: Ids, ends: np.ndarray, kinds: np.ndarray) -> np.ndarray:
+    """The values of each triple's head, relation and tail in arrays by entity and by relation."""
+    head, relation, tail = triples.T
+    return np.stack((ends[head], kinds[relation], ends[tail]), axis=1)
+
+
+def _renumber(parts: Mapping[str, Part], ends: Ids, kinds: Ids) -> dict[str, Part]:
+    return {
+        key: replace(part, triples=map_triples(part.triples, ends, kinds))
+        for key, part in parts.items()
+    }
+
+
+def _sort_names(parts: Mapping[str, Part], ends: Numbering, kinds: Numbering) -> Parts:
+    """The splits by sorted entities and relations."""
+    (entities, end), (relations, kind) = ends.sort(), kinds.sort()
+    check_size(len(entities), len(relations))
+    return Parts(_renumber(parts, end, kind), entities, relations)
+
+
+def _encode(columns: Sequence[Sequence[str]], numberings: Sequence[Numbering]) -> Ids:
+    pairs = zip(numberings, columns, strict=True)
+    return np.stack([numbering.encode(names) for numbering, names in pairs], axis=1)
+
+
+def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[Numbering]) -> Part:
     table, note = without_header(NameTable.parse(content, where, tuple(TRIPLE_COLUMNS)), header)
-    triples: list[Ids] = []
-    lines: list[Ids] = []
-    for chunk in table.chunks():
-        triples.append(_encode(chunk.columns, ends, kinds))
-        lines.append(chunk.lines)
-    if not lines:
+    chunks = [(_encode(columns, numberings), lines) for columns, lines in table.chunks()]
+    if not chunks:
         raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
-    if header is None and table.places:
-        head, relation, tail = names = [table.names[place] for place in table.places]
-        if head in ends and relation in kinds and tail in ends:
+    if header is None and note:
+        names = [table.names[place] for place in table.places]
+        if all(name in known for name, known in zip(names, numberings, strict=True)):
             raise _ambiguous(f"the first line of {where}", names, "occur in other lines too")
-    return Part(where, np.concatenate(triples), np.concatenate(lines), header=note)
+    triples, lines = (np.concatenate(arrays) for arrays in zip(*chunks, strict=True))
+    for column, (role, numbering) in enumerate(zip(TRIPLE_COLUMNS, numberings, strict=True)):
+        blank = triples[:, column] == numbering.get("", -1)
+        if blank.any():
+            line = lines[blank.argmax()]
+            raise Mistake(f"{where} line {line} has an empty {role}; fill it in or remove the line")
+    return Part(where, triples, lines, header=note)
 
 
 def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTable, str]:
-    """Skips a header and selects the columns head, relation and tail.
-
-    Args:
-        header: Whether the first line names the columns; inferred by default.
+    """Skips a header, inferred by default, and selects the columns head, relation and tail.
 
     Returns:
         The table and a note on its header, empty without one.
@@ -235,32 +299,27 @@ def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTa
     return table.skip_first().select_columns(cells, places), note
 
 
-def _check_first_lines(parts: Parts) -> list[str]:
+def _check_first_lines(parts: Parts) -> Iterator[str]:
     """Refuses a first line of names that occur in no other line, which may be a header or a triple.
     Reports one with two such names."""
     first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
     others = [part.triples[key in first :] for key, part in parts.by_name.items()]
-    notes = []
+    ends, kinds = parts.find_used(np.concatenate(others))
     for key, (head, relation, tail) in first.items():
         part = parts.by_name[key]
         names = [parts.entities[head], parts.relations[relation], parts.entities[tail]]
         if len(part) <= _FEW and not _is_half_named(names):
             continue
-        again = (
-            any((rest[:, ::2] == head).any() for rest in others),
-            any((rest[:, 1] == relation).any() for rest in others),
-            any((rest[:, ::2] == tail).any() for rest in others),
-        )
+        again = ends[head], kinds[relation], ends[tail]
         if not any(again):
             raise _ambiguous(part.at(0), names, "do not occur anywhere else")
         once = [repr(name) for name, seen in zip(names, again, strict=True) if not seen]
         if len(once) > 1:
-            notes.append(
+            yield (
                 f"{part.at(0)} is read as a triple: {', '.join(map(repr, names))}, though "
                 f"{' and '.join(once)} do not occur anywhere else; --set data.header=true if it "
                 "names columns"
             )
-    return notes
 
 
 def _is_half_named(names: Sequence[str]) -> bool:
@@ -275,18 +334,3 @@ def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
         "data.header=false or --set data.header=true (in Python header=False or header=True), or "
         "name the columns head, relation and tail"
     )
-
-
-def _refuse_blank(part: Part, ends: Ids, kinds: Ids) -> None:
-    for column, (name, blank) in enumerate(zip(TRIPLE_COLUMNS, (ends, kinds, ends), strict=True)):
-        if not len(blank):
-            continue
-        missing = np.isin(part.triples[:, column], blank)
-        if missing.any():
-            where = part.at(int(missing.argmax()))
-            raise Mistake(f"{where} has an empty {name}; fill it in or remove the line")
-
-
-def _renumber(part: Part, end: Ids, kind: Ids) -> Part:
-    head, relation, tail = part.triples.T
-    return replace(part, triples=np.stack((end[head], kind[relation], end[tail]), axis=1))

@@ -10,9 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data.io.distinct import Ids
+from quatgraph.data.edges import sort_unique
+from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import check_size
 from quatgraph.data.link.triples import Triples
+from quatgraph.data.tensors import select_ranges
 from quatgraph.errors import Mistake
 
 
@@ -21,16 +23,11 @@ class Queries:
     """Pairs of a head and a relation with their known tails, as CSR.
 
     Attributes:
-        pairs: Head and relation of each query.
-        ptr: Offset of the first tail of each query, then the number of tails.
-        tails: The tails, sorted within a query, each once.
+        pairs: Head and relation of each query, ``(Q, 2)`` int64.
+        ptr: Offset of the first tail of each query, then the number of tails, ``(Q + 1,)`` int64.
+        tails: The tails, sorted within a query, each once, ``(P,)`` int64.
         num_entities: Number of entities.
         num_relations: Number of relations, including inverses.
-
-    Shape:
-        - pairs: ``(Q, 2)`` int64
-        - ptr: ``(Q + 1,)`` int64
-        - tails: ``(P,)`` int64
     """
 
     pairs: Tensor
@@ -43,41 +40,28 @@ class Queries:
         return len(self.pairs)
 
     def select(self, pairs: Tensor) -> "Queries":
-        """The queries for given pairs, in their order; an unknown pair has no tails.
+        """The queries for given pairs ``(K, 2)``, in their order; an unknown pair has no tails.
 
         Requires queries sorted by pair, as :func:`queries` returns them.
-
-        Shape:
-            - pairs: ``(K, 2)``
         """
         _check_range(pairs, (self.num_entities, self.num_relations))
         keys, wanted = (_pair_keys(some, self.num_relations) for some in (self.pairs, pairs))
         row = np.searchsorted(keys, wanted)
-        known = row < len(keys)
-        known[known] = keys[row[known]] == wanted[known]
-        ptr = self.ptr.numpy()
-        sizes, offset = np.zeros((2, len(wanted)), dtype=np.int64)
-        offset[known] = ptr[row[known]]
-        sizes[known] = ptr[row[known] + 1] - offset[known]
-        selected = np.concatenate(([0], np.cumsum(sizes)))
-        index = np.arange(selected[-1]) + np.repeat(offset - selected[:-1], sizes)
-        tails = self.tails[torch.from_numpy(index)]
-        return replace(self, pairs=pairs, ptr=torch.from_numpy(selected), tails=tails)
+        row[np.append(keys, -1)[row] != wanted] = len(keys)
+        # The tails of an unknown pair are one more range, an empty one.
+        ranges = torch.cat((self.ptr, self.ptr[-1:]))
+        index, ptr = select_ranges(ranges, torch.from_numpy(row))
+        return replace(self, pairs=pairs, ptr=ptr, tails=self.tails[index])
 
 
 def queries(
     triples: Tensor, num_entities: int, num_relations: int, reciprocal: bool = True
 ) -> Queries:
-    """All pairs of head and relation, sorted, with their tails.
+    """All pairs of head and relation of triples ``(N, 3)``, sorted, with their tails.
 
     Args:
-        triples: Head, relation and tail of each.
-        num_entities: Number of entities.
         num_relations: Number of relations without inverses.
         reciprocal: Whether to add queries for heads, as tails of inverse relations.
-
-    Shape:
-        - triples: ``(N, 3)``
 
     Example:
         >>> found = queries(torch.tensor([[0, 0, 2], [0, 0, 1]]), 3, 1)
@@ -89,8 +73,7 @@ def queries(
     if reciprocal:
         triples, num_relations = with_inverses(triples, num_relations), 2 * num_relations
     tail = triples[:, 2].numpy()
-    key = np.sort(_pair_keys(triples, num_relations) * num_entities + tail)
-    key = key[np.diff(key, prepend=-1) != 0]
+    key = sort_unique(_pair_keys(triples, num_relations) * num_entities + tail)
     pair, tail = np.divmod(key, max(num_entities, 1))
     first = np.flatnonzero(np.diff(pair, prepend=-1))
     return Queries(
@@ -103,13 +86,9 @@ def queries(
 
 
 def with_inverses(triples: Tensor, num_relations: int) -> Tensor:
-    """Triples, then the same from tail to head: queries for tails and for heads.
+    """Triples ``(N, 3)``, then the same from tail to head: queries for tails and for heads.
 
     The first two columns are queries, the last one their target.
-
-    Shape:
-        - triples: ``(N, 3)``
-        - output: ``(2N, 3)``
     """
     head, relation, tail = triples.unbind(1)
     inverse = torch.stack((tail, relation + num_relations, head), dim=1)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from quatgraph.data.link.parts import Parts
 from quatgraph.data.link.vocabulary import Vocabulary
+from quatgraph.data.splits import PARTS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,20 +20,13 @@ class Triples:
 
     Attributes:
         name: The dataset's name.
-        train: Training triples, in the order of their file.
-        valid: Validation triples.
-        test: Test triples.
-        entities: Ids of the entities, sorted; triples hold indices into them.
-        relations: Ids of the relations, likewise.
-        entity_labels: Label of each entity, by default its id.
-        relation_labels: Label of each relation, likewise.
-        valid_negatives: Plausible but false triples for triple classification, or ``None``.
-        test_negatives: The same for the test split.
+        train, valid, test: Head, relation and tail of each triple, ``(N, 3)`` int64, in the order
+            of their file.
+        entities, relations: Ids, sorted; triples hold indices into them.
+        entity_labels, relation_labels: Label of each, by default its id.
+        valid_negatives, test_negatives: Plausible but false triples for triple classification, or
+            ``None``.
         notes: What was inferred: sentences for the user.
-
-    Shape:
-        - train, valid, test, valid_negatives, test_negatives: ``(N, 3)`` int64, each row head,
-          relation, tail
     """
 
     name: str
@@ -102,9 +96,7 @@ def statistics(triples: Triples) -> dict[str, int]:
     return {
         "entities": triples.num_entities,
         "relations": triples.num_relations,
-        "train": len(triples.train),
-        "valid": len(triples.valid),
-        "test": len(triples.test),
+        **{part: len(getattr(triples, part)) for part in PARTS},
         "negatives": sum(len(part) for part in negatives if part is not None),
     }
 
@@ -113,23 +105,16 @@ def assemble(
     parts: Parts,
     *,
     name: str,
-    entity_labels: Mapping[str, str] | None = None,
-    relation_labels: Mapping[str, str] | None = None,
-    notes: list[str] | None = None,
+    entity_labels: Mapping[str, str] = {},
+    relation_labels: Mapping[str, str] = {},
 ) -> Triples:
-    """Builds a knowledge graph; for the arguments see :class:`Triples`.
-
-    Args:
-        parts: Its splits and optional negatives.
-        entity_labels: Labels by id.
-        relation_labels: Labels by id.
-    """
+    """Builds a knowledge graph from its splits, optional negatives, and labels by id."""
     return Triples(
         name=name,
         **{key: torch.from_numpy(part.triples) for key, part in parts.by_name.items()},
         entities=parts.entities,
         relations=parts.relations,
-        entity_labels=[(entity_labels or {}).get(name, name) for name in parts.entities],
-        relation_labels=[(relation_labels or {}).get(name, name) for name in parts.relations],
-        notes=notes or [],
+        entity_labels=[entity_labels.get(name, name) for name in parts.entities],
+        relation_labels=[relation_labels.get(name, name) for name in parts.relations],
+        notes=parts.notes,
     )

@@ -2,21 +2,23 @@
 
 * ``train.tsv``, ``valid.tsv``, ``test.tsv``: triples, see :mod:`quatgraph.data.link.parts`; also
   as ``.csv`` or ``.txt``, and packed as ``.gz`` or ``.xz``. Missing splits are drawn from
-  ``train``, see :func:`quatgraph.data.link.split.spare_triples`
+  ``train``, see :func:`quatgraph.data.link.parts.spare_triples`
 * ``entities.tsv``, ``relations.tsv``, optional, in the same formats: an id and a label per line
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 
+from quatgraph.data.edges import sort_unique
 from quatgraph.data.formats import table_files
-from quatgraph.data.io.files import is_packed, read_packed
+from quatgraph.data.io.files import is_packed, read_content
 from quatgraph.data.io.messages import count_noun, quote_some
-from quatgraph.data.link.parts import Part, Parts, parse_rows, read_parts
-from quatgraph.data.link.split import draw_parts
+from quatgraph.data.link.parts import Part, Parts, draw_parts, map_triples, parse_rows, read_parts
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.data.link.vocabulary import PLURAL, read_labels
 from quatgraph.data.splits import PARTS
@@ -61,32 +63,25 @@ def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Trip
         >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])
         Triples('triples', 2 entities, 1 relations, 1 + 1 + 0 triples)
     """
-    parts, notes = _clean_parts(parse_rows(rows), "refuse")
-    return assemble(draw_parts(parts, split_seed, notes), name="triples", notes=notes)
+    parts = _clean_parts(parse_rows(rows), "refuse")
+    return assemble(draw_parts(parts, split_seed), name="triples")
 
 
 def _read_files(
-    name: str,
-    files: Mapping[str, Path],
-    *,
-    header: bool | None = None,
-    split_seed: int = 0,
-    unseen: Unseen = "refuse",
+    name: str, files: Mapping[str, Path], *, header: bool | None, split_seed: int, unseen: Unseen
 ) -> Triples:
     """Builds a knowledge graph from the files of its splits and of labels."""
     if unseen not in get_args(Unseen):
         known = get_args(Unseen)
         raise Mistake(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
-    if split_seed < 0:
-        raise Mistake(f"the seed of a split must be 0 or more, got {split_seed}")
-    contents = {key: (str(files[key]), read_packed(files[key])) for key in PARTS if key in files}
-    parts, notes = _clean_parts(read_parts(contents, header=header), unseen)
+    contents = {key: (str(files[key]), read_content(files[key])) for key in PARTS if key in files}
+    parts = _clean_parts(read_parts(contents, header=header), unseen)
     labels = {
-        f"{kind}_labels": _read_label_file(files[plural], kind, getattr(parts, plural), notes)
+        f"{kind}_labels": _read_label_file(files[plural], plural, parts)
         for kind, plural in PLURAL.items()
         if plural in files
     }
-    return assemble(draw_parts(parts, split_seed, notes), name=name, notes=notes, **labels)
+    return assemble(draw_parts(parts, split_seed), name=name, **labels)
 
 
 def _find_table(folder: Path, stems: Sequence[str]) -> Path | None:
@@ -96,30 +91,24 @@ def _find_table(folder: Path, stems: Sequence[str]) -> Path | None:
     return found[0] if found else None
 
 
-def _clean_parts(parts: Parts, unseen: Unseen) -> tuple[Parts, list[str]]:
-    """Removes repeated triples and unwanted unseen names; returns the splits and notes."""
-    notes = [part.header for part in parts.by_name.values() if part.header]
-    notes += parts.notes
+def _clean_parts(parts: Parts, unseen: Unseen) -> Parts:
+    """Removes repeated triples, and refuses or removes unseen names; adds notes."""
     by_name = dict(parts.by_name)
     for key, part in parts.by_name.items():
         keys = parts.keys(key)
-        if again := int((np.diff(np.sort(keys)) == 0).sum()):
+        if again := len(keys) - len(sort_unique(keys)):
             by_name[key] = part.take(np.sort(np.unique(keys, return_index=True)[1]))
-            notes.append(f"{part.where} repeats {count_noun(again, 'triple')}; each counts once")
-    parts = Parts(by_name, parts.entities, parts.relations)
-    notes += _leak_notes(parts)
-    for key, part in by_name.items():
-        if key != "train" and unseen != "keep":
-            by_name[key] = _filter_unseen(part, parts, unseen, notes)
-    return Parts(by_name, parts.entities, parts.relations).without_unused(), notes
+            times = count_noun(again, "triple")
+            parts.notes.append(f"{part.where} repeats {times}; each counts once")
+    parts = replace(parts, by_name=by_name)
+    parts.notes.extend(_leak_notes(parts))
+    return parts if unseen == "keep" else _filter_unseen(parts, unseen)
 
 
 def _leak_notes(parts: Parts) -> Iterator[str]:
     """Reports triples that are in two splits."""
     keys = {key: parts.keys(key) for key in parts.by_name}
-    for first, second in (("train", "valid"), ("train", "test"), ("valid", "test")):
-        if not {first, second} <= keys.keys():
-            continue
+    for first, second in combinations(keys, 2):
         if both := int(np.isin(keys[second], keys[first]).sum()):
             yield (
                 f"{count_noun(both, 'triple')} of {parts.by_name[second].where} "
@@ -128,51 +117,55 @@ def _leak_notes(parts: Parts) -> Iterator[str]:
             )
 
 
-def _filter_unseen(part: Part, parts: Parts, unseen: Unseen, notes: list[str]) -> Part:
+def _filter_unseen(parts: Parts, unseen: Unseen) -> Parts:
     """Removes or refuses triples with names that are in no training triple."""
-    train = parts.by_name["train"].triples
-    unknown = np.zeros(part.triples.shape, dtype=bool)
-    for columns, names in (([0, 2], parts.entities), ([1], parts.relations)):
-        known = np.zeros(len(names), dtype=bool)
-        known[train[:, columns]] = True
-        unknown[:, columns] = ~known[part.triples[:, columns]]
-    rows = np.asarray(unknown.any(axis=1))
-    if not rows.any():
-        return part
-    if unseen == "drop":
-        notes.append(
+    by_name = dict(parts.by_name)
+    known = parts.find_used(by_name["train"].triples)
+    for key, part in parts.by_name.items():
+        unknown = ~map_triples(part.triples, *known)
+        rows = np.asarray(unknown.any(axis=1))
+        if not rows.any():
+            continue
+        if unseen == "refuse":
+            raise _unseen_names(part, parts, unknown)
+        by_name[key] = part.take(~rows)
+        parts.notes.append(
             f"{count_noun(int(rows.sum()), 'triple')} of {part.where} left out for an entity or a "
             "relation that no training triple has"
         )
-        return part.take(~rows)
+    return replace(parts, by_name=by_name).without_unused()
+
+
+def _unseen_names(part: Part, parts: Parts, unknown: np.ndarray) -> Mistake:
     kind, columns = ("relation", [1]) if unknown[:, 1].any() else ("entity", [0, 2])
     numbers = np.unique(part.triples[:, columns][unknown[:, columns]])
     names = [getattr(parts, PLURAL[kind])[number] for number in numbers.tolist()]
     where = part.at(int(unknown[:, columns].any(axis=1).argmax()))
-    raise Mistake(
+    return Mistake(
         f"{where}: no training triple has the {kind if len(names) == 1 else PLURAL[kind]} "
         f"{quote_some(names)} of this part; add training triples, or leave such triples out with "
         "unseen='drop' (for a command: --set data.unseen=drop)"
     )
 
 
-def _read_label_file(file: Path, kind: str, ids: list[str], notes: list[str]) -> dict[str, str]:
-    """The labels of entities or relations, by id."""
-    plural = PLURAL[kind]
-    known = set(ids)
-    labels = read_labels(read_packed(file), str(file), ("id", "label"), known)
+def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
+    """The labels of entities or relations, by id; adds notes."""
+    known = set(getattr(parts, plural))
+    labels = read_labels(read_content(file), str(file), ("id", "label"), known)
     if not labels:
         raise Mistake(f"{file} has no labels; write an id and a label per line, or remove it")
     found = known & labels.keys()
     if not found:
         raise Mistake(
-            f"{file} names none of the {len(ids):,} {plural} of the triples (it has "
+            f"{file} names none of the {len(known):,} {plural} of the triples (it has "
             f"{quote_some(labels)}); write the ids of the triples in its first column, or remove it"
         )
-    if len(found) < len(known):
-        less = len(known) - len(found)
-        notes.append(f"{file} has no label for {less:,} of {len(ids):,} {plural}, their ids serve")
-    if len(found) < len(labels):
-        more = len(labels) - len(found)
-        notes.append(f"{file} labels {more:,} {plural} that are in no triple; they are left out")
-    return {name: labels[name] for name in found}
+    if less := len(known) - len(found):
+        parts.notes.append(
+            f"{file} has no label for {less:,} of {len(known):,} {plural}; their ids are used"
+        )
+    if more := len(labels) - len(found):
+        parts.notes.append(
+            f"{file} labels {more:,} {plural} that are in no triple; they are left out"
+        )
+    return labels

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
@@ -15,15 +16,9 @@ _FEW = 5
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """The entities, or the relations, of a knowledge graph.
+    """The entities, or the relations, of a knowledge graph; labels are not necessarily unique."""
 
-    Attributes:
-        kind: ``"entity"`` or ``"relation"``.
-        ids: Their ids.
-        labels: Their labels, by default the ids; not necessarily unique.
-    """
-
-    kind: str
+    kind: Literal["entity", "relation"]
     ids: list[str]
     labels: list[str]
 
@@ -44,12 +39,11 @@ class Vocabulary:
         places = self._by_label.get(name) or self._by_folded.get(name.casefold(), [])
         if len(places) == 1:
             return places[0]
-        plural = PLURAL[self.kind]
         if not places:
             raise Mistake(f"there is no {self.kind} {name!r}{self._hint(name)}")
-        ids = [self.ids[place] for place in places]
+        ids = quote_some(self.ids[place] for place in places)
         raise Mistake(
-            f"{len(ids)} {plural} are called {name!r}: {quote_some(ids)}; name one by its id"
+            f"{len(places)} {PLURAL[self.kind]} are called {name!r}: {ids}; name one by its id"
         )
 
     @cached_property
@@ -84,22 +78,16 @@ def read_labels(
 ) -> dict[str, str]:
     """The label of each id, from a table whose first two columns are ids and labels.
 
-    A header and ids with an empty label are skipped. An id with two labels is a :class:`Mistake`.
-
-    Args:
-        content: The text, see :mod:`quatgraph.data.io.name_table`.
-        where: The file, for messages.
-        columns: Names of all columns.
-        known: Ids that start no header.
+    A header and ids with an empty label are skipped. A first line with a known id is no header. An
+    id with two labels is a :class:`Mistake`.
     """
     table = NameTable.parse(content, where, columns)
     first = table.first_row()
     if first and first[0] not in known and _is_column_name(first[0]):
         table = table.skip_first()
     labels: dict[str, str] = {}
-    for chunk in table.chunks():
-        ids, names = (column.cells() for column in chunk.columns[:2])
-        for line, key, label in zip(chunk.lines.tolist(), ids, names, strict=True):
+    for (ids, names, *_), lines in table.chunks():
+        for line, key, label in zip(lines.tolist(), ids, names, strict=True):
             if not key:
                 raise Mistake(f"{where} line {line} has a label but no id; give it one")
             if label and labels.setdefault(key, label) != label:
