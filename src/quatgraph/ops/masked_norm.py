@@ -19,7 +19,6 @@ for many rows), for all members of an ensemble at once; torch needs some twenty 
 which read or write all rows.
 """
 
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -29,9 +28,6 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import batch_first
 from quatgraph.ops.transforms import once_differentiable
-
-_MANY_ROWS = 512
-"""With more rows several kernel programs share a feature."""
 
 
 def masked_norm(
@@ -125,9 +121,11 @@ class _MaskedNorm(torch.autograd.Function):
                 raise NotImplementedError(
                     "masked_norm needs contiguous running statistics of each member"
                 )
+        from quatgraph.ops.kernels.masked_norm import normalize
+
         vectors = (_flat(value) for value in (weight, bias, running_mean, running_var))
-        y, mean, var = _kernels(x).normalize(
-            _flat(x, 2), _flat(mask), *vectors, eps, momentum, activation
+        y, mean, var = normalize(
+            _flat(x, 2), _flat(mask), *vectors, eps=eps, momentum=momentum, activation=activation
         )
         return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
 
@@ -144,23 +142,15 @@ class _MaskedNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9
+        from quatgraph.ops.kernels.masked_norm import normalize_backward
+
         x, mask, *vectors = ctx.saved_tensors
-        grad_x, grad_weight, grad_bias = _kernels(x).normalize_backward(
-            _flat(grad, 2),
-            _flat(x, 2),
-            _flat(mask),
-            *(_flat(vector) for vector in vectors),
-            ctx.eps,
-            ctx.activation,
+        rows, flat = (_flat(grad, 2), _flat(x, 2)), (_flat(value) for value in (mask, *vectors))
+        grads = normalize_backward(*rows, *flat, eps=ctx.eps, activation=ctx.activation)
+        grad_x, grad_weight, grad_bias = (
+            value.view_as(like) for value, like in zip(grads, (x, *vectors), strict=False)
         )
-        shape = vectors[0].shape
-        return (
-            grad_x.view(x.shape),
-            None,
-            grad_weight.view(shape),
-            grad_bias.view(shape),
-            *(None,) * 5,
-        )
+        return grad_x, None, grad_weight, grad_bias, *(None,) * 5
 
     @staticmethod
     def vmap(
@@ -169,13 +159,6 @@ class _MaskedNorm(torch.autograd.Function):
         *tensors, eps, momentum, activation = inputs
         tensors = batch_first(info.batch_size, in_dims, tensors)
         return _MaskedNorm.apply(*tensors, eps, momentum, activation), (0, 0, 0)
-
-
-def _kernels(x: Tensor) -> ModuleType:
-    """The kernels for few rows, or those for many."""
-    from quatgraph.ops.kernels import masked_norm, masked_norm_parts
-
-    return masked_norm_parts if x.size(-2) > _MANY_ROWS and x.numel() else masked_norm
 
 
 def _flat(value: Tensor | None, dims: int = 1) -> Any:
