@@ -23,7 +23,7 @@ from torch import Tensor
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.csr import sum_rows_torch
 from quatgraph.ops.members import flatten_index
-from quatgraph.ops.transforms import eager_form
+from quatgraph.ops.transforms import operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def aggregate_blocks(x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
     Shape:
         - output: as x, with R for C
     """
-    return (_Product if x.dim() == 2 else _EagerProduct).apply(x, rows, columns)
+    return _product(x, rows, columns)
 
 
 class _Product(torch.autograd.Function):
@@ -116,7 +116,7 @@ class _Product(torch.autograd.Function):
         assert in_dims[0] is not None
         if x.dim() != 3:
             raise NotImplementedError("aggregate_blocks does not support nested vmap")
-        return _EagerProduct.apply(x.movedim(in_dims[0], 0), rows, columns), 0
+        return _product(x.movedim(in_dims[0], 0), rows, columns), 0
 
 
-_EagerProduct = eager_form(_Product)
+_product = operation(_Product, 0)

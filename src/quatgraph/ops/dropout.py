@@ -16,7 +16,7 @@ from torch import Tensor
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import batch_first
 from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, row_keys
-from quatgraph.ops.transforms import active_transforms, eager_form
+from quatgraph.ops.transforms import operation
 
 _CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
 
@@ -38,9 +38,7 @@ def keyed_dropout(
         - output: as x
         - of several members each with a leading ``M``
     """
-    function = _Dropout if active_transforms() else _EagerDropout
-    y: Tensor = function.apply(x, draws, rate, rows, call, tiles)
-    return y
+    return _dropout(x, draws, rate, rows, call, tiles)
 
 
 class _Dropout(torch.autograd.Function):
@@ -74,7 +72,7 @@ class _Dropout(torch.autograd.Function):
         return keyed_dropout(x, draws, rate, call, tiles, rows), 0
 
 
-_EagerDropout = eager_form(_Dropout)
+_dropout = operation(_Dropout, 0)
 
 
 def _dropout_members(

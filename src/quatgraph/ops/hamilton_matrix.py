@@ -12,13 +12,7 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import (
-    active_transforms,
-    eager_form,
-    is_batched,
-    is_tracing,
-    needs_autograd,
-)
+from quatgraph.ops.transforms import is_batched, is_tracing, operation
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -37,10 +31,7 @@ def _apply(value: Tensor, *, transposed: bool) -> Tensor:
     """The matrix of a weight, or with ``transposed`` the weight's gradient of a matrix's."""
     if is_batched(value):
         return _plain_gradient(value) if transposed else plain_matrix(value)
-    if not needs_autograd(value):
-        return _Hamilton.forward(value, transposed)
-    result: Tensor = (_Hamilton if active_transforms() else _EagerHamilton).apply(value, transposed)
-    return result
+    return _hamilton(value, transposed)
 
 
 def _plain_gradient(grad: Tensor) -> Tensor:
@@ -85,4 +76,4 @@ class _Hamilton(torch.autograd.Function):
         return _apply(value.movedim(in_dims[0], 0), transposed=transposed), 0
 
 
-_EagerHamilton = eager_form(_Hamilton)
+_hamilton = operation(_Hamilton, 0)
