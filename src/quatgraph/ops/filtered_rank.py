@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.csr import wide
+from quatgraph.ops.members import flatten_members
 
 _CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # scores that fit into a cache, or fill a GPU
 _LARGEST_COUNT = 1 << 24  # float32 represents all integers up to this one
@@ -109,7 +110,7 @@ def filtered_rank(
         max_numbers = _CUDA_TILE if q.is_cuda else _CPU_TILE
     shape, entities = q.shape[:-1], x.size(-2)
     # In half precision many scores would be rounded to the same value.
-    q, x = (wide(value)[None].flatten(0, -3) for value in (q, x))
+    q, x = (flatten_members(wide(value), 2) for value in (q, x))
     greater, equal = (truth.new_zeros(q.shape[:2], dtype=torch.int64) for _ in range(2))
     if greater.numel():
         excluded = _excluded(truth, ptr, known, entities)

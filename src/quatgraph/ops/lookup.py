@@ -35,12 +35,7 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
           give zeros: an error would need a host synchronisation.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if table.is_cuda and not grad_depth():
-        return _lookup(table, code)
-    if table.dim() == 2:
-        return table.index_select(0, code)
-    flat = table.flatten(0, 1).index_select(0, flatten_index(code, table.size(1)))
-    return flat.unflatten(0, code.shape)
+    return _lookup(table, code) if table.is_cuda and not grad_depth() else _select(table, code)
 
 
 def table_and_rows(
@@ -67,26 +62,13 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
     if use_triton(table):
         from quatgraph.ops.kernels.lookup import gather_rows
 
-        one = code.dim() == 1
-        return gather_rows(table[None], code[None])[0] if one else gather_rows(table, code)
-    rows = code.flatten() if len(code) == 1 else flatten_index(code, table.size(-2))
-    flat = table.reshape(-1, table.size(-1)).index_select(0, rows)
-    return flat.view(*code.shape, table.size(-1))
+        return gather_rows(table, code)
+    return _select(table, code)
 
 
-def _products(
-    table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The products of the rows of two tables, and both factors."""
-    if use_triton(table):
-        from quatgraph.ops.kernels.lookup import gather_products
-
-        if code.dim() == 2:
-            return gather_products(table, code, times, times_code)
-        out, own, other = gather_products(table[None], code[None], times[None], times_code[None])
-        return out[0], own[0], other[0]
-    own, other = _lookup(table, code), _lookup(times, times_code)
-    return own * other, own, other
+def _select(table: Tensor, code: Tensor) -> Tensor:
+    rows = table.flatten(0, -2).index_select(0, flatten_index(code, table.size(-2)))
+    return rows.unflatten(0, code.shape)
 
 
 @torch.library.custom_op("quatgraph::lookup_gradient", mutates_args=())
@@ -101,11 +83,7 @@ def _lookup_gradient(
     if 0 < code.size(-1) <= _FEW_CODES and grad.dtype in KERNEL_TYPES and use_triton(grad):
         from quatgraph.ops.kernels.lookup import lookup_backward
 
-        large = rows >= _LARGE_TABLE
-        if code.dim() == 2:
-            return lookup_backward(grad, code, base, times, rows=rows, large=large)
-        one = (None if value is None else value[None] for value in (base, times))
-        return lookup_backward(grad[None], code[None], *one, rows=rows, large=large)[0]
+        return lookup_backward(grad, code, base, times, rows=rows, large=rows >= _LARGE_TABLE)
     if times is not None:
         grad = grad * times
     sum_by_code = _sum_sorted if rows >= _LARGE_TABLE else _sum_one_hot
@@ -178,7 +156,12 @@ class _TableAndRows(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         if times is None or times_code is None:
             return table, _lookup(table, code), None, None
-        return table, *_products(table, code, times, times_code)
+        if use_triton(table):
+            from quatgraph.ops.kernels.lookup import gather_products
+
+            return table, *gather_products(table, code, times, times_code)
+        own, other = _lookup(table, code), _lookup(times, times_code)
+        return table, own * other, own, other
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import batch_first
+from quatgraph.ops.members import batch_first, flatten_members
 from quatgraph.ops.transforms import once_differentiable
 
 
@@ -123,9 +123,14 @@ class _MaskedNorm(torch.autograd.Function):
                 )
         from quatgraph.ops.kernels.masked_norm import normalize
 
-        vectors = (_flat(value) for value in (weight, bias, running_mean, running_var))
+        vectors = (flatten_members(value) for value in (weight, bias, running_mean, running_var))
         y, mean, var = normalize(
-            _flat(x, 2), _flat(mask), *vectors, eps=eps, momentum=momentum, activation=activation
+            flatten_members(x, 2),
+            flatten_members(mask),
+            *vectors,
+            eps=eps,
+            momentum=momentum,
+            activation=activation,
         )
         return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
 
@@ -145,7 +150,10 @@ class _MaskedNorm(torch.autograd.Function):
         from quatgraph.ops.kernels.masked_norm import normalize_backward
 
         x, mask, *vectors = ctx.saved_tensors
-        rows, flat = (_flat(grad, 2), _flat(x, 2)), (_flat(value) for value in (mask, *vectors))
+        rows, flat = (
+            (flatten_members(grad, 2), flatten_members(x, 2)),
+            (flatten_members(value) for value in (mask, *vectors)),
+        )
         grads = normalize_backward(*rows, *flat, eps=ctx.eps, activation=ctx.activation)
         grad_x, grad_weight, grad_bias = (
             value.view_as(like) for value, like in zip(grads, (x, *vectors), strict=False)
@@ -159,8 +167,3 @@ class _MaskedNorm(torch.autograd.Function):
         *tensors, eps, momentum, activation = inputs
         tensors = batch_first(info.batch_size, in_dims, tensors)
         return _MaskedNorm.apply(*tensors, eps, momentum, activation), (0, 0, 0)
-
-
-def _flat(value: Tensor | None, dims: int = 1) -> Any:
-    """Flattens the leading dimensions into one of members, in front of ``dims`` others."""
-    return None if value is None else value[None].flatten(0, -1 - dims)

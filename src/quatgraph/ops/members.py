@@ -33,6 +33,11 @@ def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     return y if bias is None else y + bias.unsqueeze(-2)
 
 
+def flatten_members(value: Tensor | None, dims: int = 1) -> Any:
+    """Flattens the leading dimensions into one of members, in front of ``dims`` others."""
+    return None if value is None else value[None].flatten(0, -1 - dims)
+
+
 def flatten_index(index: Tensor, size: int) -> Tensor:
     """Indices of each member ``(M, N)`` as indices ``(M N,)`` into all members concatenated, each
     ``size`` long; those of a single member ``(N,)`` as they are."""

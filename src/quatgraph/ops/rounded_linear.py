@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.members import batch_first
+from quatgraph.ops.members import batch_first, flatten_members
 from quatgraph.ops.transforms import once_differentiable
 
 
@@ -75,9 +75,8 @@ class _RoundedLinear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None
-        rounded_x, rounded_w = ctx.saved_tensors
         grad, rounded_x, rounded_w = (
-            value[None].flatten(0, -3) for value in (grad, rounded_x, rounded_w)
+            flatten_members(value, 2) for value in (grad, *ctx.saved_tensors)
         )
         grad_x, grad_weight = product(grad, rounded_w), product(grad.mT, rounded_x)
         return grad_x.view_as(rounded_x), grad_weight.view_as(rounded_w), None
