@@ -18,10 +18,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.csr import sum_rows_torch
+from quatgraph.ops.csr import concat_rows, sum_rows_torch
 from quatgraph.ops.members import flatten_index
 from quatgraph.ops.transforms import operation
 
@@ -66,11 +67,8 @@ class BlockRows:
         begin = self.rowptr.index_select(0, known)
         size = self.rowptr.index_select(0, known + 1) - begin
         size = torch.where(row >= 0, size, 0)
-        ptr = torch.zeros(size.numel() + 1, dtype=torch.int32, device=size.device)
-        torch.cumsum(size, 0, out=ptr[1:])
-        row_ids = torch.repeat_interleave(size)
-        entry = torch.arange(row_ids.numel(), device=size.device, dtype=torch.int32)
-        entry += (begin - ptr[:-1]).index_select(0, row_ids)
+        ptr = F.pad(size.cumsum(0, dtype=torch.int32), (1, 0))
+        row_ids, entry = concat_rows(begin, size)
         col = self.col.index_select(0, entry) + shift.index_select(0, row_ids)
         position = entry if self.perm is None else self.perm.index_select(0, entry)
         return ptr, col, self.weight.index_select(0, position)

@@ -22,6 +22,17 @@ def index2ptr(sorted_index: Tensor, size: int) -> Tensor:
     return torch.searchsorted(sorted_index, bounds, out_int32=True)
 
 
+def concat_rows(begin: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+    """The row and the position of each entry, once rows of these sizes are concatenated.
+
+    On a GPU it synchronises with the host, as the output's size depends on the values.
+    """
+    row_ids = torch.repeat_interleave(size)
+    entry = torch.arange(row_ids.numel(), device=size.device, dtype=size.dtype)
+    entry += (begin - size.cumsum(0, dtype=size.dtype) + size).index_select(0, row_ids)
+    return row_ids, entry
+
+
 def sum_rows(
     rowptr: Tensor,
     col: Tensor,

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
+
+from quatgraph.ops.csr import concat_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +34,5 @@ class Positives:
 
         On a GPU it synchronises with the host, as the output's size depends on the values.
         """
-        begin, sizes = self.ptr[self.row].flatten(), self.counts().flatten()
-        row_ids = torch.repeat_interleave(sizes)
-        entry = torch.arange(row_ids.numel(), device=row_ids.device)
-        entry += (begin - sizes.cumsum(0) + sizes).index_select(0, row_ids)
+        row_ids, entry = concat_rows(self.ptr[self.row].flatten(), self.counts().flatten())
         return row_ids, self.tails.index_select(0, entry)
