@@ -65,8 +65,7 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        *tensors, call, tiles = inputs
-        x, draws, rate, rows = batch_first(info.batch_size, in_dims, tensors)
+        x, draws, rate, rows, call, tiles = batch_first(info.batch_size, in_dims, inputs)
         if rate.dim() > 1:
             raise NotImplementedError("keyed_dropout does not support nested vmap")
         return keyed_dropout(x, draws, rate, call, tiles, rows), 0

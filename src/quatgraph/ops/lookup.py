@@ -18,7 +18,7 @@ from torch import Tensor
 
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.csr import index2ptr, sum_rows
-from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.members import MemberFunction, batch_first, flatten_index
 from quatgraph.ops.transforms import grad_depth, once_differentiable
 
 _ONE_HOT_BLOCK = 1 << 25  # elements of the one-hot matrix to hold at once
@@ -144,7 +144,7 @@ def _(
     return _lookup(*batch_first(info.batch_size, in_dims, (table, code))), 0
 
 
-class _TableAndRows(torch.autograd.Function):
+class _TableAndRows(MemberFunction):
     """Returns the table, the rows or products and, for the backward pass, the two factors.
 
     Not a library operation, which may not return its inputs.
@@ -184,10 +184,3 @@ class _TableAndRows(torch.autograd.Function):
         if times_code is not None:
             grad_times = _lookup_gradient(grad_rows, times_code, times_rows, None, own)
         return _lookup_gradient(grad_rows, code, rows, grad_table, other), None, grad_times, None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None
-    ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        dims = (0, 0, None, None) if inputs[2] is None else (0, 0, 0, 0)
-        return _TableAndRows.apply(*batch_first(info.batch_size, in_dims, inputs)), dims

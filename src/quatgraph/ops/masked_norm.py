@@ -26,7 +26,7 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import batch_first, flatten_members
+from quatgraph.ops.members import MemberFunction, flatten_members
 from quatgraph.ops.transforms import once_differentiable
 
 
@@ -101,7 +101,7 @@ def _update_running_stats(
         running_var.mul_(1 - momentum).add_(var, alpha=momentum * rows / (rows - 1))
 
 
-class _MaskedNorm(torch.autograd.Function):
+class _MaskedNorm(MemberFunction):
     """Not a library operation: one with gradients may not mutate its inputs."""
 
     @staticmethod
@@ -159,11 +159,3 @@ class _MaskedNorm(torch.autograd.Function):
             value.view_as(like) for value, like in zip(grads, (x, *vectors), strict=False)
         )
         return grad_x, None, grad_weight, grad_bias, *(None,) * 5
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *inputs: Any
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        *tensors, eps, momentum, activation = inputs
-        tensors = batch_first(info.batch_size, in_dims, tensors)
-        return _MaskedNorm.apply(*tensors, eps, momentum, activation), (0, 0, 0)

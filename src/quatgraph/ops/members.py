@@ -15,15 +15,24 @@ def batch_first(size: int, in_dims: Sequence[int | None], values: Sequence[Any])
     Args:
         size: M.
         in_dims: The batch dimension of each tensor; one without it is expanded.
-        values: Tensors, or None.
+        values: Tensors, and other values, which stay as they are.
     """
 
-    def front(value: Tensor | None, dim: int | None) -> Tensor | None:
-        if value is None:
-            return None
+    def front(value: Any, dim: int | None) -> Any:
+        if not isinstance(value, Tensor):
+            return value
         return value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
 
     return [front(value, dim) for value, dim in zip(values, in_dims, strict=False)]
+
+
+class MemberFunction(torch.autograd.Function):
+    """A function of tensors with or without a leading dimension of members, which vmap adds."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
+        outputs = cls.apply(*batch_first(info.batch_size, in_dims, inputs))
+        return outputs, tuple(None if value is None else 0 for value in outputs)
 
 
 def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
