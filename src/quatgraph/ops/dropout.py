@@ -15,7 +15,7 @@ from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import batch_first
-from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, row_keys
+from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, mix, row_keys
 from quatgraph.ops.transforms import operation
 
 _CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
@@ -46,10 +46,9 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> Tensor:
-        x, draws, rate, rows, call, tiles = inputs
+        x, draws, rate, *others = inputs
         if draws.dim() == 1:
-            x, draws, rate = x[None], draws[None], rate[None]
-            return _dropout_members(x, draws, rate, rows, call, tiles)[0]
+            return _dropout_members(x[None], draws[None], rate[None], *others)[0]
         return _dropout_members(*inputs)
 
     @staticmethod
@@ -98,8 +97,6 @@ def _dropout_members(
 def _keep_mask(keys: Tensor, columns: Tensor, threshold: Tensor) -> Tensor:
     """Whether to keep each element, ``(R, C)``: its bits are at least its row's ``threshold``."""
     if keys.device.type != "cpu":  # a GPU without kernels
-        from quatgraph.ops.random import mix
-
         return mix(keys[:, None] ^ columns) >= threshold[:, None]
     row, column, lowest = (value.numpy().astype(np.uint32) for value in (keys, columns, threshold))
     keep = np.empty((len(row), len(column)), dtype=bool)

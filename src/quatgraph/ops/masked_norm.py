@@ -62,21 +62,15 @@ def masked_norm(
         mask = None if mask is None else mask.expand(x.shape[:-1])
         y, *_ = _MaskedNorm.apply(x, mask, *vectors, eps, momentum, activation)
         return y
-    y, mean, var = _norm_torch(x, mask, weight, bias, eps)
-    _update_running_stats(running_mean, running_var, mean, var, x.size(-2), mask, momentum)
-    return ACTIVATIONS[activation](y)
-
-
-def _norm_torch(
-    x: Tensor, mask: Tensor | None, weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
     counts = x.new_ones(1, x.size(-2)) if mask is None else mask[..., None, :]
     divisor = counts.sum(dim=-1, keepdim=True).clamp(min=1)
     mean = counts @ x / divisor  # a matrix product is the fastest sum over rows
     centred = x - mean
     var = counts @ centred.square() / divisor
     y = centred * (torch.rsqrt(var + eps) * weight.unsqueeze(-2)) + bias.unsqueeze(-2)
-    return y, mean.squeeze(-2).detach(), var.squeeze(-2).detach()
+    stats = running_mean, running_var, mean.squeeze(-2), var.squeeze(-2)
+    _update_running_stats(*stats, x.size(-2), mask, momentum)
+    return ACTIVATIONS[activation](y)
 
 
 @torch.no_grad()
