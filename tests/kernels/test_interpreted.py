@@ -21,7 +21,7 @@ from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.ops.dropout import keyed_dropout
 from quatgraph.ops.gated_step import gated_step
-from quatgraph.ops.hamilton_matrix import hamilton_matrix
+from quatgraph.ops.hamilton import hamilton_matrix
 from quatgraph.ops.lookup import _lookup, _lookup_gradient, _TableAndRows
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.training.optim import MemberAdam
@@ -111,16 +111,16 @@ def test_dropout_of_numbers_in_memory_once() -> None:
 @pytest.mark.parametrize("shape", [(4, 1, 1), (2, 4, 3, 5), (3, 4, 1, 600)])
 def test_hamilton_matrix(shape) -> None:
     launches = {"hamilton_matrix.spread", "hamilton_matrix.gather"}
-    compare("ops.hamilton_matrix", launches, hamilton_matrix, torch.randn(shape))
+    compare("ops.hamilton", launches, hamilton_matrix, torch.randn(shape))
     if len(shape) == 4:
         call = torch.vmap(torch.vmap(hamilton_matrix, in_dims=2), in_dims=1)
         weight = torch.randn(*shape[:3], 2, shape[3])
-        compare("ops.hamilton_matrix", launches, call, weight.movedim(0, 1))
+        compare("ops.hamilton", launches, call, weight.movedim(0, 1))
 
 
 def test_derivatives_of_hamilton_matrix(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
-    module = import_module("quatgraph.ops.hamilton_matrix")
+    module = import_module("quatgraph.ops.hamilton")
     monkeypatch.setattr(module, "use_triton", lambda *_: True)
     weight = torch.randn(4, 2, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(

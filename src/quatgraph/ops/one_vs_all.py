@@ -39,9 +39,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.csr import wide
+from quatgraph.ops.csr import concat_rows, wide
 from quatgraph.ops.members import flatten_members
-from quatgraph.ops.positives import Positives
 from quatgraph.ops.rounded_linear import column_major, product, rounded_product
 from quatgraph.ops.transforms import once_differentiable
 
@@ -51,6 +50,37 @@ _LARGE_GRADIENT = 1 << 28
 """Elements (1 GiB) from which on a gradient is scaled in place, not copied."""
 _TILE_STEP = 64
 """Tiles are multiples of it where possible: such products are the fastest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Positives:
+    """The positive candidates of each query of a batch, for one member or for several.
+
+    The positives of all queries are concatenated, without duplicates; a batch is a query index per
+    row. The batches of all members of an ensemble are one object.
+
+    Attributes:
+        ptr: The boundaries of the positives of the Q queries, int32 or int64 ``(Q + 1,)``.
+        tails: The positives, indices of candidates, int32 or int64 ``(P,)``.
+        row: The query of each row of the batch, ``(B,)``; ``(M, B)`` if the members have batches of
+            their own.
+    """
+
+    ptr: Tensor
+    tails: Tensor
+    row: Tensor
+
+    def counts(self) -> Tensor:
+        """The number of positives of each row, shaped as ``row``."""
+        return self.ptr[self.row + 1] - self.ptr[self.row]
+
+    def to_coo(self) -> tuple[Tensor, Tensor]:
+        """The row, counted over all members, and the candidate of each positive in the batch.
+
+        On a GPU it synchronises with the host, as the output's size depends on the values.
+        """
+        row_ids, entry = concat_rows(self.ptr[self.row].flatten(), self.counts().flatten())
+        return row_ids, self.tails.index_select(0, entry)
 
 
 def one_vs_all_bce(
