@@ -140,13 +140,7 @@ def _excluded(truth: Tensor, ptr: Tensor, known: Tensor, entities: int) -> tuple
 
 
 def _count_members(
-    q: Tensor,
-    x: Tensor,
-    truth: Tensor,
-    ptr: Tensor,
-    query: Tensor,
-    position: Tensor,
-    rows: int,
+    q: Tensor, x: Tensor, truth: Tensor, ptr: Tensor, query: Tensor, position: Tensor, rows: int
 ) -> tuple[Tensor, Tensor]:
     """The counts of a few members, each ``(m, B)``, by tiles of ``rows`` queries."""
     firsts = range(0, q.size(1), rows)
