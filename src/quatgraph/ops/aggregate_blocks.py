@@ -104,17 +104,10 @@ class _Product(torch.autograd.Function):
         return aggregate_blocks(grads[0], ctx.columns, ctx.rows), None, None
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[int | None, None, None],
-        x: Tensor,
-        rows: BlockRows,
-        columns: BlockRows,
-    ) -> tuple[Tensor, int]:
-        assert in_dims[0] is not None
+    def vmap(info: Any, in_dims: Any, x: Tensor, *rows: BlockRows) -> tuple[Tensor, int]:
         if x.dim() != 3:
             raise NotImplementedError("aggregate_blocks does not support nested vmap")
-        return _product(x.movedim(in_dims[0], 0), rows, columns), 0
+        return _product(x.movedim(in_dims[0], 0), *rows), 0
 
 
 _product = operation(_Product, 0)
