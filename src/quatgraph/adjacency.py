@@ -276,14 +276,13 @@ class Adjacency:
         return made.with_product_dtype(self.product_dtype)
 
     def transpose(self) -> Self:
-        order = torch.argsort(self.t_perm)
         return type(self)(
             rowptr=self.t_rowptr,
             col=self.t_col,
             weight=self.weight.index_select(0, self.t_perm),
             t_rowptr=self.rowptr,
             t_col=self.col,
-            t_perm=order.int(),
+            t_perm=torch.argsort(self.t_perm).int(),
             product_dtype=self.product_dtype,
         )
 
@@ -310,9 +309,8 @@ class Adjacency:
         return torch.arange(count, device=self.device, dtype=torch.int32)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        tensors, product_dtype = _flatten(self)
-        moved = (tensor.to(device, non_blocking=non_blocking) for tensor in tensors)
-        return type(self)(*moved).with_product_dtype(product_dtype)
+        moved: Self = pytree.tree_map(lambda t: t.to(device, non_blocking=non_blocking), self)
+        return moved
 
     def to_dense(self) -> Tensor:
         """The dense matrix, to inspect small ones."""
@@ -323,11 +321,8 @@ class Adjacency:
         """The product ``(..., C, F) -> (..., R, F)``."""
         if x.dim() > 2:  # leading dimensions become columns
             columns = x.movedim(-2, 0)
-            y = self._times(columns.flatten(1))
+            y = self @ columns.flatten(1)
             return y.unflatten(1, columns.shape[1:]).movedim(0, -2)
-        return self._times(x)
-
-    def _times(self, x: Tensor) -> Tensor:
         if x.size(0) != self.shape[1]:
             raise Mistake(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
         return aggregate(

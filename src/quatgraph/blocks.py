@@ -8,6 +8,7 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import Mistake
 from quatgraph.ops.aggregate_blocks import BlockRows, aggregate_blocks
+from quatgraph.ops.csr import concat_padded
 
 
 class Blocks:
@@ -88,20 +89,19 @@ class Blocks:
                 are padding, of weight 0 and in the last row and column.
         """
         whole, (rows, columns) = self.whole, self.shape
-        rowptr, entry, entry_row, shift = _concat_rows(whole.rowptr, self.row, entries)
-        t_rowptr, t_entry, t_entry_row, _ = _concat_rows(whole.t_rowptr, self.t_row, entries)
+        ends, shift, row, _, entry = concat_padded(whole.rowptr, self.row, entries)
+        t_ends, _, t_row, _, t_entry = concat_padded(whole.t_rowptr, self.t_row, entries)
+        rowptr, t_rowptr = _rowptr(ends, entries), _rowptr(t_ends, entries)
         is_entry, t_is_entry = entry >= 0, t_entry >= 0
         entry, t_entry = entry.clamp(min=0), t_entry.clamp(min=0)
-        col = torch.where(
-            is_entry, whole.col[entry] + self.shift.gather(-1, entry_row), columns - 1
-        )
-        t_col = whole.t_col[t_entry] + self.t_shift.gather(-1, t_entry_row)
+        col = whole.col[entry] + self.shift.gather(-1, row)
+        t_col = whole.t_col[t_entry] + self.t_shift.gather(-1, t_row)
         t_col = torch.where(t_is_entry, t_col, rows - 1)
         t_perm = whole.t_perm[t_entry] + shift.gather(-1, t_col.long())
         position = torch.arange(entries, device=t_perm.device, dtype=t_perm.dtype)
         return Adjacency(
             rowptr=rowptr,
-            col=col,
+            col=torch.where(is_entry, col, columns - 1),
             weight=torch.where(is_entry, whole.weight[entry], 0),
             t_rowptr=t_rowptr,
             t_col=t_col,
@@ -109,35 +109,12 @@ class Blocks:
         )
 
 
-def _concat_rows(
-    rowptr: Tensor, row: Tensor, entries: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The entries of selected rows after these rows are concatenated.
-
-    Shape:
-        - rowptr: row pointers of the whole matrix
-        - row: the selected rows, negative for padding, ``(..., R)``
-        - output: the new row pointers ``(..., R + 1)``; the position of each entry in the whole
-          matrix, -1 for padding, and its row, ``(..., E)``; the shift of each row's entries,
-          ``(..., R)``
-    """
-    clamped = row.clamp(min=0)
-    begin = rowptr[clamped]
-    size = torch.where(row >= 0, rowptr[clamped + 1] - begin, 0)
-    ends = size.cumsum(dim=-1, dtype=rowptr.dtype)
+def _rowptr(ends: Tensor, entries: int) -> Tensor:
+    """The row pointers of rows that end there, ``(..., R + 1)``; the last row has the padding."""
     if ends.device.type == "cpu" and (largest := int(ends[..., -1].max())) > entries:
         raise Mistake(f"blocks of {largest} entries do not fit into {entries}")
-    shift = ends - size - begin
-    position = torch.arange(entries, device=row.device, dtype=rowptr.dtype)
-    entry_row = torch.searchsorted(
-        ends, position.expand(*row.shape[:-1], -1).contiguous(), right=True
-    )
-    is_entry = entry_row < row.size(-1)
-    entry_row = entry_row.clamp(max=row.size(-1) - 1)
-    entry = torch.where(is_entry, position - shift.gather(-1, entry_row), -1)
     full = torch.full_like(ends[..., -1:], entries)
-    rowptr = torch.cat((torch.zeros_like(full), ends[..., :-1], full), dim=-1)
-    return rowptr, entry, entry_row, shift
+    return torch.cat((torch.zeros_like(full), ends[..., :-1], full), dim=-1)
 
 
 class _Mask(torch.autograd.Function):

@@ -6,11 +6,9 @@ from quatgraph.ops.attention_pool import attention_pool
 from quatgraph.ops.backend import backend
 from quatgraph.ops.filtered_rank import Ranks, filtered_rank
 from quatgraph.ops.gated_step import gated_step
-from quatgraph.ops.hamilton_linear import hamilton_linear
-from quatgraph.ops.hamilton_matrix import hamilton_matrix
+from quatgraph.ops.hamilton import hamilton_linear, hamilton_matrix
 from quatgraph.ops.lookup import lookup, table_and_rows
-from quatgraph.ops.one_vs_all import one_vs_all_bce, one_vs_all_cross_entropy
-from quatgraph.ops.positives import Positives
+from quatgraph.ops.one_vs_all import Positives, one_vs_all_bce, one_vs_all_cross_entropy
 
 __all__ = [
     "Positives",

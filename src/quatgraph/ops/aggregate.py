@@ -24,6 +24,7 @@ Shapes: R rows, C columns, E entries, F features; ``weight`` ``(E,)`` with ``x``
 ``(M, E)`` with ``(M, C, F)`` for M sets of values on one structure. Indices are int32.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,13 +33,7 @@ from torch import Tensor
 from quatgraph.errors import Mistake
 from quatgraph.ops.csr import entry_products, sum_rows
 from quatgraph.ops.members import batch_first, vmap_product
-from quatgraph.ops.transforms import (
-    active_transforms,
-    eager_form,
-    is_tracing,
-    jvp_depth,
-    needs_autograd,
-)
+from quatgraph.ops.transforms import active_transforms, is_tracing, jvp_depth, operation
 
 
 def aggregate(
@@ -102,23 +97,17 @@ class _Aggregate(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        _check_jvp_depth()
         rowptr, col, perm, weight, x, *transpose = ctx.saved_tensors
-        terms = [
-            _aggregate(rowptr, col, perm, w, v, *transpose, ctx.product_dtype, ctx.out_dtype)
-            for w, v in ((tangents[3], x), (weight, tangents[4]))
-            if w is not None and v is not None
-        ]
-        return sum(terms[1:], terms[0]) if terms else None
+
+        def product(weight: Tensor, x: Tensor) -> Tensor:
+            types = ctx.product_dtype, ctx.out_dtype
+            return _aggregate(rowptr, col, perm, weight, x, *transpose, *types)
+
+        return _product_rule(product, weight, x, tangents[3:5])
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-        return vmap_product(
-            lambda *tensors: _aggregate(*tensors, *inputs[8:]),
-            info.batch_size,
-            in_dims[:8],
-            inputs[:8],
-        )
+        return vmap_product(_aggregate, info.batch_size, in_dims, inputs)
 
 
 class _EntryProducts(torch.autograd.Function):
@@ -147,14 +136,12 @@ class _EntryProducts(torch.autograd.Function):
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Tensor | None) -> Tensor | None:
-        _check_jvp_depth()
         rowptr, col, y, x, *transpose = ctx.saved_tensors
-        terms = [
-            _entry_products(rowptr, col, left, right, *transpose)
-            for left, right in ((tangents[2], x), (y, tangents[3]))
-            if left is not None and right is not None
-        ]
-        return sum(terms[1:], terms[0]) if terms else None
+
+        def product(y: Tensor, x: Tensor) -> Tensor:
+            return _entry_products(rowptr, col, y, x, *transpose)
+
+        return _product_rule(product, y, x, tangents[2:4])
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor) -> tuple[Tensor, int]:
@@ -162,31 +149,24 @@ class _EntryProducts(torch.autograd.Function):
         return torch.stack([_entry_products(*member) for member in each]), 0
 
 
-_EagerAggregate, _EagerEntryProducts = eager_form(_Aggregate), eager_form(_EntryProducts)
+_aggregate, _entry_products = operation(_Aggregate, 3, 4), operation(_EntryProducts, 2, 3)
 
 
-def _aggregate(*inputs: Any) -> Tensor:
-    if not needs_autograd(inputs[3], inputs[4]):
-        return _Aggregate.forward(*inputs)
-    y: Tensor = (_Aggregate if active_transforms() else _EagerAggregate).apply(*inputs)
-    return y
-
-
-def _entry_products(*inputs: Tensor) -> Tensor:
-    if not needs_autograd(inputs[2], inputs[3]):
-        return _EntryProducts.forward(*inputs)
-    function = _EntryProducts if active_transforms() else _EagerEntryProducts
-    products: Tensor = function.apply(*inputs)
-    return products
-
-
-def _check_jvp_depth() -> None:
-    """Refuses nested forward-mode: torch loses the tangents of saved tensors."""
-    if jvp_depth() > 1:
+def _product_rule(
+    product: Callable[[Tensor, Tensor], Tensor],
+    left: Tensor,
+    right: Tensor,
+    tangents: Sequence[Tensor | None],
+) -> Tensor | None:
+    """The tangent of a product, from those of its factors."""
+    if jvp_depth() > 1:  # torch would lose the tangents of saved tensors
         raise Mistake(
             "forward-over-forward derivatives are not supported: take one of them backward, as "
             "torch.func.hessian does"
         )
+    pairs = (tangents[0], right), (left, tangents[1])
+    terms = [product(a, b) for a, b in pairs if a is not None and b is not None]
+    return sum(terms[1:], terms[0]) if terms else None
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -257,9 +237,4 @@ _aggregate_op.register_autograd(_backward, setup_context=_setup_context)
 
 @_aggregate_op.register_vmap
 def _(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Tensor, int]:
-    return vmap_product(
-        lambda *tensors: _aggregate_op(*tensors, *inputs[8:]),
-        info.batch_size,
-        in_dims[:8],
-        inputs[:8],
-    )
+    return vmap_product(_aggregate_op, info.batch_size, in_dims, inputs)

@@ -18,12 +18,13 @@ from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.csr import sum_rows_torch
+from quatgraph.ops.csr import concat_rows, sum_rows_torch
 from quatgraph.ops.members import flatten_index
-from quatgraph.ops.transforms import eager_form
+from quatgraph.ops.transforms import operation
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,11 +67,8 @@ class BlockRows:
         begin = self.rowptr.index_select(0, known)
         size = self.rowptr.index_select(0, known + 1) - begin
         size = torch.where(row >= 0, size, 0)
-        ptr = torch.zeros(size.numel() + 1, dtype=torch.int32, device=size.device)
-        torch.cumsum(size, 0, out=ptr[1:])
-        row_ids = torch.repeat_interleave(size)
-        entry = torch.arange(row_ids.numel(), device=size.device, dtype=torch.int32)
-        entry += (begin - ptr[:-1]).index_select(0, row_ids)
+        ptr = F.pad(size.cumsum(0, dtype=torch.int32), (1, 0))
+        row_ids, entry = concat_rows(begin, size)
         col = self.col.index_select(0, entry) + shift.index_select(0, row_ids)
         position = entry if self.perm is None else self.perm.index_select(0, entry)
         return ptr, col, self.weight.index_select(0, position)
@@ -87,7 +85,7 @@ def aggregate_blocks(x: Tensor, rows: BlockRows, columns: BlockRows) -> Tensor:
     Shape:
         - output: as x, with R for C
     """
-    return (_Product if x.dim() == 2 else _EagerProduct).apply(x, rows, columns)
+    return _product(x, rows, columns)
 
 
 class _Product(torch.autograd.Function):
@@ -106,17 +104,10 @@ class _Product(torch.autograd.Function):
         return aggregate_blocks(grads[0], ctx.columns, ctx.rows), None, None
 
     @staticmethod
-    def vmap(
-        info: Any,
-        in_dims: tuple[int | None, None, None],
-        x: Tensor,
-        rows: BlockRows,
-        columns: BlockRows,
-    ) -> tuple[Tensor, int]:
-        assert in_dims[0] is not None
+    def vmap(info: Any, in_dims: Any, x: Tensor, *rows: BlockRows) -> tuple[Tensor, int]:
         if x.dim() != 3:
             raise NotImplementedError("aggregate_blocks does not support nested vmap")
-        return _EagerProduct.apply(x.movedim(in_dims[0], 0), rows, columns), 0
+        return _product(x.movedim(in_dims[0], 0), *rows), 0
 
 
-_EagerProduct = eager_form(_Product)
+_product = operation(_Product, 0)

@@ -43,8 +43,6 @@ def attention_pool(
         - output: ``(G, F)``
         - of several members each with a leading ``M``
     """
-    if x.dim() > 3:
-        raise NotImplementedError("attention_pool does not support nested vmap")
     ptr = ptr.expand(*x.shape[:-2], -1).contiguous()
     y, *_ = _AttentionPool.apply(x, weight, ptr, activation)
     return y
@@ -62,6 +60,8 @@ class _AttentionPool(torch.autograd.Function):
     def forward(
         x: Tensor, weight: Tensor, ptr: Tensor, activation: Activation
     ) -> tuple[Tensor | None, ...]:
+        if x.dim() > 3:
+            raise NotImplementedError("attention_pool does not support nested vmap")
         if _use_kernels(x):
             from quatgraph.ops.kernels.attention_pool import pool
 
@@ -93,18 +93,10 @@ class _AttentionPool(torch.autograd.Function):
 
     @staticmethod
     def vmap(
-        info: Any,
-        in_dims: tuple[int | None, ...],
-        x: Tensor,
-        weight: Tensor,
-        ptr: Tensor,
-        activation: Activation,
+        info: Any, in_dims: tuple[int | None, ...], *inputs: Any
     ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        x, weight, ptr = batch_first(info.batch_size, in_dims, (x, weight, ptr))
-        if x.dim() != 3:
-            raise NotImplementedError("attention_pool does not support nested vmap")
-        tensors = x.contiguous(), weight.contiguous(), ptr.contiguous()
-        outputs = _AttentionPool.apply(*tensors, activation)
+        *tensors, activation = batch_first(info.batch_size, in_dims, inputs)
+        outputs = _AttentionPool.apply(*(value.contiguous() for value in tensors), activation)
         return outputs, tuple(None if value is None else 0 for value in outputs)
 
 

@@ -14,10 +14,10 @@ this and copies labels and features, where torch needs some thirty small operati
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
+from quatgraph.ops.csr import concat_padded
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,7 @@ class BatchRows:
 
 
 def batch_rows(
-    node_ptr: Tensor,
-    graphs: Tensor,
-    capacity: int,
-    labels: Tensor,
-    codes: Sequence[Tensor] = (),
+    node_ptr: Tensor, graphs: Tensor, capacity: int, labels: Tensor, codes: Sequence[Tensor] = ()
 ) -> BatchRows:
     """Concatenates the graphs of each member, without a host synchronisation.
 
@@ -63,26 +59,15 @@ def batch_rows(
         from quatgraph.ops.kernels.batch_rows import concat_graphs
 
         return concat_graphs(node_ptr, graphs, capacity, labels, codes)
-    known = graphs.clamp(min=0)
-    first = node_ptr.index_select(0, known.flatten()).view_as(graphs)
-    last = node_ptr.index_select(0, known.flatten() + 1).view_as(graphs)
-    ends = torch.where(graphs >= 0, last - first, 0).cumsum(dim=1, dtype=torch.int32)
-    offsets = torch.nn.functional.pad(ends[:, :-1], (1, 0))
-    graph_shift = offsets - first
-    position = torch.arange(capacity, device=graphs.device, dtype=torch.int32)
-    slot = torch.searchsorted(ends, position.expand(len(graphs), -1).contiguous(), right=True)
-    present = slot < graphs.size(1)
-    slot = slot.clamp(max=graphs.size(1) - 1)
-    node_shift = graph_shift.gather(1, slot)
-    node = torch.where(present, position - node_shift, -1)
-    graph = torch.where(graphs >= 0, graphs, -1).int()
-    valid = node.clamp(min=0).flatten()
+    _, graph_shift, slot, node_shift, node = concat_padded(node_ptr, graphs, capacity)
+    graph = graphs.clamp(min=-1).int()
+    known, valid = graphs.clamp(min=0).flatten(), node.clamp(min=0).flatten()
     return BatchRows(
         node=node,
         node_shift=node_shift,
         slot_shift=slot.int() - graph.gather(1, slot),
         graph=graph,
         graph_shift=graph_shift,
-        labels=labels.index_select(0, known.flatten()).view_as(graphs),
+        labels=labels.index_select(0, known).view_as(graphs),
         codes=tuple(value.index_select(0, valid).view_as(node) for value in codes),
     )

@@ -22,6 +22,41 @@ def index2ptr(sorted_index: Tensor, size: int) -> Tensor:
     return torch.searchsorted(sorted_index, bounds, out_int32=True)
 
 
+def concat_rows(begin: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+    """The row and the position of each entry, once rows of these sizes are concatenated.
+
+    On a GPU it synchronises with the host, as the output's size depends on the values.
+    """
+    row_ids = torch.repeat_interleave(size)
+    entry = torch.arange(row_ids.numel(), device=size.device, dtype=size.dtype)
+    entry += (begin - size.cumsum(0, dtype=size.dtype) + size).index_select(0, row_ids)
+    return row_ids, entry
+
+
+def concat_padded(
+    ptr: Tensor, row: Tensor, capacity: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Concatenates rows, negative ones being empty, and pads them, without a host synchronisation.
+
+    Shape:
+        - ptr: the row pointers
+        - row: the rows, ``(..., R)``
+        - output: the end of each row and the shift of its entries, ``(..., R)``; for each position
+          its row, R - 1 for padding, its shift, and its entry, -1 for padding, ``(..., capacity)``
+    """
+    known = row.clamp(min=0)
+    begin = ptr[known]
+    size = torch.where(row >= 0, ptr[known + 1] - begin, 0)
+    ends = size.cumsum(dim=-1, dtype=ptr.dtype)
+    shift = ends - size - begin
+    position = torch.arange(capacity, device=row.device, dtype=ptr.dtype)
+    slot = torch.searchsorted(ends, position.expand(*row.shape[:-1], -1).contiguous(), right=True)
+    present = slot < row.size(-1)
+    slot = slot.clamp(max=row.size(-1) - 1)
+    own_shift = shift.gather(-1, slot)
+    return ends, shift, slot, own_shift, torch.where(present, position - own_shift, -1)
+
+
 def sum_rows(
     rowptr: Tensor,
     col: Tensor,

@@ -9,7 +9,7 @@ torch cannot shift, and the mask is saved.
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import batch_first
 from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, draw_key, random_bits
-from quatgraph.ops.transforms import active_transforms, eager_form
+from quatgraph.ops.transforms import operation
 
 _CPU_BLOCK = 1 << 15  # elements to hash at once: they fit into a CPU's cache
 
@@ -40,9 +40,8 @@ def keyed_dropout(
         - output: as x
         - of several members each with a leading ``M``
     """
-    function = _Dropout if active_transforms() else _EagerDropout
-    y, _ = function.apply(x, draws, rate, rows, call, tiles)
-    return y
+    y, _ = _dropout(x, draws, rate, rows, call, tiles)
+    return cast(Tensor, y)
 
 
 class _Dropout(torch.autograd.Function):
@@ -51,10 +50,9 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, Tensor]:
-        x, draws, rate, rows, call, tiles = inputs
+        x, draws, rate, *others = inputs
         if draws.dim() == 1:
-            x, draws, rate = x[None], draws[None], rate[None]
-            y, factor = _dropout_members(x, draws, rate, rows, call, tiles)
+            y, factor = _dropout_members(x[None], draws[None], rate[None], *others)
             return y[0], factor[0]
         return _dropout_members(*inputs)
 
@@ -76,14 +74,13 @@ class _Dropout(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> Any:
-        *tensors, call, tiles = inputs
-        x, draws, rate, rows = batch_first(info.batch_size, in_dims, tensors)
+        x, draws, rate, rows, call, tiles = batch_first(info.batch_size, in_dims, inputs)
         if rate.dim() > 1:
             raise NotImplementedError("keyed_dropout does not support nested vmap")
         return _Dropout.apply(x, draws, rate, rows, call, tiles), (0, 0)
 
 
-_EagerDropout = eager_form(_Dropout)
+_dropout = operation(_Dropout, 0)
 
 
 def _dropout_members(

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.csr import wide
+from quatgraph.ops.members import flatten_members
 
 _CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # scores that fit into a cache, or fill a GPU
 _LARGEST_COUNT = 1 << 24  # float32 represents all integers up to this one
@@ -109,34 +110,24 @@ def filtered_rank(
         max_numbers = _CUDA_TILE if q.is_cuda else _CPU_TILE
     shape, entities = q.shape[:-1], x.size(-2)
     # In half precision many scores would be rounded to the same value.
-    q, x = (wide(value)[None].flatten(0, -3) for value in (q, x))
+    q, x = (flatten_members(wide(value), 2) for value in (q, x))
     greater, equal = (truth.new_zeros(q.shape[:2], dtype=torch.int64) for _ in range(2))
     if greater.numel():
-        excluded = _excluded(truth, ptr, known, entities)
+        query, position = _excluded(truth, ptr, known, entities)
         step, rows = _tile_shape(q.size(0), q.size(1), entities, max_numbers)
         with torch.autocast(q.device.type, enabled=False):  # it would round the scores
             for first in range(0, q.size(0), step):
                 some = slice(first, first + step)
-                greater[some], equal[some] = _count_members(q[some], x[some], truth, excluded, rows)
+                greater[some], equal[some] = _count_members(
+                    q[some], x[some], truth, ptr, query, position, rows
+                )
     return Ranks(greater.view(shape), equal.view(shape))
 
 
-class _Excluded(NamedTuple):
-    """The known positives that are to be subtracted from sums over all entities.
-
-    Attributes:
-        ptr: ``(B + 1,)``
-        query: The query of each, ``(K,)``.
-        position: The position of its score in the flat scores of all queries, ``(K,)``; -1 for the
-            truth, which is subtracted separately, for padding and for duplicates.
-    """
-
-    ptr: Tensor
-    query: Tensor
-    position: Tensor
-
-
-def _excluded(truth: Tensor, ptr: Tensor, known: Tensor, entities: int) -> _Excluded:
+def _excluded(truth: Tensor, ptr: Tensor, known: Tensor, entities: int) -> tuple[Tensor, Tensor]:
+    """The query of each known positive, ``(K,)``, and the position of its score in the flat scores
+    of all queries, ``(K,)``; -1 for the truth, which is subtracted separately, for padding and for
+    duplicates."""
     queries, entries = truth.numel(), known.numel()
     # The number of queries that end at or before an entry; integer sums do not depend on the order.
     ends = torch.zeros(entries + 1, dtype=torch.int32, device=known.device)
@@ -145,28 +136,27 @@ def _excluded(truth: Tensor, ptr: Tensor, known: Tensor, entities: int) -> _Excl
     counted = (known >= 0) & (known < entities)
     counted &= known != truth.index_select(0, query)
     counted[1:] &= (known[1:] != known[:-1]) | (query[1:] != query[:-1])
-    return _Excluded(ptr, query, torch.where(counted, query.long() * entities + known, -1))
+    return query, torch.where(counted, query.long() * entities + known, -1)
 
 
 def _count_members(
-    q: Tensor, x: Tensor, truth: Tensor, excluded: _Excluded, rows: int
+    q: Tensor, x: Tensor, truth: Tensor, ptr: Tensor, query: Tensor, position: Tensor, rows: int
 ) -> tuple[Tensor, Tensor]:
     """The counts of a few members, each ``(m, B)``, by tiles of ``rows`` queries."""
     firsts = range(0, q.size(1), rows)
-    windows = _windows(excluded.ptr, firsts)
     parts = []
-    found = q.new_empty(q.size(0), excluded.position.numel())
-    for first, window in zip(firsts, windows, strict=True):
+    found = q.new_empty(q.size(0), position.numel())
+    for first, window in zip(firsts, _windows(ptr, firsts), strict=True):
         some = slice(first, first + rows)
-        position = excluded.position[window] - first * x.size(1)
+        within = position[window] - first * x.size(1)
         scores = torch.bmm(q[:, some], x.mT)
-        parts.append(_count_tile(scores, truth[some], position, found[:, window]))
+        parts.append(_count_tile(scores, truth[some], within, found[:, window]))
         del scores  # frees memory before the next tile
     own, greater, equal = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
-    own = own.index_select(1, excluded.query)
+    own = own.index_select(1, query)
     ahead, level = ~(found <= own), found == own
     for whole, flags in ((greater, ahead), (equal, level)):
-        whole -= _sum_queries(flags & (excluded.position >= 0), excluded.ptr)
+        whole -= _sum_queries(flags & (position >= 0), ptr)
     return greater, equal
 
 

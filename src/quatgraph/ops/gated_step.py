@@ -25,7 +25,7 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import batch_first
+from quatgraph.ops.members import MemberFunction
 from quatgraph.ops.rounded_linear import column_major
 from quatgraph.ops.transforms import once_differentiable
 
@@ -56,8 +56,6 @@ def gated_step(
             h.flatten(0, -2), sums.flatten(0, -2), of_sum, of_own, of_reset, bias, activation
         )
         return rows.view_as(h)
-    if h.dim() > 3:
-        raise NotImplementedError("gated_step does not support nested vmap")
     # Autocast must not change the type between the products.
     with torch.autocast(h.device.type, enabled=False):
         h, sums = h.to(of_sum.dtype), sums.to(of_sum.dtype)
@@ -65,7 +63,7 @@ def gated_step(
     return updated
 
 
-class _GatedStep(torch.autograd.Function):
+class _GatedStep(MemberFunction):
     """Not a library operation: it would have to be split at its products."""
 
     @staticmethod
@@ -78,6 +76,8 @@ class _GatedStep(torch.autograd.Function):
         bias: Tensor | None,
         activation: Activation,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if h.dim() > 3:
+            raise NotImplementedError("gated_step does not support nested vmap")
         preact = sums @ of_sum.mT
         if bias is not None:
             preact += bias.unsqueeze(-2)
@@ -115,16 +115,6 @@ class _GatedStep(torch.autograd.Function):
             grad_preact.sum(dim=-2) if ctx.biased else None,
             None,
         )
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *inputs: Any
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        *tensors, activation = inputs
-        if tensors[0].dim() != 2 + (in_dims[0] is not None):
-            raise NotImplementedError("gated_step does not support nested vmap")
-        tensors = batch_first(info.batch_size, in_dims, tensors)
-        return _GatedStep.apply(*tensors, activation), (0, 0, 0, 0)
 
 
 class _TorchForm:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.csr import index2ptr, sum_rows
-from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.members import MemberFunction, batch_first, flatten_index
 from quatgraph.ops.transforms import grad_depth, once_differentiable
 
 _ONE_HOT_BLOCK = 1 << 25  # elements of the one-hot matrix to hold at once
@@ -35,12 +35,7 @@ def lookup(table: Tensor, code: Tensor) -> Tensor:
           give zeros: an error would need a host synchronisation.
         - output: ``(N, F)``; of several members ``(M, N, F)``
     """
-    if table.is_cuda and not grad_depth():
-        return _lookup(table, code)
-    if table.dim() == 2:
-        return table.index_select(0, code)
-    flat = table.flatten(0, 1).index_select(0, flatten_index(code, table.size(1)))
-    return flat.unflatten(0, code.shape)
+    return _lookup(table, code) if table.is_cuda and not grad_depth() else _select(table, code)
 
 
 def table_and_rows(
@@ -67,26 +62,13 @@ def _lookup(table: Tensor, code: Tensor) -> Tensor:
     if use_triton(table):
         from quatgraph.ops.kernels.lookup import gather_rows
 
-        one = code.dim() == 1
-        return gather_rows(table[None], code[None])[0] if one else gather_rows(table, code)
-    rows = code.flatten() if len(code) == 1 else flatten_index(code, table.size(-2))
-    flat = table.reshape(-1, table.size(-1)).index_select(0, rows)
-    return flat.view(*code.shape, table.size(-1))
+        return gather_rows(table, code)
+    return _select(table, code)
 
 
-def _products(
-    table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The products of the rows of two tables, and both factors."""
-    if use_triton(table):
-        from quatgraph.ops.kernels.lookup import gather_products
-
-        if code.dim() == 2:
-            return gather_products(table, code, times, times_code)
-        out, own, other = gather_products(table[None], code[None], times[None], times_code[None])
-        return out[0], own[0], other[0]
-    own, other = _lookup(table, code), _lookup(times, times_code)
-    return own * other, own, other
+def _select(table: Tensor, code: Tensor) -> Tensor:
+    rows = table.flatten(0, -2).index_select(0, flatten_index(code, table.size(-2)))
+    return rows.unflatten(0, code.shape)
 
 
 @torch.library.custom_op("quatgraph::lookup_gradient", mutates_args=())
@@ -101,11 +83,7 @@ def _lookup_gradient(
     if 0 < code.size(-1) <= _FEW_CODES and grad.dtype in KERNEL_TYPES and use_triton(grad):
         from quatgraph.ops.kernels.lookup import lookup_backward
 
-        large = rows >= _LARGE_TABLE
-        if code.dim() == 2:
-            return lookup_backward(grad, code, base, times, rows=rows, large=large)
-        one = (None if value is None else value[None] for value in (base, times))
-        return lookup_backward(grad[None], code[None], *one, rows=rows, large=large)[0]
+        return lookup_backward(grad, code, base, times, rows=rows, large=rows >= _LARGE_TABLE)
     if times is not None:
         grad = grad * times
     sum_by_code = _sum_sorted if rows >= _LARGE_TABLE else _sum_one_hot
@@ -166,7 +144,7 @@ def _(
     return _lookup(*batch_first(info.batch_size, in_dims, (table, code))), 0
 
 
-class _TableAndRows(torch.autograd.Function):
+class _TableAndRows(MemberFunction):
     """Returns the table, the rows or products and, for the backward pass, the two factors.
 
     Not a library operation, which may not return its inputs.
@@ -178,7 +156,12 @@ class _TableAndRows(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         if times is None or times_code is None:
             return table, _lookup(table, code), None, None
-        return table, *_products(table, code, times, times_code)
+        if use_triton(table):
+            from quatgraph.ops.kernels.lookup import gather_products
+
+            return table, *gather_products(table, code, times, times_code)
+        own, other = _lookup(table, code), _lookup(times, times_code)
+        return table, own * other, own, other
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
@@ -201,10 +184,3 @@ class _TableAndRows(torch.autograd.Function):
         if times_code is not None:
             grad_times = _lookup_gradient(grad_rows, times_code, times_rows, None, own)
         return _lookup_gradient(grad_rows, code, rows, grad_table, other), None, grad_times, None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *inputs: Tensor | None
-    ) -> tuple[tuple[Tensor | None, ...], tuple[int | None, ...]]:
-        dims = (0, 0, None, None) if inputs[2] is None else (0, 0, 0, 0)
-        return _TableAndRows.apply(*batch_first(info.batch_size, in_dims, inputs)), dims

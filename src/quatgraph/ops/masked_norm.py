@@ -19,7 +19,6 @@ for many rows), for all members of an ensemble at once; torch needs some twenty 
 which read or write all rows.
 """
 
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -27,11 +26,8 @@ from torch import Tensor
 
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
-from quatgraph.ops.members import batch_first
+from quatgraph.ops.members import MemberFunction, flatten_members
 from quatgraph.ops.transforms import once_differentiable
-
-_MANY_ROWS = 512
-"""With more rows several kernel programs share a feature."""
 
 
 def masked_norm(
@@ -66,21 +62,15 @@ def masked_norm(
         mask = None if mask is None else mask.expand(x.shape[:-1])
         y, *_ = _MaskedNorm.apply(x, mask, *vectors, eps, momentum, activation)
         return y
-    y, mean, var = _norm_torch(x, mask, weight, bias, eps)
-    _update_running_stats(running_mean, running_var, mean, var, x.size(-2), mask, momentum)
-    return ACTIVATIONS[activation](y)
-
-
-def _norm_torch(
-    x: Tensor, mask: Tensor | None, weight: Tensor, bias: Tensor, eps: float
-) -> tuple[Tensor, Tensor, Tensor]:
     counts = x.new_ones(1, x.size(-2)) if mask is None else mask[..., None, :]
     divisor = counts.sum(dim=-1, keepdim=True).clamp(min=1)
     mean = counts @ x / divisor  # a matrix product is the fastest sum over rows
     centred = x - mean
     var = counts @ centred.square() / divisor
     y = centred * (torch.rsqrt(var + eps) * weight.unsqueeze(-2)) + bias.unsqueeze(-2)
-    return y, mean.squeeze(-2).detach(), var.squeeze(-2).detach()
+    stats = running_mean, running_var, mean.squeeze(-2), var.squeeze(-2)
+    _update_running_stats(*stats, x.size(-2), mask, momentum)
+    return ACTIVATIONS[activation](y)
 
 
 @torch.no_grad()
@@ -105,7 +95,7 @@ def _update_running_stats(
         running_var.mul_(1 - momentum).add_(var, alpha=momentum * rows / (rows - 1))
 
 
-class _MaskedNorm(torch.autograd.Function):
+class _MaskedNorm(MemberFunction):
     """Not a library operation: one with gradients may not mutate its inputs."""
 
     @staticmethod
@@ -125,9 +115,16 @@ class _MaskedNorm(torch.autograd.Function):
                 raise NotImplementedError(
                     "masked_norm needs contiguous running statistics of each member"
                 )
-        vectors = (_flat(value) for value in (weight, bias, running_mean, running_var))
-        y, mean, var = _kernels(x).normalize(
-            _flat(x, 2), _flat(mask), *vectors, eps, momentum, activation
+        from quatgraph.ops.kernels.masked_norm import normalize
+
+        vectors = (flatten_members(value) for value in (weight, bias, running_mean, running_var))
+        y, mean, var = normalize(
+            flatten_members(x, 2),
+            flatten_members(mask),
+            *vectors,
+            eps=eps,
+            momentum=momentum,
+            activation=activation,
         )
         return y.view(x.shape), mean.view(weight.shape), var.view(weight.shape)
 
@@ -144,40 +141,15 @@ class _MaskedNorm(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 9
+        from quatgraph.ops.kernels.masked_norm import normalize_backward
+
         x, mask, *vectors = ctx.saved_tensors
-        grad_x, grad_weight, grad_bias = _kernels(x).normalize_backward(
-            _flat(grad, 2),
-            _flat(x, 2),
-            _flat(mask),
-            *(_flat(vector) for vector in vectors),
-            ctx.eps,
-            ctx.activation,
+        rows, flat = (
+            (flatten_members(grad, 2), flatten_members(x, 2)),
+            (flatten_members(value) for value in (mask, *vectors)),
         )
-        shape = vectors[0].shape
-        return (
-            grad_x.view(x.shape),
-            None,
-            grad_weight.view(shape),
-            grad_bias.view(shape),
-            *(None,) * 5,
+        grads = normalize_backward(*rows, *flat, eps=ctx.eps, activation=ctx.activation)
+        grad_x, grad_weight, grad_bias = (
+            value.view_as(like) for value, like in zip(grads, (x, *vectors), strict=False)
         )
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], *inputs: Any
-    ) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-        *tensors, eps, momentum, activation = inputs
-        tensors = batch_first(info.batch_size, in_dims, tensors)
-        return _MaskedNorm.apply(*tensors, eps, momentum, activation), (0, 0, 0)
-
-
-def _kernels(x: Tensor) -> ModuleType:
-    """The kernels for few rows, or those for many."""
-    from quatgraph.ops.kernels import masked_norm, masked_norm_parts
-
-    return masked_norm_parts if x.size(-2) > _MANY_ROWS and x.numel() else masked_norm
-
-
-def _flat(value: Tensor | None, dims: int = 1) -> Any:
-    """Flattens the leading dimensions into one of members, in front of ``dims`` others."""
-    return None if value is None else value[None].flatten(0, -1 - dims)
+        return grad_x, None, grad_weight, grad_bias, *(None,) * 5

@@ -15,15 +15,24 @@ def batch_first(size: int, in_dims: Sequence[int | None], values: Sequence[Any])
     Args:
         size: M.
         in_dims: The batch dimension of each tensor; one without it is expanded.
-        values: Tensors, or None.
+        values: Tensors, and other values, which stay as they are.
     """
 
-    def front(value: Tensor | None, dim: int | None) -> Tensor | None:
-        if value is None:
-            return None
+    def front(value: Any, dim: int | None) -> Any:
+        if not isinstance(value, Tensor):
+            return value
         return value.expand(size, *value.shape) if dim is None else value.movedim(dim, 0)
 
     return [front(value, dim) for value, dim in zip(values, in_dims, strict=False)]
+
+
+class MemberFunction(torch.autograd.Function):
+    """A function of tensors with or without a leading dimension of members, which vmap adds."""
+
+    @classmethod
+    def vmap(cls, info: Any, in_dims: tuple[int | None, ...], *inputs: Any) -> tuple[Any, Any]:
+        outputs = cls.apply(*batch_first(info.batch_size, in_dims, inputs))
+        return outputs, tuple(None if value is None else 0 for value in outputs)
 
 
 def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
@@ -31,6 +40,11 @@ def add_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     ``(M, N, F)``."""
     # The dimension of rows is spelled out: a plain sum would align members with rows.
     return y if bias is None else y + bias.unsqueeze(-2)
+
+
+def flatten_members(value: Tensor | None, dims: int = 1) -> Any:
+    """Flattens the leading dimensions into one of members, in front of ``dims`` others."""
+    return None if value is None else value[None].flatten(0, -1 - dims)
 
 
 def flatten_index(index: Tensor, size: int) -> Tensor:
@@ -43,33 +57,30 @@ def flatten_index(index: Tensor, size: int) -> Tensor:
 
 
 def vmap_product(
-    product: Callable[..., Tensor],
-    size: int,
-    in_dims: Sequence[int | None],
-    tensors: Sequence[Any],
+    product: Callable[..., Tensor], size: int, in_dims: Sequence[int | None], inputs: Sequence[Any]
 ) -> tuple[Tensor, int]:
     """The vmap rule of a sparse product.
 
     Args:
-        product: The product, of the tensors.
+        product: The product, of the inputs.
         size: Members M.
-        in_dims: The batch dimension of each tensor.
-        tensors: rowptr, col, perm, weight and x of :mod:`quatgraph.ops.aggregate`, and the first
-            three of the transpose; a perm may be None.
+        in_dims: The batch dimension of each input.
+        inputs: rowptr, col, perm, weight and x of :mod:`quatgraph.ops.aggregate`, the first three
+            of the transpose, and two types; a perm may be None.
     """
-    rowptr, col, perm, weight, x, *transpose = tensors
+    rowptr, col, perm, weight, x, *others = inputs
     if any(dim is not None for dim in (*in_dims[:3], *in_dims[5:])):
         # Each member has its own graph: all of them form one block-diagonal graph, on which the
         # members of an inner vmap, if there is one, have values of their own.
-        each = batch_first(size, in_dims, tensors)
-        y = product(*_block_diagonal(*each))
+        each = batch_first(size, in_dims[:8], inputs[:8])
+        y = product(*_block_diagonal(*each), *inputs[8:])
         return y.unflatten(-2, (size, each[0].size(1) - 1)), y.dim() - 2
     if in_dims[3] is None and x.is_cuda:
         # Members share graph and weights: they are extra columns of one product. (A CPU's cache
         # holds one member's rows better than all members', so there each is a product.)
         assert in_dims[4] is not None
         x = x.movedim(in_dims[4], -2)  # (..., C, M, F)
-        y = product(rowptr, col, perm, weight, x.flatten(-2), *transpose)
+        y = product(rowptr, col, perm, weight, x.flatten(-2), *others)
         return y.unflatten(-1, x.shape[-2:]), y.dim() - 1
     # Each member has its values on the shared graph; an outer vmap's members join them.
     weight, x = batch_first(size, in_dims[3:5], (weight, x))
@@ -77,7 +88,7 @@ def vmap_product(
     if len(lead) > 1:
         weight = weight.reshape(-1, weight.size(-1))
         x = x.reshape(-1, *x.shape[-2:])
-    y = product(rowptr, col, perm, weight, x, *transpose)
+    y = product(rowptr, col, perm, weight, x, *others)
     return y.unflatten(0, lead), 0
 
 

@@ -39,8 +39,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.csr import wide
-from quatgraph.ops.positives import Positives
+from quatgraph.ops.csr import concat_rows, wide
+from quatgraph.ops.members import flatten_members
 from quatgraph.ops.rounded_linear import column_major, product, rounded_product
 from quatgraph.ops.transforms import once_differentiable
 
@@ -50,6 +50,37 @@ _LARGE_GRADIENT = 1 << 28
 """Elements (1 GiB) from which on a gradient is scaled in place, not copied."""
 _TILE_STEP = 64
 """Tiles are multiples of it where possible: such products are the fastest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Positives:
+    """The positive candidates of each query of a batch, for one member or for several.
+
+    The positives of all queries are concatenated, without duplicates; a batch is a query index per
+    row. The batches of all members of an ensemble are one object.
+
+    Attributes:
+        ptr: The boundaries of the positives of the Q queries, int32 or int64 ``(Q + 1,)``.
+        tails: The positives, indices of candidates, int32 or int64 ``(P,)``.
+        row: The query of each row of the batch, ``(B,)``; ``(M, B)`` if the members have batches of
+            their own.
+    """
+
+    ptr: Tensor
+    tails: Tensor
+    row: Tensor
+
+    def counts(self) -> Tensor:
+        """The number of positives of each row, shaped as ``row``."""
+        return self.ptr[self.row + 1] - self.ptr[self.row]
+
+    def to_coo(self) -> tuple[Tensor, Tensor]:
+        """The row, counted over all members, and the candidate of each positive in the batch.
+
+        On a GPU it synchronises with the host, as the output's size depends on the values.
+        """
+        row_ids, entry = concat_rows(self.ptr[self.row].flatten(), self.counts().flatten())
+        return row_ids, self.tails.index_select(0, entry)
 
 
 def one_vs_all_bce(
@@ -123,11 +154,6 @@ class _Loss:
     product_dtype: torch.dtype | None
     tile: int | None
 
-    def batch(self, query: Tensor) -> Positives:
-        """The positives with a row for each query of each member, ``(M, B)``."""
-        row = self.positives.row.expand(query.shape[:2]).contiguous()
-        return replace(self.positives, row=row)
-
     def tiles(self, query: Tensor, candidates: Tensor) -> Iterator[slice]:
         rows, width = query.size(0) * query.size(1), candidates.size(1)
         step = self.tile or tile_size(rows, width, query.device)
@@ -135,10 +161,8 @@ class _Loss:
 
 
 def _mean_loss(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
-    query, candidates = wide(query), wide(candidates)
-    if query.dim() == 3:
-        return _Mean.apply(query, candidates, loss)
-    return _Mean.apply(query[None], candidates[None], loss).squeeze(0)
+    factors = (flatten_members(wide(value), 2) for value in (query, candidates))
+    return _Mean.apply(*factors, loss).view(query.shape[:-2])
 
 
 class _Mean(torch.autograd.Function):
@@ -176,8 +200,8 @@ def _with_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The loss of each member ``(M,)``, its unscaled gradients by query and candidates, and their
     scale ``(M,)``."""
-    batch = loss.batch(query)
-    dtype = loss.product_dtype or query.dtype
+    row = loss.positives.row.expand(query.shape[:2]).contiguous()  # of each member
+    batch, dtype = replace(loss.positives, row=row), loss.product_dtype or query.dtype
     rounded = query.to(dtype)
     factor = rounded if dtype == torch.bfloat16 else column_major(rounded)
     total, shift, scale = _constants(rounded, candidates, batch, loss)
@@ -187,10 +211,12 @@ def _with_gradients(
     padding = _TILE_STEP if use_triton(candidates) else 0  # of the last tile
     grad_candidates = candidates.new_empty(members, width + padding, numbers, dtype=sums)
     grad_query: Tensor | None = None
-    score_grads_of = _ScoreGrads.of(batch, shift, loss)
+    coo = None if use_triton(batch.row) else batch.to_coo()
     for part in loss.tiles(query, candidates):
         some = _pad_tile(candidates[:, part], dtype)
-        values, score_grads = score_grads_of(rounded_product(rounded, some.mT), part)
+        values, score_grads = _score_grads(
+            rounded_product(rounded, some.mT), part, batch, coo, shift, loss
+        )
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
         grad_query = product(score_grads, some, plus=grad_query)
@@ -235,68 +261,50 @@ def _log_sum_exp(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
     """The log-sum-exp of all scores of each row, ``(M, B)``."""
     sums = torch.full(query.shape[:2], -torch.inf, dtype=candidates.dtype, device=query.device)
     for part in loss.tiles(query, candidates):
-        some, count = _pad_tile(candidates[:, part], query.dtype), part.stop - part.start
+        some = _pad_tile(candidates[:, part], query.dtype)
         scores = rounded_product(query, some.mT)
-        sums = torch.logaddexp(sums, _row_log_sum_exp(scores, count))
-        del scores
+        if use_triton(scores):
+            from quatgraph.ops.kernels.one_vs_all import log_sum_exp
+
+            own = log_sum_exp(scores, part.stop - part.start)
+        else:
+            own = wide(scores).logsumexp(dim=-1)
+        sums = torch.logaddexp(sums, own)
+        del scores  # frees memory before the next tile
     return sums
 
 
-def _row_log_sum_exp(scores: Tensor, count: int) -> Tensor:
-    """The log-sum-exp of the first ``count`` scores of each row."""
-    if use_triton(scores):
-        from quatgraph.ops.kernels.one_vs_all import log_sum_exp
-
-        return log_sum_exp(scores, count)
-    return wide(scores).logsumexp(dim=-1)
-
-
-@dataclass(frozen=True, eq=False)
-class _ScoreGrads:
-    """Computes the gradients of scores, by kernels unless the positives are given as COO."""
-
-    batch: Positives
-    shift: Tensor | None
-    loss: _Loss
-    coo: tuple[Tensor, Tensor] | None
-
-    @classmethod
-    def of(cls, batch: Positives, shift: Tensor | None, loss: _Loss) -> "_ScoreGrads":
-        return cls(batch, shift, loss, None if use_triton(batch.row) else batch.to_coo())
-
-    def __call__(self, scores: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        """What scores ``(M, B, T)``, which may be overwritten, add to the loss, except for the log
-        normalizer: terms of each row ``(M, B, ...)``. And their gradients ``(M, B, T)`` in their
-        type, 0 beyond the candidates of ``part``."""
-        if self.coo is not None:
-            return self._by_torch(scores, part.start)
+def _score_grads(
+    scores: Tensor,
+    part: slice,
+    batch: Positives,
+    coo: tuple[Tensor, Tensor] | None,
+    shift: Tensor | None,
+    loss: _Loss,
+) -> tuple[Tensor, Tensor]:
+    """What scores ``(M, B, T)``, which may be overwritten, add to the loss, except for the log
+    normalizer: terms of each row ``(M, B, ...)``. And their gradients ``(M, B, T)`` in their type,
+    0 beyond the candidates of ``part``. By kernels unless the positives are given as COO."""
+    first, width = part.start, scores.size(-1)
+    if coo is None:
         from quatgraph.ops.kernels.one_vs_all import score_grads
 
-        loss, count = self.loss, part.stop - part.start
-        return score_grads(
-            scores, self.batch, self.shift, part.start, count, loss.positive_weight, loss.floor
-        )
-
-    def _by_torch(self, scores: Tensor, first: int) -> tuple[Tensor, Tensor]:
-        assert self.coo is not None
-        loss, dtype, scores = self.loss, scores.dtype, wide(scores)
-        row, at = _in_tile(*self.coo, first, scores.size(-1))
-        hits = scores.view(-1).index_select(0, at)
-        if self.shift is None:
-            # Beyond 40 softplus is linear to within float64 precision.
-            values = F.softplus(scores, threshold=40).sum(dim=-1)
-            values -= loss.floor * scores.sum(dim=-1)
-            grads = scores.sigmoid_().sub_(loss.floor)
-        else:
-            values = torch.zeros_like(scores[..., 0])
-            grads = scores.sub_(self.shift[..., None]).exp_()
-        values.view(-1).index_add_(0, row, hits, alpha=-loss.positive_weight)
-        grads.view(-1).index_add_(0, at, hits.new_full((), -loss.positive_weight).expand_as(hits))
-        return values, grads.to(dtype)
-
-
-def _in_tile(row: Tensor, tail: Tensor, first: int, width: int) -> tuple[Tensor, Tensor]:
-    """The positives among some candidates: their rows, and their positions in the tile."""
+        count = part.stop - first
+        return score_grads(scores, batch, shift, first, count, loss.positive_weight, loss.floor)
+    dtype, scores = scores.dtype, wide(scores)
+    row, tail = coo
     here = (tail >= first) & (tail < first + width)
     row = row[here]
-    return row, row * width + tail[here] - first
+    at = row * width + tail[here] - first
+    hits = scores.view(-1).index_select(0, at)
+    if shift is None:
+        # Beyond 40 softplus is linear to within float64 precision.
+        values = F.softplus(scores, threshold=40).sum(dim=-1)
+        values -= loss.floor * scores.sum(dim=-1)
+        grads = scores.sigmoid_().sub_(loss.floor)
+    else:
+        values = torch.zeros_like(scores[..., 0])
+        grads = scores.sub_(shift[..., None]).exp_()
+    values.view(-1).index_add_(0, row, hits, alpha=-loss.positive_weight)
+    grads.view(-1).index_add_(0, at, hits.new_full((), -loss.positive_weight).expand_as(hits))
+    return values, grads.to(dtype)

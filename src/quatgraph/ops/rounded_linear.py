@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.ops.members import batch_first
+from quatgraph.ops.members import MemberFunction, flatten_members
 from quatgraph.ops.transforms import once_differentiable
 
 
@@ -56,11 +56,13 @@ def column_major(matrix: Tensor) -> Tensor:
     return matrix.mT.contiguous().mT if matrix.is_cuda else matrix
 
 
-class _RoundedLinear(torch.autograd.Function):
+class _RoundedLinear(MemberFunction):
     """Returns the result and, for the backward pass, the rounded factors."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        if x.dim() > 3:
+            raise NotImplementedError("rounded_linear does not support nested vmap")
         rounded_x, rounded_w = x.to(dtype), weight.to(dtype)
         return rounded_product(rounded_x, rounded_w.mT), rounded_x, rounded_w
 
@@ -75,18 +77,8 @@ class _RoundedLinear(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if grad is None:
             return None, None, None
-        rounded_x, rounded_w = ctx.saved_tensors
         grad, rounded_x, rounded_w = (
-            value[None].flatten(0, -3) for value in (grad, rounded_x, rounded_w)
+            flatten_members(value, 2) for value in (grad, *ctx.saved_tensors)
         )
         grad_x, grad_weight = product(grad, rounded_w), product(grad.mT, rounded_x)
         return grad_x.view_as(rounded_x), grad_weight.view_as(rounded_w), None
-
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, weight: Tensor, dtype: torch.dtype
-    ) -> tuple[tuple[Tensor, Tensor, Tensor], tuple[int, int, int]]:
-        x, weight = batch_first(info.batch_size, in_dims, (x, weight))
-        if x.dim() != 3:
-            raise NotImplementedError("rounded_linear does not support nested vmap")
-        return _RoundedLinear.apply(x, weight, dtype), (0, 0, 0)

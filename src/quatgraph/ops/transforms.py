@@ -63,11 +63,15 @@ def needs_autograd(*tensors: Tensor) -> bool:
     return backward or forward_ad._current_level >= 0 or bool(active_transforms())
 
 
-def eager_form(function: type[Function]) -> type[Function]:
-    """The same function without ``setup_context``, for calls outside ``torch.func``.
+def operation(function: type[Function], *differentiable: int) -> Callable[..., Any]:
+    """Calls a function in the cheapest way: without autograd where no derivative may be taken, and
+    without ``setup_context`` outside ``torch.func``.
 
     With ``setup_context`` torch inspects the signature at every call, which takes longer than a
     small sum.
+
+    Args:
+        differentiable: Positions of the inputs that may have a derivative.
     """
 
     class Eager(function):  # type: ignore[misc, valid-type]
@@ -79,7 +83,12 @@ def eager_form(function: type[Function]) -> type[Function]:
             function.setup_context(ctx, inputs, output)
             return output
 
-    return Eager
+    def call(*inputs: Any) -> Any:
+        if not needs_autograd(*(inputs[position] for position in differentiable)):
+            return function.forward(*inputs)
+        return (function if active_transforms() else Eager).apply(*inputs)
+
+    return call
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,19 +19,9 @@ def _mix(x):
 
 @triton.jit
 def _dropout_kernel(
-    x,
-    draws,
-    rate,
-    rows,
-    out,
-    size,
-    columns,
-    call,
-    KEYED: tl.constexpr,
-    TILES: tl.constexpr,
-    REPEATS: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    x, draws, rate, rows, out, size, columns, call,
+    KEYED: tl.constexpr, TILES: tl.constexpr, REPEATS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
@@ -62,21 +52,9 @@ def dropout(
     repeats = x.size(-1) if x.dim() > 1 and x.stride(-1) == 0 else 1
     x = x[..., 0] if repeats > 1 else x
     x, draws, rate = x.contiguous(), draws.contiguous(), rate.contiguous()
-    keyed = rows is not None
-    rows = rows.contiguous() if rows is not None else draws
     with torch.cuda.device(x.device):
         _dropout_kernel[(triton.cdiv(size, _BLOCK), members)](
-            x,
-            draws,
-            rate,
-            rows,
-            out,
-            size,
-            columns,
-            call,
-            KEYED=keyed,
-            TILES=tiles,
-            REPEATS=repeats,
-            BLOCK=_BLOCK,
-        )
+            x, draws, rate, draws if rows is None else rows.contiguous(), out, size, columns, call,
+            KEYED=rows is not None, TILES=tiles, REPEATS=repeats, BLOCK=_BLOCK,
+        )  # fmt: skip
     return out

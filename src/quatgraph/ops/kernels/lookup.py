@@ -12,6 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quatgraph.ops.members import flatten_members
+
 _BLOCK_F, _TILE = 128, 512
 """The most features of a tile; elements of a tile that is copied."""
 _SMALL_N, _SMALL_F, _SMALL_WARPS, _LARGE_N = 1024, 16, 8, 32
@@ -147,8 +149,8 @@ def _large_table_kernel(
 
 
 def gather_rows(table: Tensor, code: Tensor) -> Tensor:
-    """``(M, T, F), (M, N) -> (M, N, F)``; members and rows may be strided."""
-    out = _empty_rows(table, code)
+    """See :func:`quatgraph.ops.lookup`; members and rows may be strided."""
+    out = table.new_empty(*code.shape, table.size(-1))
     _write_rows(_table_args(table, code), None, out, out, out)
     return out
 
@@ -157,17 +159,14 @@ def gather_products(
     table: Tensor, code: Tensor, times: Tensor, times_code: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The products of the rows of two tables, and both factors."""
-    out, own, other = (_empty_rows(table, code) for _ in range(3))
+    out, own, other = (table.new_empty(*code.shape, table.size(-1)) for _ in range(3))
     _write_rows(_table_args(table, code), _table_args(times, times_code), out, own, other)
     return out, own, other
 
 
-def _empty_rows(table: Tensor, code: Tensor) -> Tensor:
-    return table.new_empty(*code.shape, table.size(-1))
-
-
 def _table_args(table: Tensor, code: Tensor) -> tuple[Any, ...]:
     """The kernel arguments of a table and its row indices."""
+    table, code = flatten_members(table, 2), flatten_members(code)
     table = table if table.stride(-1) == 1 else table.contiguous()
     return table, code, table.size(1), *table.stride()[:2], *code.stride()
 
@@ -175,7 +174,7 @@ def _table_args(table: Tensor, code: Tensor) -> tuple[Any, ...]:
 def _write_rows(
     of: tuple[Any, ...], times: tuple[Any, ...] | None, out: Tensor, own: Tensor, other: Tensor
 ) -> None:
-    members, count, width = out.shape
+    members, count, width = flatten_members(out, 2).shape
     if out.numel():
         block = min(_BLOCK_F, triton.next_power_of_2(width))
         step = _TILE // block
@@ -189,11 +188,11 @@ def _write_rows(
 def lookup_backward(
     grad: Tensor, code: Tensor, base: Tensor | None, times: Tensor | None, *, rows: int, large: bool
 ) -> Tensor:
-    """See :mod:`quatgraph.ops.lookup`: ``(M, N, F), (M, N) -> (M, rows, F)``; ``grad`` is
-    scaled by ``times`` and the result added to ``base``, where given."""
-    grad = grad.contiguous()
-    members, count, width = grad.shape
-    out = grad.new_empty(members, rows, width)
+    """The table's gradient; ``grad`` is scaled by ``times`` and the result added to ``base``, where
+    given."""
+    grad, code = grad.contiguous(), flatten_members(code)
+    members, count, width = flatten_members(grad, 2).shape
+    out = grad.new_empty(*grad.shape[:-2], rows, width)
     if out.numel() == 0:
         return out
     block = min(_BLOCK_F if large else _SMALL_F, triton.next_power_of_2(width))

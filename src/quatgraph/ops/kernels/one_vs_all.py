@@ -7,7 +7,7 @@ import triton.language as tl
 from torch import Tensor
 
 from quatgraph.ops.kernels.aggregate import _wide, _wide_dtype
-from quatgraph.ops.positives import Positives
+from quatgraph.ops.one_vs_all import Positives
 
 _BLOCK, _SPAN, _POSITIVES = 512, 4096, 128
 """Scores that a program reads at once, and in total; positives that it reads at once."""

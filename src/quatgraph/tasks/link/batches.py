@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.link import Queries
-from quatgraph.ops.positives import Positives
+from quatgraph.ops import Positives
 from quatgraph.ops.random import BATCHES, epoch_draws, random_order
 
 

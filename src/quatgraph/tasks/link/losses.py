@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from quatgraph.ops import one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.one_vs_all import tile_size
-from quatgraph.ops.positives import Positives
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.task import Member

@@ -1,24 +1,59 @@
-r"""The real matrix of a quaternion matrix (Eq. 9), for all members of an ensemble at once.
+r"""The Hamilton product of a quaternion matrix and many quaternion vectors.
 
-It is :func:`quatgraph.algebra.hamilton_matrix`. On a GPU one kernel writes its sixteen blocks, and
-one sums the sixteen blocks of its gradient, where torch would copy each block several times.
-``torch.compile`` fuses the plain form itself.
+.. math:: \mathbf{y} = \mathbf{W} \otimes \mathbf{x} + \mathbf{b}
+
+It is one real product with the matrix form of :math:`\mathbf{W}` (Eq. 9), which is small beside
+``x``: :func:`quatgraph.algebra.hamilton_matrix`. On a GPU one kernel writes its sixteen blocks, and
+one sums the sixteen blocks of its gradient, for all members of an ensemble at once, where torch
+would copy each block several times. ``torch.compile`` fuses the plain form itself.
 """
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
+from quatgraph.algebra import hamilton_matrix_tiled
+from quatgraph.errors import Mistake
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import (
-    active_transforms,
-    eager_form,
-    is_batched,
-    is_tracing,
-    needs_autograd,
-)
+from quatgraph.ops.members import add_bias
+from quatgraph.ops.rounded_linear import rounded_linear
+from quatgraph.ops.transforms import is_batched, is_tracing, operation
+
+
+def hamilton_linear(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    *,
+    tiled: bool = False,
+    product_dtype: torch.dtype | None = None,
+) -> Tensor:
+    r"""Multiplies every vector of ``x`` by a quaternion matrix.
+
+    Args:
+        x: ``(..., 4n)``; with ``tiled`` ``(..., n)``, one real vector that represents the
+            quaternion vector whose four components all equal it. The four column blocks of the
+            matrix are then summed first: a quarter of the product, no tiled copy in memory.
+        weight: ``(4, m, n)``, the components of :math:`\mathbf{W}`; of several members
+            ``(M, 4, m, n)``, with x ``(M, N, 4n)``.
+        bias: ``(4m,)``, of several members ``(M, 4m)``.
+        product_dtype: bfloat16 for a product of numbers rounded to it, which is rounded too; for
+            two-dimensional x of each member, and without a bias.
+
+    Shape:
+        - output: ``(..., 4m)``
+    """
+    matrix = hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight)
+    if product_dtype is not None:
+        if bias is not None or x.dim() != weight.dim() - 1:
+            raise Mistake("a product of rounded numbers takes a matrix of vectors, and no bias")
+        return rounded_linear(x, matrix, product_dtype)
+    if weight.dim() == 3:
+        return F.linear(x, matrix, bias)
+    return add_bias(x @ matrix.mT, bias)
 
 
 def hamilton_matrix(weight: Tensor) -> Tensor:
@@ -37,10 +72,7 @@ def _apply(value: Tensor, *, transposed: bool) -> Tensor:
     """The matrix of a weight, or with ``transposed`` the weight's gradient of a matrix's."""
     if is_batched(value):
         return _plain_gradient(value) if transposed else plain_matrix(value)
-    if not needs_autograd(value):
-        return _Hamilton.forward(value, transposed)
-    result: Tensor = (_Hamilton if active_transforms() else _EagerHamilton).apply(value, transposed)
-    return result
+    return _hamilton(value, transposed)
 
 
 def _plain_gradient(grad: Tensor) -> Tensor:
@@ -85,4 +117,4 @@ class _Hamilton(torch.autograd.Function):
         return _apply(value.movedim(in_dims[0], 0), transposed=transposed), 0
 
 
-_EagerHamilton = eager_form(_Hamilton)
+_hamilton = operation(_Hamilton, 0)
