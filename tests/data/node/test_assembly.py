@@ -2,23 +2,24 @@
 
 import torch
 
-from quatgraph.data.node.assembly import NodeGraph, digest, no_masks
+from quatgraph.data.node.assembly import build_data, digest
+
+NOTHING = torch.zeros(3, 1, dtype=torch.bool)
 
 
 def graph(**other):
     y = torch.tensor([0, 1, -1])
-    everything = torch.ones(3, 1, dtype=torch.bool)
     values = {
         "name": "toy",
         "x": torch.eye(3),
         "y": y,
         "edge_index": torch.tensor([[0, 1], [1, 0]]),
         "edge_weight": None,
-        "masks": (everything, *no_masks(3)[:2]),
+        "masks": (NOTHING | True, NOTHING, NOTHING),
         "label_names": ["a", "b"],
         "directed": False,
     }
-    return NodeGraph(**(values | other)).to_data()
+    return build_data(**(values | other))
 
 
 def test_nodes_without_a_label_leave_the_masks():
@@ -46,7 +47,7 @@ def test_the_digest_changes_with_everything_but_the_name():
         graph(y=torch.tensor([1, 0, -1])),
         graph(edge_index=torch.tensor([[0, 2], [2, 0]])),
         graph(edge_weight=torch.ones(2)),
-        graph(masks=no_masks(3)),
+        graph(masks=(NOTHING,) * 3),
         graph(label_names=["a", "c"]),
         graph(directed=True),
         graph(node_ids=["0", "1", "3"]),

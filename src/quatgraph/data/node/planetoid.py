@@ -17,16 +17,16 @@ from torch import Tensor
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.store import read_bytes
-from quatgraph.data.node.assembly import NodeGraph
+from quatgraph.data.node.assembly import build_data
 from quatgraph.data.node.sparse import MAX_NUMBERS, dense
-from quatgraph.data.splits import Masks
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 NUM_SPLITS = 10
-_NUMBERS = {"f4", "f8", "i4", "i8"}
+_NUMBERS = ("f4", "f8", "i4", "i8")
+_BYTE_ORDERS = ("<", ">", "|", "=")
 
 
 def read_planetoid(name: str) -> "Data":
@@ -36,45 +36,27 @@ def read_planetoid(name: str) -> "Data":
     self-loops.
 
     Fifteen nodes of Citeseer (gaps in Planetoid's test index) have neither words nor a label. They
-    keep their place, with zero features, label ``-1`` and their one or two edges each, and are in
-    no mask. Geom-GCN's loader gives them class 0 and its splits include them. Removed here, by
-    split:
-
-    ========= == == == == == == == == == ==
-    split      0  1  2  3  4  5  6  7  8  9
-    ========= == == == == == == == == == ==
-    train     10  7 11  5  8  4  5 10  7  8
-    valid      4  6  0  7  2  5  7  3  4  5
-    test       1  2  4  3  0  1  3  2  4  2
-    ========= == == == == == == == == == ==
-
-    Splits 4 and 5 of Citeseer and all splits of Cora leave further nodes out.
-
-    Shape:
-        - x: ``(N, F)``
-        - y: ``(N,)``
-        - edge_index: ``(2, E)``
-        - train_mask, val_mask, test_mask: ``(N, 10)``
+    keep their place, with zero features, label ``-1`` and their one or two edges each. Geom-GCN's
+    loader gives them class 0 and its splits include them; here they are in no mask. Splits 4 and 5
+    of Citeseer and all splits of Cora leave further nodes out.
     """
-
-    def part(suffix: str) -> Any:
-        file = f"ind.{name}.{suffix}"
-        return unpickle(read_bytes(name, file), where=file)
-
-    files = {suffix: part(suffix) for suffix in ("allx", "ally", "tx", "ty", "graph")}
+    paths = {suffix: f"ind.{name}.{suffix}" for suffix in ("allx", "ally", "tx", "ty", "graph")}
+    files = {suffix: unpickle(read_bytes(name, p), where=p) for suffix, p in paths.items()}
     tested = _test_index(read_bytes(name, f"ind.{name}.test.index"), f"ind.{name}.test.index")
     x, y = _nodes(files, tested, where=f"ind.{name}")
     sender, receiver = _links(files["graph"], len(y), where=f"ind.{name}.graph")
     edge_index, _ = merge_edges(sender, receiver, len(y), directed=False)
-    return NodeGraph(
+    splits = [_split(name, number, len(y)) for number in range(NUM_SPLITS)]
+    train, valid, test = torch.stack(splits, dim=-1)
+    return build_data(
         name=name,
         x=torch.from_numpy(x),
         y=torch.from_numpy(y),
         edge_index=edge_index,
-        masks=_splits(name, len(y)),
+        masks=(train, valid, test),
         label_names=[str(label) for label in range(int(y.max()) + 1)],
         directed=False,
-    ).to_data()
+    )
 
 
 def unpickle(content: bytes, *, where: str) -> Any:
@@ -94,57 +76,39 @@ def unpickle(content: bytes, *, where: str) -> Any:
         raise Mistake(f"{where} is not a readable pickle; get the published file") from error
 
 
-class _Ignored:
-    """Stand-in for a class that a pickle only mentions."""
+class _StandIn:
+    """Stands in for a class that a pickle mentions: stores arguments and state."""
 
-    def __init__(self, *given: object) -> None:
-        pass
+    given: tuple[Any, ...] = ()
+    state: Any = None
 
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-class _Dtype:
-    """Stand-in for ``numpy.dtype``: its code and byte order."""
-
-    def __init__(self, code: object = None, *rest: object) -> None:
-        self.code, self.order = code, "<"
-
-    def __setstate__(self, state: Any) -> None:
-        self.order = state[1]
-
-
-class Array:
-    """Stand-in for a numpy array: its shape, type and bytes until :meth:`numbers`."""
-
-    def __init__(self, *given: object) -> None:
-        self.state: Any = None
+    def __init__(self, *given: Any) -> None:
+        self.given = given
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
+
+
+class Array(_StandIn):
+    """A numpy array: its shape, type and bytes until :meth:`numbers`."""
 
     def numbers(self, *, where: str) -> NDArray[Any]:
         """The array; a damaged one is a :class:`Mistake`."""
         try:
             _, shape, dtype, fortran, content = self.state
-            known = isinstance(dtype, _Dtype) and dtype.code in _NUMBERS and dtype.order in "<>|="
+            code, order = dtype.given[0], dtype.state[1]
+            known = code in _NUMBERS and order in _BYTE_ORDERS
             sizes = all(type(size) is int and 0 <= size <= MAX_NUMBERS for size in shape)
             if not known or not sizes or len(shape) > 2 or type(content) is not str:
                 raise ValueError("not an array of numbers")
-            flat = np.frombuffer(content.encode("latin1"), dtype=dtype.order + dtype.code)
+            flat = np.frombuffer(content.encode("latin1"), dtype=order + code)
             return flat.reshape(shape, order="F" if fortran else "C")
-        except (TypeError, ValueError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             raise Mistake(f"{where} holds a damaged array; get the published file") from error
 
 
-class SparseMatrix:
-    """Stand-in for scipy's ``csr_matrix``: its arrays until :meth:`dense`."""
-
-    def __init__(self, *given: object) -> None:
-        self.state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
+class SparseMatrix(_StandIn):
+    """scipy's ``csr_matrix``: its arrays until :meth:`dense`."""
 
     def dense(self, *, where: str) -> NDArray[np.float32]:
         """The matrix; a damaged one is a :class:`Mistake`."""
@@ -160,23 +124,23 @@ class SparseMatrix:
 
 
 class _Links(dict[Any, Any]):
-    """Stand-in for ``defaultdict``."""
+    """``defaultdict``."""
 
     def __init__(self, *given: object) -> None:
         super().__init__()
 
 
 _STAND_INS: dict[tuple[str, str], type] = {
-    ("numpy", "ndarray"): _Ignored,
-    ("numpy", "dtype"): _Dtype,
+    ("numpy", "ndarray"): _StandIn,
+    ("numpy", "dtype"): _StandIn,
     # numpy 2 moved this module; the files have the old name.
     ("numpy.core.multiarray", "_reconstruct"): Array,
     ("numpy._core.multiarray", "_reconstruct"): Array,
     ("scipy.sparse.csr", "csr_matrix"): SparseMatrix,
     ("scipy.sparse._csr", "csr_matrix"): SparseMatrix,
     ("collections", "defaultdict"): _Links,
-    ("__builtin__", "list"): _Ignored,
-    ("builtins", "list"): _Ignored,
+    ("__builtin__", "list"): _StandIn,
+    ("builtins", "list"): _StandIn,
 }
 
 
@@ -234,10 +198,8 @@ def _test_index(content: bytes, where: str) -> NDArray[np.int64]:
         raise Mistake(f"{where} is not a list of numbers; get the published file") from error
 
 
-def _links(
-    graph: object, num_nodes: int, *, where: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both ends of each edge in a dictionary of neighbours."""
+def _links(graph: object, num_nodes: int, *, where: str) -> NDArray[np.int64]:
+    """Both ends of each edge in a dictionary of neighbours, ``(2, E)``."""
     if not isinstance(graph, dict) or not all(type(ends) is list for ends in graph.values()):
         raise Mistake(f"{where} holds no lists of neighbours; get the published file")
     pairs = [(node, end) for node, ends in graph.items() for end in ends]
@@ -245,17 +207,11 @@ def _links(
         raise Mistake(
             f"{where} links a node that is none of the {num_nodes}; get the published file"
         )
-    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return ends[:, 0], ends[:, 1]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
 
-def _splits(name: str, num_nodes: int) -> Masks:
-    splits = [_split(name, number, num_nodes) for number in range(NUM_SPLITS)]
-    train, valid, test = (torch.stack(masks, dim=1) for masks in zip(*splits, strict=True))
-    return train, valid, test
-
-
-def _split(name: str, number: int, num_nodes: int) -> list[Tensor]:
+def _split(name: str, number: int, num_nodes: int) -> Tensor:
+    """Train, valid and test masks of a split, ``(3, N)``."""
     file = f"splits/{name}_split_0.6_0.2_{number}.npz"
     try:
         with np.load(io.BytesIO(read_bytes(name, file)), allow_pickle=False) as archive:
@@ -264,4 +220,4 @@ def _split(name: str, number: int, num_nodes: int) -> list[Tensor]:
         raise Mistake(f"{file} of {name} holds no masks; get the published file") from error
     if any(m.shape != (num_nodes,) or m.dtype not in (np.bool_, np.uint8) for m in masks):
         raise Mistake(f"{file} of {name} does not fit {num_nodes} nodes; get the published file")
-    return [torch.from_numpy(mask.astype(np.bool_)) for mask in masks]
+    return torch.from_numpy(np.stack(masks).astype(np.bool_))

@@ -19,16 +19,7 @@ def dense(
     *,
     where: str,
 ) -> NDArray[np.float32]:
-    """The dense form of a CSR matrix; repeated entries are summed.
-
-    Args:
-        where: The file, for messages.
-
-    Shape:
-        - data, indices: ``(K,)``
-        - indptr: ``(N + 1,)``
-        - output: ``(N, F)``
-    """
+    """The dense form of a CSR matrix of the file ``where``; repeated entries are summed."""
     wrong = f"{where} does not hold a valid sparse matrix"
     rows, columns = shape
     if rows < 0 or columns < 0 or rows * columns > MAX_NUMBERS:
