@@ -5,29 +5,35 @@ its nodes, a line ``tag m neighbour_1 ... neighbour_m`` with neighbours numbered
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
+from quatgraph.data.graph.collection import Graphs, Ids, merge_graphs
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, whole_numbers
 from quatgraph.data.labels import encode_labels, encode_numbers, label_notes
 from quatgraph.errors import Mistake
 
 
-def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] = ()) -> Graphs:
-    """Reads the graphs of one file; see :meth:`GraphLists.merge`.
+def read_dgcnn_file(path: Path, **options: Any) -> Graphs:
+    """Reads a file; for the options see :func:`quatgraph.data.graph.read`."""
+    return read_dgcnn(read_content(path), name=path.stem, where=str(path), **options)
+
+
+def read_dgcnn(
+    content: bytes,
+    *,
+    name: str,
+    where: str,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> Graphs:
+    """Like :func:`read_dgcnn_file`, for the content of the file ``where``.
 
     In the catalog only COLLAB has self-loops: 2,837.
-
-    Args:
-        name: Name of the collection.
-        where: The file, for messages.
-        missing: Labels of graphs that count as missing.
     """
     rows = whole_numbers(content, where)
     values, first = cast(Ids, rows.values), rows.first
@@ -45,31 +51,17 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
     _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
     offsets = np.repeat(np.cumsum(sizes) - sizes, sizes)
     labels = list(map(str, values[first[headers] + 1].tolist()))
-    y, label_names = encode_labels(labels, missing)
-    tags, tag_names = encode_numbers(values[first[nodes]])
-    return GraphLists(
+    return merge_graphs(
         name=name,
         sizes=sizes,
-        sender=np.repeat(np.arange(len(nodes)), degrees),
-        receiver=neighbours + np.repeat(offsets, degrees),
-        y=y,
-        label_names=label_names,
-        tags=tags,
-        tag_names=tag_names,
-        notes=label_notes(labels, missing, ("graph", "graphs")),
-    ).merge()
-
-
-def read_dgcnn_file(
-    path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True
-) -> Graphs:
-    """Reads the graphs of a file; see :func:`read_dgcnn`.
-
-    Args:
-        labels_needed: Whether the labels are for training, with notes on them.
-    """
-    graphs = read_dgcnn(read_content(path), name=path.stem, where=str(path), missing=missing)
-    return graphs if labels_needed else replace(graphs, notes=[])
+        edges=(
+            np.repeat(np.arange(len(nodes)), degrees),
+            neighbours + np.repeat(offsets, degrees),
+        ),
+        labels=encode_labels(labels, missing),
+        tags=encode_numbers(values[first[nodes]]),
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
+    )
 
 
 def _find_headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:

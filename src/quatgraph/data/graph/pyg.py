@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from quatgraph.data.graph.collection import GraphLists, Graphs, check_labels
+from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, merge_graphs
 from quatgraph.data.labels import encode_labels, encode_numbers
-from quatgraph.data.pyg import check_edge_index, check_features
+from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
@@ -49,46 +49,34 @@ def from_list(
         if any(given) and not all(given):
             place = given.index(False)
             raise Mistake(f"graphs[{place}] has no {key} but others do; give all or none")
-    sizes = np.array([_size(graph, place) for place, graph in enumerate(graphs)])
+    sizes = np.array([_count_nodes(graph, place) for place, graph in enumerate(graphs)])
     edges = [
         check_edge_index(graph.get("edge_index"), int(size), f"graphs[{place}].edge_index").numpy()
         for place, (graph, size) in enumerate(zip(graphs, sizes, strict=True))
     ]
-    offsets = np.cumsum(sizes) - sizes
-    sender, receiver = np.concatenate(
-        [ends + offset for ends, offset in zip(edges, offsets, strict=True)], axis=1
-    )
-    y, label_names = encode_labels(
-        [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
-    )
-    tags, tag_names = None, list[str]()
+    tags = None
     if graphs[0].get("tag") is not None:
         parts = [_tags(g, at, int(n)) for at, (g, n) in enumerate(zip(graphs, sizes, strict=True))]
-        tags, tag_names = encode_numbers(np.concatenate(parts))
-    whole = GraphLists(
+        tags = encode_numbers(np.concatenate(parts))
+    labels = [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
+    whole = merge_graphs(
         name=name,
         sizes=sizes,
-        sender=sender,
-        receiver=receiver,
-        y=y,
-        label_names=label_names,
+        edges=join_edges(edges, sizes),
+        labels=encode_labels(labels),
         tags=tags,
-        tag_names=tag_names,
         attributes=_attributes(graphs),
-    ).merge()
+    )
     if labels_needed:
         check_labels(whole, "the list")
     return whole
 
 
-def _size(graph: "Data", place: int) -> int:
-    x, tag = graph.get("x"), graph.get("tag")
-    # Each in turn: PyG guesses the number from the edges, with a warning.
-    given = [v.size(0) for v in (x, tag) if isinstance(v, Tensor) and v.dim()]
-    size = next((size for size in (*given, graph.get("num_nodes")) if size is not None), None)
-    if size is None or size < 1:
+def _count_nodes(graph: "Data", place: int) -> int:
+    size = count_nodes(graph, "x", "tag", "num_nodes")
+    if not size or size < 1:
         raise Mistake(f"graphs[{place}] has no nodes; give it x, tag or num_nodes")
-    return int(size)
+    return size
 
 
 def _label(graph: "Data", place: int, *, needed: bool) -> str:
