@@ -62,8 +62,8 @@ def read_planetoid(name: str) -> "Data":
 def unpickle(content: bytes, *, where: str) -> Any:
     """The content of a pickle of arrays, sparse matrices, lists and dictionaries.
 
-    :class:`Array` and :class:`SparseMatrix` replace numpy's and scipy's classes. A pickle that
-    names anything else is refused.
+    Stand-ins replace numpy's and scipy's classes, see :func:`to_array` and :func:`to_matrix`. A
+    pickle that names anything else is refused.
 
     Args:
         where: The file, for messages.
@@ -77,7 +77,7 @@ def unpickle(content: bytes, *, where: str) -> Any:
 
 
 class _StandIn:
-    """Stands in for a class that a pickle mentions: stores arguments and state."""
+    """Stores the arguments and the state of an object."""
 
     given: tuple[Any, ...] = ()
     state: Any = None
@@ -89,42 +89,8 @@ class _StandIn:
         self.state = state
 
 
-class Array(_StandIn):
-    """A numpy array: its shape, type and bytes until :meth:`numbers`."""
-
-    def numbers(self, *, where: str) -> NDArray[Any]:
-        """The array; a damaged one is a :class:`Mistake`."""
-        try:
-            _, shape, dtype, fortran, content = self.state
-            code, order = dtype.given[0], dtype.state[1]
-            known = code in _NUMBERS and order in _BYTE_ORDERS
-            sizes = all(type(size) is int and 0 <= size <= MAX_NUMBERS for size in shape)
-            if not known or not sizes or len(shape) > 2 or type(content) is not str:
-                raise ValueError("not an array of numbers")
-            flat = np.frombuffer(content.encode("latin1"), dtype=order + code)
-            return flat.reshape(shape, order="F" if fortran else "C")
-        except (AttributeError, LookupError, TypeError, ValueError) as error:
-            raise Mistake(f"{where} holds a damaged array; get the published file") from error
-
-
-class SparseMatrix(_StandIn):
-    """scipy's ``csr_matrix``: its arrays until :meth:`dense`."""
-
-    def dense(self, *, where: str) -> NDArray[np.float32]:
-        """The matrix; a damaged one is a :class:`Mistake`."""
-        try:
-            rows, columns = self.state["_shape"]
-            parts = [self.state[key] for key in ("data", "indices", "indptr")]
-            if not (type(rows) is int and type(columns) is int):
-                raise TypeError("sizes must be whole numbers")
-            data, indices, indptr = (part.numbers(where=where) for part in parts)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Mistake(f"{where} holds no sparse matrix; get the published file") from error
-        return dense(data, indices, indptr, (rows, columns), where=where)
-
-
 class _Links(dict[Any, Any]):
-    """``defaultdict``."""
+    """Stand-in for ``defaultdict``."""
 
     def __init__(self, *given: object) -> None:
         super().__init__()
@@ -134,10 +100,10 @@ _STAND_INS: dict[tuple[str, str], type] = {
     ("numpy", "ndarray"): _StandIn,
     ("numpy", "dtype"): _StandIn,
     # numpy 2 moved this module; the files have the old name.
-    ("numpy.core.multiarray", "_reconstruct"): Array,
-    ("numpy._core.multiarray", "_reconstruct"): Array,
-    ("scipy.sparse.csr", "csr_matrix"): SparseMatrix,
-    ("scipy.sparse._csr", "csr_matrix"): SparseMatrix,
+    ("numpy.core.multiarray", "_reconstruct"): _StandIn,
+    ("numpy._core.multiarray", "_reconstruct"): _StandIn,
+    ("scipy.sparse.csr", "csr_matrix"): _StandIn,
+    ("scipy.sparse._csr", "csr_matrix"): _StandIn,
     ("collections", "defaultdict"): _Links,
     ("__builtin__", "list"): _StandIn,
     ("builtins", "list"): _StandIn,
@@ -153,15 +119,45 @@ class _Unpickler(pickle.Unpickler):
         return type(known.__name__, (known,), {})
 
 
+def to_array(value: Any, where: str) -> NDArray[Any]:
+    """The array of a stand-in; a damaged one is a :class:`Mistake`."""
+    try:
+        _, shape, dtype, fortran, content = value.state
+        code, order = dtype.given[0], dtype.state[1]
+        known = code in _NUMBERS and order in _BYTE_ORDERS
+        sizes = all(type(size) is int and 0 <= size <= MAX_NUMBERS for size in shape)
+        if not known or not sizes or len(shape) > 2 or type(content) is not str:
+            raise ValueError("not an array of numbers")
+        flat = np.frombuffer(content.encode("latin1"), dtype=order + code)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Mistake(f"{where} holds a damaged array; get the published file") from error
+
+
+def to_matrix(value: Any, where: str) -> NDArray[np.float32]:
+    """The sparse matrix of a stand-in, made dense; a damaged one is a :class:`Mistake`."""
+    try:
+        rows, columns = value.state["_shape"]
+        if not (type(rows) is int and type(columns) is int):
+            raise TypeError("sizes must be whole numbers")
+        parts = [value.state[key] for key in ("data", "indices", "indptr")]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Mistake(f"{where} holds no sparse matrix; get the published file") from error
+    data, indices, indptr = (to_array(part, where) for part in parts)
+    return dense(data, indices, indptr, (rows, columns), where=where)
+
+
 def _nodes(
     files: dict[str, Any], tested: NDArray[np.int64], *, where: str
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features and classes in the graph's order: first ``all*``, then the tested nodes."""
-    x, tx = (_matrix(files[suffix], f"{where}.{suffix}") for suffix in ("allx", "tx"))
-    y, ty = (_one_hot(files[suffix], f"{where}.{suffix}") for suffix in ("ally", "ty"))
+    x, tx = (to_matrix(files[suffix], f"{where}.{suffix}") for suffix in ("allx", "tx"))
+    y, ty = (to_array(files[suffix], f"{where}.{suffix}") for suffix in ("ally", "ty"))
     known = len(x)
     if not (
-        x.shape[1] == tx.shape[1]
+        y.ndim == ty.ndim == 2
+        and y.dtype.kind == ty.dtype.kind == "i"
+        and x.shape[1] == tx.shape[1]
         and y.shape[1] == ty.shape[1] > 0
         and len(y) == known
         and len(tx) == len(ty) == len(tested) > 0
@@ -176,19 +172,6 @@ def _nodes(
     one_hot = np.zeros((num_nodes, y.shape[1]), dtype=np.int64)
     one_hot[:known], one_hot[tested] = y, ty
     return features, np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
-
-
-def _matrix(value: object, where: str) -> NDArray[np.float32]:
-    if not isinstance(value, SparseMatrix):
-        raise Mistake(f"{where} holds no sparse matrix; get the published file")
-    return value.dense(where=where)
-
-
-def _one_hot(value: object, where: str) -> NDArray[Any]:
-    labels = value.numbers(where=where) if isinstance(value, Array) else None
-    if labels is None or labels.ndim != 2 or labels.dtype.kind != "i":
-        raise Mistake(f"{where} holds no table of labels; get the published file")
-    return labels
 
 
 def _test_index(content: bytes, where: str) -> NDArray[np.int64]:
