@@ -7,18 +7,12 @@ files alone holds texts without labels.
 from pathlib import Path
 
 from quatgraph.data.io.files import read_text
-from quatgraph.data.text.documents import SPLIT_WORDS, Texts
+from quatgraph.data.text.documents import SPLIT_WORDS, TextOptions, Texts
 from quatgraph.errors import Mistake
 
 
-def read_folder(
-    path: Path, *, text: str = "", label: str = "", labels_needed: bool = True
-) -> Texts:
-    """Reads a folder of texts, which has no columns that ``text`` and ``label`` could name.
-
-    Args:
-        labels_needed: Whether to refuse a folder of files without labels.
-    """
+def read_folder(path: Path, options: TextOptions) -> Texts:
+    """Reads a folder of texts, which has no columns that the options could name."""
     folders = _list_folders(path)
     split = [folder for folder in folders if folder.name.casefold() in SPLIT_WORDS]
     if split == folders and any(map(_list_folders, folders)):
@@ -26,19 +20,18 @@ def read_folder(
     else:
         split = []
     files = [file for folder in folders for file in _list_files(folder)]
-    if not folders and not labels_needed:
+    if not folders and not options.labels_needed:
         files = _list_files(path)
     if not files:
         raise Mistake(
             f"{path} has no sub-folders with texts; put the texts of each label into a sub-folder "
             "with the name of the label"
         )
+    parts = [file.parent.parent.name.casefold() for file in files]
     return Texts(
         texts=[read_text(file) for file in files],
         labels=[file.parent.name if folders else "" for file in files],
-        parts=[SPLIT_WORDS[file.parent.parent.name.casefold()] for file in files]
-        if split
-        else None,
+        parts=[SPLIT_WORDS[part] for part in parts] if split else None,
         ids=[file.relative_to(path).as_posix() for file in files],
         at=lambda row: str(files[row]),
     )

@@ -21,7 +21,7 @@ from quatgraph.data.io.jsonl import json_objects
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
 from quatgraph.data.splits import part_numbers
-from quatgraph.data.text.documents import SPLIT_WORDS, Texts
+from quatgraph.data.text.documents import SPLIT_WORDS, TextOptions, Texts
 from quatgraph.errors import Mistake, did_you_mean
 
 _LONGEST = 2**31 - 1
@@ -29,8 +29,8 @@ _Columns = Mapping[str, list[Any]]
 _At = Callable[[int], str]
 
 
-def read_sheet(path: Path, **options: Any) -> Texts:
-    """Reads a ``.csv`` or ``.tsv`` file; for the options see :func:`choose_columns`."""
+def read_sheet(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.csv`` or ``.tsv`` file."""
     lines = _filled_lines(read_text(path))
     if not lines:
         raise Mistake(f"{path} is empty; write a line of column names and a line per document")
@@ -56,76 +56,57 @@ def read_sheet(path: Path, **options: Any) -> Texts:
             raise Mistake(f"{path} has two columns named {name!r}; rename or remove one")
         if name:  # a column without a name holds row numbers
             named[name] = cells
-    return choose_columns(path, named, at, **options)
+    return _choose_columns(path, named, at, options)
 
 
-def read_objects(path: Path, **options: Any) -> Texts:
-    """Reads a ``.jsonl`` file; for the options see :func:`choose_columns`."""
+def read_objects(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.jsonl`` file."""
     read = list(json_objects(path, "document"))
     if not read:
         raise Mistake(f"{path} is empty; write one JSON object per line")
     places, objects = zip(*read, strict=True)
     keys = dict.fromkeys(key for one in objects for key in one)
     columns = {key: [one.get(key) for one in objects] for key in keys}
-    return choose_columns(path, columns, places.__getitem__, **options)
+    return _choose_columns(path, columns, places.__getitem__, options)
 
 
-def read_lines(path: Path, *, text: str = "", label: str = "", labels_needed: bool = True) -> Texts:
-    """Reads a ``.txt`` file; for the options see :func:`choose_columns`."""
-    if labels_needed:
+def read_lines(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.txt`` file."""
+    if options.labels_needed:
         raise Mistake(
             f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
         )
     lines = _filled_lines(read_text(path))
     at = partial(_name_line, path, list(lines))
-    columns = {text or "text": list(lines.values())}
-    return choose_columns(path, columns, at, text=text, label=label, labels_needed=False)
+    columns = {options.text or "text": list(lines.values())}
+    return _choose_columns(path, columns, at, options)
 
 
 def lines_of(content: bytes, where: str) -> list[str]:
-    """The lines of a text in UTF-8 that are not blank.
-
-    Args:
-        where: Its source, for messages.
-    """
+    """The lines that are not blank of a text in UTF-8, whose source is ``where``."""
     return list(_filled_lines(decode_text(content, where)).values())
 
 
-def choose_columns(
-    path: Path,
-    columns: _Columns,
-    at: _At,
-    *,
-    text: str = "",
-    label: str = "",
-    labels_needed: bool = True,
-) -> Texts:
+def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions) -> Texts:
     """Selects the columns of a table that hold texts, labels, splits and ids.
 
     Args:
-        path: The file, for messages.
         columns: The cells of each column, by its name.
         at: Where a row, counted from 0, is, for messages.
-        text: Name of the text column; by default ``text``, or the longer one of only two columns.
-        label: Name of the label column; by default ``label``, or the other one of only two columns.
-        labels_needed: Whether to refuse a table without labels.
     """
-    texts, labels = (
-        _find_column(path, columns, name, usual)
-        for name, usual in ((text, "text"), (label, "label"))
-    )
-    split, names = (_find_column(path, columns, "", usual) for usual in ("split", "id"))
+    wanted = (options.text, "text"), (options.label, "label"), ("", "split"), ("", "id")
+    texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
     notes = []
-    if texts is None or (labels is None and labels_needed):
+    if texts is None or (labels is None and options.labels_needed):
         others = [key for key in columns if key not in (texts, labels, split, names)]
         lacking = (texts, labels).count(None)
-        if len(others) != lacking and (labels_needed or len(others) != 1):
+        if len(others) != lacking and (options.labels_needed or len(others) != 1):
             missing = "text" if texts is None else "label"
             named = f", or say which one it is (for a command: --set data.{missing}=NAME)"
             raise Mistake(
                 f"{path} has no column {missing!r}, its columns are "
                 f"{quote_some(columns) or 'none'}; rename one of them"
-                f"{named if labels_needed else ''}"
+                f"{named if options.labels_needed else ''}"
             )
 
         def length(key: str) -> int:
