@@ -85,9 +85,7 @@ def from_any(
 ) -> Graphs:
     """Graphs from a path (see :func:`read`), PyG graphs (see :func:`from_list`) or a collection.
 
-    Args:
-        missing: Labels in files that count as missing.
-        labels_needed: Whether to refuse graphs that cannot be trained on.
+    Labels of ``missing`` count as missing in files only.
     """
     if isinstance(graphs, Graphs):
         if labels_needed:

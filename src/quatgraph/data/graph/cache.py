@@ -21,11 +21,7 @@ _NAMES = ("label_names", "tag_names", "graph_ids")
 
 
 def load_cached(name: str, source: str) -> Graphs | None:
-    """The cached graphs of a dataset, or ``None``.
-
-    Args:
-        source: Digest of the file that the graphs were read from.
-    """
+    """The cached graphs of a dataset, read from a file of the digest ``source``; or ``None``."""
     try:
         place = _cache_file(name, source)
         if place is None:

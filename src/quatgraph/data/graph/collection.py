@@ -115,9 +115,9 @@ class Graphs:
                 raise Mistake(f"a mask over {len(self)} graphs must have shape ({len(self)},)")
             index = index.nonzero().flatten()
         index = index.long().flatten()
-        if bool(((index < 0) | (index >= len(self))).any()):
-            wrong = int(index[(index < 0) | (index >= len(self))][0])
-            raise Mistake(f"there is no graph {wrong}; the graphs are 0..{len(self) - 1}")
+        outside = index[(index < 0) | (index >= len(self))]
+        if len(outside):
+            raise Mistake(f"there is no graph {int(outside[0])}; the graphs are 0..{len(self) - 1}")
         nodes, node_ptr = select_ranges(self.node_ptr, index)
         edges, edge_ptr = select_ranges(self.edge_ptr, index)
         shift = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from quatgraph.data.graph.collection import Graphs, Ids, merge_graphs
 from quatgraph.data.io.files import read_content
@@ -45,10 +44,18 @@ def read_dgcnn(
     # Neighbours are the values that are no header, tag or count.
     is_neighbour = np.ones(len(values), dtype=bool)
     is_neighbour[0] = False
-    for place in (first[headers], first[headers] + 1, first[nodes], first[nodes] + 1):
-        is_neighbour[place] = False
+    for start in (first[headers], first[nodes]):
+        is_neighbour[start] = is_neighbour[start + 1] = False
     neighbours = values[is_neighbour]
-    _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
+    limits = np.repeat(np.repeat(sizes, sizes), degrees)
+    outside = (neighbours < 0) | (neighbours >= limits)
+    if outside.any():
+        place = int(outside.argmax())
+        row = int(nodes[np.searchsorted(np.cumsum(degrees), place, side="right")])
+        raise Mistake(
+            f"{rows.at(row)} names the neighbour {neighbours[place]} but the nodes of its graph "
+            f"are 0..{limits[place] - 1}; correct the line"
+        )
     offsets = np.repeat(np.cumsum(sizes) - sizes, sizes)
     labels = list(map(str, values[first[headers] + 1].tolist()))
     return merge_graphs(
@@ -111,16 +118,3 @@ def _check_degrees(rows: Rows, values: Ids, first: Ids, nodes: Ids) -> Ids:
             f"{promised[place]}; correct the line"
         )
     return degrees
-
-
-def _check_range(
-    rows: Rows, nodes: Ids, degrees: Ids, neighbours: Ids, sizes: NDArray[np.int64]
-) -> None:
-    outside = (neighbours < 0) | (neighbours >= sizes)
-    if outside.any():
-        place = int(outside.argmax())
-        row = nodes[np.searchsorted(np.cumsum(degrees), place, side="right")]
-        raise Mistake(
-            f"{rows.at(row)} names the neighbour {neighbours[place]} but the nodes of its graph "
-            f"are 0..{sizes[place] - 1}; correct the line"
-        )

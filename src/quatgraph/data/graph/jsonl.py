@@ -135,12 +135,9 @@ def _parse_features(value: object, where: str) -> NDArray[np.float32]:
 
 
 def _to_matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
-    """A list of lists of numbers as an array; None for anything else.
-
-    Args:
-        kinds: What the numbers may be: numpy alone would read true as 1 among other numbers.
-    """
+    """A list of lists of numbers as an array; None for anything else."""
     try:
+        # numpy alone would read true as 1 among other numbers.
         if not set(map(type, chain.from_iterable(value))) <= kinds:
             return None
         array = np.array(value)

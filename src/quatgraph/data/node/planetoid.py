@@ -64,9 +64,6 @@ def unpickle(content: bytes, *, where: str) -> Any:
 
     Stand-ins replace numpy's and scipy's classes, see :func:`to_array` and :func:`to_matrix`. A
     pickle that names anything else is refused.
-
-    Args:
-        where: The file, for messages.
     """
     try:
         return _Unpickler(io.BytesIO(content), encoding="latin1").load()

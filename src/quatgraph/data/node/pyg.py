@@ -117,14 +117,13 @@ def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
 
 def _check_masks(data: "Data", num_nodes: int) -> Masks | None:
     given = {key: data.get(key) for key in MASKS}
-    missing = [key for key in MASKS if given[key] is None]
-    if len(missing) == len(MASKS):
+    if all(mask is None for mask in given.values()):
         return None
-    if missing:
-        raise Mistake(
-            f"the graph has masks but no {missing[0]}; give all three, or none for a split by seed"
-        )
     for key, mask in given.items():
+        if mask is None:
+            raise Mistake(
+                f"the graph has masks but no {key}; give all three, or none for a split by seed"
+            )
         if (
             not isinstance(mask, Tensor)
             or mask.dtype not in (torch.bool, torch.uint8)

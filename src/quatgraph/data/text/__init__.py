@@ -7,7 +7,7 @@ Each source gives one :class:`Documents`. :func:`word_graphs` builds a graph of 
 import os
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
@@ -27,10 +27,17 @@ from quatgraph.data.text.documents import (
     assemble,
     check_drawn_split,
     check_trainable,
+    have,
     statistics,
 )
-from quatgraph.data.text.folder import read_folder
-from quatgraph.data.text.tables import cell_word, lines_of, read_lines, read_objects, read_sheet
+from quatgraph.data.text.files import (
+    cell_word,
+    lines_of,
+    read_folder,
+    read_lines,
+    read_objects,
+    read_sheet,
+)
 from quatgraph.data.text.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.text.word_vectors import WordVectors, load_vectors, vectors_for
 from quatgraph.errors import Mistake
@@ -65,12 +72,7 @@ READERS = (
         match_suffix(".csv", ".tsv"),
         read_sheet,
     ),
-    Reader(
-        "jsonl",
-        "a .jsonl file with one text per line",
-        match_suffix(".jsonl"),
-        read_objects,
-    ),
+    Reader("jsonl", "a .jsonl file with one text per line", match_suffix(".jsonl"), read_objects),
     Reader(
         "folder",
         "a folder with one sub-folder of texts per label",
@@ -183,9 +185,8 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
             "data.stop_words and data.min_count if you set them"
         )
     if blank:
-        has = "has" if len(blank) == 1 else "have"
         count = count_noun(len(blank), "document")
-        notes.append(f"{count} {has} no words, for example {texts.at(blank[0])}")
+        notes.append(f"{count} {have(len(blank))} no words, for example {texts.at(blank[0])}")
     documents = assemble(replace(texts, texts=cleaned, notes=notes), name, options)
     if options.labels_needed:
         check_trainable(documents, where)
@@ -199,16 +200,15 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
 
 def _load_published(entry: store.Entry) -> Documents:
     """Reads text_gcn's two files: a line per document with its split and label, and its words."""
-    paths = {PurePosixPath(file.path).suffixes[0]: file.path for file in entry.files}
     listed, words = (
-        store.read_bytes(entry.name, paths[kind]).decode("ascii").removesuffix("\n").split("\n")
-        for kind in (".txt", ".clean")
+        store.read_bytes(entry.name, file.path).decode("ascii").removesuffix("\n").split("\n")
+        for file in entry.files
     )
     rows = (line.split("\t") for line in listed)
     ids, parts, labels = (list(cells) for cells in zip(*rows, strict=True))
 
     def at(row: int) -> str:
-        return f"{paths['.txt']} of {entry.name} line {row + 1}"
+        return f"{entry.files[0].path} of {entry.name} line {row + 1}"
 
     texts = Texts(words, labels, part_numbers(parts, SPLIT_WORDS, at), ids, at)
     return assemble(texts, entry.name)

@@ -178,8 +178,8 @@ class Documents:
         unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
         notes = [f"unknown words are left out: {quote_some(unknown)}"] if unknown else []
         if emptied := int(((ptr.diff() == 0) & (self.ptr.diff() > 0)).sum()):
-            count, have = count_noun(emptied, "document"), _have(emptied)
-            notes.append(f"{count} of {len(self):,} {have} no known word")
+            count = count_noun(emptied, "document")
+            notes.append(f"{count} of {len(self):,} {have(emptied)} no known word")
         return replace(
             self,
             tokens=tokens[known],
@@ -263,17 +263,14 @@ def check_drawn_split(documents: Documents, where: str) -> list[str]:
         return []
     who = "the label" if len(small) == 1 else "the labels"
     return [
-        f"{who} {quote_some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
+        f"{who} {quote_some(small)} {have(len(small))} fewer than {len(PARTS)} documents, "
         "too few to be split: all are for training, none is tested"
     ]
 
 
 def accuracy_notes(documents: Documents, texts: Sequence[str]) -> list[str]:
-    """Reports what makes the accuracy misleading: repeated texts, words without spaces.
-
-    Args:
-        texts: The cleaned texts.
-    """
+    """Reports repeated (cleaned) texts and words without spaces: both make the accuracy
+    misleading."""
     notes = []
     seen = {texts[place] for place in documents.train.tolist()}
     tested = [texts[place] for place in documents.test.tolist()]
@@ -281,7 +278,7 @@ def accuracy_notes(documents: Documents, texts: Sequence[str]) -> list[str]:
     if repeated:
         notes.append(
             f"{len(repeated):,} of {count_noun(len(tested), 'test document')} "
-            f"{_have(len(repeated))} the same words as a training document, for example "
+            f"{have(len(repeated))} the same words as a training document, for example "
             f"{_shorten(repeated[0])}: remove repeated documents to measure accuracy on new ones"
         )
     runs = [run for text in texts for run in _UNSPACED.findall(text)]
@@ -315,5 +312,6 @@ def statistics(documents: Documents) -> dict[str, int]:
     }
 
 
-def _have(count: int) -> str:
+def have(count: int) -> str:
+    """The verb for a number of things."""
     return "has" if count == 1 else "have"

@@ -11,7 +11,7 @@ import pytest
 from quatgraph.data.formats import infer_task
 from quatgraph.data.text import TextOptions, names_a_file, read_texts
 from quatgraph.data.text.documents import Texts
-from quatgraph.data.text.tables import lines_of
+from quatgraph.data.text.files import lines_of
 from quatgraph.errors import Mistake
 
 TABLE = 'text,label,split,id\n"Rain, again",weather,train,a\n"Two\nlines ""quoted""",,test,b\n'
