@@ -1,8 +1,11 @@
 """What every graph has."""
 
+import numpy as np
+import pytest
 import torch
 
-from quatgraph.data.node.assembly import build_data, digest
+from quatgraph.data.node.assembly import build_data, dense, digest
+from quatgraph.errors import Mistake
 
 NOTHING = torch.zeros(3, 1, dtype=torch.bool)
 
@@ -59,3 +62,38 @@ def test_the_digest_changes_with_everything_but_the_name():
 def test_the_digest_is_the_same_everywhere():
     # Written down: a digest that changes unnoticed would part records from their data.
     assert graph().digest.startswith("c85a5d0809af56c2")
+
+
+def test_entries_land_in_their_places_and_repeated_ones_are_summed():
+    matrix = dense(
+        np.array([1.0, 2.0, 3.0]),
+        np.array([2, 0, 0]),
+        np.array([0, 1, 1, 3]),
+        (3, 4),
+        where="file",
+    )
+    assert matrix.tolist() == [[0, 0, 1, 0], [0, 0, 0, 0], [5, 0, 0, 0]]
+    assert matrix.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("data", "indices", "indptr", "shape"),
+    [
+        ([1.0], [4], [0, 1], (1, 4)),
+        ([1.0], [-1], [0, 1], (1, 4)),
+        ([1.0], [0], [0, 1, 1], (1, 4)),
+        ([1.0], [0], [0, 2], (1, 4)),
+        ([1.0], [0], [1, 1], (1, 4)),
+        ([1.0, 1.0], [0, 1], [0, 3, 2], (2, 4)),
+        ([1.0, 1.0], [0], [0, 2], (1, 4)),
+        ([[1.0]], [0], [0, 1], (1, 4)),
+        ([1j], [0], [0, 1], (1, 4)),
+        ([1.0], [0.5], [0, 1], (1, 4)),
+        ([1.0], [0], [0, 1], (1, 2**40)),
+        ([1.0], [0], [0, 1], (-1, 4)),
+    ],
+)
+def test_a_matrix_that_contradicts_itself_is_refused(data, indices, indptr, shape):
+    arrays = (np.array(data), np.array(indices), np.array(indptr))
+    with pytest.raises(Mistake, match="file does not hold a valid sparse matrix"):
+        dense(*arrays, shape, where="file")

@@ -40,47 +40,36 @@ def from_list(
     graphs = list(graphs)
     if not graphs:
         raise Mistake("the list has no graphs; give at least one")
+    sizes = np.empty(len(graphs), dtype=np.int64)
+    edges, labels, tags, features = [], [], [], []
     for place, graph in enumerate(graphs):
+        where = f"graphs[{place}]"
         if not isinstance(graph, Data):
-            kind = type(graph).__name__
-            raise Mistake(f"graphs[{place}] is a {kind}; give a list of PyG's Data")
-    for key in ("x", "tag"):
-        given = [graph.get(key) is not None for graph in graphs]
-        if any(given) and not all(given):
-            place = given.index(False)
-            raise Mistake(f"graphs[{place}] has no {key} but others do; give all or none")
-    sizes = np.array([_count_nodes(graph, place) for place, graph in enumerate(graphs)])
-    edges = [
-        check_edge_index(graph.get("edge_index"), int(size), f"graphs[{place}].edge_index").numpy()
-        for place, (graph, size) in enumerate(zip(graphs, sizes, strict=True))
-    ]
-    tags = None
-    if graphs[0].get("tag") is not None:
-        parts = [_tags(g, at, int(n)) for at, (g, n) in enumerate(zip(graphs, sizes, strict=True))]
-        tags = encode_numbers(np.concatenate(parts))
-    labels = [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
+            raise Mistake(f"{where} is a {type(graph).__name__}; give a list of PyG's Data")
+        sizes[place] = size = count_nodes(graph, "x", "tag", "num_nodes") or 0
+        if size < 1:
+            raise Mistake(f"{where} has no nodes; give it x, tag or num_nodes")
+        edges.append(check_edge_index(graph.get("edge_index"), size, f"{where}.edge_index").numpy())
+        labels.append(_parse_label(graph.get("y"), where, needed=labels_needed))
+        if graph.get("tag") is not None:
+            tags.append(_check_tags(graph.tag, size, where))
+        if graph.get("x") is not None:
+            features.append(check_features(graph.x, f"{where}.x").numpy())
+    _check_alike(graphs, {"x": features, "tag": tags})
     whole = merge_graphs(
         name=name,
         sizes=sizes,
         edges=join_edges(edges, sizes),
         labels=encode_labels(labels),
-        tags=tags,
-        attributes=_attributes(graphs),
+        tags=encode_numbers(np.concatenate(tags)) if tags else None,
+        attributes=np.concatenate(features) if features and features[0].shape[1] else None,
     )
     if labels_needed:
         check_labels(whole, "the list")
     return whole
 
 
-def _count_nodes(graph: "Data", place: int) -> int:
-    size = count_nodes(graph, "x", "tag", "num_nodes")
-    if not size or size < 1:
-        raise Mistake(f"graphs[{place}] has no nodes; give it x, tag or num_nodes")
-    return size
-
-
-def _label(graph: "Data", place: int, *, needed: bool) -> str:
-    y = graph.get("y")
+def _parse_label(y: object, where: str, *, needed: bool) -> str:
     if y is None:
         return ""
     if isinstance(y, Tensor) and y.numel() == 1 and not (y.is_floating_point() or y.is_complex()):
@@ -88,28 +77,26 @@ def _label(graph: "Data", place: int, *, needed: bool) -> str:
     if not isinstance(y, int) or y < -1:
         if not needed:
             return ""
-        raise Mistake(f"graphs[{place}].y must be one whole number, 0 or more, or -1 for unknown")
+        raise Mistake(f"{where}.y must be one whole number, 0 or more, or -1 for unknown")
     return "" if y == -1 else str(int(y))
 
 
-def _tags(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
-    tag = graph.tag
+def _check_tags(tag: object, num_nodes: int, where: str) -> np.ndarray:
     if not isinstance(tag, Tensor) or tag.shape != (num_nodes,) or tag.is_floating_point():
-        raise Mistake(f"graphs[{place}].tag must be a whole number for each of its nodes")
+        raise Mistake(f"{where}.tag must be a whole number for each of its nodes")
     return tag.detach().cpu().long().numpy()
 
 
-def _attributes(graphs: "Sequence[Data]") -> np.ndarray | None:
-    if graphs[0].get("x") is None:
-        return None
-    parts: list[np.ndarray] = []
-    for place, graph in enumerate(graphs):
-        x = check_features(graph.x, f"graphs[{place}].x")
-        if parts and x.size(1) != parts[0].shape[1]:
+def _check_alike(graphs: "Sequence[Data]", found: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Refuses graphs of which only some have an attribute, and features of different widths."""
+    for key, arrays in found.items():
+        if arrays and len(arrays) < len(graphs):
+            place = [graph.get(key) is None for graph in graphs].index(True)
+            raise Mistake(f"graphs[{place}] has no {key} but others do; give all or none")
+    widths = [x.shape[1] for x in found["x"]]
+    for place, width in enumerate(widths):
+        if width != widths[0]:
             raise Mistake(
-                f"graphs[{place}].x has {x.size(1)} features but graphs[0].x has "
-                f"{parts[0].shape[1]}; give every node the same number"
+                f"graphs[{place}].x has {width} features but graphs[0].x has {widths[0]}; "
+                "give every node the same number"
             )
-        parts.append(x.numpy())
-    whole = np.concatenate(parts)
-    return whole if whole.shape[1] else None

@@ -1,17 +1,23 @@
-"""The attributes of every node-classification graph."""
+"""What all readers of node-classification graphs need: attributes, masks, sparse features."""
 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.splits import Masks
 from quatgraph.data.tensors import hash_tensor
+from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
+
+MAX_NUMBERS = 2**30
+"""Maximum size of a dense matrix (4 GiB): a wrong shape must not fill the memory."""
 
 
 def build_data(
@@ -87,3 +93,32 @@ def as_columns(masks: Masks) -> Masks:
     """Masks ``(N,)`` or ``(N, S)`` as ``(N, S)``."""
     train, valid, test = (mask.reshape(mask.size(0), -1) for mask in masks)
     return train, valid, test
+
+
+def dense(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    shape: tuple[int, int],
+    *,
+    where: str,
+) -> NDArray[np.float32]:
+    """The dense form of a CSR matrix of the file ``where``; repeated entries are summed."""
+    wrong = f"{where} does not hold a valid sparse matrix"
+    rows, columns = shape
+    if rows < 0 or columns < 0 or rows * columns > MAX_NUMBERS:
+        raise Mistake(f"{wrong}: its shape is {rows} x {columns}; write the file again")
+    if any(a.ndim != 1 for a in (data, indices, indptr)) or len(indptr) != rows + 1:
+        raise Mistake(f"{wrong}: its arrays do not fit {rows} rows; write the file again")
+    if data.dtype.kind not in "fiub" or any(a.dtype.kind not in "iu" for a in (indices, indptr)):
+        raise Mistake(f"{wrong}: its arrays are not numbers; write the file again")
+    ptr, column = indptr.astype(np.int64), indices.astype(np.int64)
+    lengths = np.diff(ptr)
+    if ptr[0] != 0 or (lengths < 0).any() or not ptr[-1] == len(data) == len(column):
+        raise Mistake(f"{wrong}: its indptr is out of order; write the file again")
+    if len(column) and not 0 <= column.min() <= column.max() < columns:
+        raise Mistake(f"{wrong}: a column number is outside 0..{columns - 1}; write the file again")
+    matrix = np.zeros((rows, columns), dtype=np.float32)
+    with np.errstate(over="ignore"):  # infinite values are refused later, by name
+        np.add.at(matrix, (np.repeat(np.arange(rows), lengths), column), data.astype(np.float32))
+    return matrix

@@ -21,9 +21,8 @@ from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.numbers import column_numbers
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.data.labels import encode_labels, label_notes
-from quatgraph.data.node.assembly import as_columns, build_data
+from quatgraph.data.node.assembly import as_columns, build_data, dense
 from quatgraph.data.node.edges_csv import read_edges
-from quatgraph.data.node.sparse import dense
 from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
 from quatgraph.errors import Mistake
 

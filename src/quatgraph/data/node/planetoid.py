@@ -17,8 +17,7 @@ from torch import Tensor
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.store import read_bytes
-from quatgraph.data.node.assembly import build_data
-from quatgraph.data.node.sparse import MAX_NUMBERS, dense
+from quatgraph.data.node.assembly import MAX_NUMBERS, build_data, dense
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:

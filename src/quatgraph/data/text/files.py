@@ -14,7 +14,6 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +36,15 @@ def read_sheet(path: Path, options: TextOptions) -> Texts:
     if not lines:
         raise Mistake(f"{path} is empty; write a line of column names and a line per document")
     columns: list[list[str]]
-    at: _At
     tabs = next(iter(lines.values())).count("\t")
     if tabs and all(line.count("\t") == tabs for line in lines.values()):
         rows = ([unquote(cell) for cell in line.split("\t")] for line in lines.values())
         columns = [list(cells) for cells in zip(*rows, strict=True)]
-        at = partial(_name_line, path, list(lines)[1:])
+        numbers = list(lines)
+
+        def at(row: int) -> str:
+            return f"{path} line {numbers[row + 1]}"
+
     else:
         with _cells_of_any_length():
             table = read_table(path)
@@ -79,9 +81,9 @@ def read_lines(path: Path, options: TextOptions) -> Texts:
             f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
         )
     lines = _filled_lines(read_text(path))
-    at = partial(_name_line, path, list(lines))
-    columns = {options.text or "text": list(lines.values())}
-    return _choose_columns(path, columns, at, options)
+    numbers, texts = list(lines), list(lines.values())
+    columns = {options.text or "text": texts}
+    return _choose_columns(path, columns, lambda row: f"{path} line {numbers[row]}", options)
 
 
 def read_folder(path: Path, options: TextOptions) -> Texts:
@@ -209,10 +211,6 @@ def _filled_lines(text: str) -> dict[int, str]:
     """The lines that are not blank, by their numbers from 1."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return {number: line for number, line in enumerate(lines, 1) if line.strip()}
-
-
-def _name_line(path: Path, lines: list[int], row: int) -> str:
-    return f"{path} line {lines[row]}"
 
 
 @contextmanager
