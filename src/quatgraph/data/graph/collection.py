@@ -182,11 +182,8 @@ def merge_graphs(
         sizes: Number of nodes of each graph.
         edges: Sender and receiver of each edge, numbered through the whole collection; in any
             order, repeated, in one direction or in both.
-        labels: Of each graph.
         tags: Of each node; by default all nodes have the same one.
-        attributes: Real features of each node.
         graph_ids: Name of each graph; by default its number.
-        notes: What was inferred: sentences for the user.
     """
     num_nodes = int(sizes.sum())
     if num_nodes > MAX_NODES:

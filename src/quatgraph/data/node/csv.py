@@ -11,7 +11,7 @@ For ``edges.csv`` see :mod:`quatgraph.data.node.edges_csv`.
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -33,30 +33,22 @@ NOT_FEATURES = ("id", "label", "split")
 _SPARSE = ("data", "indices", "indptr", "shape")
 
 
-def read_folder(path: Path, **options: Any) -> "Data":
-    """Reads the files of a folder; for the options see :func:`quatgraph.data.node.read`."""
-    files = (path / name for name in ("nodes.csv", "edges.csv", "features.npz"))
-    return read_files(*files, name=path.resolve().name, **options)
-
-
-def read_files(
-    nodes: Path,
-    edges: Path,
-    features: Path | None = None,
+def read_folder(
+    path: Path,
     *,
-    name: str,
     directed: bool = False,
     split_seed: int = 0,
     missing: Sequence[str] = (),
     labels_needed: bool = True,
 ) -> "Data":
-    """Like :func:`read_folder`, for files with other names; ``features`` need not exist."""
+    """Reads the files of a folder; for the options see :func:`quatgraph.data.node.read`."""
+    nodes, features = path / "nodes.csv", path / "features.npz"
     table = read_table(nodes)
     columns = _columns_by_name(table)
     index = _number_nodes(table, columns, labels_needed)
     feature_names = [key for key in columns if key not in NOT_FEATURES]
     x: Tensor | None = None
-    if features is not None and features.exists():
+    if features.exists():
         if feature_names:
             raise Mistake(
                 f"{nodes} has the feature column {feature_names[0]!r} and {features} gives "
@@ -77,11 +69,11 @@ def read_files(
     )
     if labels_needed:
         check_split(y, masks, label_names, where=f"the split of {nodes}")
-    edge_index, edge_weight, notes = read_edges(edges, index, directed=directed)
+    edge_index, edge_weight, notes = read_edges(path / "edges.csv", index, directed=directed)
     if labels_needed:
         notes += label_notes(labels, missing, ("node", "nodes"))
     return build_data(
-        name=name,
+        name=path.resolve().name,
         x=x,
         y=y,
         edge_index=edge_index,

@@ -9,7 +9,6 @@ ambiguous file is refused.
 from collections.abc import Mapping
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -36,14 +35,8 @@ _REMEDY = "name the columns source, target and optionally weight"
 
 Index = Mapping[str, int]
 """Number of each node by its id."""
-
-
-class _Layout(NamedTuple):
-    """The columns of source, target and perhaps weight; whether the first line names them."""
-
-    places: list[int]
-    header: bool
-    notes: list[str]
+_Layout = tuple[list[int], bool, list[str]]
+"""The columns of source, target and perhaps weight; whether the first line names them; notes."""
 
 
 def read_edges(
@@ -108,7 +101,7 @@ def _infer_layout(table: Table, index: Index) -> _Layout:
             f"the first line of {where} is read as column names because it names no node: {first} "
             f"as source, {second} as target"
         )
-        return _Layout([0, 1], True, [note])
+        return [0, 1], True, [note]
     if len(cells) not in (2, 3):
         raise Mistake(
             f"{where} has {count_noun(len(cells), 'column')} and no first line that names them; "
@@ -123,7 +116,7 @@ def _infer_layout(table: Table, index: Index) -> _Layout:
         )
     if len(cells) == 3:
         notes.append(f"{where} has no column names; its third column is read as weight")
-    return _Layout(list(range(len(cells))), False, notes)
+    return list(range(len(cells))), False, notes
 
 
 def _layout_by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layout:
@@ -137,7 +130,7 @@ def _layout_by_name(cells: list[str], found: dict[str, list[int]], where: str) -
         )
     used = ", ".join(f"{cells[some[0]]!r} as {role}" for role, some in found.items() if some)
     note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
-    return _Layout(places, True, [note])
+    return places, True, [note]
 
 
 def _is_edge(cells: list[str], index: Index) -> bool:
