@@ -40,12 +40,14 @@ def from_list(
     graphs = list(graphs)
     if not graphs:
         raise Mistake("the list has no graphs; give at least one")
+    for place, graph in enumerate(graphs):
+        if not isinstance(graph, Data):
+            kind = type(graph).__name__
+            raise Mistake(f"graphs[{place}] is a {kind}; give a list of PyG's Data")
     sizes = np.empty(len(graphs), dtype=np.int64)
     edges, labels, tags, features = [], [], [], []
     for place, graph in enumerate(graphs):
         where = f"graphs[{place}]"
-        if not isinstance(graph, Data):
-            raise Mistake(f"{where} is a {type(graph).__name__}; give a list of PyG's Data")
         sizes[place] = size = count_nodes(graph, "x", "tag", "num_nodes") or 0
         if size < 1:
             raise Mistake(f"{where} has no nodes; give it x, tag or num_nodes")
