@@ -80,9 +80,9 @@ def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph
         counts["node_features"] = len(features)
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{key} for {size}" for key, size in counts.items())
-        raise Mistake(f"{where} gives {shown} nodes; let the numbers agree")
+        raise Mistake(f"{where} gives {shown} nodes; make the numbers agree")
     if not counts and not len(edges):
-        raise Mistake(f"{where} has no edges and no nodes; say how many with 'num_nodes'")
+        raise Mistake(f"{where} has no edges and no nodes; set 'num_nodes'")
     num_nodes = next(iter(counts.values())) if counts else int(edges.max()) + 1
     if num_nodes < 1:
         raise Mistake(f"{where} is a graph without nodes; give it at least one or remove it")

@@ -110,7 +110,7 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         known = _STAND_INS.get((module, name))
         if known is None:
-            raise Mistake(f"asks for {module}.{name}, which no data file needs, and was not read")
+            raise Mistake(f"names {module}.{name}, which no data file needs, and was not read")
         # A new class for each mention: a pickle can set attributes of a class.
         return type(known.__name__, (known,), {})
 

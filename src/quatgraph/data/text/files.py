@@ -132,7 +132,7 @@ def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions
         lacking = (texts, labels).count(None)
         if len(others) != lacking and (options.labels_needed or len(others) != 1):
             missing = "text" if texts is None else "label"
-            named = f", or say which one it is (for a command: --set data.{missing}=NAME)"
+            named = f", or select one (on the command line: --set data.{missing}=NAME)"
             raise Mistake(
                 f"{path} has no column {missing!r}, its columns are "
                 f"{quote_some(columns) or 'none'}; rename one of them"
