@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def from_list(
-    graphs: "Iterable[Data]", *, name: str = "data", labels_needed: bool = True
-) -> Graphs:
+def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs:
     """Checks PyG graphs and merges them into one collection of undirected graphs.
 
     Classes may have any numbers from 0, which become their names.
@@ -25,7 +23,6 @@ def from_list(
     Args:
         graphs: Each with ``edge_index``, optionally ``y`` (one whole number, ``-1`` for unknown),
             ``x`` (features, all graphs or none) and ``tag`` (a whole number per node, likewise).
-        name: Name of the collection.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
     from torch_geometric.data import Data
@@ -59,7 +56,7 @@ def from_list(
             features.append(check_features(graph.x, f"{where}.x").numpy())
     _check_alike(graphs, {"x": features, "tag": tags})
     whole = merge_graphs(
-        name=name,
+        name="data",
         sizes=sizes,
         edges=join_edges(edges, sizes),
         labels=encode_labels(labels),

@@ -128,8 +128,6 @@ def from_list(
     texts: Iterable[str],
     labels: Iterable[object] | None = None,
     options: TextOptions = DEFAULTS,
-    *,
-    name: str = "texts",
 ) -> Documents:
     """Builds documents from a list of texts, cleaned like those of :func:`read`.
 
@@ -160,7 +158,7 @@ def from_list(
         at=at,
     )
     options = replace(options, labels_needed=labels is not None)
-    return _clean_texts(found, name, "the list", options)
+    return _clean_texts(found, "texts", "the list", options)
 
 
 def _to_list(values: object) -> list[Any] | None:
