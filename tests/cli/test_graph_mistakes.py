@@ -43,7 +43,7 @@ def assert_refused(arguments: list[str], *words: str) -> None:
 JSONL = {
     "a graph without nodes and edges": (
         [{"edges": [], "label": "a"}],
-        "mine.jsonl line 31 has no edges and no nodes; say how many with 'num_nodes'",
+        "mine.jsonl line 31 has no edges and no nodes; set 'num_nodes'",
     ),
     "a graph without nodes": (
         [{"edges": [], "num_nodes": 0, "label": "a"}],

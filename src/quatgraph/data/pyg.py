@@ -1,9 +1,25 @@
 """Checks of the tensors in a PyG ``Data``."""
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+def count_nodes(data: "Data", *keys: str) -> int | None:
+    """The number of nodes by the first of some attributes; PyG would guess it from the edges."""
+    for key in keys:
+        value = data.get(key)
+        if isinstance(value, Tensor) and value.dim():
+            return value.size(0)
+        if key == "num_nodes" and value is not None:
+            return int(value)
+    return None
 
 
 def check_features(x: object, name: str) -> Tensor:

@@ -10,29 +10,26 @@ from torch_geometric.data import Data
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.graph import from_list
 from quatgraph.data.graph.collection import (
-    GraphLists,
     Graphs,
     check_labels,
     flat_form,
     from_flat_form,
+    merge_graphs,
 )
 from quatgraph.errors import Mistake
 
 
 def some_graphs() -> Graphs:
     """A path of three nodes, one lone node, and a pair."""
-    return GraphLists(
+    return merge_graphs(
         name="some",
         sizes=np.array([3, 1, 2]),
-        sender=np.array([1, 0, 1, 4, 4, 1]),
-        receiver=np.array([0, 1, 2, 5, 4, 2]),
-        y=np.array([1, 0, -1]),
-        label_names=["no", "yes"],
-        tags=np.array([0, 1, 0, 2, 2, 2]),
-        tag_names=["C", "N", "O"],
+        edges=np.array([[1, 0, 1, 4, 4, 1], [0, 1, 2, 5, 4, 2]]),
+        labels=(np.array([1, 0, -1]), ["no", "yes"]),
+        tags=(np.array([0, 1, 0, 2, 2, 2]), ["C", "N", "O"]),
         attributes=np.arange(12, dtype=np.float32).reshape(6, 2),
         graph_ids=["a", "b", "c"],
-    ).merge()
+    )
 
 
 def test_edges_get_both_directions_once_and_self_loops_go():
@@ -47,14 +44,7 @@ def test_edges_get_both_directions_once_and_self_loops_go():
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=40))
 def test_edges_are_merged_as_those_of_one_graph(pairs):
     ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    graphs = GraphLists(
-        name="",
-        sizes=np.array([9]),
-        sender=ends[:, 0],
-        receiver=ends[:, 1],
-        y=np.array([0]),
-        label_names=["0"],
-    ).merge()
+    graphs = merge_graphs(name="", sizes=np.array([9]), edges=ends.T, labels=(np.array([0]), ["0"]))
     expected, _ = merge_edges(ends[:, 0], ends[:, 1], 9, directed=False)
     assert torch.equal(graphs.edge_index, expected)
     assert graphs.tag_names == ["0"]
@@ -130,12 +120,11 @@ def test_the_flat_form_gives_the_same_graphs_back():
 
 def test_graphs_need_two_classes_to_be_learned_from():
     check_labels(some_graphs(), "here")
-    none = np.empty(0, dtype=np.int64)
-    graph = {"name": "", "sizes": np.array([1]), "sender": none, "receiver": none}
+    graph = {"name": "", "sizes": np.array([1]), "edges": np.empty((2, 0), dtype=np.int64)}
     with pytest.raises(Mistake, match="no graph in here has a label"):
-        check_labels(GraphLists(**graph, y=np.array([-1]), label_names=[]).merge(), "here")
+        check_labels(merge_graphs(**graph, labels=(np.array([-1]), [])), "here")
     with pytest.raises(Mistake, match="all labelled graphs in here have the class 'a'"):
-        check_labels(GraphLists(**graph, y=np.array([0]), label_names=["a"]).merge(), "here")
+        check_labels(merge_graphs(**graph, labels=(np.array([0]), ["a"])), "here")
 
 
 def test_names_of_classes_that_no_graph_has_are_left_out_and_unknown_stays_unknown() -> None:

@@ -185,7 +185,7 @@ def test_a_list_of_pyg_graphs_comes_back_as_it_was():
 def test_a_list_may_have_features_unknown_classes_and_any_numbers():
     x = torch.tensor([[1.0], [2.0]])
     ys = [7, torch.tensor(3), torch.tensor([-1]), None]
-    graphs = from_list([pair(x=x, y=y, num_nodes=None) for y in ys], name="mine")
+    graphs = from_list([pair(x=x, y=y, num_nodes=None) for y in ys])
     assert graphs.y.tolist() == [1, 0, -1, -1]
     assert graphs.label_names == ["3", "7"]
     assert graphs.attributes.tolist() == [[1.0], [2.0]] * 4

@@ -160,6 +160,7 @@ def nan_at(row: int) -> torch.Tensor:
         ({"edge_index": torch.tensor([[-1], [1]])}, "names the node -1"),
         ({"edge_weight": torch.ones(3)}, "one real number per edge"),
         ({"edge_weight": torch.arange(22.0) - 1}, r"edge_weight\[0\] must be finite and zero"),
+        ({"x": None, "y": torch.tensor(3)}, r"neither x nor y; set data\.num_nodes"),
         ({"y": torch.zeros(12)}, r"data\.y must be a tensor of whole numbers"),
         ({"y": torch.zeros(11, dtype=torch.long)}, r"data\.y has shape \(11,\)"),
         ({"y": torch.full((12,), -2)}, r"data\.y holds -2"),

@@ -8,6 +8,7 @@ import torch
 from quatgraph.data.splits import inner_validation
 from quatgraph.data.text.documents import (
     Documents,
+    TextOptions,
     Texts,
     assemble,
     check_drawn_split,
@@ -30,8 +31,8 @@ def some_documents(**changes) -> Documents:
 
 def documents_of(values: dict) -> Documents:
     """Documents of values, which belong to the texts or to the assembly."""
-    others = {key: values.pop(key) for key in ("name", "split_seed", "missing") if key in values}
-    return assemble(Texts(**values, at=str), **others)
+    name, options = values.pop("name"), TextOptions(split_seed=values.pop("split_seed", 0))
+    return assemble(Texts(**values, at=str), name, options)
 
 
 def labelled(*labels: str, **changes) -> Documents:

@@ -11,7 +11,7 @@ import numpy as np
 
 from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
 from quatgraph.data.graph.cache import load_cached, save_cached
-from quatgraph.data.graph.collection import GraphLists, Graphs, check_labels
+from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, merge_graphs
 from quatgraph.data.graph.dgcnn import read_dgcnn, read_dgcnn_file
 from quatgraph.data.graph.folds import fixed_folds, stratified_folds
 from quatgraph.data.graph.jsonl import read_jsonl
@@ -85,9 +85,7 @@ def from_any(
 ) -> Graphs:
     """Graphs from a path (see :func:`read`), PyG graphs (see :func:`from_list`) or a collection.
 
-    Args:
-        missing: Labels in files that count as missing.
-        labels_needed: Whether to refuse graphs that cannot be trained on.
+    Labels of ``missing`` count as missing in files only.
     """
     if isinstance(graphs, Graphs):
         if labels_needed:
@@ -130,21 +128,17 @@ def _generate_cycles() -> Graphs:
     """The generated sample: cycles and random trees in turn."""
     random = np.random.RandomState(0)  # the same in every version of numpy
     sizes = random.randint(5, 15, size=200).astype(np.int64)
-    sender, receiver = [], []
-    for place, (size, start) in enumerate(zip(sizes, np.cumsum(sizes) - sizes, strict=True)):
+    edges = []
+    for place, size in enumerate(sizes):
         nodes = np.arange(size)
         if place % 2 == 0:
-            ends = nodes, (nodes + 1) % size
-        else:
-            # Each node but the first hangs on one before it.
-            ends = nodes[1:], (random.random_sample(size - 1) * nodes[1:]).astype(np.int64)
-        sender.append(ends[0] + start)
-        receiver.append(ends[1] + start)
-    return GraphLists(
+            edges.append(np.stack((nodes, (nodes + 1) % size)))
+        else:  # each node but the first hangs on one before it
+            parents = (random.random_sample(size - 1) * nodes[1:]).astype(np.int64)
+            edges.append(np.stack((nodes[1:], parents)))
+    return merge_graphs(
         name="cycles",
         sizes=sizes,
-        sender=np.concatenate(sender),
-        receiver=np.concatenate(receiver),
-        y=np.arange(len(sizes)) % 2,
-        label_names=["cycle", "tree"],
-    ).merge()
+        edges=join_edges(edges, sizes),
+        labels=(np.arange(len(sizes)) % 2, ["cycle", "tree"]),
+    )

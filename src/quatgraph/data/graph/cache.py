@@ -17,14 +17,11 @@ from quatgraph.files import replacing, write_all
 
 _VERSION = "1"
 """Version of the cached form and of the readers."""
+_NAMES = ("label_names", "tag_names", "graph_ids")
 
 
 def load_cached(name: str, source: str) -> Graphs | None:
-    """The cached graphs of a dataset, or ``None``.
-
-    Args:
-        source: Digest of the file that the graphs were read from.
-    """
+    """The cached graphs of a dataset, read from a file of the digest ``source``; or ``None``."""
     try:
         place = _cache_file(name, source)
         if place is None:
@@ -34,13 +31,11 @@ def load_cached(name: str, source: str) -> Graphs | None:
             flat = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         names = json.loads(metadata["names"])
         # Checked first: damaged sizes could request any amount of memory.
-        digest = flat_digest(flat, names["label_names"], names["tag_names"], names["graph_ids"])
+        digest = flat_digest(flat, *(names[key] for key in _NAMES))
         if digest != metadata["digest"]:
             return None
         graphs = from_flat_form(flat, name=name, **names)
-    except (OSError, safetensors.SafetensorError, LookupError, TypeError):
-        return None
-    except (ValueError, RuntimeError):  # invalid JSON, inconsistent arrays
+    except (OSError, safetensors.SafetensorError, LookupError, TypeError, ValueError, RuntimeError):
         return None
     vars(graphs)["digest"] = digest  # fills the cached property
     return graphs
@@ -51,7 +46,7 @@ def save_cached(graphs: Graphs, source: str) -> None:
     place = _cache_file(graphs.name, source)
     if place is None:
         return
-    names = {key: getattr(graphs, key) for key in ("label_names", "tag_names", "graph_ids")}
+    names = {key: getattr(graphs, key) for key in _NAMES}
     metadata = {"digest": graphs.digest, "names": json.dumps(names)}
     with contextlib.suppress(OSError, safetensors.SafetensorError):
         place.parent.mkdir(parents=True, exist_ok=True)

@@ -2,10 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Ids = NDArray[np.int64]
+Encoded = tuple[Ids, list[str]]
+"""Numbers, ``-1`` for none, and their names, as of :func:`quatgraph.data.labels.encode_labels`."""
 
 MAX_NODES = 2**31 - 1
 """Maximum for all graphs: a pair of nodes must fit an int64, a node an int32."""
@@ -113,9 +115,9 @@ class Graphs:
                 raise Mistake(f"a mask over {len(self)} graphs must have shape ({len(self)},)")
             index = index.nonzero().flatten()
         index = index.long().flatten()
-        if bool(((index < 0) | (index >= len(self))).any()):
-            wrong = int(index[(index < 0) | (index >= len(self))][0])
-            raise Mistake(f"there is no graph {wrong}; the graphs are 0..{len(self) - 1}")
+        outside = index[(index < 0) | (index >= len(self))]
+        if len(outside):
+            raise Mistake(f"there is no graph {int(outside[0])}; the graphs are 0..{len(self) - 1}")
         nodes, node_ptr = select_ranges(self.node_ptr, index)
         edges, edge_ptr = select_ranges(self.edge_ptr, index)
         shift = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())
@@ -163,62 +165,56 @@ class Graphs:
         return graphs
 
 
-@dataclass(frozen=True, eq=False)
-class GraphLists:
-    """Graphs as a reader finds them: edges in any order, repeated, in one direction or in both.
+def merge_graphs(
+    *,
+    name: str,
+    sizes: Ids,
+    edges: Iterable[Ids],
+    labels: Encoded,
+    tags: Encoded | None = None,
+    attributes: NDArray[np.float32] | None = None,
+    graph_ids: list[str] | None = None,
+    notes: Sequence[str] = (),
+) -> Graphs:
+    """Builds a collection with each edge once in both directions, without self-loops.
 
-    Attributes:
-        name: The dataset's name.
+    Args:
         sizes: Number of nodes of each graph.
-        sender: First node of each edge, numbered through the whole collection.
-        receiver: Second node, in the same graph.
-        y: Class of each graph, ``-1`` for none.
-        label_names: Name of each class.
-        tags: Tag of each node; ``None`` gives all nodes the same one.
-        tag_names: Name of each tag.
-        attributes: Real features of each node.
+        edges: Sender and receiver of each edge, numbered through the whole collection; in any
+            order, repeated, in one direction or in both.
+        tags: Of each node; by default all nodes have the same one.
         graph_ids: Name of each graph; by default its number.
-        notes: What was inferred: sentences for the user.
     """
+    num_nodes = int(sizes.sum())
+    if num_nodes > MAX_NODES:
+        raise Mistake(f"{name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}")
+    sender, receiver = edges
+    edge_index = _both_directions(sender, receiver, num_nodes)
+    node_ptr = np.concatenate(([0], np.cumsum(sizes)))
+    y, label_names = labels
+    tag_of, tag_names = tags or (np.zeros(num_nodes, dtype=np.int64), ["0"])
+    return Graphs(
+        name=name,
+        node_ptr=torch.from_numpy(node_ptr),
+        edge_ptr=torch.from_numpy(np.searchsorted(edge_index[0], node_ptr)),
+        edge_index=torch.from_numpy(edge_index),
+        tags=torch.from_numpy(tag_of),
+        tag_names=tag_names,
+        attributes=None if attributes is None else torch.from_numpy(attributes),
+        y=torch.from_numpy(y),
+        label_names=label_names,
+        graph_ids=graph_ids or [str(place) for place in range(len(sizes))],
+        tagged=tags is not None,
+        notes=list(notes),
+    )
 
-    name: str
-    sizes: Ids
-    sender: Ids
-    receiver: Ids
-    y: Ids
-    label_names: list[str]
-    tags: Ids | None = None
-    tag_names: list[str] = field(default_factory=list)
-    attributes: NDArray[np.float32] | None = None
-    graph_ids: list[str] | None = None
-    notes: list[str] = field(default_factory=list)
 
-    def merge(self) -> Graphs:
-        """Keeps each edge once in both directions and drops self-loops."""
-        num_nodes = int(self.sizes.sum())
-        if num_nodes > MAX_NODES:
-            raise Mistake(
-                f"{self.name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}"
-            )
-        edge_index = _both_directions(self.sender, self.receiver, num_nodes)
-        node_ptr = np.concatenate(([0], np.cumsum(self.sizes)))
-        tagged = self.tags is not None
-        tags = np.zeros(num_nodes, dtype=np.int64) if self.tags is None else self.tags
-        numbers = map(str, range(len(self.sizes)))
-        return Graphs(
-            name=self.name,
-            node_ptr=torch.from_numpy(node_ptr),
-            edge_ptr=torch.from_numpy(np.searchsorted(edge_index[0], node_ptr)),
-            edge_index=torch.from_numpy(edge_index),
-            tags=torch.from_numpy(tags),
-            tag_names=self.tag_names if tagged else ["0"],
-            attributes=None if self.attributes is None else torch.from_numpy(self.attributes),
-            y=torch.from_numpy(self.y),
-            label_names=self.label_names,
-            graph_ids=list(numbers) if self.graph_ids is None else self.graph_ids,
-            tagged=tagged,
-            notes=self.notes,
-        )
+def join_edges(edges: Iterable[Ids], sizes: Ids) -> Ids:
+    """Edge lists of single graphs, ``(2, E)`` each, as one of the whole collection."""
+    offsets = np.cumsum(sizes) - sizes
+    return np.concatenate(
+        [ends + offset for ends, offset in zip(edges, offsets, strict=True)], axis=1
+    )
 
 
 def check_labels(graphs: Graphs, where: str) -> None:
@@ -259,15 +255,8 @@ def flat_digest(flat: dict[str, Tensor], *names: list[str]) -> str:
     return total.hexdigest()
 
 
-def from_flat_form(
-    flat: dict[str, Tensor],
-    *,
-    name: str,
-    label_names: list[str],
-    tag_names: list[str],
-    graph_ids: list[str],
-) -> Graphs:
-    """The inverse of :func:`flat_form`."""
+def from_flat_form(flat: dict[str, Tensor], **names: Any) -> Graphs:
+    """The inverse of :func:`flat_form`, with the names of the collection."""
     sizes, degrees = flat["sizes"].long(), flat["degrees"].long()
     node_ptr, degree_ptr = sizes_to_ptr(sizes), sizes_to_ptr(degrees)
     edge_ptr = degree_ptr[node_ptr]
@@ -277,16 +266,13 @@ def from_flat_form(
     offset = node_ptr[:-1].repeat_interleave(edge_ptr.diff())
     torch.add(flat["neighbours"], offset, out=edge_index[1])
     return Graphs(
-        name=name,
         node_ptr=node_ptr,
         edge_ptr=edge_ptr,
         edge_index=edge_index,
         tags=flat["tags"].long(),
-        tag_names=tag_names,
         attributes=flat.get("attributes"),
         y=flat["y"].long(),
-        label_names=label_names,
-        graph_ids=graph_ids,
+        **names,
     )
 
 

@@ -5,29 +5,34 @@ its nodes, a line ``tag m neighbour_1 ... neighbour_m`` with neighbours numbered
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
+from quatgraph.data.graph.collection import Graphs, Ids, merge_graphs
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, whole_numbers
 from quatgraph.data.labels import encode_labels, encode_numbers, label_notes
 from quatgraph.errors import Mistake
 
 
-def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] = ()) -> Graphs:
-    """Reads the graphs of one file; see :meth:`GraphLists.merge`.
+def read_dgcnn_file(path: Path, **options: Any) -> Graphs:
+    """Reads a file; for the options see :func:`quatgraph.data.graph.read`."""
+    return read_dgcnn(read_content(path), name=path.stem, where=str(path), **options)
+
+
+def read_dgcnn(
+    content: bytes,
+    *,
+    name: str,
+    where: str,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> Graphs:
+    """Like :func:`read_dgcnn_file`, for the content of the file ``where``.
 
     In the catalog only COLLAB has self-loops: 2,837.
-
-    Args:
-        name: Name of the collection.
-        where: The file, for messages.
-        missing: Labels of graphs that count as missing.
     """
     rows = whole_numbers(content, where)
     values, first = cast(Ids, rows.values), rows.first
@@ -39,37 +44,31 @@ def read_dgcnn(content: bytes, *, name: str, where: str, missing: Sequence[str] 
     # Neighbours are the values that are no header, tag or count.
     is_neighbour = np.ones(len(values), dtype=bool)
     is_neighbour[0] = False
-    for place in (first[headers], first[headers] + 1, first[nodes], first[nodes] + 1):
-        is_neighbour[place] = False
+    for start in (first[headers], first[nodes]):
+        is_neighbour[start] = is_neighbour[start + 1] = False
     neighbours = values[is_neighbour]
-    _check_range(rows, nodes, degrees, neighbours, np.repeat(np.repeat(sizes, sizes), degrees))
+    limits = np.repeat(np.repeat(sizes, sizes), degrees)
+    outside = (neighbours < 0) | (neighbours >= limits)
+    if outside.any():
+        place = int(outside.argmax())
+        row = int(nodes[np.searchsorted(np.cumsum(degrees), place, side="right")])
+        raise Mistake(
+            f"{rows.at(row)} names the neighbour {neighbours[place]} but the nodes of its graph "
+            f"are 0..{limits[place] - 1}; correct the line"
+        )
     offsets = np.repeat(np.cumsum(sizes) - sizes, sizes)
     labels = list(map(str, values[first[headers] + 1].tolist()))
-    y, label_names = encode_labels(labels, missing)
-    tags, tag_names = encode_numbers(values[first[nodes]])
-    return GraphLists(
+    return merge_graphs(
         name=name,
         sizes=sizes,
-        sender=np.repeat(np.arange(len(nodes)), degrees),
-        receiver=neighbours + np.repeat(offsets, degrees),
-        y=y,
-        label_names=label_names,
-        tags=tags,
-        tag_names=tag_names,
-        notes=label_notes(labels, missing, ("graph", "graphs")),
-    ).merge()
-
-
-def read_dgcnn_file(
-    path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True
-) -> Graphs:
-    """Reads the graphs of a file; see :func:`read_dgcnn`.
-
-    Args:
-        labels_needed: Whether the labels are for training, with notes on them.
-    """
-    graphs = read_dgcnn(read_content(path), name=path.stem, where=str(path), missing=missing)
-    return graphs if labels_needed else replace(graphs, notes=[])
+        edges=(
+            np.repeat(np.arange(len(nodes)), degrees),
+            neighbours + np.repeat(offsets, degrees),
+        ),
+        labels=encode_labels(labels, missing),
+        tags=encode_numbers(values[first[nodes]]),
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
+    )
 
 
 def _find_headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:
@@ -119,16 +118,3 @@ def _check_degrees(rows: Rows, values: Ids, first: Ids, nodes: Ids) -> Ids:
             f"{promised[place]}; correct the line"
         )
     return degrees
-
-
-def _check_range(
-    rows: Rows, nodes: Ids, degrees: Ids, neighbours: Ids, sizes: NDArray[np.int64]
-) -> None:
-    outside = (neighbours < 0) | (neighbours >= sizes)
-    if outside.any():
-        place = int(outside.argmax())
-        row = nodes[np.searchsorted(np.cumsum(degrees), place, side="right")]
-        raise Mistake(
-            f"{rows.at(row)} names the neighbour {neighbours[place]} but the nodes of its graph "
-            f"are 0..{sizes[place] - 1}; correct the line"
-        )

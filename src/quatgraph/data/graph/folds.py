@@ -23,13 +23,9 @@ def stratified_folds(
     random_state=seed)``, which published results use. Unlabelled graphs (``-1``) are in none.
 
     Args:
-        y: Class of each graph.
+        y: Class of each graph, ``(G,)``.
         num_folds: Number of folds; each class needs as many graphs.
-        seed: Zero or more.
         names: Names of the classes, for messages.
-
-    Shape:
-        - y: ``(G,)``
 
     Example:
         >>> stratified_folds(torch.tensor([0, 1, 0, 1, -1]), num_folds=2)
@@ -73,19 +69,16 @@ def fixed_folds(name: str) -> list[Fold]:
     is never tested.
     """
     entry = store.entry(name)
-    paths = [
-        [f"10fold_idx/{part}_idx-{number}.txt" for part in ("train", "test")]
-        for number in range(1, 11)
-    ]
-    if not {path for pair in paths for path in pair} <= {file.path for file in entry.files}:
+    if not any(file.path.startswith("10fold_idx/") for file in entry.files):
         raise Mistake(f"{name} has no published folds; draw them with stratified_folds")
     num_graphs = entry.statistics["graphs"]
     folds = []
-    for pair in paths:
-        train, test = (_read_list(name, path) for path in pair)
+    for number in range(1, 11):
+        paths = [f"10fold_idx/{part}_idx-{number}.txt" for part in ("train", "test")]
+        train, test = (_read_list(name, path) for path in paths)
         if wrong := _find_error(torch.cat((train, test)), num_graphs):
             raise Mistake(
-                f"{pair[0]} and {pair[1]} of {name} do not share out its {num_graphs} graphs: "
+                f"{paths[0]} and {paths[1]} of {name} do not share out its {num_graphs} graphs: "
                 f"{wrong}; run 'quatgraph data check {name}'"
             )
         folds.append((train, test))

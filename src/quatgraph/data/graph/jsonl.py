@@ -11,16 +11,15 @@
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import MAX_NODES, GraphLists, Graphs, Ids
+from quatgraph.data.graph.collection import MAX_NODES, Graphs, Ids, join_edges, merge_graphs
 from quatgraph.data.io.files import is_unicode, to_word
 from quatgraph.data.io.jsonl import json_objects
 from quatgraph.data.labels import encode_labels, label_notes
@@ -29,95 +28,61 @@ from quatgraph.errors import Mistake, did_you_mean
 KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
 
 
-@dataclass(frozen=True, slots=True)
-class _Graph:
+class _Graph(NamedTuple):
     where: str
     num_nodes: int
     edges: Ids
     node_labels: list[str] | None
-    node_features: NDArray[np.float64] | None
+    node_features: NDArray[np.float32] | None
     label: str
     name: str
 
 
 def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
-    """Reads a file; see :meth:`GraphLists.merge`.
-
-    Args:
-        path: The file.
-        missing: Labels of graphs that count as missing.
-        labels_needed: Whether the labels are for training, with notes on them.
-    """
-    graphs = [
-        _parse_graph(value, where, place) for place, (where, value) in enumerate(_objects(path))
-    ]
+    """Reads a file; for the options see :func:`quatgraph.data.graph.read`."""
+    objects = enumerate(json_objects(path, "graph"))
+    graphs = [_parse_graph(value, where, str(place)) for place, (where, value) in objects]
     if not graphs:
         raise Mistake(f"{path} has no graphs; write one JSON object per line")
     _check_alike(graphs)
     sizes = np.array([graph.num_nodes for graph in graphs])
-    offsets = np.cumsum(sizes) - sizes
-    ends = np.concatenate([graph.edges + n for graph, n in zip(graphs, offsets, strict=True)])
     labels = [graph.label for graph in graphs]
-    y, label_names = encode_labels(labels, missing)
-    tags, tag_names, attributes = None, list[str](), None
-    if graphs[0].node_labels is not None:
-        tags, tag_names = encode_labels(
-            [tag for graph in graphs for tag in graph.node_labels or ()]
-        )
-    if graphs[0].node_features is not None:
-        parts = [graph.node_features for graph in graphs if graph.node_features is not None]
-        attributes = np.concatenate(parts).astype(np.float32)
-    return GraphLists(
+    tags = [graph.node_labels for graph in graphs if graph.node_labels is not None]
+    features = [graph.node_features for graph in graphs if graph.node_features is not None]
+    return merge_graphs(
         name=path.stem,
         sizes=sizes,
-        sender=ends[:, 0],
-        receiver=ends[:, 1],
-        y=y,
-        label_names=label_names,
-        tags=tags,
-        tag_names=tag_names,
-        attributes=attributes,
+        edges=join_edges((graph.edges.T for graph in graphs), sizes),
+        labels=encode_labels(labels, missing),
+        tags=encode_labels(list(chain.from_iterable(tags))) if tags else None,
+        attributes=np.concatenate(features) if features else None,
         graph_ids=[graph.name for graph in graphs],
-        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
-    ).merge()
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
+    )
 
 
-def _objects(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for where, value in json_objects(path, "graph"):
-        for key in value:
-            if key not in KEYS:
-                hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
-                raise Mistake(f"{where} has the unknown key {key!r}{hint}")
-        yield where, value
-
-
-def _parse_graph(value: dict[str, Any], where: str, place: int) -> _Graph:
+def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph:
+    for key in value:
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
+            raise Mistake(f"{where} has the unknown key {key!r}{hint}")
     edges = _parse_edges(value.get("edges"), where)
-    labels, features = value.get("node_labels"), value.get("node_features")
-    if labels is not None:
-        if not isinstance(labels, list):
-            raise Mistake(f"{where}: 'node_labels' must be a list, a label per node")
-        labels = [_parse_word(label, where, "a node label") for label in labels]
-        if "" in labels:
-            raise Mistake(f"{where}: node {labels.index('')} has no label; give every node one")
-    matrix = None if features is None else _parse_features(features, where)
-    count = value.get("num_nodes")
-    if count is not None and (isinstance(count, bool) or not isinstance(count, int)):
-        raise Mistake(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
-    counts = {
-        key: size
-        for key, size in (
-            ("num_nodes", count),
-            ("node_labels", None if labels is None else len(labels)),
-            ("node_features", None if matrix is None else len(matrix)),
-        )
-        if size is not None
-    }
+    counts = {}
+    if (count := value.get("num_nodes")) is not None:
+        if isinstance(count, bool) or not isinstance(count, int):
+            raise Mistake(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
+        counts["num_nodes"] = count
+    if (labels := value.get("node_labels")) is not None:
+        labels = _parse_labels(labels, where)
+        counts["node_labels"] = len(labels)
+    if (features := value.get("node_features")) is not None:
+        features = _parse_features(features, where)
+        counts["node_features"] = len(features)
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{key} for {size}" for key, size in counts.items())
-        raise Mistake(f"{where} gives {shown} nodes; let the numbers agree")
+        raise Mistake(f"{where} gives {shown} nodes; make the numbers agree")
     if not counts and not len(edges):
-        raise Mistake(f"{where} has no edges and no nodes; say how many with 'num_nodes'")
+        raise Mistake(f"{where} has no edges and no nodes; set 'num_nodes'")
     num_nodes = next(iter(counts.values())) if counts else int(edges.max()) + 1
     if num_nodes < 1:
         raise Mistake(f"{where} is a graph without nodes; give it at least one or remove it")
@@ -129,22 +94,16 @@ def _parse_graph(value: dict[str, Any], where: str, place: int) -> _Graph:
             f"{where} has an edge to the node {edges[outside][0]} but the nodes are "
             f"0..{num_nodes - 1}; correct the edge or the number of nodes"
         )
-    label = value.get("label")
-    return _Graph(
-        where=where,
-        num_nodes=num_nodes,
-        edges=edges,
-        node_labels=labels,
-        node_features=matrix,
-        label="" if label is None else _parse_word(label, where, "a graph's label"),
-        name=str(place) if (name := value.get("id")) is None else _parse_word(name, where, "an id"),
-    )
+    label, name = value.get("label"), value.get("id")
+    label = "" if label is None else _parse_word(label, where, "a graph's label")
+    name = default_name if name is None else _parse_word(name, where, "an id")
+    return _Graph(where, num_nodes, edges, labels, features, label, name)
 
 
 def _parse_edges(value: object, where: str) -> Ids:
     if value is None:
         raise Mistake(f"{where} has no 'edges'; write [] for a graph without any")
-    if isinstance(value, list) and not value:
+    if value == []:
         return np.empty((0, 2), dtype=np.int64)
     array = _to_matrix(value, {int})
     if array is None or array.dtype.kind != "i" or array.shape[1] != 2:
@@ -152,7 +111,16 @@ def _parse_edges(value: object, where: str) -> Ids:
     return array.astype(np.int64)
 
 
-def _parse_features(value: object, where: str) -> NDArray[np.float64]:
+def _parse_labels(value: object, where: str) -> list[str]:
+    if not isinstance(value, list):
+        raise Mistake(f"{where}: 'node_labels' must be a list, a label per node")
+    labels = [_parse_word(label, where, "a node label") for label in value]
+    if "" in labels:
+        raise Mistake(f"{where}: node {labels.index('')} has no label; give every node one")
+    return labels
+
+
+def _parse_features(value: object, where: str) -> NDArray[np.float32]:
     array = _to_matrix(value, {int, float})
     if array is None or array.dtype.kind not in "iuf" or not array.shape[1]:
         raise Mistake(
@@ -163,16 +131,13 @@ def _parse_features(value: object, where: str) -> NDArray[np.float64]:
     if bad.any():
         node, column = np.argwhere(bad)[0]
         raise Mistake(f"{where}: feature {column} of node {node} is no finite number; replace it")
-    return array.astype(np.float64)
+    return array.astype(np.float32)
 
 
 def _to_matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
-    """A list of lists of numbers as an array; None for anything else.
-
-    Args:
-        kinds: What the numbers may be: numpy alone would read true as 1 among other numbers.
-    """
+    """A list of lists of numbers as an array; None for anything else."""
     try:
+        # numpy alone would read true as 1 among other numbers.
         if not set(map(type, chain.from_iterable(value))) <= kinds:
             return None
         array = np.array(value)
@@ -196,9 +161,9 @@ def _check_alike(graphs: list[_Graph]) -> None:
     seen: dict[str, str] = {}
     for graph in graphs:
         for key in ("node_labels", "node_features"):
-            given = getattr(graph, key) is not None
-            if given != (getattr(first, key) is not None):
-                here, there = (graph, first) if given else (first, graph)
+            lacks = [getattr(one, key) is None for one in (first, graph)]
+            if lacks[0] != lacks[1]:
+                there, here = (first, graph) if lacks[0] else (graph, first)
                 raise Mistake(
                     f"{here.where} has {key!r} but {there.where} has none; give them for every "
                     "graph or for none"

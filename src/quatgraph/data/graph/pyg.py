@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from torch import Tensor
 
-from quatgraph.data.graph.collection import GraphLists, Graphs, check_labels
+from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, merge_graphs
 from quatgraph.data.labels import encode_labels, encode_numbers
-from quatgraph.data.pyg import check_edge_index, check_features
+from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def from_list(
-    graphs: "Iterable[Data]", *, name: str = "data", labels_needed: bool = True
-) -> Graphs:
+def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs:
     """Checks PyG graphs and merges them into one collection of undirected graphs.
 
     Classes may have any numbers from 0, which become their names.
@@ -25,7 +23,6 @@ def from_list(
     Args:
         graphs: Each with ``edge_index``, optionally ``y`` (one whole number, ``-1`` for unknown),
             ``x`` (features, all graphs or none) and ``tag`` (a whole number per node, likewise).
-        name: Name of the collection.
         labels_needed: Whether to refuse graphs that cannot be trained on.
     """
     from torch_geometric.data import Data
@@ -44,55 +41,34 @@ def from_list(
         if not isinstance(graph, Data):
             kind = type(graph).__name__
             raise Mistake(f"graphs[{place}] is a {kind}; give a list of PyG's Data")
-    for key in ("x", "tag"):
-        given = [graph.get(key) is not None for graph in graphs]
-        if any(given) and not all(given):
-            place = given.index(False)
-            raise Mistake(f"graphs[{place}] has no {key} but others do; give all or none")
-    sizes = np.array([_size(graph, place) for place, graph in enumerate(graphs)])
-    edges = [
-        check_edge_index(graph.get("edge_index"), int(size), f"graphs[{place}].edge_index").numpy()
-        for place, (graph, size) in enumerate(zip(graphs, sizes, strict=True))
-    ]
-    offsets = np.cumsum(sizes) - sizes
-    sender, receiver = np.concatenate(
-        [ends + offset for ends, offset in zip(edges, offsets, strict=True)], axis=1
-    )
-    y, label_names = encode_labels(
-        [_label(graph, place, needed=labels_needed) for place, graph in enumerate(graphs)]
-    )
-    tags, tag_names = None, list[str]()
-    if graphs[0].get("tag") is not None:
-        parts = [_tags(g, at, int(n)) for at, (g, n) in enumerate(zip(graphs, sizes, strict=True))]
-        tags, tag_names = encode_numbers(np.concatenate(parts))
-    whole = GraphLists(
-        name=name,
+    sizes = np.empty(len(graphs), dtype=np.int64)
+    edges, labels, tags, features = [], [], [], []
+    for place, graph in enumerate(graphs):
+        where = f"graphs[{place}]"
+        sizes[place] = size = count_nodes(graph, "x", "tag", "num_nodes") or 0
+        if size < 1:
+            raise Mistake(f"{where} has no nodes; give it x, tag or num_nodes")
+        edges.append(check_edge_index(graph.get("edge_index"), size, f"{where}.edge_index").numpy())
+        labels.append(_parse_label(graph.get("y"), where, needed=labels_needed))
+        if graph.get("tag") is not None:
+            tags.append(_check_tags(graph.tag, size, where))
+        if graph.get("x") is not None:
+            features.append(check_features(graph.x, f"{where}.x").numpy())
+    _check_alike(graphs, {"x": features, "tag": tags})
+    whole = merge_graphs(
+        name="data",
         sizes=sizes,
-        sender=sender,
-        receiver=receiver,
-        y=y,
-        label_names=label_names,
-        tags=tags,
-        tag_names=tag_names,
-        attributes=_attributes(graphs),
-    ).merge()
+        edges=join_edges(edges, sizes),
+        labels=encode_labels(labels),
+        tags=encode_numbers(np.concatenate(tags)) if tags else None,
+        attributes=np.concatenate(features) if features and features[0].shape[1] else None,
+    )
     if labels_needed:
         check_labels(whole, "the list")
     return whole
 
 
-def _size(graph: "Data", place: int) -> int:
-    x, tag = graph.get("x"), graph.get("tag")
-    # Each in turn: PyG guesses the number from the edges, with a warning.
-    given = [v.size(0) for v in (x, tag) if isinstance(v, Tensor) and v.dim()]
-    size = next((size for size in (*given, graph.get("num_nodes")) if size is not None), None)
-    if size is None or size < 1:
-        raise Mistake(f"graphs[{place}] has no nodes; give it x, tag or num_nodes")
-    return int(size)
-
-
-def _label(graph: "Data", place: int, *, needed: bool) -> str:
-    y = graph.get("y")
+def _parse_label(y: object, where: str, *, needed: bool) -> str:
     if y is None:
         return ""
     if isinstance(y, Tensor) and y.numel() == 1 and not (y.is_floating_point() or y.is_complex()):
@@ -100,28 +76,26 @@ def _label(graph: "Data", place: int, *, needed: bool) -> str:
     if not isinstance(y, int) or y < -1:
         if not needed:
             return ""
-        raise Mistake(f"graphs[{place}].y must be one whole number, 0 or more, or -1 for unknown")
+        raise Mistake(f"{where}.y must be one whole number, 0 or more, or -1 for unknown")
     return "" if y == -1 else str(int(y))
 
 
-def _tags(graph: "Data", place: int, num_nodes: int) -> np.ndarray:
-    tag = graph.tag
+def _check_tags(tag: object, num_nodes: int, where: str) -> np.ndarray:
     if not isinstance(tag, Tensor) or tag.shape != (num_nodes,) or tag.is_floating_point():
-        raise Mistake(f"graphs[{place}].tag must be a whole number for each of its nodes")
+        raise Mistake(f"{where}.tag must be a whole number for each of its nodes")
     return tag.detach().cpu().long().numpy()
 
 
-def _attributes(graphs: "Sequence[Data]") -> np.ndarray | None:
-    if graphs[0].get("x") is None:
-        return None
-    parts: list[np.ndarray] = []
-    for place, graph in enumerate(graphs):
-        x = check_features(graph.x, f"graphs[{place}].x")
-        if parts and x.size(1) != parts[0].shape[1]:
+def _check_alike(graphs: "Sequence[Data]", found: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Refuses graphs of which only some have an attribute, and features of different widths."""
+    for key, arrays in found.items():
+        if arrays and len(arrays) < len(graphs):
+            place = [graph.get(key) is None for graph in graphs].index(True)
+            raise Mistake(f"graphs[{place}] has no {key} but others do; give all or none")
+    widths = [x.shape[1] for x in found["x"]]
+    for place, width in enumerate(widths):
+        if width != widths[0]:
             raise Mistake(
-                f"graphs[{place}].x has {x.size(1)} features but graphs[0].x has "
-                f"{parts[0].shape[1]}; give every node the same number"
+                f"graphs[{place}].x has {width} features but graphs[0].x has {widths[0]}; "
+                "give every node the same number"
             )
-        parts.append(x.numpy())
-    whole = np.concatenate(parts)
-    return whole if whole.shape[1] else None

@@ -16,7 +16,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import GraphLists, Graphs, Ids
+from quatgraph.data.graph.collection import Encoded, Graphs, Ids, merge_graphs
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.io.table import Table, read_table
@@ -25,35 +25,22 @@ from quatgraph.errors import Mistake
 
 
 def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
-    """Reads a folder; see :meth:`GraphLists.merge`.
-
-    Args:
-        missing: Labels of graphs that count as missing.
-        labels_needed: Whether the labels are for training: their file must exist.
-    """
+    """Reads a folder; for the options see :func:`quatgraph.data.graph.read`."""
     name = _find_name(folder)
     graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
-    sender, receiver = _read_edges(folder / f"{name}_A.txt", graph_of)
+    edges = _read_edges(folder / f"{name}_A.txt", graph_of)
     labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
-    y, label_names = encode_labels(labels, missing)
-    tags, tag_names = None, list[str]()
-    if (path := folder / f"{name}_node_labels.txt").exists():
-        tags, tag_names = _read_tags(path, len(graph_of))
-    attributes = None
-    if (path := folder / f"{name}_node_attributes.txt").exists():
-        attributes = _read_attributes(path, len(graph_of))
-    return GraphLists(
+    tags = folder / f"{name}_node_labels.txt"
+    attributes = folder / f"{name}_node_attributes.txt"
+    return merge_graphs(
         name=name,
         sizes=sizes,
-        sender=sender,
-        receiver=receiver,
-        y=y,
-        label_names=label_names,
-        tags=tags,
-        tag_names=tag_names,
-        attributes=attributes,
-        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else [],
-    ).merge()
+        edges=edges,
+        labels=encode_labels(labels, missing),
+        tags=_read_tags(tags, len(graph_of)) if tags.exists() else None,
+        attributes=_read_attributes(attributes, len(graph_of)) if attributes.exists() else None,
+        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
+    )
 
 
 def _find_name(folder: Path) -> str:
@@ -86,7 +73,7 @@ def _read_indicator(path: Path) -> tuple[Ids, Ids]:
     return graph_of, np.bincount(graph_of)
 
 
-def _read_edges(path: Path, graph_of: Ids) -> tuple[Ids, Ids]:
+def _read_edges(path: Path, graph_of: Ids) -> Ids:
     rows = whole_numbers(read_content(path), str(path))
     ends = cast(Ids, rows.matrix(2)) - 1
     outside = ((ends < 0) | (ends >= len(graph_of))).any(axis=1)
@@ -97,15 +84,16 @@ def _read_edges(path: Path, graph_of: Ids) -> tuple[Ids, Ids]:
             f"{rows.at(row)} names the node {node} but the nodes are 1..{len(graph_of)}; "
             "correct the line"
         )
-    sender, receiver = np.ascontiguousarray(ends.T)
-    across = graph_of[sender] != graph_of[receiver]
+    ends = np.ascontiguousarray(ends.T)
+    first, second = graph_of[ends]
+    across = first != second
     if across.any():
         row = int(across.argmax())
         raise Mistake(
-            f"{rows.at(row)} joins the graphs {graph_of[sender[row]] + 1} and "
-            f"{graph_of[receiver[row]] + 1}; an edge must stay within one graph"
+            f"{rows.at(row)} joins the graphs {first[row] + 1} and {second[row] + 1}; "
+            "an edge must stay within one graph"
         )
-    return sender, receiver
+    return ends
 
 
 def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> list[str]:
@@ -118,7 +106,7 @@ def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> list[str]:
     return table.columns[0] if table.columns else []
 
 
-def _read_tags(path: Path, num_nodes: int) -> tuple[Ids, list[str]]:
+def _read_tags(path: Path, num_nodes: int) -> Encoded:
     table = read_table(path)
     _check_count(table, num_nodes, "nodes")
     for column in table.columns:

@@ -17,24 +17,14 @@ from typing import TYPE_CHECKING
 from quatgraph.data.edges import count_edges
 from quatgraph.data.formats import Reader, match_folder, select_reader
 from quatgraph.data.io import store
-from quatgraph.data.node.csv import NodeOptions, read_files, read_folder
+from quatgraph.data.node.csv import read_folder
 from quatgraph.data.node.planetoid import read_planetoid
 from quatgraph.data.node.pyg import from_data
-from quatgraph.data.scaling import Scaling
-from quatgraph.data.splits import stratified_split
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = [
-    "READERS",
-    "Scaling",
-    "from_data",
-    "load",
-    "read",
-    "statistics",
-    "stratified_split",
-]
+__all__ = ["READERS", "from_data", "load", "read", "statistics"]
 
 READERS = (
     Reader(
@@ -54,7 +44,8 @@ def load(name: str) -> "Data":
         34
     """
     entry = store.entry(name, "node")
-    data = _read_sample(name) if entry.builtin else read_planetoid(name)
+    data = read_folder(store.SAMPLES / name) if entry.builtin else read_planetoid(name)
+    data.notes = []  # on files that the user does not have
     entry.compare(statistics(data))
     return data
 
@@ -97,10 +88,3 @@ def statistics(data: "Data") -> dict[str, int]:
         "classes": len(data.label_names),
         "splits": data.train_mask.size(1),
     }
-
-
-def _read_sample(name: str) -> "Data":
-    files = (store.SAMPLES / f"{name}_{kind}.csv" for kind in ("nodes", "edges"))
-    data = read_files(*files, name=name, options=NodeOptions())
-    data.notes = []  # the user has no such files
-    return data

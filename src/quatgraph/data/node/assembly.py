@@ -1,90 +1,70 @@
-"""The attributes of every node-classification graph."""
+"""What all readers of node-classification graphs need: attributes, masks, sparse features."""
 
 import hashlib
 import json
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.splits import Masks
 from quatgraph.data.tensors import hash_tensor
+from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+MAX_NUMBERS = 2**30
+"""Maximum size of a dense matrix (4 GiB): a wrong shape must not fill the memory."""
 
-@dataclass(frozen=True, eq=False)
-class NodeGraph:
-    """A graph for node classification as a reader finds it.
 
-    Attributes:
-        name: The dataset's name.
-        x: Features of each node, or ``None``.
-        y: Class of each node, ``-1`` for none.
-        edge_index: Sender and receiver of each edge.
-        masks: Train, valid and test masks.
-        label_names: Name of each class.
-        directed: Whether an edge may lack its opposite.
-        edge_weight: Weight of each edge.
-        node_ids: Name of each node; by default its number.
-        feature_names: Name of each feature; by default its number after an ``x``.
-        notes: What was inferred: sentences for the user.
+def build_data(
+    *,
+    name: str,
+    x: Tensor | None,
+    y: Tensor,
+    edge_index: Tensor,
+    masks: Masks,
+    label_names: list[str],
+    directed: bool,
+    edge_weight: Tensor | None = None,
+    node_ids: list[str] | None = None,
+    feature_names: list[str] | None = None,
+    notes: Sequence[str] = (),
+) -> "Data":
+    """Builds a graph with the attributes of :mod:`quatgraph.data.node`.
 
-    Shape:
-        - x: ``(N, F)``
-        - y: ``(N,)``
-        - edge_index: ``(2, E)``
-        - edge_weight: ``(E,)``
-        - masks: three of ``(N, S)``
+    Nodes without ids are numbered, and so are features without names. Unlabelled nodes leave the
+    masks, which are train, valid and test, ``(N, S)`` each.
     """
+    from torch_geometric.data import Data
 
-    name: str
-    x: Tensor | None
-    y: Tensor
-    edge_index: Tensor
-    masks: Masks
-    label_names: list[str]
-    directed: bool
-    edge_weight: Tensor | None = None
-    node_ids: list[str] | None = None
-    feature_names: list[str] | None = None
-    notes: list[str] = field(default_factory=list)
-
-    def to_data(self) -> "Data":
-        """The graph as a PyG ``Data`` with its digest; unlabelled nodes are in no mask."""
-        from torch_geometric.data import Data
-
-        labelled = (self.y >= 0).unsqueeze(1)
-        train, valid, test = (mask & labelled for mask in self.masks)
-        x = None if self.x is None or self.x.size(1) == 0 else self.x
-        feature_names = self.feature_names
-        if x is None:
-            feature_names = []
-        elif feature_names is None:
-            feature_names = default_feature_names(x.size(1))
-        num_nodes = self.y.numel()
-        data = Data(
-            x=x,
-            y=self.y,
-            edge_index=self.edge_index,
-            train_mask=train,
-            val_mask=valid,
-            test_mask=test,
-            # Given: PyG would have to guess it from the edges of a graph without features.
-            num_nodes=num_nodes,
-            node_ids=self.node_ids or [str(node) for node in range(num_nodes)],
-            label_names=self.label_names,
-            feature_names=feature_names,
-            name=self.name,
-            directed=self.directed,
-            notes=self.notes,
-        )
-        if self.edge_weight is not None:
-            data.edge_weight = self.edge_weight
-        data.digest = digest(data)
-        return data
+    labelled = (y >= 0).unsqueeze(1)
+    train, valid, test = (mask & labelled for mask in masks)
+    if x is not None and x.size(1) == 0:
+        x = None
+    data = Data(
+        x=x,
+        y=y,
+        edge_index=edge_index,
+        train_mask=train,
+        val_mask=valid,
+        test_mask=test,
+        # Given: PyG would have to guess it from the edges of a graph without features.
+        num_nodes=y.numel(),
+        node_ids=node_ids or [str(node) for node in range(y.numel())],
+        label_names=label_names,
+        feature_names=feature_names or default_feature_names(0 if x is None else x.size(1)),
+        name=name,
+        directed=directed,
+        notes=list(notes),
+    )
+    if edge_weight is not None:
+        data.edge_weight = edge_weight
+    data.digest = digest(data)
+    return data
 
 
 def default_feature_names(count: int) -> list[str]:
@@ -102,8 +82,8 @@ def digest(data: "Data") -> str:
         value = data.get(key)
         if value is None:
             total.update(f"\n{key} none".encode())
-            continue
-        hash_tensor(total, key, value)
+        else:
+            hash_tensor(total, key, value)
     names = [data.node_ids, data.label_names, data.feature_names, data.directed]
     total.update(json.dumps(names).encode())
     return total.hexdigest()
@@ -115,7 +95,30 @@ def as_columns(masks: Masks) -> Masks:
     return train, valid, test
 
 
-def no_masks(num_nodes: int) -> Masks:
-    """Empty masks of one split, ``(N, 1)``."""
-    empty = torch.zeros(num_nodes, 1, dtype=torch.bool)
-    return empty, empty.clone(), empty.clone()
+def dense(
+    data: NDArray[Any],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    shape: tuple[int, int],
+    *,
+    where: str,
+) -> NDArray[np.float32]:
+    """The dense form of a CSR matrix of the file ``where``; repeated entries are summed."""
+    wrong = f"{where} does not hold a valid sparse matrix"
+    rows, columns = shape
+    if rows < 0 or columns < 0 or rows * columns > MAX_NUMBERS:
+        raise Mistake(f"{wrong}: its shape is {rows} x {columns}; write the file again")
+    if any(a.ndim != 1 for a in (data, indices, indptr)) or len(indptr) != rows + 1:
+        raise Mistake(f"{wrong}: its arrays do not fit {rows} rows; write the file again")
+    if data.dtype.kind not in "fiub" or any(a.dtype.kind not in "iu" for a in (indices, indptr)):
+        raise Mistake(f"{wrong}: its arrays are not numbers; write the file again")
+    ptr, column = indptr.astype(np.int64), indices.astype(np.int64)
+    lengths = np.diff(ptr)
+    if ptr[0] != 0 or (lengths < 0).any() or not ptr[-1] == len(data) == len(column):
+        raise Mistake(f"{wrong}: its indptr is out of order; write the file again")
+    if len(column) and not 0 <= column.min() <= column.max() < columns:
+        raise Mistake(f"{wrong}: a column number is outside 0..{columns - 1}; write the file again")
+    matrix = np.zeros((rows, columns), dtype=np.float32)
+    with np.errstate(over="ignore"):  # infinite values are refused later, by name
+        np.add.at(matrix, (np.repeat(np.arange(rows), lengths), column), data.astype(np.float32))
+    return matrix

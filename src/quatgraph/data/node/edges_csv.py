@@ -7,14 +7,13 @@ ambiguous file is refused.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from torch import Tensor
 
+from quatgraph.data.edges import merge_edges, merge_notes
 from quatgraph.data.io.columns import (
     EDGE_ENDS,
     column_word,
@@ -36,65 +35,55 @@ _REMEDY = "name the columns source, target and optionally weight"
 
 Index = Mapping[str, int]
 """Number of each node by its id."""
+_Layout = tuple[list[int], bool, list[str]]
+"""The columns of source, target and perhaps weight; whether the first line names them; notes."""
 
 
-class Edges(NamedTuple):
-    """The edges of a file as node numbers; ``(E,)`` each."""
+def read_edges(
+    path: Path, index: Index, *, directed: bool
+) -> tuple[Tensor, Tensor | None, list[str]]:
+    """Reads and merges the edges of a file; one to an unknown node is a :class:`Mistake`.
 
-    sender: NDArray[np.int64]
-    receiver: NDArray[np.int64]
-    weight: NDArray[np.float64] | None
-    notes: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Layout:
-    """The columns of a file, and whether its first line is a header."""
-
-    source: int
-    target: int
-    weight: int | None
-    header: bool
-    notes: list[str]
-
-
-def read_edges(path: Path, index: Index) -> Edges:
-    """Reads a file of edges; one to an unknown node is a :class:`Mistake`."""
+    Returns:
+        Edges and weights, see :func:`merge_edges`, and notes for the user.
+    """
     table = read_table(path)
     if not len(table):
         raise Mistake(
             f"{path} is empty; write an edge per line, or only a line of names if there is none"
         )
-    layout = _infer_layout(table, index)
-    skipped = int(layout.header)
-    ends = []
-    for place in (layout.source, layout.target):
-        cells = table.columns[place][skipped:]
-        ids = np.fromiter(map(index.get, cells, repeat(-1)), dtype=np.int64, count=len(cells))
-        ends.append(ids)
-    unknown = (ends[0] < 0) | (ends[1] < 0)
+    places, header, notes = _infer_layout(table, index)
+    columns = [table.columns[place][header:] for place in places]
+
+    def at(row: int) -> str:
+        return table.at(row + header)
+
+    sender, receiver = (
+        np.fromiter(map(index.get, ids, repeat(-1)), dtype=np.int64, count=len(ids))
+        for ids in columns[:2]
+    )
+    unknown = (sender < 0) | (receiver < 0)
     if unknown.any():
         row = int(unknown.argmax())
-        node = table.row(row + skipped)[layout.source if ends[0][row] < 0 else layout.target]
+        node = columns[0 if sender[row] < 0 else 1][row]
         raise Mistake(
-            f"{table.at(row + skipped)} has an edge to the unknown node {node!r}; "
+            f"{at(row)} has an edge to the unknown node {node!r}; "
             f"add it to nodes.csv or remove the edge{did_you_mean(node, index)}"
         )
-    weight = None if layout.weight is None else _parse_weights(table, layout.weight, skipped)
-    return Edges(ends[0], ends[1], weight, layout.notes)
-
-
-def _parse_weights(table: Table, place: int, skipped: int) -> NDArray[np.float64]:
-    name = table.columns[place][0] if skipped else "weight"
-    cells = table.columns[place][skipped:]
-    weight = column_numbers(cells, name, lambda row: table.at(row + skipped))
-    if (weight < 0).any():
-        row = int((weight < 0).argmax())
-        raise Mistake(
-            f"{table.at(row + skipped)} has the negative weight {weight[row]:g}; "
-            "weights must be zero or more"
-        )
-    return weight
+    weight = None
+    if len(columns) == 3:
+        name = table.row(0)[places[2]] if header else "weight"
+        weight = column_numbers(columns[2], name, at)
+        if (weight < 0).any():
+            row = int((weight < 0).argmax())
+            raise Mistake(
+                f"{at(row)} has the negative weight {weight[row]:g}; weights must be zero or more"
+            )
+    edges = merge_edges(
+        sender, receiver, len(index), directed=directed, weight=weight, node_ids=list(index)
+    )
+    merged = merge_notes(sender, receiver, len(index), directed=directed, weight=weight)
+    return *edges, notes + [f"{path}: {note}" for note in merged]
 
 
 def _infer_layout(table: Table, index: Index) -> _Layout:
@@ -112,7 +101,7 @@ def _infer_layout(table: Table, index: Index) -> _Layout:
             f"the first line of {where} is read as column names because it names no node: {first} "
             f"as source, {second} as target"
         )
-        return _Layout(0, 1, None, True, [note])
+        return [0, 1], True, [note]
     if len(cells) not in (2, 3):
         raise Mistake(
             f"{where} has {count_noun(len(cells), 'column')} and no first line that names them; "
@@ -127,23 +116,21 @@ def _infer_layout(table: Table, index: Index) -> _Layout:
         )
     if len(cells) == 3:
         notes.append(f"{where} has no column names; its third column is read as weight")
-    return _Layout(0, 1, 2 if len(cells) == 3 else None, False, notes)
+    return list(range(len(cells))), False, notes
 
 
 def _layout_by_name(cells: list[str], found: dict[str, list[int]], where: str) -> _Layout:
     refuse_repeated(cells, found, where)
-    (source,), (target,) = found["source"], found["target"]
-    if EDGE_ENDS[column_word(cells[source])] != column_word(cells[target]):
+    places = [place for some in found.values() for place in some]
+    source, target = (cells[place] for place in places[:2])
+    if EDGE_ENDS[column_word(source)] != column_word(target):
         raise Mistake(
-            f"the first line of {where} names the ends of an edge {cells[source]!r} and "
-            f"{cells[target]!r}, which are no pair; call them source and target"
+            f"the first line of {where} names the ends of an edge {source!r} and {target!r}, which "
+            "are no pair; call them source and target"
         )
-    weight = found["weight"][0] if found["weight"] else None
-    used = f"{cells[source]!r} as source, {cells[target]!r} as target"
-    used += "" if weight is None else f", {cells[weight]!r} as weight"
-    unused = unused_columns(cells, [place for places in found.values() for place in places])
-    note = f"the columns of {where} are read by name: {used}{unused}"
-    return _Layout(source, target, weight, True, [note])
+    used = ", ".join(f"{cells[some[0]]!r} as {role}" for role, some in found.items() if some)
+    note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
+    return places, True, [note]
 
 
 def _is_edge(cells: list[str], index: Index) -> bool:

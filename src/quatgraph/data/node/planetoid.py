@@ -17,16 +17,15 @@ from torch import Tensor
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.store import read_bytes
-from quatgraph.data.node.assembly import NodeGraph
-from quatgraph.data.node.sparse import MAX_NUMBERS, dense
-from quatgraph.data.splits import Masks
+from quatgraph.data.node.assembly import MAX_NUMBERS, build_data, dense
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 NUM_SPLITS = 10
-_NUMBERS = {"f4", "f8", "i4", "i8"}
+_NUMBERS = ("f4", "f8", "i4", "i8")
+_BYTE_ORDERS = ("<", ">", "|", "=")
 
 
 def read_planetoid(name: str) -> "Data":
@@ -36,55 +35,34 @@ def read_planetoid(name: str) -> "Data":
     self-loops.
 
     Fifteen nodes of Citeseer (gaps in Planetoid's test index) have neither words nor a label. They
-    keep their place, with zero features, label ``-1`` and their one or two edges each, and are in
-    no mask. Geom-GCN's loader gives them class 0 and its splits include them. Removed here, by
-    split:
-
-    ========= == == == == == == == == == ==
-    split      0  1  2  3  4  5  6  7  8  9
-    ========= == == == == == == == == == ==
-    train     10  7 11  5  8  4  5 10  7  8
-    valid      4  6  0  7  2  5  7  3  4  5
-    test       1  2  4  3  0  1  3  2  4  2
-    ========= == == == == == == == == == ==
-
-    Splits 4 and 5 of Citeseer and all splits of Cora leave further nodes out.
-
-    Shape:
-        - x: ``(N, F)``
-        - y: ``(N,)``
-        - edge_index: ``(2, E)``
-        - train_mask, val_mask, test_mask: ``(N, 10)``
+    keep their place, with zero features, label ``-1`` and their one or two edges each. Geom-GCN's
+    loader gives them class 0 and its splits include them; here they are in no mask. Splits 4 and 5
+    of Citeseer and all splits of Cora leave further nodes out.
     """
-
-    def part(suffix: str) -> Any:
-        file = f"ind.{name}.{suffix}"
-        return unpickle(read_bytes(name, file), where=file)
-
-    files = {suffix: part(suffix) for suffix in ("allx", "ally", "tx", "ty", "graph")}
+    paths = {suffix: f"ind.{name}.{suffix}" for suffix in ("allx", "ally", "tx", "ty", "graph")}
+    files = {suffix: unpickle(read_bytes(name, p), where=p) for suffix, p in paths.items()}
     tested = _test_index(read_bytes(name, f"ind.{name}.test.index"), f"ind.{name}.test.index")
     x, y = _nodes(files, tested, where=f"ind.{name}")
     sender, receiver = _links(files["graph"], len(y), where=f"ind.{name}.graph")
     edge_index, _ = merge_edges(sender, receiver, len(y), directed=False)
-    return NodeGraph(
+    splits = [_split(name, number, len(y)) for number in range(NUM_SPLITS)]
+    train, valid, test = torch.stack(splits, dim=-1)
+    return build_data(
         name=name,
         x=torch.from_numpy(x),
         y=torch.from_numpy(y),
         edge_index=edge_index,
-        masks=_splits(name, len(y)),
+        masks=(train, valid, test),
         label_names=[str(label) for label in range(int(y.max()) + 1)],
         directed=False,
-    ).to_data()
+    )
 
 
 def unpickle(content: bytes, *, where: str) -> Any:
     """The content of a pickle of arrays, sparse matrices, lists and dictionaries.
 
-    :class:`Array` and :class:`SparseMatrix` replace numpy's and scipy's classes. A pickle that
-    names anything else is refused.
-
-    Args:
-        where: The file, for messages.
+    Stand-ins replace numpy's and scipy's classes, see :func:`to_array` and :func:`to_matrix`. A
+    pickle that names anything else is refused.
     """
     try:
         return _Unpickler(io.BytesIO(content), encoding="latin1").load()
@@ -94,69 +72,17 @@ def unpickle(content: bytes, *, where: str) -> Any:
         raise Mistake(f"{where} is not a readable pickle; get the published file") from error
 
 
-class _Ignored:
-    """Stand-in for a class that a pickle only mentions."""
+class _StandIn:
+    """Stores the arguments and the state of an object."""
 
-    def __init__(self, *given: object) -> None:
-        pass
+    given: tuple[Any, ...] = ()
+    state: Any = None
 
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-class _Dtype:
-    """Stand-in for ``numpy.dtype``: its code and byte order."""
-
-    def __init__(self, code: object = None, *rest: object) -> None:
-        self.code, self.order = code, "<"
-
-    def __setstate__(self, state: Any) -> None:
-        self.order = state[1]
-
-
-class Array:
-    """Stand-in for a numpy array: its shape, type and bytes until :meth:`numbers`."""
-
-    def __init__(self, *given: object) -> None:
-        self.state: Any = None
+    def __init__(self, *given: Any) -> None:
+        self.given = given
 
     def __setstate__(self, state: Any) -> None:
         self.state = state
-
-    def numbers(self, *, where: str) -> NDArray[Any]:
-        """The array; a damaged one is a :class:`Mistake`."""
-        try:
-            _, shape, dtype, fortran, content = self.state
-            known = isinstance(dtype, _Dtype) and dtype.code in _NUMBERS and dtype.order in "<>|="
-            sizes = all(type(size) is int and 0 <= size <= MAX_NUMBERS for size in shape)
-            if not known or not sizes or len(shape) > 2 or type(content) is not str:
-                raise ValueError("not an array of numbers")
-            flat = np.frombuffer(content.encode("latin1"), dtype=dtype.order + dtype.code)
-            return flat.reshape(shape, order="F" if fortran else "C")
-        except (TypeError, ValueError) as error:
-            raise Mistake(f"{where} holds a damaged array; get the published file") from error
-
-
-class SparseMatrix:
-    """Stand-in for scipy's ``csr_matrix``: its arrays until :meth:`dense`."""
-
-    def __init__(self, *given: object) -> None:
-        self.state: Any = None
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-    def dense(self, *, where: str) -> NDArray[np.float32]:
-        """The matrix; a damaged one is a :class:`Mistake`."""
-        try:
-            rows, columns = self.state["_shape"]
-            parts = [self.state[key] for key in ("data", "indices", "indptr")]
-            if not (type(rows) is int and type(columns) is int):
-                raise TypeError("sizes must be whole numbers")
-            data, indices, indptr = (part.numbers(where=where) for part in parts)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise Mistake(f"{where} holds no sparse matrix; get the published file") from error
-        return dense(data, indices, indptr, (rows, columns), where=where)
 
 
 class _Links(dict[Any, Any]):
@@ -167,16 +93,16 @@ class _Links(dict[Any, Any]):
 
 
 _STAND_INS: dict[tuple[str, str], type] = {
-    ("numpy", "ndarray"): _Ignored,
-    ("numpy", "dtype"): _Dtype,
+    ("numpy", "ndarray"): _StandIn,
+    ("numpy", "dtype"): _StandIn,
     # numpy 2 moved this module; the files have the old name.
-    ("numpy.core.multiarray", "_reconstruct"): Array,
-    ("numpy._core.multiarray", "_reconstruct"): Array,
-    ("scipy.sparse.csr", "csr_matrix"): SparseMatrix,
-    ("scipy.sparse._csr", "csr_matrix"): SparseMatrix,
+    ("numpy.core.multiarray", "_reconstruct"): _StandIn,
+    ("numpy._core.multiarray", "_reconstruct"): _StandIn,
+    ("scipy.sparse.csr", "csr_matrix"): _StandIn,
+    ("scipy.sparse._csr", "csr_matrix"): _StandIn,
     ("collections", "defaultdict"): _Links,
-    ("__builtin__", "list"): _Ignored,
-    ("builtins", "list"): _Ignored,
+    ("__builtin__", "list"): _StandIn,
+    ("builtins", "list"): _StandIn,
 }
 
 
@@ -184,20 +110,50 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         known = _STAND_INS.get((module, name))
         if known is None:
-            raise Mistake(f"asks for {module}.{name}, which no data file needs, and was not read")
+            raise Mistake(f"names {module}.{name}, which no data file needs, and was not read")
         # A new class for each mention: a pickle can set attributes of a class.
         return type(known.__name__, (known,), {})
+
+
+def to_array(value: Any, where: str) -> NDArray[Any]:
+    """The array of a stand-in; a damaged one is a :class:`Mistake`."""
+    try:
+        _, shape, dtype, fortran, content = value.state
+        code, order = dtype.given[0], dtype.state[1]
+        known = code in _NUMBERS and order in _BYTE_ORDERS
+        sizes = all(type(size) is int and 0 <= size <= MAX_NUMBERS for size in shape)
+        if not known or not sizes or len(shape) > 2 or type(content) is not str:
+            raise ValueError("not an array of numbers")
+        flat = np.frombuffer(content.encode("latin1"), dtype=order + code)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Mistake(f"{where} holds a damaged array; get the published file") from error
+
+
+def to_matrix(value: Any, where: str) -> NDArray[np.float32]:
+    """The sparse matrix of a stand-in, made dense; a damaged one is a :class:`Mistake`."""
+    try:
+        rows, columns = value.state["_shape"]
+        if not (type(rows) is int and type(columns) is int):
+            raise TypeError("sizes must be whole numbers")
+        parts = [value.state[key] for key in ("data", "indices", "indptr")]
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise Mistake(f"{where} holds no sparse matrix; get the published file") from error
+    data, indices, indptr = (to_array(part, where) for part in parts)
+    return dense(data, indices, indptr, (rows, columns), where=where)
 
 
 def _nodes(
     files: dict[str, Any], tested: NDArray[np.int64], *, where: str
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features and classes in the graph's order: first ``all*``, then the tested nodes."""
-    x, tx = (_matrix(files[suffix], f"{where}.{suffix}") for suffix in ("allx", "tx"))
-    y, ty = (_one_hot(files[suffix], f"{where}.{suffix}") for suffix in ("ally", "ty"))
+    x, tx = (to_matrix(files[suffix], f"{where}.{suffix}") for suffix in ("allx", "tx"))
+    y, ty = (to_array(files[suffix], f"{where}.{suffix}") for suffix in ("ally", "ty"))
     known = len(x)
     if not (
-        x.shape[1] == tx.shape[1]
+        y.ndim == ty.ndim == 2
+        and y.dtype.kind == ty.dtype.kind == "i"
+        and x.shape[1] == tx.shape[1]
         and y.shape[1] == ty.shape[1] > 0
         and len(y) == known
         and len(tx) == len(ty) == len(tested) > 0
@@ -214,19 +170,6 @@ def _nodes(
     return features, np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
 
 
-def _matrix(value: object, where: str) -> NDArray[np.float32]:
-    if not isinstance(value, SparseMatrix):
-        raise Mistake(f"{where} holds no sparse matrix; get the published file")
-    return value.dense(where=where)
-
-
-def _one_hot(value: object, where: str) -> NDArray[Any]:
-    labels = value.numbers(where=where) if isinstance(value, Array) else None
-    if labels is None or labels.ndim != 2 or labels.dtype.kind != "i":
-        raise Mistake(f"{where} holds no table of labels; get the published file")
-    return labels
-
-
 def _test_index(content: bytes, where: str) -> NDArray[np.int64]:
     try:
         return np.array([int(line) for line in content.split()], dtype=np.int64)
@@ -234,10 +177,8 @@ def _test_index(content: bytes, where: str) -> NDArray[np.int64]:
         raise Mistake(f"{where} is not a list of numbers; get the published file") from error
 
 
-def _links(
-    graph: object, num_nodes: int, *, where: str
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both ends of each edge in a dictionary of neighbours."""
+def _links(graph: object, num_nodes: int, *, where: str) -> NDArray[np.int64]:
+    """Both ends of each edge in a dictionary of neighbours, ``(2, E)``."""
     if not isinstance(graph, dict) or not all(type(ends) is list for ends in graph.values()):
         raise Mistake(f"{where} holds no lists of neighbours; get the published file")
     pairs = [(node, end) for node, ends in graph.items() for end in ends]
@@ -245,17 +186,11 @@ def _links(
         raise Mistake(
             f"{where} links a node that is none of the {num_nodes}; get the published file"
         )
-    ends = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return ends[:, 0], ends[:, 1]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
 
 
-def _splits(name: str, num_nodes: int) -> Masks:
-    splits = [_split(name, number, num_nodes) for number in range(NUM_SPLITS)]
-    train, valid, test = (torch.stack(masks, dim=1) for masks in zip(*splits, strict=True))
-    return train, valid, test
-
-
-def _split(name: str, number: int, num_nodes: int) -> list[Tensor]:
+def _split(name: str, number: int, num_nodes: int) -> Tensor:
+    """Train, valid and test masks of a split, ``(3, N)``."""
     file = f"splits/{name}_split_0.6_0.2_{number}.npz"
     try:
         with np.load(io.BytesIO(read_bytes(name, file)), allow_pickle=False) as archive:
@@ -264,4 +199,4 @@ def _split(name: str, number: int, num_nodes: int) -> list[Tensor]:
         raise Mistake(f"{file} of {name} holds no masks; get the published file") from error
     if any(m.shape != (num_nodes,) or m.dtype not in (np.bool_, np.uint8) for m in masks):
         raise Mistake(f"{file} of {name} does not fit {num_nodes} nodes; get the published file")
-    return [torch.from_numpy(mask.astype(np.bool_)) for mask in masks]
+    return torch.from_numpy(np.stack(masks).astype(np.bool_))

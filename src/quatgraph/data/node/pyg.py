@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.edges import is_symmetric
-from quatgraph.data.node.assembly import NodeGraph, as_columns, no_masks
-from quatgraph.data.pyg import check_edge_index, check_features
+from quatgraph.data.node.assembly import as_columns, build_data
+from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
 from quatgraph.data.splits import Masks, check_split, stratified_split
 from quatgraph.errors import Mistake
 
@@ -37,7 +37,12 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
             "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and "
             f"edges.csv, not {type(data).__name__}"
         )
-    x, num_nodes = _check_nodes(data)
+    x = None if data.get("x") is None else check_features(data.x, "data.x")
+    num_nodes = count_nodes(data, "x", "num_nodes", "y", *MASKS)
+    if num_nodes is None:
+        raise Mistake("the graph has neither x nor y; set data.num_nodes")
+    if num_nodes < 1:
+        raise Mistake("the graph has no nodes; give it at least one")
     edge_index, edge_weight = _check_edges(data, num_nodes)
     try:
         y, label_names = _check_labels(data, num_nodes)
@@ -48,12 +53,10 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         y, label_names, masks = torch.full((num_nodes,), -1), [], None
     if labels_needed and not label_names:
         raise Mistake("no node of the graph has a label; give data.y a class for some nodes")
-    if masks is None and label_names:
-        masks = as_columns(stratified_split(y, split_seed))
-    masks = masks or no_masks(num_nodes)
+    masks = masks or as_columns(stratified_split(y, split_seed))
     if labels_needed:
         check_split(y, masks, label_names, where="the split of the graph")
-    return NodeGraph(
+    return build_data(
         name=str(data.get("name") or "data"),
         x=x,
         y=y,
@@ -64,25 +67,7 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         directed=not is_symmetric(edge_index, edge_weight, num_nodes),
         node_ids=_names(data, "node_ids", num_nodes),
         feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),
-    ).to_data()
-
-
-def _check_nodes(data: "Data") -> tuple[Tensor | None, int]:
-    """Features and the number of nodes."""
-    x = data.get("x")
-    if x is not None:
-        x = check_features(x, "data.x")
-        sizes = [x.size(0)]
-    else:
-        # Each in turn: PyG guesses the number from the edges, with a warning.
-        tensors = (data.get(key) for key in ("y", *MASKS))
-        given = [tensor.size(0) for tensor in tensors if isinstance(tensor, Tensor)]
-        sizes = [size for size in (data.get("num_nodes"), *given) if size is not None]
-        if not sizes:
-            raise Mistake("the graph has neither x nor y; set data.num_nodes")
-    if sizes[0] < 1:
-        raise Mistake("the graph has no nodes; give it at least one")
-    return x, int(sizes[0])
+    )
 
 
 def _check_edges(data: "Data", num_nodes: int) -> tuple[Tensor, Tensor | None]:
@@ -90,15 +75,13 @@ def _check_edges(data: "Data", num_nodes: int) -> tuple[Tensor, Tensor | None]:
     weight = data.get("edge_weight")
     if weight is None:
         return edge_index, None
-    if (
-        not isinstance(weight, Tensor)
-        or weight.shape != edge_index.shape[1:]
-        or weight.is_complex()
-    ):
+    shape = edge_index.shape[1:]
+    if not isinstance(weight, Tensor) or weight.shape != shape or weight.is_complex():
         raise Mistake("data.edge_weight must be a tensor of one real number per edge")
     weight = weight.detach().cpu().float()
-    if not bool((weight.isfinite() & (weight >= 0)).all()):
-        place = int((~(weight.isfinite() & (weight >= 0))).nonzero()[0])
+    bad = ~(weight.isfinite() & (weight >= 0))
+    if bool(bad.any()):
+        place = int(bad.nonzero()[0])
         raise Mistake(f"data.edge_weight[{place}] must be finite and zero or more")
     return edge_index, weight
 
@@ -115,12 +98,11 @@ def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
     ):
         raise Mistake("data.y must be a tensor of whole numbers, -1 for nodes without a label")
     y = y.detach().cpu().long()
-    if y.numel() != num_nodes or y.shape not in ((num_nodes,), (num_nodes, 1)):
+    if y.shape not in ((num_nodes,), (num_nodes, 1)):
         raise Mistake(f"data.y has shape {tuple(y.shape)} but must be ({num_nodes},)")
     y = y.flatten()
     if bool((y < -1).any()):
         raise Mistake(f"data.y holds {int(y.min())}; use -1 for nodes without a label")
-    known = y >= 0
     names = data.get("label_names")
     if names is not None:
         if bool((y >= len(names)).any()):
@@ -128,22 +110,20 @@ def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
                 f"data.y holds {int(y.max())} but data.label_names has {len(names)} names"
             )
         return y, [str(name) for name in names]
-    classes, places = y[known].unique(return_inverse=True)
-    numbered = torch.full_like(y, -1)
-    numbered[known] = places
-    return numbered, [str(label) for label in classes.tolist()]
+    classes, places = y.unique(return_inverse=True)
+    unlabelled = int(bool((y < 0).any()))  # -1 sorts first
+    return places - unlabelled, [str(label) for label in classes[unlabelled:].tolist()]
 
 
 def _check_masks(data: "Data", num_nodes: int) -> Masks | None:
     given = {key: data.get(key) for key in MASKS}
-    missing = [key for key in MASKS if given[key] is None]
-    if len(missing) == len(MASKS):
+    if all(mask is None for mask in given.values()):
         return None
-    if missing:
-        raise Mistake(
-            f"the graph has masks but no {missing[0]}; give all three, or none for a split by seed"
-        )
     for key, mask in given.items():
+        if mask is None:
+            raise Mistake(
+                f"the graph has masks but no {key}; give all three, or none for a split by seed"
+            )
         if (
             not isinstance(mask, Tensor)
             or mask.dtype not in (torch.bool, torch.uint8)
@@ -154,7 +134,7 @@ def _check_masks(data: "Data", num_nodes: int) -> Masks | None:
             )
         if mask.size(0) != num_nodes:
             raise Mistake(f"data.{key} has {mask.size(0)} rows but the graph {num_nodes} nodes")
-    train, valid, test = (given[key].detach().cpu().bool() for key in MASKS)
+    train, valid, test = (mask.detach().cpu().bool() for mask in given.values())
     train, valid, test = as_columns((train, valid, test))
     if not train.shape == valid.shape == test.shape or train.size(1) == 0:
         raise Mistake("the three masks must have the same number of splits, at least one")

@@ -5,9 +5,9 @@ Each source gives one :class:`Documents`. :func:`word_graphs` builds a graph of 
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
@@ -18,17 +18,26 @@ from quatgraph.data.labels import label_notes
 from quatgraph.data.splits import part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.text.documents import (
+    DEFAULTS,
     SPLIT_WORDS,
     Documents,
+    TextOptions,
     Texts,
     accuracy_notes,
     assemble,
     check_drawn_split,
     check_trainable,
+    have,
     statistics,
 )
-from quatgraph.data.text.folder import read_folder
-from quatgraph.data.text.tables import cell_word, lines_of, read_lines, read_objects, read_sheet
+from quatgraph.data.text.files import (
+    cell_word,
+    lines_of,
+    read_folder,
+    read_lines,
+    read_objects,
+    read_sheet,
+)
 from quatgraph.data.text.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.text.word_vectors import WordVectors, load_vectors, vectors_for
 from quatgraph.errors import Mistake
@@ -63,12 +72,7 @@ READERS = (
         match_suffix(".csv", ".tsv"),
         read_sheet,
     ),
-    Reader(
-        "jsonl",
-        "a .jsonl file with one text per line",
-        match_suffix(".jsonl"),
-        read_objects,
-    ),
+    Reader("jsonl", "a .jsonl file with one text per line", match_suffix(".jsonl"), read_objects),
     Reader(
         "folder",
         "a folder with one sub-folder of texts per label",
@@ -101,49 +105,16 @@ def load(name: str) -> Documents:
     return documents
 
 
-@dataclass(frozen=True, slots=True)
-class TextOptions:
-    """How texts are read and cleaned.
-
-    Attributes:
-        text: Name of the text column, see :func:`quatgraph.data.text.tables.choose_columns`.
-        label: Name of the label column.
-        split_seed: Seed of the split that is drawn if the files give none.
-        stop_words: Whether to leave out English stop words.
-        min_count: Minimum number of occurrences of a word in all documents.
-        missing: Labels that count as missing, like an empty one.
-        labels_needed: Whether to refuse texts that cannot be trained on: without labels, with one
-            label only, with a label that has no training document or, for a drawn split, a single
-            document. Prediction needs no labels.
-    """
-
-    text: str = ""
-    label: str = ""
-    split_seed: int = 0
-    stop_words: bool = False
-    min_count: int = 1
-    missing: Sequence[str] = ()
-    labels_needed: bool = True
-
-
-def read(path: Path, options: TextOptions | None = None) -> Documents:
+def read(path: Path, options: TextOptions = DEFAULTS) -> Documents:
     """Reads texts in a format of :data:`READERS` and cleans them; letters of any script stay."""
-    path, options = Path(path), options or TextOptions()
-    texts = read_texts(
-        path, text=options.text, label=options.label, labels_needed=options.labels_needed
-    )
+    path = Path(path)
     name = path.resolve().name if path.is_dir() else path.stem
-    return _clean_texts(texts, name, str(path), options)
+    return _clean_texts(read_texts(path, options), name, str(path), options)
 
 
-def read_texts(path: Path, **options: Any) -> Texts:
-    """Reads texts as the files give them.
-
-    Args:
-        path: A file or a folder.
-        options: ``text``, ``label`` and ``labels_needed``, see :class:`TextOptions`.
-    """
-    return select_reader("text", READERS, path).read(path, **options)
+def read_texts(path: Path, options: TextOptions = DEFAULTS) -> Texts:
+    """Reads texts as the files give them."""
+    return select_reader("text", READERS, path).read(path, options=options)
 
 
 def names_a_file(text: str) -> bool:
@@ -156,9 +127,7 @@ def names_a_file(text: str) -> bool:
 def from_list(
     texts: Iterable[str],
     labels: Iterable[object] | None = None,
-    options: TextOptions | None = None,
-    *,
-    name: str = "texts",
+    options: TextOptions = DEFAULTS,
 ) -> Documents:
     """Builds documents from a list of texts, cleaned like those of :func:`read`.
 
@@ -188,8 +157,8 @@ def from_list(
         ids=[str(place) for place in range(len(listed))],
         at=at,
     )
-    options = replace(options or TextOptions(), labels_needed=labels is not None)
-    return _clean_texts(found, name, "the list", options)
+    options = replace(options, labels_needed=labels is not None)
+    return _clean_texts(found, "texts", "the list", options)
 
 
 def _to_list(values: object) -> list[Any] | None:
@@ -214,15 +183,9 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
             "data.stop_words and data.min_count if you set them"
         )
     if blank:
-        has = "has" if len(blank) == 1 else "have"
         count = count_noun(len(blank), "document")
-        notes.append(f"{count} {has} no words, for example {texts.at(blank[0])}")
-    documents = assemble(
-        replace(texts, texts=cleaned, notes=notes),
-        name,
-        split_seed=options.split_seed,
-        missing=options.missing,
-    )
+        notes.append(f"{count} {have(len(blank))} no words, for example {texts.at(blank[0])}")
+    documents = assemble(replace(texts, texts=cleaned, notes=notes), name, options)
     if options.labels_needed:
         check_trainable(documents, where)
         if texts.parts is None:
@@ -235,16 +198,15 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
 
 def _load_published(entry: store.Entry) -> Documents:
     """Reads text_gcn's two files: a line per document with its split and label, and its words."""
-    paths = {PurePosixPath(file.path).suffixes[0]: file.path for file in entry.files}
     listed, words = (
-        store.read_bytes(entry.name, paths[kind]).decode("ascii").removesuffix("\n").split("\n")
-        for kind in (".txt", ".clean")
+        store.read_bytes(entry.name, file.path).decode("ascii").removesuffix("\n").split("\n")
+        for file in entry.files
     )
     rows = (line.split("\t") for line in listed)
     ids, parts, labels = (list(cells) for cells in zip(*rows, strict=True))
 
     def at(row: int) -> str:
-        return f"{paths['.txt']} of {entry.name} line {row + 1}"
+        return f"{entry.files[0].path} of {entry.name} line {row + 1}"
 
     texts = Texts(words, labels, part_numbers(parts, SPLIT_WORDS, at), ids, at)
     return assemble(texts, entry.name)

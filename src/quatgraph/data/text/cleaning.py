@@ -99,7 +99,6 @@ def clean_corpus(
     Args:
         stop_words: Whether to remove :data:`STOP_WORDS`.
         min_count: Minimum number of occurrences of a word in all documents.
-        any_letters: See :func:`clean`.
 
     Example:
         >>> clean_corpus(["The cat sat.", "A cat ran."], min_count=2)

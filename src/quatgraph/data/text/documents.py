@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
@@ -22,6 +22,34 @@ from quatgraph.errors import Mistake
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of train, valid and test in a drawn split."""
 SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """How texts are read and cleaned.
+
+    Attributes:
+        text: Name of the text column; by default ``text``, or the longer one of only two columns.
+        label: Name of the label column; by default ``label``, or the other one of only two columns.
+        split_seed: Seed of the split that is drawn if the files give none.
+        stop_words: Whether to leave out English stop words.
+        min_count: Minimum number of occurrences of a word in all documents.
+        missing: Labels that count as missing, like an empty one.
+        labels_needed: Whether to refuse texts that cannot be trained on: without labels, with one
+            label only, with a label that has no training document or, for a drawn split, a single
+            document. Prediction needs no labels.
+    """
+
+    text: str = ""
+    label: str = ""
+    split_seed: int = 0
+    stop_words: bool = False
+    min_count: int = 1
+    missing: Sequence[str] = ()
+    labels_needed: bool = True
+
+
+DEFAULTS = TextOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,34 +161,14 @@ class Documents:
         )
 
     def without_each(self, place: int, words: Tensor) -> "Documents":
-        """Copies of one document, each without one of some words.
-
-        Args:
-            words: Indices of distinct words, ``(W,)``.
-        """
-        start, end = self.ptr[place : place + 2].tolist()
-        tokens = self.tokens[start:end].expand(len(words), -1)
+        """Copies of one document, each without one of some distinct words, ``(W,)``."""
+        copies = self.select([place] * len(words))
+        tokens = copies.tokens.view(len(words), int(self.ptr[place : place + 2].diff()))
         remains = tokens != words[:, None]
-        none = self.train[:0]
-        return replace(
-            self,
-            tokens=tokens[remains],
-            ptr=sizes_to_ptr(remains.sum(dim=1)),
-            y=self.y[place].expand(len(words)),
-            ids=[self.ids[place]] * len(words),
-            train=none,
-            valid=none,
-            test=none,
-        )
+        return replace(copies, tokens=tokens[remains], ptr=sizes_to_ptr(remains.sum(dim=1)))
 
     def in_vocabulary(self, vocabulary: Sequence[str]) -> "Documents":
-        """The same documents in the vocabulary of a model, without unknown words.
-
-        ``notes`` report the unknown words.
-
-        Args:
-            vocabulary: Distinct words.
-        """
+        """The same documents in a vocabulary of distinct words; ``notes`` report unknown words."""
         place = {word: number for number, word in enumerate(vocabulary)}
         numbers = torch.tensor([place.get(word, -1) for word in self.vocabulary], dtype=torch.long)
         tokens = numbers[self.tokens]
@@ -170,8 +178,8 @@ class Documents:
         unknown = [word for word in map(self.vocabulary.__getitem__, present) if word not in place]
         notes = [f"unknown words are left out: {quote_some(unknown)}"] if unknown else []
         if emptied := int(((ptr.diff() == 0) & (self.ptr.diff() > 0)).sum()):
-            count, have = count_noun(emptied, "document"), _have(emptied)
-            notes.append(f"{count} of {len(self):,} {have} no known word")
+            count = count_noun(emptied, "document")
+            notes.append(f"{count} of {len(self):,} {have(emptied)} no known word")
         return replace(
             self,
             tokens=tokens[known],
@@ -181,30 +189,25 @@ class Documents:
         )
 
 
-def assemble(
-    texts: Texts, name: str, *, split_seed: int = 0, missing: Collection[str] = ()
-) -> Documents:
-    """Builds documents from cleaned texts; a document without a label is in no split.
+def assemble(texts: Texts, name: str, options: TextOptions = DEFAULTS) -> Documents:
+    """Builds documents from cleaned texts: words separated by spaces.
 
-    Args:
-        texts: The documents, words separated by spaces. Splits that the files do not give are drawn
-            class by class.
-        name: The dataset's name.
-        split_seed: Seed of the draw.
-        missing: Labels that count as missing, like an empty one.
+    A split that the files do not give is drawn class by class. A document without a label is in no
+    split.
     """
     documents = [text.split() for text in texts.texts]
     words = list(chain.from_iterable(documents))
     vocabulary = sorted(set(words))
     place = {word: number for number, word in enumerate(vocabulary)}
-    codes, label_names = encode_labels(texts.labels, missing)
+    codes, label_names = encode_labels(texts.labels, options.missing)
     y = torch.from_numpy(codes)
     tokens = np.fromiter(map(place.__getitem__, words), dtype=np.int64, count=len(words))
     if texts.parts is None:
-        masks = stratified_split(y, split_seed, FRACTIONS)
+        masks = stratified_split(y, options.split_seed, FRACTIONS)
     else:
         part = torch.where(y >= 0, torch.tensor(texts.parts, dtype=torch.long), -1)
         masks = part == 0, part == 1, part == 2
+    train, valid, test = (mask.nonzero().flatten() for mask in masks)
     return Documents(
         name=name,
         tokens=torch.from_numpy(tokens),
@@ -212,9 +215,9 @@ def assemble(
         vocabulary=vocabulary,
         y=y,
         label_names=label_names,
-        train=masks[0].nonzero().flatten(),
-        valid=masks[1].nonzero().flatten(),
-        test=masks[2].nonzero().flatten(),
+        train=train,
+        valid=valid,
+        test=test,
         ids=texts.ids,
         notes=list(texts.notes),
     )
@@ -260,17 +263,14 @@ def check_drawn_split(documents: Documents, where: str) -> list[str]:
         return []
     who = "the label" if len(small) == 1 else "the labels"
     return [
-        f"{who} {quote_some(small)} {_have(len(small))} fewer than {len(PARTS)} documents, "
+        f"{who} {quote_some(small)} {have(len(small))} fewer than {len(PARTS)} documents, "
         "too few to be split: all are for training, none is tested"
     ]
 
 
 def accuracy_notes(documents: Documents, texts: Sequence[str]) -> list[str]:
-    """Reports what makes the accuracy misleading: repeated texts, words without spaces.
-
-    Args:
-        texts: The cleaned texts.
-    """
+    """Reports repeated (cleaned) texts and words without spaces: both make the accuracy
+    misleading."""
     notes = []
     seen = {texts[place] for place in documents.train.tolist()}
     tested = [texts[place] for place in documents.test.tolist()]
@@ -278,7 +278,7 @@ def accuracy_notes(documents: Documents, texts: Sequence[str]) -> list[str]:
     if repeated:
         notes.append(
             f"{len(repeated):,} of {count_noun(len(tested), 'test document')} "
-            f"{_have(len(repeated))} the same words as a training document, for example "
+            f"{have(len(repeated))} the same words as a training document, for example "
             f"{_shorten(repeated[0])}: remove repeated documents to measure accuracy on new ones"
         )
     runs = [run for text in texts for run in _UNSPACED.findall(text)]
@@ -312,5 +312,6 @@ def statistics(documents: Documents) -> dict[str, int]:
     }
 
 
-def _have(count: int) -> str:
+def have(count: int) -> str:
+    """The verb for a number of things."""
     return "has" if count == 1 else "have"

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from quatgraph.data.graph.collection import GraphLists, Graphs
+from quatgraph.data.graph.collection import Graphs, merge_graphs
 from quatgraph.data.text.documents import Documents
 from quatgraph.errors import Mistake
 
@@ -49,14 +49,11 @@ def word_graphs(documents: Documents, window: int = 3) -> Graphs:
         sender.append(node[:-apart][together])
         receiver.append(node[apart:][together])
     node_batch, tags = np.divmod(key[order], len(tag_names))
-    return GraphLists(
+    return merge_graphs(
         name=documents.name,
         sizes=np.bincount(node_batch, minlength=len(documents)),
-        sender=np.concatenate(sender),
-        receiver=np.concatenate(receiver),
-        y=documents.y.numpy(),
-        label_names=documents.label_names,
-        tags=tags,
-        tag_names=tag_names,
+        edges=(np.concatenate(sender), np.concatenate(receiver)),
+        labels=(documents.y.numpy(), documents.label_names),
+        tags=(tags, tag_names),
         graph_ids=documents.ids,
-    ).merge()
+    )

@@ -34,15 +34,7 @@ _Vector = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WordVectors:
-    """Words and the vector of each.
-
-    Attributes:
-        words: Distinct words.
-        matrix: The vector of each.
-
-    Shape:
-        - matrix: ``(V, D)`` float32
-    """
+    """Distinct words and the vector of each, ``(V, D)`` float32."""
 
     words: list[str]
     matrix: Tensor
@@ -109,16 +101,10 @@ def vectors_for(
     A random vector depends only on the seed and the index of the word.
 
     Args:
-        vocabulary: The words.
-        vectors: Known vectors.
         dimensions: Length of the vectors if none are known.
-        seed: Zero or more.
 
     Returns:
-        The vectors, and the number of known ones.
-
-    Shape:
-        - output: ``(V, D)`` float32
+        The vectors, ``(V, D)`` float32, and the number of known ones.
 
     Example:
         >>> known = WordVectors(["cat"], torch.ones(1, 2))
@@ -185,7 +171,6 @@ def _read_npz(content: bytes, where: str) -> WordVectors:
 
 
 def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> WordVectors:
-    """Reads the wanted words of a text file."""
     found: dict[bytes, _Vector] = {}
     width = 0
     for number, line in enumerate(stream, 1):

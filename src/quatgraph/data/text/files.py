@@ -1,18 +1,19 @@
-"""Tables of texts: ``.csv``, ``.tsv`` and ``.jsonl`` files, and ``.txt`` files without labels.
+"""Texts in files: ``.csv``, ``.tsv`` and ``.jsonl`` tables, ``.txt`` files and folders.
 
 * ``.csv``, ``.tsv``: a line of column names, then a document per row; columns for the text and the
   label, optionally ``split`` (train, valid, test or empty) and ``id``. Between commas, quotes are
   those of CSV and may hold line breaks. Between tabs, a quote is an ordinary character as long as
   every line has all columns
 * ``.jsonl``: an object per line, with the same keys
-* ``.txt``: a document per line
+* ``.txt``: a document per line, without labels
+* a folder: a sub-folder per label, a file per document. The labels may be one level below folders
+  called ``train``, ``valid`` and ``test``. A folder of files alone holds texts without labels
 """
 
 import csv
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from quatgraph.data.io.jsonl import json_objects
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
 from quatgraph.data.splits import part_numbers
-from quatgraph.data.text.documents import SPLIT_WORDS, Texts
+from quatgraph.data.text.documents import SPLIT_WORDS, TextOptions, Texts
 from quatgraph.errors import Mistake, did_you_mean
 
 _LONGEST = 2**31 - 1
@@ -29,18 +30,21 @@ _Columns = Mapping[str, list[Any]]
 _At = Callable[[int], str]
 
 
-def read_sheet(path: Path, **options: Any) -> Texts:
-    """Reads a ``.csv`` or ``.tsv`` file; for the options see :func:`choose_columns`."""
+def read_sheet(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.csv`` or ``.tsv`` file."""
     lines = _filled_lines(read_text(path))
     if not lines:
         raise Mistake(f"{path} is empty; write a line of column names and a line per document")
     columns: list[list[str]]
-    at: _At
     tabs = next(iter(lines.values())).count("\t")
     if tabs and all(line.count("\t") == tabs for line in lines.values()):
         rows = ([unquote(cell) for cell in line.split("\t")] for line in lines.values())
         columns = [list(cells) for cells in zip(*rows, strict=True)]
-        at = partial(_name_line, path, list(lines)[1:])
+        numbers = list(lines)
+
+        def at(row: int) -> str:
+            return f"{path} line {numbers[row + 1]}"
+
     else:
         with _cells_of_any_length():
             table = read_table(path)
@@ -56,76 +60,83 @@ def read_sheet(path: Path, **options: Any) -> Texts:
             raise Mistake(f"{path} has two columns named {name!r}; rename or remove one")
         if name:  # a column without a name holds row numbers
             named[name] = cells
-    return choose_columns(path, named, at, **options)
+    return _choose_columns(path, named, at, options)
 
 
-def read_objects(path: Path, **options: Any) -> Texts:
-    """Reads a ``.jsonl`` file; for the options see :func:`choose_columns`."""
+def read_objects(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.jsonl`` file."""
     read = list(json_objects(path, "document"))
     if not read:
         raise Mistake(f"{path} is empty; write one JSON object per line")
     places, objects = zip(*read, strict=True)
     keys = dict.fromkeys(key for one in objects for key in one)
     columns = {key: [one.get(key) for one in objects] for key in keys}
-    return choose_columns(path, columns, places.__getitem__, **options)
+    return _choose_columns(path, columns, places.__getitem__, options)
 
 
-def read_lines(path: Path, *, text: str = "", label: str = "", labels_needed: bool = True) -> Texts:
-    """Reads a ``.txt`` file; for the options see :func:`choose_columns`."""
-    if labels_needed:
+def read_lines(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.txt`` file."""
+    if options.labels_needed:
         raise Mistake(
             f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
         )
     lines = _filled_lines(read_text(path))
-    at = partial(_name_line, path, list(lines))
-    columns = {text or "text": list(lines.values())}
-    return choose_columns(path, columns, at, text=text, label=label, labels_needed=False)
+    numbers, texts = list(lines), list(lines.values())
+    columns = {options.text or "text": texts}
+    return _choose_columns(path, columns, lambda row: f"{path} line {numbers[row]}", options)
+
+
+def read_folder(path: Path, options: TextOptions) -> Texts:
+    """Reads a folder of texts, which has no columns that the options could name."""
+    folders = _list_folders(path)
+    split = [folder for folder in folders if folder.name.casefold() in SPLIT_WORDS]
+    if split == folders and any(map(_list_folders, folders)):
+        folders = [label for part in split for label in _list_folders(part)]
+    else:
+        split = []
+    files = [file for folder in folders for file in _list_files(folder)]
+    if not folders and not options.labels_needed:
+        files = _list_files(path)
+    if not files:
+        raise Mistake(
+            f"{path} has no sub-folders with texts; put the texts of each label into a sub-folder "
+            "with the name of the label"
+        )
+    parts = [file.parent.parent.name.casefold() for file in files]
+    return Texts(
+        texts=[read_text(file) for file in files],
+        labels=[file.parent.name if folders else "" for file in files],
+        parts=[SPLIT_WORDS[part] for part in parts] if split else None,
+        ids=[file.relative_to(path).as_posix() for file in files],
+        at=lambda row: str(files[row]),
+    )
 
 
 def lines_of(content: bytes, where: str) -> list[str]:
-    """The lines of a text in UTF-8 that are not blank.
-
-    Args:
-        where: Its source, for messages.
-    """
+    """The lines that are not blank of a text in UTF-8, whose source is ``where``."""
     return list(_filled_lines(decode_text(content, where)).values())
 
 
-def choose_columns(
-    path: Path,
-    columns: _Columns,
-    at: _At,
-    *,
-    text: str = "",
-    label: str = "",
-    labels_needed: bool = True,
-) -> Texts:
+def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions) -> Texts:
     """Selects the columns of a table that hold texts, labels, splits and ids.
 
     Args:
-        path: The file, for messages.
         columns: The cells of each column, by its name.
         at: Where a row, counted from 0, is, for messages.
-        text: Name of the text column; by default ``text``, or the longer one of only two columns.
-        label: Name of the label column; by default ``label``, or the other one of only two columns.
-        labels_needed: Whether to refuse a table without labels.
     """
-    texts, labels = (
-        _find_column(path, columns, name, usual)
-        for name, usual in ((text, "text"), (label, "label"))
-    )
-    split, names = (_find_column(path, columns, "", usual) for usual in ("split", "id"))
+    wanted = (options.text, "text"), (options.label, "label"), ("", "split"), ("", "id")
+    texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
     notes = []
-    if texts is None or (labels is None and labels_needed):
+    if texts is None or (labels is None and options.labels_needed):
         others = [key for key in columns if key not in (texts, labels, split, names)]
         lacking = (texts, labels).count(None)
-        if len(others) != lacking and (labels_needed or len(others) != 1):
+        if len(others) != lacking and (options.labels_needed or len(others) != 1):
             missing = "text" if texts is None else "label"
-            named = f", or say which one it is (for a command: --set data.{missing}=NAME)"
+            named = f", or select one (on the command line: --set data.{missing}=NAME)"
             raise Mistake(
                 f"{path} has no column {missing!r}, its columns are "
                 f"{quote_some(columns) or 'none'}; rename one of them"
-                f"{named if labels_needed else ''}"
+                f"{named if options.labels_needed else ''}"
             )
 
         def length(key: str) -> int:
@@ -202,10 +213,6 @@ def _filled_lines(text: str) -> dict[int, str]:
     return {number: line for number, line in enumerate(lines, 1) if line.strip()}
 
 
-def _name_line(path: Path, lines: list[int], row: int) -> str:
-    return f"{path} line {lines[row]}"
-
-
 @contextmanager
 def _cells_of_any_length() -> Iterator[None]:
     before = csv.field_size_limit(_LONGEST)
@@ -213,3 +220,18 @@ def _cells_of_any_length() -> Iterator[None]:
         yield
     finally:
         csv.field_size_limit(before)
+
+
+def _list_folders(path: Path) -> list[Path]:
+    return [place for place in _list_visible(path) if place.is_dir()]
+
+
+def _list_files(path: Path) -> list[Path]:
+    """The files in a folder that holds no other folder."""
+    if nested := _list_folders(path):
+        raise Mistake(f"{nested[0]} lies within the folder of a label; put its files one level up")
+    return _list_visible(path)
+
+
+def _list_visible(path: Path) -> list[Path]:
+    return sorted(place for place in path.iterdir() if not place.name.startswith("."))

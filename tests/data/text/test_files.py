@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from quatgraph.data.formats import infer_task
-from quatgraph.data.text import names_a_file, read_texts
+from quatgraph.data.text import TextOptions, names_a_file, read_texts
 from quatgraph.data.text.documents import Texts
-from quatgraph.data.text.tables import lines_of
+from quatgraph.data.text.files import lines_of
 from quatgraph.errors import Mistake
 
 TABLE = 'text,label,split,id\n"Rain, again",weather,train,a\n"Two\nlines ""quoted""",,test,b\n'
@@ -30,7 +30,7 @@ def rows(texts: Texts) -> list[tuple[str, str]]:
 
 def refused(path: Path, message: str, **options) -> None:
     with pytest.raises(Mistake, match=message) as caught:
-        read_texts(path, **options)
+        read_texts(path, TextOptions(**options))
     assert "\n" not in str(caught.value)
 
 
@@ -92,7 +92,8 @@ def test_between_tabs_quotes_may_hold_line_breaks(tmp_path):
     ],
 )
 def test_columns_are_found_by_their_names_or_are_the_only_two(tmp_path, content, options, found):
-    assert rows(read_texts(written(tmp_path, "a.csv", content), **options)) == [found]
+    path = written(tmp_path, "a.csv", content)
+    assert rows(read_texts(path, TextOptions(**options))) == [found]
 
 
 def test_inferred_columns_are_reported(tmp_path):
@@ -198,7 +199,8 @@ def test_labels_may_be_called_like_parts(tmp_path):
 def test_a_folder_of_files_alone_has_no_labels(tmp_path):
     for name in ("b.txt", "a.txt"):
         written(tmp_path, name, name)
-    assert rows(read_texts(tmp_path, labels_needed=False)) == [("a.txt", ""), ("b.txt", "")]
+    texts = read_texts(tmp_path, TextOptions(labels_needed=False))
+    assert rows(texts) == [("a.txt", ""), ("b.txt", "")]
     refused(tmp_path, "has no sub-folders with texts; put the texts of each label")
 
 
@@ -215,7 +217,7 @@ def test_what_is_wrong_with_a_folder_is_reported(tmp_path):
 
 def test_a_plain_text_has_a_document_per_line_and_no_labels(tmp_path):
     path = written(tmp_path, "a.txt", "first, one\n\nsecond\n")
-    texts = read_texts(path, labels_needed=False)
+    texts = read_texts(path, TextOptions(labels_needed=False))
     assert rows(texts) == [("first, one", ""), ("second", "")]
     assert texts.at(1).endswith("a.txt line 3")
     refused(path, "a.txt has no labels; write a .csv file")
