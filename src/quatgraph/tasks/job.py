@@ -10,10 +10,11 @@ from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.presets import protocols
+from quatgraph.tasks.config import Config
 from quatgraph.tasks.overflow import ADVICE
 from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
 from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
-from quatgraph.tasks.task import Config, ConfigT, Dataset, DataT, Member, ProblemT, Task
+from quatgraph.tasks.task import ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
 from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint, load_state, remove_checkpoint
 from quatgraph.training.context import Context

@@ -9,48 +9,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
-from quatgraph import presets
-from quatgraph.models.common import Options
+from quatgraph.tasks.config import Config
 from quatgraph.training.ensemble import Ensemble
-from quatgraph.training.loop import Fit, Plan, Select
+from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
-
-
-class DataSettings(Protocol):
-    @property
-    def path(self) -> str: ...
-
-
-class TrainSettings(Protocol):
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def lr(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def clip(self) -> float | None: ...
-    @property
-    def select(self) -> Select: ...
-
-
-class Config(Protocol):
-    """Everything that decides a number of a task, besides split and seed: a frozen dataclass."""
-
-    @property
-    def protocol(self) -> presets.Protocol: ...
-    @property
-    def seeds(self) -> int: ...
-    @property
-    def data(self) -> DataSettings: ...
-    @property
-    def model(self) -> Options: ...
-    @property
-    def train(self) -> TrainSettings: ...
-
-    def identity(self) -> configs.Values:
-        """The settings that two runs of one configuration share."""
 
 
 class Dataset(Protocol):
