@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Generic
 
 import torch
+from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.tasks.selection import mark_diverged
@@ -263,6 +264,12 @@ def bundle_of(
 def bundle_key_of(config_digest: str, data_digest: str) -> str:
     """Identifies what a bundle was trained with."""
     return f"{config_digest} on {data_digest}"
+
+
+def count_classes(labels: Tensor, num_classes: int) -> list[int]:
+    """The number of items of each class; a negative label is unknown."""
+    sizes: list[int] = labels[labels >= 0].bincount(minlength=num_classes).tolist()
+    return sizes
 
 
 def describe_classes(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:

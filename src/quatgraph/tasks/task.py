@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.tasks.config import Config
+from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
@@ -75,9 +76,14 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
     or only the best of them."""
 
+    monitor: str = SELECTION_SCORE
+    """The metric that selects epochs."""
+    evaluates_always: bool = False
+    """Whether every epoch is evaluated even if the last one is selected."""
+
     @abstractmethod
-    def load(self, config: ConfigT) -> DataT:
-        """Loads the dataset that a config names."""
+    def load(self, config: ConfigT, *, labels_needed: bool = True) -> DataT:
+        """Loads the dataset that a config names, or the user's own files."""
 
     @abstractmethod
     def prepare(self, data: DataT, config: ConfigT, device: torch.device) -> ProblemT: ...
@@ -85,10 +91,6 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     @abstractmethod
     def build(self, config: ConfigT, problem: ProblemT) -> nn.Module:
         """Builds a new model."""
-
-    @abstractmethod
-    def plan(self, members: Sequence[Member[ConfigT]]) -> Plan:
-        """Plans the training of an ensemble: its epochs and their selection."""
 
     @abstractmethod
     def train(self, members: Sequence[Member[ConfigT]], problem: ProblemT, plan: Plan) -> Fit:
@@ -118,7 +120,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """The metrics whose curves a record always holds."""
         return ()
 
-    def bundled_tensors(self, data: DataT, configs: Sequence[ConfigT]) -> dict[str, Tensor]:
+    def bundled_tensors(self, data: DataT, chosen: Sequence[ConfigT]) -> dict[str, Tensor]:
         """The tensors of the data that members of these configs need to predict; a bundle holds
         them as ``data.<name>``."""
         return {}
@@ -132,6 +134,19 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """The runs of a config: one for each split and seed."""
         splits = range(self.num_splits(config, data))
         return [Member(config, split, seed) for seed in range(config.seeds) for split in splits]
+
+    def plan(self, members: Sequence[Member[ConfigT]]) -> Plan:
+        """Plans the training of an ensemble: its epochs and their selection."""
+        train = members[0].config.train
+        selects = train.select == "best-valid"
+        every = train.evaluate_every if selects or self.evaluates_always else train.epochs
+        return Plan(
+            epochs=train.epochs,
+            select=[member.config.train.select for member in members],
+            monitor=self.monitor,
+            patience=train.patience if selects else None,
+            evaluate_every=every,
+        )
 
     def num_parameters(self, config: ConfigT, problem: ProblemT) -> int:
         """Counts the parameters of one model."""

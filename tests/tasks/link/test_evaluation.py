@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from quatgraph.data.link import Triples, random_triples
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
+from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.evaluation import (
     SIDES,
     by_relation,
@@ -19,7 +20,7 @@ from quatgraph.tasks.link.evaluation import (
     rank_part,
     summarize_ranks,
 )
-from quatgraph.tasks.link.problem import Problem, build_model, prepare
+from quatgraph.tasks.link.problem import Problem
 from quatgraph.training.ensemble import Ensemble
 
 E, R = 40, 4
@@ -43,7 +44,7 @@ def whole_numbers(model: nn.Module, seed: int = 0) -> nn.Module:
 def tied(triples: Triples, **values: Any) -> tuple[nn.Module, Problem]:
     plain = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1} | values
     problem = problem_of(triples, **plain)
-    return whole_numbers(build_model(config_of(**plain), problem)), problem
+    return whole_numbers(LINK.build(config_of(**plain), problem)), problem
 
 
 def rivals_of(triples: Triples, part: str) -> list[tuple[int, int, int, list[int]]]:
@@ -97,13 +98,13 @@ def test_ranks_count_the_wrong_answers_that_are_ahead_and_level(
 @pytest.mark.parametrize("name", MODELS)
 def test_the_ranks_of_an_ensemble_are_those_of_its_members(triples: Triples, name: str) -> None:
     config = config_of(**{"model.name": name})
-    problem = prepare(triples, config, CPU)
-    ensemble = Ensemble([lambda: build_model(config, problem)] * 2, [3, 4]).eval()
+    problem = LINK.prepare(triples, config, CPU)
+    ensemble = Ensemble([lambda: LINK.build(config, problem)] * 2, [3, 4]).eval()
     asked = problem.parts["valid"]
     with torch.no_grad():
         found = rank_candidates(*ensemble(problem.adjacency, asked.head, asked.relation), asked)
     for member in range(2):
-        model = build_model(config, problem).eval()
+        model = LINK.build(config, problem).eval()
         model.load_state_dict(ensemble.member(member), strict=False)
         wanted = oracle(scores_by(model, problem), triples, "valid")
         assert_same(Ranks(found.greater[member], found.equal[member]), wanted)
@@ -175,7 +176,7 @@ def test_a_relation_that_is_not_asked_for_is_left_out(known_ranks: tuple[Ranks, 
 def test_the_gpu_ranks_as_the_cpu(triples: Triples, numbers: int | None) -> None:
     values = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1}
     model, problem = tied(triples)
-    there = prepare(triples, config_of(**values), torch.device("cuda"))
+    there = LINK.prepare(triples, config_of(**values), torch.device("cuda"))
     found = rank_part(model.cuda(), there, "test", numbers)
     wanted = rank_part(model.cpu(), problem, "test")
     assert_same(Ranks(found.greater.cpu(), found.equal.cpu()), wanted)

@@ -7,20 +7,19 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.labels import class_notes, missing_labels
+from quatgraph.data.labels import missing_labels
 from quatgraph.data.splits import inner_validation
 from quatgraph.data.text import Documents
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
-from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
 from quatgraph.tasks.graph.batches import Collection
-from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
+from quatgraph.tasks.overflow import refuse_beyond
 from quatgraph.tasks.text.config import DataConfig, TextConfig
 
 
@@ -61,11 +60,6 @@ class Corpus:
         return total.hexdigest()
 
 
-def load_corpus(config: TextConfig) -> Corpus:
-    """Loads the texts that a config names, with vectors for their words."""
-    return corpus_of(load_documents(config.data), config)
-
-
 def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     """Texts with the vectors that a config gives their words."""
     vocabulary, data = documents.vocabulary, config.data
@@ -87,27 +81,22 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     return Corpus(documents, vectors, found, config.model.vectors_are_learned)
 
 
-def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documents:
-    """Loads the texts that a config names."""
-    configs.check_source(config)
-    if config.name:
-        return source.load(config.name)
-    missing = missing_labels(config.missing)
+def load_documents(config: TextConfig, *, labels_needed: bool = True) -> Documents:
+    """Loads the texts that a config names, or the user's own files."""
+    settings = config.data
+    configs.check_source(settings)
+    if settings.name:
+        return source.load(settings.name)
     options = source.TextOptions(
-        text=config.text,
-        label=config.label,
-        split_seed=config.draw_seed,
-        stop_words=config.stop_words,
-        min_count=config.min_count,
-        missing=missing,
+        text=settings.text,
+        label=settings.label,
+        split_seed=settings.draw_seed,
+        stop_words=settings.stop_words,
+        min_count=settings.min_count,
+        missing=missing_labels(settings.missing),
         labels_needed=labels_needed,
     )
-    documents = source.read(Path(config.path), options)
-    if not labels_needed:
-        what = ("document", "documents")
-        names = documents.label_names
-        documents.notes.extend(class_notes(documents.y.tolist(), names, missing, what))
-    return documents
+    return source.read(Path(settings.path), options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,14 +116,6 @@ class Problem:
     @property
     def device(self) -> torch.device:
         return self.table.device
-
-
-def prepare(corpus: Corpus, config: TextConfig, device: torch.device) -> Problem:
-    """Builds the documents' graphs, and moves all to the device."""
-    window = config.data.window if MODELS[config.model.name].reads_graphs else None
-    return Problem(
-        cached_collection(corpus.documents, window, device), corpus, corpus.vectors.to(device)
-    )
 
 
 def build_collection(documents: Documents, window: int | None, device: torch.device) -> Collection:
@@ -177,26 +158,7 @@ def split_indices(documents: Documents, config: DataConfig, seed: int) -> dict[s
     return {"train": train, "valid": valid, "test": documents.test}
 
 
-def explain_overflow(corpus: Corpus, problem: Problem) -> str:
-    """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""
-    place = find_beyond(corpus.vectors, SUSPICIOUS)
-    return describe_number(corpus.documents.vocabulary, corpus.vectors, *place) if place else ""
-
-
 def describe_number(words: Sequence[str], vectors: Tensor, row: int, column: int) -> str:
     """Describes a number of a word's vector."""
     value = float(vectors[row, column])
     return f"the vector of the word {words[row]!r} has {value:g} in column {column + 1}"
-
-
-def build_model(config: TextConfig, problem: Problem) -> nn.Module:
-    """Builds a new model, which takes words."""
-    corpus, kind = problem.corpus, MODELS[config.model.name]
-    words, dimensions = corpus.vectors.shape
-    classes = corpus.documents.num_classes
-    if kind.takes_words:
-        return kind.from_options(config.model, words, classes)
-    model = kind.from_options(config.model, dimensions, classes)
-    if config.model.vectors_are_learned:
-        return TrainedVectors(corpus.vectors, model)
-    return FixedVectors(problem.table, model)

@@ -9,10 +9,12 @@ from torch import Tensor, nn
 
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
+from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, assemble
 from quatgraph.tasks.graph.evaluation import EvaluationChunk, compute_metrics, evaluation_chunks
-from quatgraph.tasks.runs import describe_classes
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
+from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients
@@ -20,10 +22,10 @@ from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
     Problem,
-    build_model,
-    explain_overflow,
-    load_corpus,
-    prepare,
+    cached_collection,
+    corpus_of,
+    describe_number,
+    load_documents,
     split_indices,
 )
 from quatgraph.training.ensemble import Ensemble
@@ -42,25 +44,28 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     varying = ("model.dropout", "model.pooled_dropout", "train.lr", "train.weight_decay")
     models = MODELS
     reported_metrics = ("accuracy", "macro-f1")
+    evaluates_always = True
 
-    def load(self, config: TextConfig) -> Corpus:
-        return load_corpus(config)
+    def load(self, config: TextConfig, *, labels_needed: bool = True) -> Corpus:
+        return corpus_of(load_documents(config, labels_needed=labels_needed), config)
 
     def prepare(self, data: Corpus, config: TextConfig, device: torch.device) -> Problem:
-        return prepare(data, config, device)
+        """Builds the documents' graphs, and moves all to the device."""
+        window = config.data.window if MODELS[config.model.name].reads_graphs else None
+        collection = cached_collection(data.documents, window, device)
+        return Problem(collection, data, data.vectors.to(device))
 
     def build(self, config: TextConfig, problem: Problem) -> nn.Module:
-        return build_model(config, problem)
-
-    def plan(self, members: Sequence[Member[TextConfig]]) -> Plan:
-        """Every epoch is evaluated, whichever is selected."""
-        train = members[0].config.train
-        return Plan(
-            epochs=train.epochs,
-            select=train.select,
-            monitor=SELECTION_SCORE,
-            patience=train.patience if train.select == "best-valid" else None,
-        )
+        """Builds a new model, which takes words."""
+        corpus, kind = problem.corpus, MODELS[config.model.name]
+        words, dimensions = corpus.vectors.shape
+        classes = corpus.documents.num_classes
+        if kind.takes_words:
+            return kind.from_options(config.model, words, classes)
+        model = kind.from_options(config.model, dimensions, classes)
+        if config.model.vectors_are_learned:
+            return TrainedVectors(corpus.vectors, model)
+        return FixedVectors(problem.table, model)
 
     def train(self, members: Sequence[Member[TextConfig]], problem: Problem, plan: Plan) -> Fit:
         """Validation documents are evaluated during the training; those of the other parts once,
@@ -107,7 +112,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         """Adds the training and test metrics of the selected weights."""
 
         def selected(index: int) -> nn.Module:
-            model = build_model(members[index].config, problem)
+            model = self.build(members[index].config, problem)
             model.load_state_dict({key: fitted.weights[key][index] for key in model.state_dict()})
             return model
 
@@ -150,19 +155,21 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     def card(self, config: TextConfig, data: Corpus, problem: Problem) -> Card:
         """What preparing new texts like the training texts takes."""
         documents = data.documents
-        class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
-        about = {"num_documents": len(documents), "class_sizes": class_sizes.tolist()}
         return {
-            "data": {**about, "digest": documents.digest},  # the vectors are in the bundle
+            "data": {
+                "num_documents": len(documents),
+                "class_sizes": count_classes(documents.y, documents.num_classes),
+                "digest": documents.digest,  # the vectors are in the bundle
+            },
             "labels": documents.label_names,
             "words": documents.vocabulary,
             "dimensions": data.vectors.size(1),
             "words_found": data.found,
         }
 
-    def bundled_tensors(self, data: Corpus, configs: Sequence[TextConfig]) -> dict[str, Tensor]:
+    def bundled_tensors(self, data: Corpus, chosen: Sequence[TextConfig]) -> dict[str, Tensor]:
         """The words' vectors, unless all members learn their own."""
-        learned = all(config.model.vectors_are_learned for config in configs)
+        learned = all(config.model.vectors_are_learned for config in chosen)
         return {} if learned else {"vectors": data.vectors}
 
     def summarize(self, card: Card) -> list[str]:
@@ -172,7 +179,9 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         return [f"texts: {classes}", f"words: {_describe_vectors(card)}"]
 
     def explain_overflow(self, data: Corpus, problem: Problem) -> str:
-        return explain_overflow(data, problem)
+        if place := find_beyond(data.vectors, SUSPICIOUS):
+            return describe_number(data.documents.vocabulary, data.vectors, *place)
+        return ""
 
 
 def max_nodes_per_step(problem: Problem, config: TextConfig) -> int:
