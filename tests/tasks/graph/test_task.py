@@ -152,7 +152,7 @@ def test_evaluating_in_chunks_gives_the_same_metrics(
 ) -> None:
     members = GRAPH.members(config_of(), graphs)
     whole = outcome_of(members, graphs)
-    monkeypatch.setattr(evaluation, "max_nodes_per_chunk", lambda *_: 9)
+    monkeypatch.setattr(running, "max_nodes_per_chunk", lambda *_: 9)
     parts = outcome_of(members, graphs)
     for key, values in whole.fit.metrics.items():
         torch.testing.assert_close(parts.fit.metrics[key], values)
@@ -266,7 +266,7 @@ def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: 
     config = config_of()
     problem = GRAPH.prepare(graphs, config, CPU)
     parts = split_indices(problem, config, 0)
-    chunks = evaluation.build_chunks(problem.collection, config, [parts])
+    chunks = evaluation.build_chunks(problem.collection, [parts], ("valid", "test"), 1000)
     ensemble = Ensemble([lambda: GRAPH.build(config, problem)], [0]).eval()
     before = evaluation.compute_metrics(ensemble, problem.collection, chunks)
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -36,6 +37,38 @@ class Collection:
     pool: Adjacency
     features: Codes | Tensor
     labels: Tensor
+
+    @classmethod
+    def build(
+        cls,
+        node_ptr: Tensor,
+        adjacency: Adjacency,
+        features: Codes | Tensor,
+        labels: Tensor,
+        device: torch.device,
+        *,
+        symmetric: bool = True,
+    ) -> Self:
+        """Builds the collection of graphs whose nodes begin at ``node_ptr``."""
+        num_nodes = int(node_ptr[-1])
+        nodes = torch.arange(num_nodes, dtype=torch.int32)
+        owner = torch.arange(len(node_ptr) - 1, dtype=torch.int32)
+        pool = Adjacency(
+            rowptr=node_ptr.int(),
+            col=nodes,
+            weight=torch.ones(num_nodes),
+            t_rowptr=torch.arange(num_nodes + 1, dtype=torch.int32),
+            t_col=owner.repeat_interleave(node_ptr.diff()),
+            t_perm=nodes,
+        )
+        return cls(
+            node_start=node_ptr.int().to(device),
+            adjacency=adjacency.to(device),
+            symmetric=symmetric,
+            pool=pool.to(device),
+            features=features.to(device),
+            labels=labels.to(device),
+        )
 
     @property
     def num_nodes(self) -> Tensor:
@@ -208,8 +241,7 @@ class _Sizes:
 
     def of(self, graphs: Tensor) -> Tensor:
         """The size of each member's batch, ``(T, M, B) -> (T, M)``."""
-        sizes = self.sizes.index_select(0, graphs.clamp(min=0).flatten()).view(graphs.shape)
-        return torch.where(graphs >= 0, sizes, 0).sum(dim=2)
+        return look_up_sizes(self.sizes, graphs).sum(dim=2)
 
     def capacities(self, graphs: Tensor) -> list[int]:
         """The capacity of each step: the size of its largest member."""
@@ -222,6 +254,12 @@ class _Sizes:
         thirds = math.floor(3 * math.log2(self.largest / max(size, _SMALLEST)) + 1e-9)
         capacity = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
         return -(-capacity // 8) * 8
+
+
+def look_up_sizes(sizes: Tensor, graphs: Tensor) -> Tensor:
+    """The size of each graph; 0 for -1."""
+    found = sizes.index_select(0, graphs.clamp(min=0).flatten()).view_as(graphs)
+    return torch.where(graphs >= 0, found, 0)
 
 
 def _sample_distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:

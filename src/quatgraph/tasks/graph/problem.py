@@ -52,28 +52,12 @@ def _build_collection(
     features: NodeFeatures,
     device: torch.device,
 ) -> Collection:
-    nodes = torch.arange(graphs.num_nodes, dtype=torch.int32)
-    whole = torch.arange(graphs.num_nodes + 1, dtype=torch.int32)
-    owner = torch.arange(len(graphs), dtype=torch.int32)
-    pool = Adjacency(
-        rowptr=graphs.node_ptr.int(),
-        col=nodes,
-        weight=torch.ones(graphs.num_nodes),
-        t_rowptr=whole,
-        t_col=owner.repeat_interleave(graphs.node_ptr.diff()),
-        t_perm=nodes,
-    )
     x = features.of(graphs)
     if propagations:
         x = _propagate(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
-    return Collection(
-        node_start=graphs.node_ptr.int().to(device),
-        adjacency=_matrix(graphs, matrix).to(device),
-        symmetric=matrix in ("none", "symmetric"),  # the graphs are undirected
-        pool=pool.to(device),
-        features=x.to(device),
-        labels=graphs.y.to(device),
-    )
+    symmetric = matrix in ("none", "symmetric")  # the graphs are undirected
+    adjacency = _matrix(graphs, matrix)
+    return Collection.build(graphs.node_ptr, adjacency, x, graphs.y, device, symmetric=symmetric)
 
 
 def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:

@@ -17,11 +17,10 @@ from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, needs_entries
+from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, max_nodes_per_chunk
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import Problem, build_collection, folds_of, split_indices
 from quatgraph.tasks.runs import count_classes, describe_classes
-from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.runtime import limit_threads, total_memory
@@ -81,6 +80,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         config, collection = members[0].config, problem.collection
         ensemble, optimizer = self.build_ensemble(members, problem)
         parts = [split_indices(problem, m.config, m.split) for m in members]
+        expanded = MODELS[config.model.name].needs_entries
         # Of the largest fold, so that the steps of an epoch do not depend on the other members.
         largest_fold = max(len(train) for train, _ in problem.folds)
         batches = TrainingBatches(
@@ -89,10 +89,11 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             config.train.batch_size,
             steps=math.ceil(largest_fold / config.train.batch_size),
             seeds=[member.key for member in members],
-            expanded=needs_entries(config),
+            expanded=expanded,
         )
         shares = batches.shares
-        chunks = build_chunks(collection, config, parts)
+        max_nodes = max_nodes_per_chunk(len(members), config, problem.device)
+        chunks = build_chunks(collection, parts, ("valid", "test"), max_nodes, expanded=expanded)
         four = any(member.config.model.trains_on_four_copies for member in members)
 
         def loss(indices: BatchIndices) -> Tensor:
@@ -103,9 +104,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             return (each * shares).sum(dim=-1)
 
         def evaluate() -> Metrics:
-            metrics = compute_metrics(ensemble, collection, chunks)
-            score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
-            return metrics | {SELECTION_SCORE: score}
+            return compute_metrics(ensemble, collection, chunks)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             return fit(
@@ -122,7 +121,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         batch_size = min(config.train.batch_size, len(sizes))
         nodes = int(sizes.topk(batch_size).values.sum())
         entries = 0
-        if needs_entries(config):
+        if MODELS[config.model.name].needs_entries:
             entries = int(problem.collection.num_entries.cpu().topk(batch_size).values.sum())
         copies = 4 if config.model.trains_on_four_copies else 1
         features = nodes * copies * min(problem.num_features, 4 * config.model.width)

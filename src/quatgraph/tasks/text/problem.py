@@ -131,19 +131,10 @@ def build_collection(documents: Documents, window: int | None, device: torch.dev
     else:
         graphs = source.word_graphs(documents, window)
         start, words, edges = graphs.node_ptr, graphs.tags, graphs.edge_index
-    count, nodes = len(words), torch.arange(len(words))
-    owner = torch.arange(len(documents)).repeat_interleave(start.diff())
     known = words < num_words  # not NO_WORD
     codes = Codes(torch.where(known, words, 0).int(), known.float(), num_words)
-    adjacency = Adjacency.from_edge_index(edges, count).normalized("symmetric")
-    return Collection(
-        node_start=start.int().to(device),
-        adjacency=adjacency.to(device),
-        symmetric=True,
-        pool=Adjacency.from_entries(owner, nodes, None, (len(documents), count)).to(device),
-        features=codes.to(device),
-        labels=documents.y.to(device),
-    )
+    adjacency = Adjacency.from_edge_index(edges, len(words)).normalized("symmetric")
+    return Collection.build(start, adjacency, codes, documents.y, device)
 
 
 cached_collection = lru_cache(maxsize=1)(build_collection)

@@ -1,7 +1,7 @@
 """The task of text classification."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -12,10 +12,9 @@ from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, assemble
-from quatgraph.tasks.graph.evaluation import EvaluationChunk, compute_metrics, evaluation_chunks
+from quatgraph.tasks.graph.evaluation import EvaluationChunk, build_chunks, compute_metrics
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
-from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients
 from quatgraph.tasks.text.config import TextConfig
@@ -32,8 +31,6 @@ from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
 
-Parts = Sequence[Mapping[str, Tensor]]
-"""The indices of the documents of each part, for each member."""
 CPU_NUMBERS = 1 << 21
 """Numbers of one layer, over all members, that a CPU handles well together."""
 
@@ -80,7 +77,8 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             max_nodes_per_step(problem, config),
             [member.key for member in members],
         )
-        chunks = _build_chunks(problem, config, parts, "valid")
+        max_nodes = max(1, max_nodes_per_step(problem, config) // len(members))
+        chunks = build_chunks(collection, parts, ("valid",), max_nodes)
 
         def piece_losses(indices: BatchIndices) -> Iterator[Tensor]:
             documents = (indices.graphs >= 0).sum(dim=(0, 2))
@@ -95,21 +93,24 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
-                metrics = compute_metrics(ensemble, collection, chunks, with_f1=True)
-            score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
-            return metrics | {SELECTION_SCORE: score}
+                return compute_metrics(ensemble, collection, chunks, with_f1=True)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             with matmul_precision(config.train.precision):
                 fitted = fit(
                     ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
                 )
-            return self._test(fitted, members, problem, parts)
+            others = build_chunks(collection, parts, ("train", "test"), max_nodes)
+            return self._test(fitted, members, problem, others)
 
     def _test(
-        self, fitted: Fit, members: Sequence[Member[TextConfig]], problem: Problem, parts: Parts
+        self,
+        fitted: Fit,
+        members: Sequence[Member[TextConfig]],
+        problem: Problem,
+        chunks: Sequence[EvaluationChunk],
     ) -> Fit:
-        """Adds the training and test metrics of the selected weights."""
+        """Adds the metrics of the selected weights on the documents of chunks."""
 
         def selected(index: int) -> nn.Module:
             model = self.build(members[index].config, problem)
@@ -118,7 +119,6 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
         builds = [partial(selected, index) for index in range(len(members))]
         ensemble = Ensemble(builds, [m.seed for m in members]).to(problem.device)
-        chunks = _build_chunks(problem, members[0].config, parts, "train", "test")
         with torch.no_grad():
             found = compute_metrics(ensemble.eval(), problem.collection, chunks, with_f1=True)
         tests = {name: value.cpu() for name, value in found.items()}
@@ -196,17 +196,6 @@ def _numbers_per_node(problem: Problem, config: TextConfig) -> int:
     """Numbers that a step holds for each node, by a generous estimate."""
     size = float(problem.collection.num_nodes.float().mean())
     return 4 * problem.corpus.vectors.size(1) + config.model.num_activations(size)
-
-
-def _build_chunks(
-    problem: Problem, config: TextConfig, parts: Parts, *names: str
-) -> list[EvaluationChunk]:
-    """The documents of some parts of each member in chunks."""
-    return evaluation_chunks(
-        problem.collection,
-        {name: [part[name] for part in parts] for name in names},
-        max(1, max_nodes_per_step(problem, config) // len(parts)),
-    )
 
 
 def _useful_threads(num_members: int, config: TextConfig, problem: Problem) -> int:
