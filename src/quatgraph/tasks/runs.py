@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.tasks.selection import mark_diverged
-from quatgraph.tasks.task import ConfigT, DataT, Member, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, ConfigT, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
@@ -106,7 +106,7 @@ def run(
 
 
 def group_by_shape(
-    task: Task[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]]
+    task: AnyTask, members: Sequence[Member[ConfigT]]
 ) -> list[list[Member[ConfigT]]]:
     """Groups the runs that can be one ensemble: those that differ only in what may vary."""
     groups: dict[str, list[Member[ConfigT]]] = {}
@@ -129,15 +129,13 @@ def split_group(group: Sequence[Member[ConfigT]], size: int) -> list[list[Member
     return [split[at : at + size] for split in splits for at in range(0, len(split), size)]
 
 
-def ensemble_key(task: Task[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]]) -> str:
+def ensemble_key(task: AnyTask, members: Sequence[Member[ConfigT]]) -> str:
     """Identifies an ensemble in records and checkpoints: by its runs, in their order."""
     settings = [_varying_settings(task, m) | m.config.identity() for m in members]
     return configs.digest({"members": settings})
 
 
-def _varying_settings(
-    task: Task[ConfigT, DataT, ProblemT], member: Member[ConfigT]
-) -> configs.Values:
+def _varying_settings(task: AnyTask, member: Member[ConfigT]) -> configs.Values:
     """The settings, split and seed that distinguish a member within its ensemble."""
     flat = configs.flatten(configs.to_dict(member.config))
     varying = {key: flat[key] for key in task.varying if key in flat}

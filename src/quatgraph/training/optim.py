@@ -123,17 +123,8 @@ class MemberAdam:
 @torch.no_grad()
 def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
     """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
-    scale = (max_norm / (member_norms(grads) + 1e-6)).clamp(max=1.0)
-    for grad in grads:
-        grad.mul_(_spread(scale, grad))
-
-
-def member_norms(grads: Sequence[Tensor]) -> Tensor:
-    """The norm of each member's gradient, ``(M,)``."""
     norms = [torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1) for grad in grads]
-    return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
-
-
-def _spread(value: Tensor, like: Tensor) -> Tensor:
-    """One number per member, shaped to multiply ``like`` ``(M, ...)``."""
-    return value.view(-1, *[1] * (like.dim() - 1))
+    norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for grad in grads:
+        grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))

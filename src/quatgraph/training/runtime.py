@@ -7,7 +7,7 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -150,7 +150,7 @@ NO_DEADLINE = Deadline(None)
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
     separators = (",", ":") if indent is None else None
-    value = _replace_nan(value)
+    value = map_leaves(value, lambda leaf: None if _is_not_finite(leaf) else leaf)
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
@@ -163,12 +163,17 @@ def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | Non
     return safetensors.torch.save(copies, metadata)
 
 
-def _replace_nan(value: Any) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Changes every value within nested dictionaries and lists."""
     if isinstance(value, dict):
-        return {key: _replace_nan(inner) for key, inner in value.items()}
+        return {key: map_leaves(inner, change) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_nan(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+        return [map_leaves(inner, change) for inner in value]
+    return change(value)
+
+
+def _is_not_finite(value: Any) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
 
 
 def _cpu_name() -> str:
