@@ -101,8 +101,7 @@ def _print_metrics(model: "LinkPredictor") -> None:
     """Prints the test metrics next to those of a popularity baseline."""
     from quatgraph.reproduce.render import format_metric
     from quatgraph.tasks.link import LINK
-    from quatgraph.tasks.link.evaluation import summarize_ranks
-    from quatgraph.tasks.link.popularity import rank_by_popularity
+    from quatgraph.tasks.link.evaluation import rank_by_popularity, summarize_ranks
 
     problem = LINK.prepare(model.triples, model.config, model.device)
     baseline = summarize_ranks(rank_by_popularity(problem, "test"), "test")

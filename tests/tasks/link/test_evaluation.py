@@ -1,21 +1,23 @@
 """Ranks of both sides against a count of rivals one by one, and against PyKEEN's."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from cities import CPU, config_of, problem_of
+from cities import CITIES, CPU, cities, config_of, problem_of
 from torch import Tensor, nn
 
-from quatgraph.data.link import Triples, random_triples
+from quatgraph.data.link import Triples, random_triples, with_inverses
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.evaluation import (
     SIDES,
     by_relation,
+    rank_by_popularity,
     rank_candidates,
     rank_part,
     summarize_ranks,
@@ -263,3 +265,29 @@ def test_pykeen_ranks_the_same_triples_alike(
                 for kind in ("pessimistic", "optimistic")
             )
             assert worst < metrics[f"{part}/hits@{k}"] < best
+
+
+def both_sides(triples: Triples, part: torch.Tensor) -> list[list[int]]:
+    return with_inverses(part, triples.num_relations).tolist()
+
+
+def test_answers_are_ordered_by_how_often_they_are_one_in_training() -> None:
+    triples = cities()
+    found = rank_by_popularity(problem_of(triples), "test")
+    parts = torch.cat((triples.train, triples.valid, triples.test))
+    known = set(map(tuple, both_sides(triples, parts)))
+    counts = Counter((r, t) for _, r, t in both_sides(triples, triples.train))
+    for place, (head, relation, truth) in enumerate(both_sides(triples, triples.test)):
+        rivals = [
+            counts[relation, other]
+            for other in range(triples.num_entities)
+            if (head, relation, other) not in known
+        ]
+        own = counts[relation, truth]
+        assert found.greater[place] == sum(count > own for count in rivals)
+        assert found.equal[place] == sum(count == own for count in rivals)
+
+
+def test_a_place_of_work_is_one_of_the_cities() -> None:
+    ranks = rank_by_popularity(problem_of(cities()), "test").realistic
+    assert ranks[: len(ranks) // 2].max() <= CITIES
