@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.tasks.selection import mark_diverged
-from quatgraph.tasks.task import AnyTask, ConfigT, DataT, Member, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
@@ -161,10 +161,10 @@ def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: fl
 
 
 def _make_records(
-    task: Task[ConfigT, DataT, ProblemT],
+    task: AnyTask,
     members: Sequence[Member[ConfigT]],
     fit: Fit,
-    data: DataT,
+    data: Dataset,
     method: str,
     parameters: int,
 ) -> list[RunRecord]:
@@ -271,13 +271,8 @@ def count_classes(labels: Tensor, num_classes: int) -> list[int]:
 
 
 def describe_classes(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:
-    """Describes the classes, so that an accuracy can be compared with their sizes.
-
-    Args:
-        sizes: The number of items of each class.
-        count: The number of all items, labelled or not.
-        unlabelled: What became of items without a label.
-    """
+    """Describes the classes, so that an accuracy can be compared with their sizes. ``count``
+    includes items without a label, and ``unlabelled`` says what became of them."""
     known, largest = sum(sizes), max(sizes)
     unknown = f"; {count - known:,} more without a label{unlabelled}" * (count > known)
     share = f"{100 * largest / known:.1f} % in the largest"

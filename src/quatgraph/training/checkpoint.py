@@ -24,13 +24,8 @@ _FORMAT = "3"
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Replaces the folder's checkpoint.
-
-    Args:
-        folder: Created if missing.
-        tensors: Stored bit for bit, whatever their type.
-        state: Values for JSON; floats and infinities are exact, tuples become lists.
-    """
+    """Replaces the folder's checkpoint. Tensors are stored bit for bit, and the state as JSON, with
+    exact floats and infinities."""
     ensure_folder(folder)
     about = {"format": _FORMAT, _STATE: json.dumps(state), _DIGEST: _BLANK}
     data = safetensors_bytes(tensors, about)

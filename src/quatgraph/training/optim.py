@@ -20,14 +20,8 @@ from quatgraph.ops.backend import use_triton
 
 
 class MemberAdam:
-    """Adam over stacked parameters ``(M, ...)``.
-
-    Args:
-        params: Stacked parameters.
-        lr: One learning rate per member.
-        weight_decay: One L2 factor per member, added to the gradient as Adam does.
-        clip: Largest gradient norm of a member, or None.
-    """
+    """Adam over stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per member.
+    ``clip`` is the largest gradient norm of a member."""
 
     def __init__(
         self,
@@ -41,10 +35,8 @@ class MemberAdam:
     ) -> None:
         self.params = list(params)
         like = self.params[0]
-        self.lr, self.weight_decay = (
-            torch.tensor(values, device=like.device, dtype=like.dtype)
-            for values in (lr, weight_decay)
-        )
+        self.lr = torch.tensor(lr, device=like.device, dtype=like.dtype)
+        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=like.dtype)
         self.clip, self.betas, self.eps = clip, betas, eps
         # torch's fused step takes one learning rate and weight decay a call.
         self.groups: dict[tuple[float, float], list[int]] = {}

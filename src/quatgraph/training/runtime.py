@@ -8,7 +8,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -150,16 +150,14 @@ NO_DEADLINE = Deadline(None)
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
     separators = (",", ":") if indent is None else None
-    value = map_leaves(value, lambda leaf: None if _is_not_finite(leaf) else leaf)
+    value = map_leaves(value, _replace_nan)
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
 def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
     """The content of a safetensors file, from tensors on any device, including views."""
     # Copies, because safetensors refuses tensors that share memory.
-    copies = {
-        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
-    }
+    copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
     return safetensors.torch.save(copies, metadata)
 
 
@@ -172,18 +170,16 @@ def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
     return change(value)
 
 
-def _is_not_finite(value: Any) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
+def _replace_nan(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cpu_name() -> str:
     """The processor's model if the system reports it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+    with suppress(OSError):
+        if found := re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.M):
+            return found[1].strip()
+    return platform.machine()
 
 
 def _package_version(package: str) -> str:

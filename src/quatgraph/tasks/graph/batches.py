@@ -115,22 +115,15 @@ class Batch:
     """Class of each graph, -1 where unknown, ``(M, B)``."""
 
     def through(self, ensemble: Ensemble, features: Codes | Tensor, *, last: bool = True) -> Tensor:
-        """The logits of every member for its graphs, ``(M, B, C)``.
-
-        Args:
-            last: See :meth:`Ensemble.forward`.
-        """
+        """The logits of every member for its graphs, ``(M, B, C)``; see :meth:`Ensemble.forward`
+        for ``last``."""
         own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
         return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
 
 
 def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batch:
-    """Assembles a batch without waiting for the device.
-
-    Args:
-        graphs: Indices of the graphs, -1 for none, ``(M, B)``.
-        capacity: The padded size; no member's graphs may need more.
-    """
+    """Assembles a batch of graphs ``(M, B)``, -1 for none, without waiting for the device. No
+    member's graphs may need more than the capacity."""
     whole = collection.features
     codes = (whole.code, whole.weight) if isinstance(whole, Codes) else ()
     rows = batch_rows(collection.node_start, graphs, capacity.nodes, collection.labels, codes)
@@ -153,14 +146,12 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
 
 
 class TrainingBatches:
-    """Every step samples graphs for each member, without replacement.
+    """Every step samples graphs for each member, without replacement; a member with fewer training
+    graphs than ``batch_size`` takes all of them.
 
     Args:
-        collection: All graphs.
         parts: Indices of each member's training graphs.
-        batch_size: Graphs of a step; a member with fewer training graphs takes all of them.
         steps: Steps of an epoch.
-        seeds: The seed of each member.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
@@ -202,11 +193,9 @@ class TrainingBatches:
         chosen = _sample_distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
         graphs = self.indices.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
         self.drawn = self._match_sizes(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
-        nodes = self.nodes.capacities(self.drawn)
-        entries = (
-            [None] * len(nodes) if self.entries is None else self.entries.capacities(self.drawn)
-        )
-        self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
+        measured = filter(None, (self.nodes, self.entries))
+        needed = zip(*(sizes.capacities(self.drawn) for sizes in measured), strict=True)
+        self.capacities = [Capacity(*sizes) for sizes in needed]
         return self.capacities
 
     def _match_sizes(self, graphs: Tensor, epoch: int) -> Tensor:
@@ -224,13 +213,7 @@ class TrainingBatches:
 
 
 class _Sizes:
-    """The sizes of batches, in nodes or in entries; on a GPU they are padded to a few capacities.
-
-    Args:
-        sizes: The size of each graph.
-        parts: Indices of each member's training graphs.
-        batch_size: Graphs of a batch.
-    """
+    """The sizes of batches, in nodes or in entries; on a GPU padded to a few capacities."""
 
     def __init__(self, sizes: Tensor, parts: Sequence[Tensor], batch_size: int) -> None:
         self.sizes = sizes

@@ -38,8 +38,7 @@ def build_chunks(
     above the limit is a chunk of its own.
 
     Args:
-        parts: For each member the indices of the graphs of each part.
-        names: The parts to evaluate.
+        parts: The indices of the graphs of each part, for each member.
         expanded: Whether the model needs entries of the adjacency matrix, at most eight per node.
     """
     device = collection.labels.device
@@ -88,12 +87,8 @@ def compute_metrics(
     *,
     with_f1: bool = False,
 ) -> Metrics:
-    """Accuracy and loss of each member on each part, NaN on an empty one; of validation data the
-    selection score too.
-
-    Args:
-        with_f1: Whether to compute the macro-F1 too.
-    """
+    """Accuracy and loss of each member on each part, NaN on an empty one, perhaps the macro-F1, and
+    the selection score if validation data is among the parts."""
     totals: dict[str, dict[str, Tensor]] = {part: {} for part in chunks[0].parts}
     for chunk in chunks:
         batch = assemble(collection, chunk.graphs, chunk.capacity)

@@ -19,11 +19,8 @@ class DocumentBatches:
     time; see :func:`accumulate_gradients`.
 
     Args:
-        collection: All documents.
         parts: Indices of each member's training documents, equally many for all members.
-        batch_size: Documents of a step.
         max_nodes: About how many nodes a piece may have, over all members.
-        seeds: The seed of each member.
     """
 
     max_loaded = 1
@@ -87,13 +84,8 @@ def round_up(nodes: int) -> int:
 
 
 def accumulate_gradients(weights: Tensor, losses: Iterable[Tensor]) -> Tensor:
-    """Sums losses and accumulates their gradients one by one: the memory of each loss is freed
-    before the next.
-
-    Args:
-        weights: The trained weights, ``(M, ...)``.
-        losses: Each ``(M,)``.
-    """
+    """Sums losses, each ``(M,)``, and accumulates their gradients by the weights, ``(M, ...)``, one
+    by one: the memory of each loss is freed before the next."""
     total, gradient = weights.new_zeros(len(weights)), torch.zeros_like(weights)
     for loss in losses:
         gradient += torch.autograd.grad(loss.sum(), weights)[0]
