@@ -103,7 +103,7 @@ def fit(
     batches: Batches[Batch],
     plan: Plan,
 ) -> Fit:
-    """Trains every member and returns each at its selected epoch.
+    """Trains every member, and leaves and returns each at its selected epoch.
 
     Args:
         loss: The loss of each member on a batch, ``(M,)``.
@@ -263,6 +263,7 @@ class _Run(Generic[Batch]):
         curves = self.curves[:count].cpu()
         if self.selects:
             chosen, held = self.best_evaluation.cpu(), self.best_weights
+            _copy_into(self.ensemble.raw_state(), held)
         else:
             chosen = torch.full((self.ensemble.num_members,), count - 1)
             held = {k: v.detach().clone() for k, v in self.ensemble.raw_state().items()}

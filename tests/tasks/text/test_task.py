@@ -158,7 +158,7 @@ def test_documents_without_a_label_or_without_words_hinder_nothing(
     for name in MODELS:
         config = configured(**{"model.name": name, "train.epochs": 1})
         words = len(documents.vocabulary)
-        corpus = Corpus(documents, torch.rand(words, 8), 0, name == "fasttext")
+        corpus = Corpus(documents, torch.rand(words, 8), 0)
         (record,) = outcome_of([Member(config, 0, 0)], corpus).records
         assert all(math.isfinite(value) for value in record.metrics.values())
 

@@ -32,13 +32,11 @@ class Corpus:
         vectors: Of each word of the vocabulary, ``(V, D)``; for fastText, which has its own,
             ``(V, 0)``.
         found: How many of them were read from a file; the others are random.
-        learned: Whether they are trained, so that a bundle has them among its weights.
     """
 
     documents: Documents
     vectors: Tensor
     found: int
-    learned: bool
 
     @property
     def name(self) -> str:
@@ -65,7 +63,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     vocabulary, data = documents.vocabulary, config.data
     model = MODELS[config.model.name]
     if model.takes_words:
-        return Corpus(documents, torch.empty(len(vocabulary), 0), 0, True)
+        return Corpus(documents, torch.empty(len(vocabulary), 0), 0)
     known = None if data.vectors == "none" else source.load_vectors(data.vectors, vocabulary)
     if known is not None and not len(known):
         raise Mistake(
@@ -78,7 +76,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     refuse_beyond(vectors, partial(describe_number, vocabulary, vectors))
     with torch.device("meta"):  # now, while nothing is written yet: does it take such vectors?
         model.from_options(config.model, vectors.size(1), documents.num_classes)
-    return Corpus(documents, vectors, found, config.model.vectors_are_learned)
+    return Corpus(documents, vectors, found)
 
 
 def load_documents(config: TextConfig, *, labels_needed: bool = True) -> Documents:

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,7 @@ from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import FixedVectors, TrainedVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, assemble
-from quatgraph.tasks.graph.evaluation import EvaluationChunk, build_chunks, compute_metrics
+from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
@@ -27,7 +26,6 @@ from quatgraph.tasks.text.problem import (
     load_documents,
     split_indices,
 )
-from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
 
@@ -101,45 +99,21 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
                     ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
                 )
             others = build_chunks(collection, parts, ("train", "test"), max_nodes)
-            return self._test(fitted, members, problem, others)
-
-    def _test(
-        self,
-        fitted: Fit,
-        members: Sequence[Member[TextConfig]],
-        problem: Problem,
-        chunks: Sequence[EvaluationChunk],
-    ) -> Fit:
-        """Adds the metrics of the selected weights on the documents of chunks."""
-
-        def selected(index: int) -> nn.Module:
-            model = self.build(members[index].config, problem)
-            model.load_state_dict({key: fitted.weights[key][index] for key in model.state_dict()})
-            return model
-
-        builds = [partial(selected, index) for index in range(len(members))]
-        ensemble = Ensemble(builds, [m.seed for m in members]).to(problem.device)
-        with torch.no_grad():
-            found = compute_metrics(ensemble.eval(), problem.collection, chunks, with_f1=True)
-        tests = {name: value.cpu() for name, value in found.items()}
-        return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+            with torch.no_grad():
+                found = compute_metrics(ensemble.eval(), collection, others, with_f1=True)
+            tests = {name: value.cpu() for name, value in found.items()}
+            return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
     def max_members(self, problem: Problem, config: TextConfig) -> int:
-        """As many as have their weights in a third of the memory, and each its largest document in
-        a piece of a batch.
-
-        On a CPU fewer, but all runs of one configuration: beyond its cache, members slow each other
-        down.
-        """
+        """As many as also have their largest documents in a piece of a batch. On a CPU at least all
+        runs of one configuration."""
         sizes = problem.collection.num_nodes
         largest, nodes = int(sizes.max()), int(sizes.sum())
         # Weights, gradients, Adam's two moments, the best weights, and views.
         weights = 8 * self.num_parameters(config, problem)
         memory = total_memory(problem.device)
-        fitting = min(
-            memory / 3 / (4 * weights),
-            memory / 4 / (4 * largest * _numbers_per_node(problem, config)),
-        )
+        activations = largest * _numbers_per_node(problem, config)
+        fitting = min(memory / 3 / (4 * weights), memory / 4 / (4 * activations))
         if fitting < 1:
             raise Mistake(
                 f"{len(problem.corpus.documents.vocabulary):,} words and a document of "
