@@ -196,7 +196,9 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
     wanted = {_run_key(member) for member in members}
     same = all(r.data_digest == data.digest for r in done)
     same = same and {(r.config_digest, r.split, r.seed) for r in done} <= wanted
-    if any(os.path.lexists(folder / name) for name in BUNDLE) and not _awaits_bundle(folder, done):
+    # Until a run is healthy, a bundle in the folder is the one that ``overwrite`` replaces.
+    awaits_bundle = holds_training(folder) and not drop_diverged(done)
+    if any(os.path.lexists(folder / name) for name in BUNDLE) and not awaits_bundle:
         own = {bundle_key_of(digest, data.digest) for digest, _, _ in wanted}
         same = same and bundle_key(folder) in own
     if not same:
@@ -208,12 +210,6 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
     if checkpoint and checkpoint[1]["key"].split()[0] in {record.ensemble for record in done}:
         remove_checkpoint(folder)  # the process was killed just after recording the ensemble
     return done
-
-
-def _awaits_bundle(folder: Path, done: Sequence[RunRecord]) -> bool:
-    """Whether a training has begun but saved no bundle yet: then the bundle in its folder is the
-    one that ``overwrite`` replaces."""
-    return holds_training(folder) and not drop_diverged(done)
 
 
 def _remove(path: Path) -> None:
@@ -256,12 +252,13 @@ def _describe_diverged(
         if why:
             flat = configs.flatten(member.config.identity())
             keys = dict.fromkeys(("train.lr", *varied))
-            chosen = {key: flat[key] for key in keys}
-            named = [
-                f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in chosen.items()
-            ]
-            reasons[f"{', '.join(named)}, split {member.split}, seed {member.seed}"] = why
+            chosen = [f"{key}={_format_value(flat[key])}" for key in keys]
+            reasons[f"{', '.join(chosen)}, split {member.split}, seed {member.seed}"] = why
     return reasons
+
+
+def _format_value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _explain_all_diverged(diverged: Mapping[str, str], cause: str) -> str:

@@ -75,7 +75,6 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     averages_runs: bool = False
     """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
     or only the best of them."""
-
     monitor: str = SELECTION_SCORE
     """The metric that selects epochs."""
     evaluates_always: bool = False
@@ -98,7 +97,9 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
 
     @abstractmethod
     def max_members(self, problem: ProblemT, config: ConfigT) -> int:
-        """How many members train well in one ensemble."""
+        """How many members train well in one ensemble: as many as fit into a third of the memory,
+        by an estimate of what each holds. On a CPU fewer: beyond its cache, members slow each other
+        down."""
 
     @abstractmethod
     def card(self, config: ConfigT, data: DataT, problem: ProblemT) -> Card:

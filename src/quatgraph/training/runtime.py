@@ -136,12 +136,8 @@ class Deadline:
             raise Mistake(f"the number of minutes must be zero or more, got {minutes}")
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
 
-    def left(self) -> float:
-        """Seconds left, never below zero; infinite without a limit."""
-        return max(0.0, self._end - time.monotonic())
-
     def passed(self) -> bool:
-        return self.left() == 0
+        return time.monotonic() >= self._end
 
 
 NO_DEADLINE = Deadline(None)
@@ -154,7 +150,7 @@ def json_text(value: Any, *, indent: int | None = None) -> str:
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
-def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
     """The content of a safetensors file, from tensors on any device, including views."""
     # Copies, because safetensors refuses tensors that share memory.
     copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}

@@ -112,11 +112,8 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             )
 
     def max_members(self, problem: Problem, config: GraphConfig) -> int:
-        """As many as fit into a third of the memory with the largest possible batch.
-
-        On a CPU fewer, but all runs of one configuration: beyond its cache, members slow each other
-        down.
-        """
+        """As many as fit with the largest possible batch. On a CPU at least all runs of one
+        configuration."""
         sizes = problem.collection.num_nodes.cpu()
         batch_size = min(config.train.batch_size, len(sizes))
         nodes = int(sizes.topk(batch_size).values.sum())

@@ -117,10 +117,6 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
     def max_members(self, problem: Problem, config: LinkConfig) -> int:
-        """As many as fit into a third of the memory, by an estimate of what each holds.
-
-        On a CPU fewer: beyond its cache, members slow each other down.
-        """
         vectors = problem.num_entities * config.model.width
         queries = config.train.batch_size + 2 * len(problem.triples.valid)
         activations = config.model.num_activations(problem.num_entities, queries)

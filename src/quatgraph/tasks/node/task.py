@@ -139,10 +139,6 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
 
     def max_members(self, problem: Problem, config: NodeConfig) -> int:
-        """As many as fit into a third of the memory, by an estimate of what each holds.
-
-        On a CPU fewer: beyond its cache, members slow each other down.
-        """
         nodes, features, device = problem.labels.numel(), problem.features, problem.device
         stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
         copies = 4 if config.model.trains_on_four_copies else 1
