@@ -1,6 +1,6 @@
 """A knowledge graph as the models take it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -85,12 +85,11 @@ def build_problem(
     return Problem(
         triples=triples,
         adjacency=entity_adjacency(triples, normalization).to(device),
-        training=Queries(
+        training=replace(
+            training,
             pairs=training.pairs.to(device),
             ptr=training.ptr.to(device),
             tails=training.tails.to(device),
-            num_entities=entities,
-            num_relations=training.num_relations,
         ),
         parts={name: RankingQueries.of(part, known, device) for name, part in parts.items()},
         entity_share=entity_share.to(device),
