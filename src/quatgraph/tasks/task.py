@@ -82,7 +82,8 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
 
     @abstractmethod
     def load(self, config: ConfigT, *, labels_needed: bool = True) -> DataT:
-        """Loads the dataset that a config names, or the user's own files."""
+        """Loads the dataset that a config names, or the user's own files, which may lack labels
+        if these are not needed."""
 
     @abstractmethod
     def prepare(self, data: DataT, config: ConfigT, device: torch.device) -> ProblemT: ...

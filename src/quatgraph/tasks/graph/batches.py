@@ -193,9 +193,9 @@ class TrainingBatches:
         chosen = _sample_distinct(random, self.counts, self.batch_sizes).movedim(1, 0)
         graphs = self.indices.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
         self.drawn = self._match_sizes(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
-        measured = filter(None, (self.nodes, self.entries))
-        needed = zip(*(sizes.capacities(self.drawn) for sizes in measured), strict=True)
-        self.capacities = [Capacity(*sizes) for sizes in needed]
+        nodes = self.nodes.capacities(self.drawn)
+        entries = self.entries.capacities(self.drawn) if self.entries else [None] * len(nodes)
+        self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
         return self.capacities
 
     def _match_sizes(self, graphs: Tensor, epoch: int) -> Tensor:
