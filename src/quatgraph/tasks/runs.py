@@ -218,36 +218,33 @@ def bundle_of(
     """
     records = [outcome.records[index] for outcome, index, _ in picks]
     chosen = [outcome.members[index].config for outcome, index, _ in picks]
-    weights = [weight for _, _, weight in picks]
-    cards = [
-        task.card(config, data, outcome.problem)
-        for config, (outcome, _, _) in zip(chosen, picks, strict=True)
-    ]
-    first, shared = records[0], cards[0]
-    members = [
-        {
-            "config": configs.to_dict(config),
-            "split": record.split,
-            "seed": record.seed,
-            "epoch": record.best_epoch,
-            "weight": weight,
-            "metrics": record.metrics,
-            "parameters": record.parameters,
-            **{key: value for key, value in own.items() if value != shared[key]},
-        }
-        for config, record, weight, own in zip(chosen, records, weights, cards, strict=True)
-    ]
+    first, shared = records[0], task.card(chosen[0], data, picks[0][0].problem)
     tensors = {f"data.{name}": value for name, value in task.bundled_tensors(data, chosen).items()}
-    for number, (outcome, index, _) in enumerate(picks):
+    members = []
+    for number, (outcome, index, weight) in enumerate(picks):
+        config, record = chosen[number], records[number]
+        own = task.card(config, data, outcome.problem)
+        members.append(
+            {
+                "config": configs.to_dict(config),
+                "split": record.split,
+                "seed": record.seed,
+                "epoch": record.best_epoch,
+                "weight": weight,
+                "metrics": record.metrics,
+                "parameters": record.parameters,
+                **{key: value for key, value in own.items() if value != shared[key]},
+            }
+        )
         with torch.device("meta"):
-            names = task.build(chosen[number], outcome.problem).state_dict()
+            names = task.build(config, outcome.problem).state_dict()
         tensors |= {f"members.{number}.{name}": outcome.fit.weights[name][index] for name in names}
     card = {
         **shared,
         "task": task.name,
         "members": members,
         "metrics": {
-            name: fmean((record.metrics[name] for record in records), weights)
+            name: fmean((record.metrics[name] for record in records), (w for *_, w in picks))
             for name in first.metrics
             if all(name in record.metrics for record in records)
         },
