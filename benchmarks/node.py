@@ -12,7 +12,6 @@ from quatgraph.models.node import QGNN
 from quatgraph.presets import preset
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import load_data, prepare
 
 SEEDS = {"cpu": 1, "cuda": 10}
 DATASETS = {"cpu": ("cora",), "cuda": ("cora", "citeseer", "pubmed")}
@@ -21,13 +20,13 @@ DATASETS = {"cpu": ("cora",), "cuda": ("cora", "citeseer", "pubmed")}
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for dataset in DATASETS[device.type]:
         base = configs.build(NodeConfig, preset(f"node/{dataset}-qgnn"))
-        data = load_data(base.data)
+        data = NODE.load(base)
         for masks in ("real", "quaternion"):
             assert isinstance(base.model, QGNN.Options)
             model = dataclasses.replace(base.model, masks=masks)
             config = dataclasses.replace(base, seeds=SEEDS[device.type], model=model)
             for layout in ("sparse", "dense") if device.type == "cuda" else ("sparse",):
-                problem = prepare(data, config, device, layout=layout)
+                problem = NODE.prepare(data, config, device, layout=layout)
                 runs = NODE.members(config, data)
                 began = time.perf_counter()
                 fit = NODE.train(runs, problem, NODE.plan(runs))

@@ -11,7 +11,7 @@ from torch import Tensor
 from quatgraph.data.link import Triples
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.problem import Problem, prepare
+from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.runs import Outcome
 from quatgraph.tasks.task import Member
 from quatgraph.training.loop import Fit
@@ -70,7 +70,7 @@ def with_negatives(triples: Triples) -> Triples:
 
 
 def problem_of(triples: Triples, **values: Any) -> Problem:
-    return prepare(triples, config_of(**values), CPU)
+    return LINK.prepare(triples, config_of(**values), CPU)
 
 
 def outcome_of(members: list[Member], data: Triples, **others: Any) -> Outcome:

@@ -11,7 +11,6 @@ from torch_geometric.data import Data
 from quatgraph.data.node import from_data
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
-from quatgraph.tasks.node.problem import load_data
 from quatgraph.tasks.runs import Outcome
 from quatgraph.tasks.task import Member
 
@@ -27,7 +26,7 @@ def config_of(**values: Any) -> NodeConfig:
 
 @pytest.fixture(scope="module")
 def karate() -> Data:
-    return load_data(DataConfig(name="karate"))
+    return NODE.load(NodeConfig(data=DataConfig(name="karate")))
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from quatgraph.errors import Mistake
 from quatgraph.tasks.job import Job
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
-from quatgraph.training.checkpoint import CHECKPOINT, load_checkpoint, load_state, save_checkpoint
+from quatgraph.training.checkpoint import CHECKPOINT, load_checkpoint, save_checkpoint
 from quatgraph.training.loop import Paused
 from quatgraph.training.record import append_records, read_records
 from quatgraph.training.runtime import Deadline
@@ -45,7 +45,7 @@ def test_no_bit_of_a_checkpoint_can_change_unnoticed(tmp_path: Path) -> None:
     for end in range(len(whole)):
         path.write_bytes(whole[:end])
         with pytest.raises(Mistake, match=f"{CHECKPOINT} is damaged"):
-            load_state(tmp_path)
+            load_checkpoint(tmp_path)
 
 
 def test_weights_of_zeros_are_noticed(tmp_path: Path) -> None:
@@ -62,7 +62,9 @@ def test_a_checkpoint_remains_a_file_of_tensors(tmp_path: Path) -> None:
 
     save_checkpoint(tmp_path, {"weight": torch.ones(3)}, {"zeros": 100 * "0"})
     assert torch.equal(load_file(tmp_path / CHECKPOINT)["weight"], torch.ones(3))
-    assert load_state(tmp_path) == {"zeros": 100 * "0"}
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    assert loaded[1] == {"zeros": 100 * "0"}
 
 
 def test_a_training_does_not_go_on_from_a_damaged_checkpoint(tmp_path: Path) -> None:

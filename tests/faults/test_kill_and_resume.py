@@ -21,8 +21,8 @@ from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.job import FILES, Job
-from quatgraph.tasks.node.config import DataConfig
-from quatgraph.tasks.node.problem import load_data
+from quatgraph.tasks.node import NODE
+from quatgraph.tasks.node.config import DataConfig, NodeConfig
 from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.checkpoint import CHECKPOINT
@@ -77,7 +77,9 @@ def two(config_of: Callable[..., Any], width: str) -> list[Any]:
 
 
 def node(folder: Path) -> tuple[list[Any], Any]:
-    return two(karate.config_of, "model.hidden_quats"), load_data(DataConfig(name="karate"))
+    return two(karate.config_of, "model.hidden_quats"), NODE.load(
+        NodeConfig(data=DataConfig(name="karate"))
+    )
 
 
 def graph(folder: Path) -> tuple[list[Any], Any]:

@@ -10,8 +10,8 @@ from quatgraph.errors import Mistake
 from quatgraph.plot.ranks import bin_bounds, rank_bars
 from quatgraph.plot.style import render_figure, style
 from quatgraph.predictors import LinkPredictor, train_triples
+from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.evaluation import SIDES, rank_part
-from quatgraph.tasks.link.problem import prepare
 from quatgraph.training.bundle import load_bundle
 
 
@@ -25,7 +25,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_question_is_in_a_bin(bundle: Path) -> None:
     made = rank_bars(bundle, device="cpu")
     model = LinkPredictor(load_bundle(bundle), torch.device("cpu"))
-    problem = prepare(model.triples, model.config, model.device)
+    problem = LINK.prepare(model.triples, model.config, model.device)
     ranks = rank_part(model.model, problem, "test").realistic.view(2, -1)
     assert made.queries == ranks.size(1) == len(model.triples.test)
     bounds = torch.tensor(made.bounds, dtype=torch.float64)

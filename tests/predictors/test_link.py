@@ -19,9 +19,10 @@ from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
 from quatgraph.predictors import link as module
 from quatgraph.predictors import train_triples
 from quatgraph.predictors.link import rank_candidates
+from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import rank_part
-from quatgraph.tasks.link.problem import entity_adjacency, prepare
+from quatgraph.tasks.link.problem import entity_adjacency
 from quatgraph.training.bundle import load_bundle, save_bundle
 
 CPU = torch.device("cpu")
@@ -59,7 +60,7 @@ def named(triples: Triples, rows: Tensor) -> list[tuple[str, str, str]]:
 
 def evaluators_ranks(predictor: LinkPredictor) -> Tensor:
     """Of the test triples' tails and heads, ``(N, 2)``."""
-    problem = prepare(predictor.triples, predictor.config, CPU)
+    problem = LINK.prepare(predictor.triples, predictor.config, CPU)
     return rank_part(predictor.members[0].model, problem, "test").realistic.view(2, -1).T
 
 

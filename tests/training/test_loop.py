@@ -46,7 +46,9 @@ def scripted(script: list[list[float]], plan: Plan) -> Fit:
     def loss(batch: None) -> Tensor:
         return ensemble()
 
-    return fit(ensemble, adam, loss=loss, evaluate=evaluate, batches=WholeData(None), plan=plan)
+    result = fit(ensemble, adam, loss=loss, evaluate=evaluate, batches=WholeData(None), plan=plan)
+    assert torch.equal(ensemble(), result.weights["number"])
+    return result
 
 
 SCRIPT = [[0.1, 0.9], [0.5, 0.2], [0.5, 0.3], [0.4, 0.9], [0.3, 0.8]]

@@ -162,10 +162,8 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     from quatgraph.data import graph, link, node, text
     from quatgraph.data.formats import infer_task
     from quatgraph.data.io import store
+    from quatgraph.data.labels import class_notes, missing_labels
     from quatgraph.tasks import TASKS
-    from quatgraph.tasks.graph.problem import load_graphs
-    from quatgraph.tasks.link.problem import load_triples
-    from quatgraph.tasks.node.problem import load_data
     from quatgraph.tasks.text.problem import load_documents
 
     path = Path(name)
@@ -181,23 +179,28 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         task = store.entry(name).task
     if task not in TASKS:
         raise Mistake(f"{name!r} is a dataset of {task}, which has no statistics")
-    data = configs.build(TASKS[task].config, values).data
-    readers: dict[str, tuple[Callable[..., Any], Callable[[Any], dict[str, int]]]] = {
-        "node": (load_data, node.statistics),
-        "graph": (load_graphs, graph.statistics),
-        "link": (load_triples, link.statistics),
-        "text": (load_documents, text.statistics),
+    config = configs.build(TASKS[task].config, values)
+    load: Callable[..., Any] = load_documents if task == "text" else TASKS[task].load
+    statistics: dict[str, Callable[[Any], dict[str, int]]] = {
+        "node": node.statistics,
+        "graph": graph.statistics,
+        "link": link.statistics,
+        "text": text.statistics,
     }
-    load, statistics = readers[task]
     try:
-        found = load(data)
+        found = load(config)
     except Mistake:  # data without labels cannot be trained on, but counted
         if task == "link":
             raise
-        found = load(data, labels_needed=False)
+        found = load(config, labels_needed=False)
+        item = "document" if task == "text" else task
+        missing = missing_labels(config.data.missing)
+        found.notes.extend(
+            class_notes(found.y.tolist(), found.label_names, missing, (item, f"{item}s"))
+        )
     for note in found.notes:
         log(note)
-    return found.name, statistics(found)
+    return found.name, statistics[task](found)
 
 
 @command(app)

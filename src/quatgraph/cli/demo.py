@@ -100,11 +100,10 @@ def _train_or_load(triples: "Triples", device: "torch.device") -> tuple["Job", b
 def _print_metrics(model: "LinkPredictor") -> None:
     """Prints the test metrics next to those of a popularity baseline."""
     from quatgraph.reproduce.render import format_metric
-    from quatgraph.tasks.link.evaluation import summarize_ranks
-    from quatgraph.tasks.link.popularity import rank_by_popularity
-    from quatgraph.tasks.link.problem import prepare
+    from quatgraph.tasks.link import LINK
+    from quatgraph.tasks.link.evaluation import rank_by_popularity, summarize_ranks
 
-    problem = prepare(model.triples, model.config, model.device)
+    problem = LINK.prepare(model.triples, model.config, model.device)
     baseline = summarize_ranks(rank_by_popularity(problem, "test"), "test")
     typer.echo(f"{'Test triples':34}{'MRR':>6}{'Hits@10':>10}")
     for name, metrics in (("SimQGNN", model.card["metrics"]), ("most frequent answers", baseline)):

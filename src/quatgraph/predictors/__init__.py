@@ -20,6 +20,7 @@ from quatgraph.predictors.link import LinkPredictor
 from quatgraph.predictors.node import NodePredictor
 from quatgraph.predictors.predictions import AnyPredictions, Links, Predictions, TextPredictions
 from quatgraph.predictors.text import TextPredictor
+from quatgraph.tasks.config import Config
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.job import default_candidates, train_in_folder
@@ -27,7 +28,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.task import AnyTask, Config
+from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import corpus_of

@@ -14,10 +14,11 @@ from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Cache, Classifier, Member, split_by_size
 from quatgraph.predictors.predictions import Predictions, find_positions
+from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import build_collection, load_graphs, prepare, split_indices
+from quatgraph.tasks.graph.problem import build_collection, split_indices
 from quatgraph.training.runtime import total_memory
 
 UNSEEN = {
@@ -94,7 +95,7 @@ class GraphPredictor(Classifier[GraphConfig]):
 
     def _parts(self, member: Member[GraphConfig], data: Graphs) -> dict[str, Tensor]:
         folds_of = member.config.data
-        problem = self._cache.get(folds_of, lambda: prepare(data, member.config, self.device))
+        problem = self._cache.get(folds_of, lambda: GRAPH.prepare(data, member.config, self.device))
         parts = split_indices(problem, member.config, member.split)
         return {"valid": parts["valid"], "test": parts["test"]}
 
@@ -104,7 +105,7 @@ class GraphPredictor(Classifier[GraphConfig]):
 
     def _read_training_data(self, data: "AnyGraphs | None") -> Graphs:
         if data is None:
-            return load_graphs(self.config.data)
+            return GRAPH.load(self.config)
         return source.from_any(data, missing=missing_labels(self.config.data.missing))
 
     def _read_new_graphs(self, graphs: AnyGraphs) -> Graphs:

@@ -18,14 +18,13 @@ from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Cache, Member, Predictor
 from quatgraph.predictors.predictions import Links, refuse_not_finite
 from quatgraph.predictors.queries import OPEN, AnyQueries, example_query, parse_queries
-from quatgraph.tasks.link import evaluation
+from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import (
     Problem,
     RankingQueries,
     entity_adjacency,
-    prepare,
 )
 from quatgraph.training.bundle import Bundle
 
@@ -307,7 +306,7 @@ class LinkPredictor(Predictor[LinkConfig]):
     def _problem(self) -> Problem:
         """The triples as members take them that learned as few relations as any."""
         config = min((m.config for m in self.members), key=lambda c: c.data.reciprocal)
-        return self._cache.get("problem", lambda: prepare(self.triples, config, self.device))
+        return self._cache.get("problem", lambda: LINK.prepare(self.triples, config, self.device))
 
 
 def rank_candidates(

@@ -16,8 +16,9 @@ from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.models.node import MODELS
 from quatgraph.predictors.base import Cache, Classifier, Member
 from quatgraph.predictors.predictions import Predictions, find_positions
+from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.node.problem import Problem, explain_overflow, load_data, prepare
+from quatgraph.tasks.node.problem import Problem
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -78,18 +79,18 @@ class NodePredictor(Classifier[NodeConfig]):
         return torch.stack([classify(member)[places] for member in members])
 
     def _prepare(self, member: Member[NodeConfig], data: "Data") -> Problem:
-        return prepare(data, member.config, self.device, scaling=member.preparation)
+        return NODE.prepare(data, member.config, self.device, scaling=member.preparation)
 
     def _parts(self, member: Member[NodeConfig], data: "Data") -> dict[str, Tensor]:
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         return {part: mask[:, member.split].nonzero().flatten() for part, mask in masks.items()}
 
     def _explain_overflow(self, data: "Data", place: int) -> str:
-        return explain_overflow(data, self._prepare(self.members[0], data))
+        return NODE.explain_overflow(data, self._prepare(self.members[0], data))
 
     def _read_training_data(self, data: "Data | Path | str | None") -> "Data":
         if data is None:
-            return load_data(self.config.data)
+            return NODE.load(self.config)
         return self._read(data, labels_needed=True)
 
     def _read(self, graph: "Data | Path | str", *, labels_needed: bool) -> "Data":

@@ -255,10 +255,10 @@ class TextPredictor(Classifier[TextConfig]):
     def _read_training_data(self, data: Documents | Path | str | None) -> Documents:
         if isinstance(data, Documents):
             return data
-        settings = self.config.data
-        return load_documents(
-            settings if data is None else replace(settings, name="", path=str(data))
-        )
+        if data is None:
+            return load_documents(self.config)
+        settings = replace(self.config.data, name="", path=str(data))
+        return load_documents(replace(self.config, data=settings))
 
     def _read_documents(self, texts: AnyTexts | None) -> tuple[Documents, str]:
         """The texts to classify, and what their ids are: ``id``, or ``text`` for the texts."""

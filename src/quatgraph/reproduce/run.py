@@ -11,8 +11,9 @@ from quatgraph.errors import Mistake
 from quatgraph.presets import Protocol, parts, preset, protocols
 from quatgraph.reproduce.table import Table, honest_finalists, protocols_to_run, select_runs
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.config import Config
 from quatgraph.tasks.runs import run
-from quatgraph.tasks.task import AnyTask, Config
+from quatgraph.tasks.task import AnyTask
 from quatgraph.training.checkpoint import remove_checkpoint
 from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records

@@ -10,12 +10,18 @@ from quatgraph import config as configs
 from quatgraph.errors import Mistake
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.presets import protocols
+from quatgraph.tasks.config import Config
 from quatgraph.tasks.overflow import ADVICE
 from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
 from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
-from quatgraph.tasks.task import Config, ConfigT, Dataset, DataT, Member, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
-from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint, load_state, remove_checkpoint
+from quatgraph.training.checkpoint import (
+    CHECKPOINT,
+    has_checkpoint,
+    load_checkpoint,
+    remove_checkpoint,
+)
 from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
 
@@ -99,12 +105,12 @@ def train_in_folder(
         raise Mistake("--resume continues a training and --overwrite replaces it: choose one")
     with lock_folder(folder):
         found = _find_files(folder, replaceable=context.resume or overwrite)
+        replaced = [folder / name for name in found if overwrite]
         data = task.load(candidates[0]) if data is None else data
         varied = _varied_settings(task, candidates)
         _check_validation(task, candidates[0], data, varied)
         members = [member for config in candidates for member in task.members(config, data)]
-        if overwrite:
-            _check_data_is_kept(candidates[0], [folder / name for name in found])
+        _check_data_is_kept(candidates[0], replaced)
         done = _read_done(folder, members, data) if context.resume else []
         if context.resume and not holds_training(folder):
             context.log(f"{folder} holds nothing to resume: training from the beginning")
@@ -114,7 +120,7 @@ def train_in_folder(
         missing = [member for member in members if _run_key(member) not in finished]
         best = select_group(done).score if done else DIVERGED
         diverged: dict[str, str] = {}
-        modes = {folder / name: _file_mode(folder / name) for name in found if overwrite}
+        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in replaced}
         outdated = [path for path in modes if path.name not in BUNDLE]
 
         def advance(title: str, epochs: int, total: int) -> None:
@@ -166,9 +172,7 @@ def _find_files(folder: Path, *, replaceable: bool) -> list[str]:
     return found
 
 
-def _check_validation(
-    task: Task[ConfigT, DataT, ProblemT], config: ConfigT, data: DataT, varied: Sequence[str]
-) -> None:
+def _check_validation(task: AnyTask, config: Config, data: Dataset, varied: Sequence[str]) -> None:
     """Checks that there is validation data, if anything is to be selected by it."""
     if task.has_validation(config, data):
         return
@@ -192,7 +196,9 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
     wanted = {_run_key(member) for member in members}
     same = all(r.data_digest == data.digest for r in done)
     same = same and {(r.config_digest, r.split, r.seed) for r in done} <= wanted
-    if any(os.path.lexists(folder / name) for name in BUNDLE) and not _awaits_bundle(folder, done):
+    # Until a run is healthy, a bundle in the folder is the one that ``overwrite`` replaces.
+    awaits_bundle = holds_training(folder) and not drop_diverged(done)
+    if any(os.path.lexists(folder / name) for name in BUNDLE) and not awaits_bundle:
         own = {bundle_key_of(digest, data.digest) for digest, _, _ in wanted}
         same = same and bundle_key(folder) in own
     if not same:
@@ -200,20 +206,10 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
             f"{folder} holds a training with other settings or data, or a damaged model: choose "
             "another folder, or replace it with --overwrite"
         )
-    state = load_state(folder)
-    if state is not None and state["key"].split()[0] in {record.ensemble for record in done}:
+    checkpoint = load_checkpoint(folder)
+    if checkpoint and checkpoint[1]["key"].split()[0] in {record.ensemble for record in done}:
         remove_checkpoint(folder)  # the process was killed just after recording the ensemble
     return done
-
-
-def _awaits_bundle(folder: Path, done: Sequence[RunRecord]) -> bool:
-    """Whether a training has begun but saved no bundle yet: then the bundle in its folder is the
-    one that ``overwrite`` replaces."""
-    return holds_training(folder) and not drop_diverged(done)
-
-
-def _file_mode(path: Path) -> int:
-    return stat.S_IMODE(path.stat().st_mode)
 
 
 def _remove(path: Path) -> None:
@@ -224,11 +220,7 @@ def _remove(path: Path) -> None:
 
 
 def _make_job(
-    task: Task[ConfigT, DataT, ProblemT],
-    folder: Path,
-    records: list[RunRecord],
-    varied: Sequence[str],
-    num_configs: int,
+    task: AnyTask, folder: Path, records: list[RunRecord], varied: Sequence[str], num_configs: int
 ) -> Job:
     try:
         card = load_bundle(folder, task=task.name).card
@@ -290,9 +282,7 @@ def _run_key(member: Member[ConfigT]) -> tuple[str, int, int]:
     return configs.digest(member.config.identity()), member.split, member.seed
 
 
-def _varied_settings(
-    task: Task[ConfigT, DataT, ProblemT], candidates: Sequence[ConfigT]
-) -> list[str]:
+def _varied_settings(task: AnyTask, candidates: Sequence[Config]) -> list[str]:
     """The settings in which the candidates differ; those that may vary in an ensemble first."""
     first, *others = (configs.flatten(config.identity()) for config in candidates)
     keys = dict.fromkeys((*(key for key in task.varying if key in first), *first))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import Tensor
 
 from quatgraph.errors import Mistake
@@ -27,11 +28,8 @@ def find_beyond(values: Tensor, limit: float) -> tuple[int, ...] | None:
     low, high = (float(end) for end in values.aminmax())
     if -low <= limit and high <= limit:
         return None
-    rest, place = int(values.abs().nan_to_num(nan=float("inf")).argmax()), []
-    for size in reversed(values.shape):
-        rest, index = divmod(rest, size)
-        place.append(index)
-    return tuple(reversed(place))
+    largest = values.abs().nan_to_num(nan=float("inf")).argmax()
+    return tuple(int(index) for index in torch.unravel_index(largest, values.shape))
 
 
 def refuse_beyond(values: Tensor, describe: Callable[..., str]) -> None:

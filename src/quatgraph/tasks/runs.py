@@ -12,10 +12,11 @@ from statistics import fmean
 from typing import Generic
 
 import torch
+from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.tasks.selection import mark_diverged
-from quatgraph.tasks.task import ConfigT, DataT, Member, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
@@ -105,7 +106,7 @@ def run(
 
 
 def group_by_shape(
-    task: Task[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]]
+    task: AnyTask, members: Sequence[Member[ConfigT]]
 ) -> list[list[Member[ConfigT]]]:
     """Groups the runs that can be one ensemble: those that differ only in what may vary."""
     groups: dict[str, list[Member[ConfigT]]] = {}
@@ -128,15 +129,13 @@ def split_group(group: Sequence[Member[ConfigT]], size: int) -> list[list[Member
     return [split[at : at + size] for split in splits for at in range(0, len(split), size)]
 
 
-def ensemble_key(task: Task[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]]) -> str:
+def ensemble_key(task: AnyTask, members: Sequence[Member[ConfigT]]) -> str:
     """Identifies an ensemble in records and checkpoints: by its runs, in their order."""
     settings = [_varying_settings(task, m) | m.config.identity() for m in members]
     return configs.digest({"members": settings})
 
 
-def _varying_settings(
-    task: Task[ConfigT, DataT, ProblemT], member: Member[ConfigT]
-) -> configs.Values:
+def _varying_settings(task: AnyTask, member: Member[ConfigT]) -> configs.Values:
     """The settings, split and seed that distinguish a member within its ensemble."""
     flat = configs.flatten(configs.to_dict(member.config))
     varying = {key: flat[key] for key in task.varying if key in flat}
@@ -162,10 +161,10 @@ def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: fl
 
 
 def _make_records(
-    task: Task[ConfigT, DataT, ProblemT],
+    task: AnyTask,
     members: Sequence[Member[ConfigT]],
     fit: Fit,
-    data: DataT,
+    data: Dataset,
     method: str,
     parameters: int,
 ) -> list[RunRecord]:
@@ -219,36 +218,33 @@ def bundle_of(
     """
     records = [outcome.records[index] for outcome, index, _ in picks]
     chosen = [outcome.members[index].config for outcome, index, _ in picks]
-    weights = [weight for _, _, weight in picks]
-    cards = [
-        task.card(config, data, outcome.problem)
-        for config, (outcome, _, _) in zip(chosen, picks, strict=True)
-    ]
-    first, shared = records[0], cards[0]
-    members = [
-        {
-            "config": configs.to_dict(config),
-            "split": record.split,
-            "seed": record.seed,
-            "epoch": record.best_epoch,
-            "weight": weight,
-            "metrics": record.metrics,
-            "parameters": record.parameters,
-            **{key: value for key, value in own.items() if value != shared[key]},
-        }
-        for config, record, weight, own in zip(chosen, records, weights, cards, strict=True)
-    ]
+    first, shared = records[0], task.card(chosen[0], data, picks[0][0].problem)
     tensors = {f"data.{name}": value for name, value in task.bundled_tensors(data, chosen).items()}
-    for number, (outcome, index, _) in enumerate(picks):
+    members = []
+    for number, (outcome, index, weight) in enumerate(picks):
+        config, record = chosen[number], records[number]
+        own = task.card(config, data, outcome.problem)
+        members.append(
+            {
+                "config": configs.to_dict(config),
+                "split": record.split,
+                "seed": record.seed,
+                "epoch": record.best_epoch,
+                "weight": weight,
+                "metrics": record.metrics,
+                "parameters": record.parameters,
+                **{key: value for key, value in own.items() if value != shared[key]},
+            }
+        )
         with torch.device("meta"):
-            names = task.build(chosen[number], outcome.problem).state_dict()
+            names = task.build(config, outcome.problem).state_dict()
         tensors |= {f"members.{number}.{name}": outcome.fit.weights[name][index] for name in names}
     card = {
         **shared,
         "task": task.name,
         "members": members,
         "metrics": {
-            name: fmean((record.metrics[name] for record in records), weights)
+            name: fmean((record.metrics[name] for record in records), (w for *_, w in picks))
             for name in first.metrics
             if all(name in record.metrics for record in records)
         },
@@ -265,14 +261,15 @@ def bundle_key_of(config_digest: str, data_digest: str) -> str:
     return f"{config_digest} on {data_digest}"
 
 
-def describe_classes(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:
-    """Describes the classes, so that an accuracy can be compared with their sizes.
+def count_classes(labels: Tensor, num_classes: int) -> list[int]:
+    """The number of items of each class; a negative label is unknown."""
+    sizes: list[int] = labels[labels >= 0].bincount(minlength=num_classes).tolist()
+    return sizes
 
-    Args:
-        sizes: The number of items of each class.
-        count: The number of all items, labelled or not.
-        unlabelled: What became of items without a label.
-    """
+
+def describe_classes(sizes: Sequence[int], count: int, unlabelled: str = " took no part") -> str:
+    """Describes the classes, so that an accuracy can be compared with their sizes. ``count``
+    includes items without a label, and ``unlabelled`` says what became of them."""
     known, largest = sum(sizes), max(sizes)
     unknown = f"; {count - known:,} more without a label{unlabelled}" * (count > known)
     share = f"{100 * largest / known:.1f} % in the largest"

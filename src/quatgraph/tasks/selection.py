@@ -93,11 +93,7 @@ def choose_by_validation(
     """For each split all runs of the configuration that is best on validation data.
 
     Configurations are compared by their mean over the seeds that all of them have: a single lucky
-    seed does not beat several.
-
-    Args:
-        score: Scores a run by its metrics.
-        count: Number of configurations to choose for each split, best first.
+    seed does not beat several. With a ``count`` the runs of so many configurations, best first.
     """
     splits: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:

@@ -9,48 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
-from quatgraph import config as configs
-from quatgraph import presets
-from quatgraph.models.common import Options
+from quatgraph.tasks.config import Config
+from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.training.ensemble import Ensemble
-from quatgraph.training.loop import Fit, Plan, Select
+from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
-
-
-class DataSettings(Protocol):
-    @property
-    def path(self) -> str: ...
-
-
-class TrainSettings(Protocol):
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def lr(self) -> float: ...
-    @property
-    def weight_decay(self) -> float: ...
-    @property
-    def clip(self) -> float | None: ...
-    @property
-    def select(self) -> Select: ...
-
-
-class Config(Protocol):
-    """Everything that decides a number of a task, besides split and seed: a frozen dataclass."""
-
-    @property
-    def protocol(self) -> presets.Protocol: ...
-    @property
-    def seeds(self) -> int: ...
-    @property
-    def data(self) -> DataSettings: ...
-    @property
-    def model(self) -> Options: ...
-    @property
-    def train(self) -> TrainSettings: ...
-
-    def identity(self) -> configs.Values:
-        """The settings that two runs of one configuration share."""
 
 
 class Dataset(Protocol):
@@ -112,10 +75,15 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     averages_runs: bool = False
     """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
     or only the best of them."""
+    monitor: str = SELECTION_SCORE
+    """The metric that selects epochs."""
+    evaluates_always: bool = False
+    """Whether every epoch is evaluated even if the last one is selected."""
 
     @abstractmethod
-    def load(self, config: ConfigT) -> DataT:
-        """Loads the dataset that a config names."""
+    def load(self, config: ConfigT, *, labels_needed: bool = True) -> DataT:
+        """Loads the dataset that a config names, or the user's own files, which may lack labels
+        if these are not needed."""
 
     @abstractmethod
     def prepare(self, data: DataT, config: ConfigT, device: torch.device) -> ProblemT: ...
@@ -125,16 +93,14 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """Builds a new model."""
 
     @abstractmethod
-    def plan(self, members: Sequence[Member[ConfigT]]) -> Plan:
-        """Plans the training of an ensemble: its epochs and their selection."""
-
-    @abstractmethod
     def train(self, members: Sequence[Member[ConfigT]], problem: ProblemT, plan: Plan) -> Fit:
         """Trains runs of one shape as one ensemble."""
 
     @abstractmethod
     def max_members(self, problem: ProblemT, config: ConfigT) -> int:
-        """How many members train well in one ensemble."""
+        """How many members train well in one ensemble: as many as fit into a third of the memory,
+        by an estimate of what each holds. On a CPU fewer: beyond its cache, members slow each other
+        down."""
 
     @abstractmethod
     def card(self, config: ConfigT, data: DataT, problem: ProblemT) -> Card:
@@ -156,7 +122,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """The metrics whose curves a record always holds."""
         return ()
 
-    def bundled_tensors(self, data: DataT, configs: Sequence[ConfigT]) -> dict[str, Tensor]:
+    def bundled_tensors(self, data: DataT, chosen: Sequence[ConfigT]) -> dict[str, Tensor]:
         """The tensors of the data that members of these configs need to predict; a bundle holds
         them as ``data.<name>``."""
         return {}
@@ -170,6 +136,19 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """The runs of a config: one for each split and seed."""
         splits = range(self.num_splits(config, data))
         return [Member(config, split, seed) for seed in range(config.seeds) for split in splits]
+
+    def plan(self, members: Sequence[Member[ConfigT]]) -> Plan:
+        """Plans the training of an ensemble: its epochs and their selection."""
+        train = members[0].config.train
+        selects = train.select == "best-valid"
+        every = train.evaluate_every if selects or self.evaluates_always else train.epochs
+        return Plan(
+            epochs=train.epochs,
+            select=[member.config.train.select for member in members],
+            monitor=self.monitor,
+            patience=train.patience if selects else None,
+            evaluate_every=every,
+        )
 
     def num_parameters(self, config: ConfigT, problem: ProblemT) -> int:
         """Counts the parameters of one model."""

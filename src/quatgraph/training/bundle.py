@@ -39,8 +39,8 @@ class Bundle:
     def select_tensors(self, prefix: str) -> dict[str, Tensor]:
         """The tensors below a prefix, such as ``members.0`` or ``data``, without the prefix."""
         start = f"{prefix}."
-        found = self.tensors.items()
-        return {name.removeprefix(start): value for name, value in found if name.startswith(start)}
+        names = [name for name in self.tensors if name.startswith(start)]
+        return {name.removeprefix(start): self.tensors[name] for name in names}
 
 
 def save_bundle(folder: Path, bundle: Bundle) -> None:
@@ -59,12 +59,8 @@ def save_bundle(folder: Path, bundle: Bundle) -> None:
 
 
 def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
-    """Reads a bundle, with its tensors on the CPU; checks that it is whole.
-
-    Args:
-        folder: Where :func:`save_bundle` wrote it.
-        task: The task it must be for, if that matters.
-    """
+    """Reads a bundle, with its tensors on the CPU; checks that it is whole, and for the task if one
+    is given."""
     card = _card(folder)
     found = card.get("format")
     if found != FORMAT_VERSION:

@@ -6,11 +6,10 @@ of the rest of the file, which detects any changed bit.
 
 import hashlib
 import json
-import mmap
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
+import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -18,7 +17,6 @@ from quatgraph.errors import Mistake
 from quatgraph.files import ensure_folder, remove_leftovers, unwritable, write_atomic
 from quatgraph.training.runtime import safetensors_bytes
 
-T = TypeVar("T")
 CHECKPOINT, _STATE, _DIGEST = "checkpoint.safetensors", "state", "sha256"
 _BLANK = 64 * "0"
 _FORMAT = "3"
@@ -26,13 +24,8 @@ _FORMAT = "3"
 
 
 def save_checkpoint(folder: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Replaces the folder's checkpoint.
-
-    Args:
-        folder: Created if missing.
-        tensors: Stored bit for bit, whatever their type.
-        state: Values for JSON; floats and infinities are exact, tuples become lists.
-    """
+    """Replaces the folder's checkpoint. Tensors are stored bit for bit, and the state as JSON, with
+    exact floats and infinities."""
     ensure_folder(folder)
     about = {"format": _FORMAT, _STATE: json.dumps(state), _DIGEST: _BLANK}
     data = safetensors_bytes(tensors, about)
@@ -49,30 +42,18 @@ def has_checkpoint(folder: Path) -> bool:
 
 def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """The tensors, on the CPU, and the state; None where there is no checkpoint."""
-    # Clones, so that no tensor depends on the file's memory map.
-    return _open(
-        folder,
-        lambda file, state: ({n: file.get_tensor(n).clone() for n in file.keys()}, state),  # noqa: SIM118
-    )
-
-
-def load_state(folder: Path) -> dict[str, Any] | None:
-    """The state alone; None where there is no checkpoint."""
-    return _open(folder, lambda _, state: state)
-
-
-def _open(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
-    """Opens and verifies the checkpoint, and calls ``read`` with its file and state."""
     if not has_checkpoint(folder):
         return None
     path = folder / CHECKPOINT
     try:
         with safe_open(path, framework="pt") as file:
             about = file.metadata()
-            state = json.loads(about[_STATE])
-            if about["format"] == _FORMAT:
-                _verify(path, about[_DIGEST])
-                return read(file, state)
+        state = json.loads(about[_STATE])
+        if about["format"] == _FORMAT:
+            data, digest = path.read_bytes(), about[_DIGEST]
+            if _digest_around(data, data.find(digest.encode())) != digest:
+                raise ValueError("another digest")
+            return safetensors.torch.load(data), state
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
         raise Mistake(
             f"{path} is damaged, or no checkpoint of quatgraph: choose another folder, or remove "
@@ -86,24 +67,12 @@ def _open(folder: Path, read: Callable[[Any, dict[str, Any]], T]) -> T | None:
     )
 
 
-def _verify(path: Path, digest: str) -> None:
-    """Compares the file with the digest in its header.
-
-    Raises:
-        ValueError: They differ.
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        start = data.find(digest.encode())
-        if len(digest) != len(_BLANK) or start < 0 or _digest_around(data, start) != digest:
-            raise ValueError("another digest")
-
-
-def _digest_around(data: bytes | mmap.mmap, start: int) -> str:
+def _digest_around(data: bytes, start: int) -> str:
     """The digest of a file but for its own place, which begins at ``start``."""
-    with memoryview(data) as view, view[:start] as head, view[start + len(_BLANK) :] as rest:
-        digest = hashlib.sha256(head)
-        digest.update(rest)
-        return digest.hexdigest()
+    view = memoryview(data)
+    digest = hashlib.sha256(view[:start])
+    digest.update(view[start + len(_BLANK) :])
+    return digest.hexdigest()
 
 
 def remove_checkpoint(folder: Path) -> None:

@@ -103,7 +103,7 @@ def fit(
     batches: Batches[Batch],
     plan: Plan,
 ) -> Fit:
-    """Trains every member and returns each at its selected epoch.
+    """Trains every member, and leaves and returns each at its selected epoch.
 
     Args:
         loss: The loss of each member on a batch, ``(M,)``.
@@ -145,24 +145,22 @@ def fit(
         return run.finish()
 
 
+@dataclass(eq=False)
 class _Run(Generic[Batch]):
     """The state of one training; :meth:`tensors` is what a checkpoint holds."""
 
-    def __init__(
-        self,
-        ensemble: Ensemble,
-        optimizer: MemberAdam,
-        loss: Callable[[Batch], Tensor],
-        evaluate: Callable[[], Metrics],
-        batches: Batches[Batch],
-        plan: Plan,
-    ) -> None:
-        self.ensemble, self.optimizer, self.plan, self.batches = ensemble, optimizer, plan, batches
-        self.loss, self.evaluate = loss, evaluate
-        self.device = device = optimizer.lr.device
-        members = ensemble.num_members
+    ensemble: Ensemble
+    optimizer: MemberAdam
+    loss: Callable[[Batch], Tensor]
+    evaluate: Callable[[], Metrics]
+    batches: Batches[Batch]
+    plan: Plan
+
+    def __post_init__(self) -> None:
+        plan, members = self.plan, self.ensemble.num_members
+        self.device = device = self.optimizer.lr.device
         # Without the Triton kernels some operations synchronise with the host.
-        self.replays = plan.capture and device.type == "cuda" and use_triton(optimizer.lr)
+        self.replays = plan.capture and device.type == "cuda" and use_triton(self.optimizer.lr)
         self.clock, self.eval_clock, self.eta_reported = Stopwatch(device), Stopwatch(device), False
         # The first launch on a GPU does not predict the time of a replay.
         with nullcontext() if self.replays else self.eval_clock:
@@ -185,7 +183,7 @@ class _Run(Generic[Batch]):
         self.stale = torch.zeros(members, dtype=torch.int64, device=device)
         self.best_weights = {
             name: value.detach().clone()
-            for name, value in ensemble.raw_state().items()
+            for name, value in self.ensemble.raw_state().items()
             if self.selects
         }
         self.loss_weights = torch.ones(members, device=device)
@@ -265,6 +263,7 @@ class _Run(Generic[Batch]):
         curves = self.curves[:count].cpu()
         if self.selects:
             chosen, held = self.best_evaluation.cpu(), self.best_weights
+            _copy_into(self.ensemble.raw_state(), held)
         else:
             chosen = torch.full((self.ensemble.num_members,), count - 1)
             held = {k: v.detach().clone() for k, v in self.ensemble.raw_state().items()}

@@ -20,14 +20,8 @@ from quatgraph.ops.backend import use_triton
 
 
 class MemberAdam:
-    """Adam over stacked parameters ``(M, ...)``.
-
-    Args:
-        params: Stacked parameters.
-        lr: One learning rate per member.
-        weight_decay: One L2 factor per member, added to the gradient as Adam does.
-        clip: Largest gradient norm of a member, or None.
-    """
+    """Adam over stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per member.
+    ``clip`` is the largest gradient norm of a member."""
 
     def __init__(
         self,
@@ -41,10 +35,8 @@ class MemberAdam:
     ) -> None:
         self.params = list(params)
         like = self.params[0]
-        self.lr, self.weight_decay = (
-            torch.tensor(values, device=like.device, dtype=like.dtype)
-            for values in (lr, weight_decay)
-        )
+        self.lr = torch.tensor(lr, device=like.device, dtype=like.dtype)
+        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=like.dtype)
         self.clip, self.betas, self.eps = clip, betas, eps
         # torch's fused step takes one learning rate and weight decay a call.
         self.groups: dict[tuple[float, float], list[int]] = {}
@@ -123,17 +115,8 @@ class MemberAdam:
 @torch.no_grad()
 def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
     """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
-    scale = (max_norm / (member_norms(grads) + 1e-6)).clamp(max=1.0)
-    for grad in grads:
-        grad.mul_(_spread(scale, grad))
-
-
-def member_norms(grads: Sequence[Tensor]) -> Tensor:
-    """The norm of each member's gradient, ``(M,)``."""
     norms = [torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1) for grad in grads]
-    return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
-
-
-def _spread(value: Tensor, like: Tensor) -> Tensor:
-    """One number per member, shaped to multiply ``like`` ``(M, ...)``."""
-    return value.view(-1, *[1] * (like.dim() - 1))
+    norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
+    for grad in grads:
+        grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))

@@ -20,7 +20,7 @@ from typing import Any
 from quatgraph.errors import Mistake
 from quatgraph.files import ensure_folder, unwritable, write_all
 from quatgraph.presets import Protocol
-from quatgraph.training.runtime import json_text
+from quatgraph.training.runtime import json_text, map_leaves
 
 SCHEMA = 1
 _DIGEST = "sha256"
@@ -188,7 +188,7 @@ def _parse_line(line: bytes, path: Path, number: int) -> list[RunRecord]:
             for run in runs:
                 run.pop("selected", None)  # which stored records hold, and nothing reads
                 for key in ("metrics", "curves"):
-                    run[key] = _nan_for_null(run[key])
+                    run[key] = map_leaves(run[key], lambda v: math.nan if v is None else v)
             return [RunRecord(**run) for run in runs]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise Mistake(
@@ -199,14 +199,6 @@ def _parse_line(line: bytes, path: Path, number: int) -> list[RunRecord]:
         f"line {number} of {path} has schema {schema}, but this version of quatgraph reads "
         f"schema {SCHEMA}; read it with the version that wrote it"
     )
-
-
-def _nan_for_null(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _nan_for_null(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_nan_for_null(inner) for inner in value]
-    return math.nan if value is None else value
 
 
 def _digest(line: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ import platform
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -136,12 +136,8 @@ class Deadline:
             raise Mistake(f"the number of minutes must be zero or more, got {minutes}")
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
 
-    def left(self) -> float:
-        """Seconds left, never below zero; infinite without a limit."""
-        return max(0.0, self._end - time.monotonic())
-
     def passed(self) -> bool:
-        return self.left() == 0
+        return time.monotonic() >= self._end
 
 
 NO_DEADLINE = Deadline(None)
@@ -150,35 +146,36 @@ NO_DEADLINE = Deadline(None)
 def json_text(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON with sorted keys; NaN and infinities, which JSON lacks, become ``null``."""
     separators = (",", ":") if indent is None else None
-    value = _replace_nan(value)
+    value = map_leaves(value, _replace_nan)
     return json.dumps(value, sort_keys=True, indent=indent, separators=separators, allow_nan=False)
 
 
-def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> bytes:
+def safetensors_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
     """The content of a safetensors file, from tensors on any device, including views."""
     # Copies, because safetensors refuses tensors that share memory.
-    copies = {
-        name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()
-    }
+    copies = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
     return safetensors.torch.save(copies, metadata)
 
 
-def _replace_nan(value: Any) -> Any:
+def map_leaves(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Changes every value within nested dictionaries and lists."""
     if isinstance(value, dict):
-        return {key: _replace_nan(inner) for key, inner in value.items()}
+        return {key: map_leaves(inner, change) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_replace_nan(inner) for inner in value]
+        return [map_leaves(inner, change) for inner in value]
+    return change(value)
+
+
+def _replace_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cpu_name() -> str:
     """The processor's model if the system reports it, else its architecture."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.machine()
+    with suppress(OSError):
+        if found := re.search(r"^model name.*?:(.*)", Path("/proc/cpuinfo").read_text(), re.M):
+            return found[1].strip()
+    return platform.machine()
 
 
 def _package_version(package: str) -> str:

@@ -22,7 +22,7 @@ from quatgraph.tasks.graph.batches import (
     _Sizes,
     assemble,
 )
-from quatgraph.tasks.graph.evaluation import evaluation_chunks
+from quatgraph.tasks.graph.evaluation import build_chunks
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import build_collection
 
@@ -237,7 +237,8 @@ def test_every_graph_of_a_part_is_in_one_chunk_of_its_member(
     test = [PARTS[0], PARTS[2][:31], PARTS[2]]
     parts = {"valid": valid, "test": test}
     found: dict[str, list[list[int]]] = {name: [[], [], []] for name in parts}
-    for chunk in evaluation_chunks(whole, parts, room, expanded=expanded):
+    members = [dict(zip(parts, own, strict=True)) for own in zip(*parts.values(), strict=True)]
+    for chunk in build_chunks(whole, members, list(parts), room, expanded=expanded):
         taken = torch.where(chunk.graphs >= 0, whole.num_nodes[chunk.graphs.clamp(min=0)], 0)
         assert int(taken.sum(dim=1).max()) <= chunk.capacity.nodes
         assert chunk.capacity.nodes <= room or chunk.graphs.size(1) == 1

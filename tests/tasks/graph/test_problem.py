@@ -11,16 +11,10 @@ from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs, stratified_folds
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN
-from quatgraph.tasks.graph.config import DataConfig
+from quatgraph.tasks.graph import GRAPH
+from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import (
-    build_collection,
-    build_model,
-    folds_of,
-    load_graphs,
-    prepare,
-    split_indices,
-)
+from quatgraph.tasks.graph.problem import build_collection, folds_of, split_indices
 
 CPU = torch.device("cpu")
 
@@ -33,17 +27,20 @@ def graphs(tmp_path: Path) -> Graphs:
 @pytest.mark.parametrize("values", [{}, {"name": "cycles", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
     with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
-        load_graphs(DataConfig(**values))
+        GRAPH.load(GraphConfig(data=DataConfig(**values)))
 
 
 def test_the_data_is_the_catalogs_or_a_file(tmp_path: Path) -> None:
-    assert len(load_graphs(DataConfig(name="cycles"))) == 200
+    assert len(GRAPH.load(GraphConfig(data=DataConfig(name="cycles")))) == 200
     path = written(tmp_path / "mine.jsonl", lines())
-    assert load_graphs(DataConfig(path=str(path))).graph_ids[:2] == ["ring-0", "chain-1"]
+    assert GRAPH.load(GraphConfig(data=DataConfig(path=str(path)))).graph_ids[:2] == [
+        "ring-0",
+        "chain-1",
+    ]
 
 
 def test_a_problem_knows_its_classes_features_and_folds(graphs: Graphs) -> None:
-    problem = prepare(graphs, config_of(), CPU)
+    problem = GRAPH.prepare(graphs, config_of(), CPU)
     assert (problem.num_classes, problem.num_features, len(problem.folds)) == (2, 3, 3)
     assert problem.features.names == ("C", "N", "O")
     assert problem.collection.labels.tolist() == graphs.y.tolist()
@@ -51,7 +48,7 @@ def test_a_problem_knows_its_classes_features_and_folds(graphs: Graphs) -> None:
 
 
 def test_the_pool_says_which_nodes_each_graph_has(graphs: Graphs) -> None:
-    pool = prepare(graphs, config_of(), CPU).collection.pool
+    pool = GRAPH.prepare(graphs, config_of(), CPU).collection.pool
     expected = torch.zeros(30, graphs.num_nodes)
     for graph in range(30):
         expected[graph, graphs.node_ptr[graph] : graphs.node_ptr[graph + 1]] = 1
@@ -73,7 +70,7 @@ def test_a_model_gets_the_matrix_it_is_made_for(
     normalizes = name in ("qgnn", "gcn")
     chosen = {"model.normalization": normalization} if normalizes else {}
     config = config_of(**{"model.name": name}, **chosen)
-    found = prepare(graphs, config, CPU).collection.adjacency @ torch.eye(graphs.num_nodes)
+    found = GRAPH.prepare(graphs, config, CPU).collection.adjacency @ torch.eye(graphs.num_nodes)
     plain = dense(graphs)
     loops = plain + torch.eye(graphs.num_nodes)
     degree = loops.sum(dim=1)
@@ -89,7 +86,7 @@ def test_a_model_gets_the_matrix_it_is_made_for(
 
 
 def test_gfn_gets_degrees_and_features_propagated_beforehand(graphs: Graphs) -> None:
-    problem = prepare(graphs, config_of(**{"model.name": "gfn"}), CPU)
+    problem = GRAPH.prepare(graphs, config_of(**{"model.name": "gfn"}), CPU)
     loops = dense(graphs) + torch.eye(graphs.num_nodes)
     scaled = loops / (loops.sum(dim=1)[:, None] * loops.sum(dim=1)).sqrt()
     step = torch.nn.functional.one_hot(graphs.tags).float()
@@ -102,8 +99,8 @@ def test_gfn_gets_degrees_and_features_propagated_beforehand(graphs: Graphs) -> 
 
 
 def test_attributes_make_the_features_dense(tmp_path: Path, graphs: Graphs) -> None:
-    assert isinstance(prepare(graphs, config_of(), CPU).collection.features, Codes)
-    problem = prepare(collection(tmp_path, with_features(lines())), config_of(), CPU)
+    assert isinstance(GRAPH.prepare(graphs, config_of(), CPU).collection.features, Codes)
+    problem = GRAPH.prepare(collection(tmp_path, with_features(lines())), config_of(), CPU)
     assert problem.collection.features.shape == (graphs.num_nodes, 5)
     assert problem.num_features == 5
 
@@ -111,9 +108,9 @@ def test_attributes_make_the_features_dense(tmp_path: Path, graphs: Graphs) -> N
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_answers_for_every_graph(name: str, graphs: Graphs) -> None:
     config = config_of(**{"model.name": name})
-    problem = prepare(graphs, config, CPU)
+    problem = GRAPH.prepare(graphs, config, CPU)
     whole = problem.collection
-    logits = build_model(config, problem).eval()(whole.features, whole.adjacency, whole.pool)
+    logits = GRAPH.build(config, problem).eval()(whole.features, whole.adjacency, whole.pool)
     assert logits.shape == (30, 2)
     assert bool(logits.isfinite().all())
 
@@ -157,7 +154,7 @@ def test_parts_share_out_the_graphs_and_no_test_graph_decides_anything(
     share: float, graphs: Graphs
 ) -> None:
     config = config_of(**{"data.validation": share, "train.select": "last"})
-    problem = prepare(graphs, config, CPU)
+    problem = GRAPH.prepare(graphs, config, CPU)
     tested: list[int] = []
     for split, (fold, apart) in enumerate(problem.folds):
         parts = split_indices(problem, config, split)
@@ -175,7 +172,7 @@ def test_parts_share_out_the_graphs_and_no_test_graph_decides_anything(
 def test_graphs_without_a_label_are_in_no_part(tmp_path: Path) -> None:
     unknown = [g | {"label": None} if place in (3, 8) else g for place, g in enumerate(lines())]
     config = config_of()
-    problem = prepare(collection(tmp_path, unknown), config, CPU)
+    problem = GRAPH.prepare(collection(tmp_path, unknown), config, CPU)
     for split in range(3):
         parts = split_indices(problem, config, split)
         known = torch.cat(list(parts.values())).sort().values.tolist()
@@ -186,7 +183,7 @@ def test_graphs_without_a_label_are_in_no_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folds", ["stratified", "fixed"])
 def test_the_parts_of_a_published_dataset_do_not_overlap(folds: str) -> None:
     config = config_of(**{"data.name": "mutag", "data.folds": folds, "data.num_folds": 10})
-    problem = prepare(load_graphs(config.data), config, CPU)
+    problem = GRAPH.prepare(GRAPH.load(config), config, CPU)
     assert len(problem.folds) == 10
     for split in range(10):
         parts = split_indices(problem, config, split)
@@ -206,5 +203,5 @@ def test_all_models_share_one_width_and_one_way_to_be_built() -> None:
 
 
 def test_untagged_graphs_start_from_their_degrees(tmp_path: Path) -> None:
-    problem = prepare(collection(tmp_path, without(lines(), "node_labels")), config_of(), CPU)
+    problem = GRAPH.prepare(collection(tmp_path, without(lines(), "node_labels")), config_of(), CPU)
     assert (problem.features.kind, problem.num_features) == ("degrees", 2)

@@ -21,7 +21,7 @@ from quatgraph.models.graph import MODELS
 from quatgraph.tasks.graph import GRAPH, batches, evaluation
 from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
-from quatgraph.tasks.graph.problem import Problem, build_model, prepare, split_indices
+from quatgraph.tasks.graph.problem import Problem, split_indices
 from quatgraph.tasks.runs import bundle_of, group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
@@ -82,7 +82,7 @@ def test_a_member_among_others_equals_the_same_member_alone(graphs: Graphs, name
     same = {"model.name": name, "train.epochs": 3}
     configurations = [config_of(**same), config_of(**same, **{"train.lr": 0.005})]
     members = [Member(c, split, seed) for c in configurations for split, seed in ((0, 3), (2, 4))]
-    problem = in_double(prepare(graphs, configurations[0], CPU))
+    problem = in_double(GRAPH.prepare(graphs, configurations[0], CPU))
     ensemble = GRAPH.train(members, problem, GRAPH.plan(members))
     for index, member in enumerate(members):
         alone = GRAPH.train([member], problem, GRAPH.plan([member]))
@@ -115,7 +115,7 @@ def test_a_member_learns_from_the_training_graphs_of_its_fold_and_is_measured_on
     for index, member in enumerate(outcome.members):
         # The same by hand: torch's own Adam, clipping and loss on the graphs of each step.
         torch.manual_seed(7)
-        model = build_model(config, problem).train()
+        model = GRAPH.build(config, problem).train()
         adam = torch.optim.Adam(
             model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
         )
@@ -152,7 +152,7 @@ def test_evaluating_in_chunks_gives_the_same_metrics(
 ) -> None:
     members = GRAPH.members(config_of(), graphs)
     whole = outcome_of(members, graphs)
-    monkeypatch.setattr(evaluation, "max_nodes_per_chunk", lambda *_: 9)
+    monkeypatch.setattr(running, "max_nodes_per_chunk", lambda *_: 9)
     parts = outcome_of(members, graphs)
     for key, values in whole.fit.metrics.items():
         torch.testing.assert_close(parts.fit.metrics[key], values)
@@ -182,7 +182,7 @@ def test_paper_and_honest_members_train_together_and_keep_their_own_epochs(
     assert {r.best_epoch for r in outcome.records if r.protocol == "honest"} != {6}
     # What the weights of a bundle give is what its record says.
     parts = split_indices(outcome.problem, honest, 1)
-    model = build_model(honest, outcome.problem).eval()
+    model = GRAPH.build(honest, outcome.problem).eval()
     weights = bundle_of(GRAPH, [(outcome, 1, 1)], graphs).select_tensors("members.0")
     model.load_state_dict(weights)
     with torch.no_grad():
@@ -228,7 +228,7 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
     graphs: Graphs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of()
-    problem = prepare(graphs, config, CPU)
+    problem = GRAPH.prepare(graphs, config, CPU)
     plenty = GRAPH.max_members(problem, config)
     wide = config_of(**{"model.hidden_quats": 64})
     assert 1 <= GRAPH.max_members(problem, wide) < plenty
@@ -242,7 +242,7 @@ def test_a_graph_far_larger_than_memory_is_named(
     monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
     config = config_of()
     with pytest.raises(Mistake, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
-        GRAPH.max_members(prepare(graphs, config, CPU), config)
+        GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
 
 
 def test_fewer_nodes_are_evaluated_at_once_the_more_members_there_are() -> None:
@@ -264,10 +264,10 @@ def test_members_that_drop_out_have_four_masks_whoever_comes_first(
 
 def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: Graphs) -> None:
     config = config_of()
-    problem = prepare(graphs, config, CPU)
+    problem = GRAPH.prepare(graphs, config, CPU)
     parts = split_indices(problem, config, 0)
-    chunks = evaluation.build_chunks(problem.collection, config, [parts])
-    ensemble = Ensemble([lambda: build_model(config, problem)], [0]).eval()
+    chunks = evaluation.build_chunks(problem.collection, [parts], ("valid", "test"), 1000)
+    ensemble = Ensemble([lambda: GRAPH.build(config, problem)], [0]).eval()
     before = evaluation.compute_metrics(ensemble, problem.collection, chunks)
 
     def through(batch: batches.Batch, model: Ensemble, x: Codes | Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from quatgraph.tasks.link.classification import (
     fit_thresholds,
     score_triples,
 )
-from quatgraph.tasks.link.problem import Problem, build_model, prepare
+from quatgraph.tasks.link.problem import Problem
 
 R = 3
 
@@ -102,7 +102,7 @@ TIED = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1}
 
 def tied_model(problem: Problem, **values: Any) -> nn.Module:
     """A model with small whole numbers for weights: many scores are equal, and all exact."""
-    model = build_model(config_of(**TIED | values), problem).eval()
+    model = LINK.build(config_of(**TIED | values), problem).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.copy_(torch.randint(-2, 3, weight.shape))
@@ -175,7 +175,7 @@ def test_both_sides_of_a_triple_score_alike_where_inverse_relations_are_not_lear
 ) -> None:
     values = TIED | {"data.reciprocal": False, "model.decoder": decoder}
     problem = problem_of(triples, **values)
-    model = build_model(config_of(**values), problem).eval()
+    model = LINK.build(config_of(**values), problem).eval()
     turned = triples.test.flip(1) + torch.tensor([0, R, 0])
     forth, back = (score_triples(model, problem, part) for part in (triples.test, turned))
     torch.testing.assert_close(forth, back, rtol=1e-5, atol=1e-5)
@@ -193,7 +193,7 @@ def test_a_model_that_has_learned_tells_right_from_wrong() -> None:
     values = {"train.epochs": 20, "train.loss": "softmax", "model.name": "embeddings"}
     config = config_of(**values, **{"seeds": 3, "model.dim_quats": 4, "train.select": "last"})
     outcome = outcome_of(LINK.members(config, triples), triples)
-    model = build_model(config, outcome.problem).eval()
+    model = LINK.build(config, outcome.problem).eval()
     for member in range(3):
         weights = {name: outcome.fit.weights[name][member] for name in model.state_dict()}
         model.load_state_dict(weights)
@@ -221,8 +221,8 @@ def test_a_model_that_has_not_learned_knows_the_more_frequent_answer_of_each_rel
     frequent = float(known / (test_right + test_wrong).sum())
     assert frequent == pytest.approx(share, abs=5e-4)
     config = config_of(**{"data.name": name, "data.path": ""})
-    problem = prepare(triples, config, CPU)
-    found = classification_metrics(build_model(config, problem).eval(), problem)
+    problem = LINK.prepare(triples, config, CPU)
+    found = classification_metrics(LINK.build(config, problem).eval(), problem)
     assert found["test/classified"] == pytest.approx(frequent, abs=0.02)
 
 
@@ -231,5 +231,5 @@ def test_the_gpu_classifies_as_the_cpu(triples: Triples) -> None:
     problem = problem_of(triples, **TIED)
     model = tied_model(problem)
     wanted = classification_metrics(model, problem)
-    there = prepare(triples, config_of(**TIED), torch.device("cuda"))
+    there = LINK.prepare(triples, config_of(**TIED), torch.device("cuda"))
     assert classification_metrics(model.cuda(), there) == wanted

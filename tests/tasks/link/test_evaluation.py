@@ -1,25 +1,28 @@
 """Ranks of both sides against a count of rivals one by one, and against PyKEEN's."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from cities import CPU, config_of, problem_of
+from cities import CITIES, CPU, cities, config_of, problem_of
 from torch import Tensor, nn
 
-from quatgraph.data.link import Triples, random_triples
+from quatgraph.data.link import Triples, random_triples, with_inverses
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
+from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.evaluation import (
     SIDES,
     by_relation,
+    rank_by_popularity,
     rank_candidates,
     rank_part,
     summarize_ranks,
 )
-from quatgraph.tasks.link.problem import Problem, build_model, prepare
+from quatgraph.tasks.link.problem import Problem
 from quatgraph.training.ensemble import Ensemble
 
 E, R = 40, 4
@@ -43,7 +46,7 @@ def whole_numbers(model: nn.Module, seed: int = 0) -> nn.Module:
 def tied(triples: Triples, **values: Any) -> tuple[nn.Module, Problem]:
     plain = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1} | values
     problem = problem_of(triples, **plain)
-    return whole_numbers(build_model(config_of(**plain), problem)), problem
+    return whole_numbers(LINK.build(config_of(**plain), problem)), problem
 
 
 def rivals_of(triples: Triples, part: str) -> list[tuple[int, int, int, list[int]]]:
@@ -97,13 +100,13 @@ def test_ranks_count_the_wrong_answers_that_are_ahead_and_level(
 @pytest.mark.parametrize("name", MODELS)
 def test_the_ranks_of_an_ensemble_are_those_of_its_members(triples: Triples, name: str) -> None:
     config = config_of(**{"model.name": name})
-    problem = prepare(triples, config, CPU)
-    ensemble = Ensemble([lambda: build_model(config, problem)] * 2, [3, 4]).eval()
+    problem = LINK.prepare(triples, config, CPU)
+    ensemble = Ensemble([lambda: LINK.build(config, problem)] * 2, [3, 4]).eval()
     asked = problem.parts["valid"]
     with torch.no_grad():
         found = rank_candidates(*ensemble(problem.adjacency, asked.head, asked.relation), asked)
     for member in range(2):
-        model = build_model(config, problem).eval()
+        model = LINK.build(config, problem).eval()
         model.load_state_dict(ensemble.member(member), strict=False)
         wanted = oracle(scores_by(model, problem), triples, "valid")
         assert_same(Ranks(found.greater[member], found.equal[member]), wanted)
@@ -175,7 +178,7 @@ def test_a_relation_that_is_not_asked_for_is_left_out(known_ranks: tuple[Ranks, 
 def test_the_gpu_ranks_as_the_cpu(triples: Triples, numbers: int | None) -> None:
     values = {"model.name": "embeddings", "model.norm": False, "model.dim_quats": 1}
     model, problem = tied(triples)
-    there = prepare(triples, config_of(**values), torch.device("cuda"))
+    there = LINK.prepare(triples, config_of(**values), torch.device("cuda"))
     found = rank_part(model.cuda(), there, "test", numbers)
     wanted = rank_part(model.cpu(), problem, "test")
     assert_same(Ranks(found.greater.cpu(), found.equal.cpu()), wanted)
@@ -262,3 +265,29 @@ def test_pykeen_ranks_the_same_triples_alike(
                 for kind in ("pessimistic", "optimistic")
             )
             assert worst < metrics[f"{part}/hits@{k}"] < best
+
+
+def both_sides(triples: Triples, part: torch.Tensor) -> list[list[int]]:
+    return with_inverses(part, triples.num_relations).tolist()
+
+
+def test_answers_are_ordered_by_how_often_they_are_one_in_training() -> None:
+    triples = cities()
+    found = rank_by_popularity(problem_of(triples), "test")
+    parts = torch.cat((triples.train, triples.valid, triples.test))
+    known = set(map(tuple, both_sides(triples, parts)))
+    counts = Counter((r, t) for _, r, t in both_sides(triples, triples.train))
+    for place, (head, relation, truth) in enumerate(both_sides(triples, triples.test)):
+        rivals = [
+            counts[relation, other]
+            for other in range(triples.num_entities)
+            if (head, relation, other) not in known
+        ]
+        own = counts[relation, truth]
+        assert found.greater[place] == sum(count > own for count in rivals)
+        assert found.equal[place] == sum(count == own for count in rivals)
+
+
+def test_a_place_of_work_is_one_of_the_cities() -> None:
+    ranks = rank_by_popularity(problem_of(cities()), "test").realistic
+    assert ranks[: len(ranks) // 2].max() <= CITIES

@@ -10,7 +10,7 @@ from quatgraph.data.link import load
 from quatgraph.layers.decoder import DECODERS
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.evaluation import rank_part, summarize_ranks
-from quatgraph.tasks.link.problem import Problem, build_model
+from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.task import Member
 
 
@@ -31,7 +31,7 @@ def test_every_loss_trains_every_decoder(loss: str, decoder: str, reciprocal: bo
     )
     outcome = outcome_of([Member(config, 0, 0)], cities())
     torch.manual_seed(0)
-    before = build_model(config, outcome.problem)
+    before = LINK.build(config, outcome.problem)
     for name, start in before.named_parameters():
         learned = outcome.fit.weights[name][0]
         assert learned.isfinite().all()
@@ -42,7 +42,7 @@ def test_every_loss_trains_every_decoder(loss: str, decoder: str, reciprocal: bo
 
 def untrained_mrr(member: Member, problem: Problem) -> float:
     torch.manual_seed(member.seed)
-    model = build_model(member.config, problem).eval()
+    model = LINK.build(member.config, problem).eval()
     return summarize_ranks(rank_part(model, problem, "test"), "test")["test/mrr"]
 
 

@@ -15,7 +15,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link import task as running
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import rank_part, summarize_ranks
-from quatgraph.tasks.link.problem import Problem, build_model
+from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.link.task import LinkTask
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
@@ -28,7 +28,7 @@ def triples() -> Triples:
 
 
 def kept_model(fitted: Fit, config: LinkConfig, problem: Problem, member: int) -> nn.Module:
-    model = build_model(config, problem).eval()
+    model = LINK.build(config, problem).eval()
     model.load_state_dict({name: fitted.weights[name][member] for name in model.state_dict()})
     return model
 
@@ -162,4 +162,4 @@ def test_a_bundle_holds_names_and_triples(triples: Triples) -> None:
     for part in ("train", "valid", "test", "valid_negatives", "test_negatives"):
         assert torch.equal(bundle.tensors[f"data.{part}"], getattr(data, part).int())
     weights = bundle.select_tensors("members.0")
-    build_model(config_of(), problem_of(data)).load_state_dict(weights)
+    LINK.build(config_of(), problem_of(data)).load_state_dict(weights)

@@ -13,8 +13,9 @@ from quatgraph.data.link import Triples, random_triples
 from quatgraph.errors import Mistake
 from quatgraph.layers.decoder import DECODERS
 from quatgraph.models.link import MODELS
-from quatgraph.tasks.link.config import DataConfig
-from quatgraph.tasks.link.problem import Problem, build_model, load_triples
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import DataConfig, LinkConfig
+from quatgraph.tasks.link.problem import Problem
 
 R = 3
 
@@ -27,14 +28,17 @@ def triples() -> Triples:
 @pytest.mark.parametrize("values", [{}, {"name": "countries", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
     with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
-        load_triples(DataConfig(**values))
+        LINK.load(LinkConfig(data=DataConfig(**values)))
 
 
 def test_the_data_is_the_catalogs_or_a_file(tmp_path: Path) -> None:
-    assert load_triples(DataConfig(name="countries")).num_relations == 13
+    assert LINK.load(LinkConfig(data=DataConfig(name="countries"))).num_relations == 13
     file = tmp_path / "mine.tsv"
     file.write_text("".join(f"a{i}\tis\ta{j}\n" for i in range(9) for j in range(9)))
-    drawn = [load_triples(DataConfig(path=str(file), split_seed=seed)) for seed in (0, 0, 1)]
+    drawn = [
+        LINK.load(LinkConfig(data=DataConfig(path=str(file), split_seed=seed)))
+        for seed in (0, 0, 1)
+    ]
     assert drawn[0].entities[:2] == ["a0", "a1"]
     assert drawn[0].digest == drawn[1].digest != drawn[2].digest
 
@@ -121,7 +125,7 @@ def test_neighbours_are_those_of_any_training_triple_and_an_entity_itself() -> N
 def test_every_model_answers_with_every_decoder(name: str, decoder: str, reciprocal: bool) -> None:
     values = {"model.name": name, "model.decoder": decoder, "data.reciprocal": reciprocal}
     problem = problem_of(cities(), **values)
-    model = build_model(config_of(**values), problem).eval()
+    model = LINK.build(config_of(**values), problem).eval()
     asked = problem.parts["test"]
     query, candidates = model(problem.adjacency, asked.head, asked.relation)
     assert (query @ candidates.mT).shape == (len(asked.truth), len(ENTITIES))

@@ -19,7 +19,7 @@ from quatgraph.models.link import MODELS
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.problem import Problem, build_model, prepare
+from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
@@ -180,7 +180,7 @@ def test_a_training_is_that_by_hand(
     fitted = LINK.train(members, problem, LINK.plan(members))
 
     torch.manual_seed(7)
-    model = build_model(config, problem).train()
+    model = LINK.build(config, problem).train()
     adam = torch.optim.Adam(
         model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
     )
@@ -239,7 +239,7 @@ def test_captured_steps_equal_eager_ones_bit_for_bit(
     triples: Triples, name: str, loss: str
 ) -> None:
     members = varied(**{"model.name": name, "train.loss": loss, "train.epochs": 6})
-    problem = prepare(triples, members[0].config, CUDA)
+    problem = LINK.prepare(triples, members[0].config, CUDA)
     captured, eager = (
         LINK.train(members, problem, dataclasses.replace(LINK.plan(members), capture=capture))
         for capture in (True, False)
@@ -251,7 +251,7 @@ def test_captured_steps_equal_eager_ones_bit_for_bit(
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
 def test_an_ensemble_on_a_gpu_repeats_bit_for_bit(triples: Triples, precision: str) -> None:
     members = varied(**{"train.precision": precision, "train.epochs": 6})
-    problem = prepare(triples, members[0].config, CUDA)
+    problem = LINK.prepare(triples, members[0].config, CUDA)
     first, again = (LINK.train(members, problem, LINK.plan(members)) for _ in range(2))
     assert bits(first) == bits(again)
 
@@ -262,7 +262,7 @@ def test_a_resumed_training_on_a_gpu_equals_the_uninterrupted_one(
     triples: Triples, tmp_path: Path
 ) -> None:
     members = varied()
-    problem = prepare(triples, members[0].config, CUDA)
+    problem = LINK.prepare(triples, members[0].config, CUDA)
     whole = LINK.train(members, problem, LINK.plan(members))
     paused = dataclasses.replace(
         LINK.plan(members), checkpoint=tmp_path, resume=True, deadline=Deadline(0)
@@ -281,7 +281,7 @@ def test_a_gpu_learns_what_a_cpu_learns(triples: Triples, name: str, loss: str) 
     members = varied(**{"model.name": name, "train.loss": loss})
     here, there = (
         LINK.train(
-            members, in_double(prepare(triples, members[0].config, device)), LINK.plan(members)
+            members, in_double(LINK.prepare(triples, members[0].config, device)), LINK.plan(members)
         )
         for device in (CPU, CUDA)
     )

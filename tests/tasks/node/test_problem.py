@@ -14,7 +14,6 @@ from quatgraph.errors import Mistake
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
-from quatgraph.tasks.node.problem import build_model, load_data, prepare
 from quatgraph.tasks.task import Member
 
 CPU = torch.device("cpu")
@@ -50,28 +49,29 @@ def config_of(**values: object) -> NodeConfig:
 @pytest.mark.parametrize("values", [{}, {"name": "karate", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
     with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
-        load_data(DataConfig(**values))
+        NODE.load(NodeConfig(data=DataConfig(**values)))
 
 
 def test_the_data_is_the_catalogs_or_a_folder(tmp_path: Path) -> None:
-    assert load_data(DataConfig(name="karate")).num_nodes == 34
+    assert NODE.load(NodeConfig(data=DataConfig(name="karate"))).num_nodes == 34
     lines = [f"n{i},{'ab'[i % 2]},{i}.5" for i in range(10)]
     (tmp_path / "nodes.csv").write_text("id,label,age\n" + "\n".join(lines))
     (tmp_path / "edges.csv").write_text("n0,n1\nn1,n2\n")
-    made = load_data(DataConfig(path=str(tmp_path)))
+    made = NODE.load(NodeConfig(data=DataConfig(path=str(tmp_path))))
     assert made.node_ids[:2] == ["n0", "n1"]
     assert made.edge_index.size(1) == 4
-    directed = load_data(DataConfig(path=str(tmp_path), directed=True))
+    directed = NODE.load(NodeConfig(data=DataConfig(path=str(tmp_path), directed=True)))
     assert directed.edge_index.tolist() == [[0, 1], [1, 2]]
     masks = [
-        load_data(DataConfig(path=str(tmp_path), split_seed=seed)).train_mask for seed in (0, 0, 3)
+        NODE.load(NodeConfig(data=DataConfig(path=str(tmp_path), split_seed=seed))).train_mask
+        for seed in (0, 0, 3)
     ]
     assert torch.equal(masks[0], masks[1])
     assert not torch.equal(masks[0], masks[2])
 
 
 def test_the_parts_are_masks_by_split_that_no_node_shares(graph: Data) -> None:
-    problem = prepare(graph, NodeConfig(), CPU)
+    problem = NODE.prepare(graph, NodeConfig(), CPU)
     assert {part: mask.shape for part, mask in problem.masks.items()} == {
         "train": (2, N),
         "valid": (2, N),
@@ -83,20 +83,20 @@ def test_the_parts_are_masks_by_split_that_no_node_shares(graph: Data) -> None:
 
 
 def test_features_with_few_numbers_are_kept_sparse_and_others_dense(graph: Data) -> None:
-    assert isinstance(prepare(graph, NodeConfig(), CPU).features, Adjacency)
+    assert isinstance(NODE.prepare(graph, NodeConfig(), CPU).features, Adjacency)
     full = graph.clone()
     full.x = torch.rand(N, F) + 0.1
-    assert isinstance(prepare(full, NodeConfig(), CPU).features, torch.Tensor)
-    assert isinstance(prepare(graph, NodeConfig(), CPU, layout="dense").features, torch.Tensor)
-    assert isinstance(prepare(full, NodeConfig(), CPU, layout="sparse").features, Adjacency)
+    assert isinstance(NODE.prepare(full, NodeConfig(), CPU).features, torch.Tensor)
+    assert isinstance(NODE.prepare(graph, NodeConfig(), CPU, layout="dense").features, torch.Tensor)
+    assert isinstance(NODE.prepare(full, NodeConfig(), CPU, layout="sparse").features, Adjacency)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_sparse_and_dense_features_give_the_same_logits(graph: Data, name: str) -> None:
     config = config_of(**{"model.name": name, "model.hidden_quats": 2, "data.scaling": "row"})
-    sparse = prepare(graph, config, CPU, layout="sparse")
-    dense = prepare(graph, config, CPU, layout="dense")
-    model = build_model(config, sparse).eval()
+    sparse = NODE.prepare(graph, config, CPU, layout="sparse")
+    dense = NODE.prepare(graph, config, CPU, layout="dense")
+    model = NODE.build(config, sparse).eval()
     logits = model(sparse.features, sparse.adjacency)
     assert logits.shape == (N, 3)
     torch.testing.assert_close(logits, model(dense.features, dense.adjacency))
@@ -108,7 +108,7 @@ def test_sparse_and_dense_features_train_alike_without_dropout(graph: Data, mask
     config = config_of(**settings, **{"train.select": "last"})
     members = [Member(config, 0, 0)]
     fits = [
-        NODE.train(members, prepare(graph, config, CPU, layout=layout), NODE.plan(members))
+        NODE.train(members, NODE.prepare(graph, config, CPU, layout=layout), NODE.plan(members))
         for layout in ("sparse", "dense")
     ]
     for name, weight in fits[0].weights.items():
@@ -117,12 +117,12 @@ def test_sparse_and_dense_features_train_alike_without_dropout(graph: Data, mask
 
 
 def test_a_graph_without_features_gives_each_node_a_feature_of_its_own() -> None:
-    data = load_data(DataConfig(name="karate"))
-    problem = prepare(data, NodeConfig(), CPU)
+    data = NODE.load(NodeConfig(data=DataConfig(name="karate")))
+    problem = NODE.prepare(data, NodeConfig(), CPU)
     assert problem.scaling is None
     assert isinstance(problem.features, Adjacency)
     assert torch.equal(problem.features @ torch.eye(34), torch.eye(34))
-    logits = build_model(NodeConfig(), problem)(problem.features, problem.adjacency)
+    logits = NODE.build(NodeConfig(), problem)(problem.features, problem.adjacency)
     assert logits.shape == (34, 2)
 
 
@@ -130,25 +130,25 @@ def test_the_adjacency_matrix_has_self_loops_and_the_normalization_of_the_config
     graph: Data,
 ) -> None:
     ones, eye = torch.ones(N, 1), torch.eye(N)
-    by_row = prepare(graph, config_of(**{"model.normalization": "row"}), CPU).adjacency
+    by_row = NODE.prepare(graph, config_of(**{"model.normalization": "row"}), CPU).adjacency
     torch.testing.assert_close(by_row @ ones, ones)
-    plain = prepare(graph, config_of(**{"model.normalization": "none"}), CPU).adjacency @ eye
+    plain = NODE.prepare(graph, config_of(**{"model.normalization": "none"}), CPU).adjacency @ eye
     assert bool((plain.diagonal() > 0).all())
     degree = plain.sum(dim=1)
-    symmetric = prepare(graph, NodeConfig(), CPU).adjacency @ eye
+    symmetric = NODE.prepare(graph, NodeConfig(), CPU).adjacency @ eye
     torch.testing.assert_close(symmetric, plain / (degree[:, None] * degree[None, :]).sqrt())
 
 
 def test_gat_normalizes_by_attention_alone(graph: Data) -> None:
-    gat = prepare(graph, config_of(**{"model.name": "gat"}), CPU).adjacency
+    gat = NODE.prepare(graph, config_of(**{"model.name": "gat"}), CPU).adjacency
     # 0 where a loop of the data made way for the one that every node has.
     assert set(gat.weight.tolist()) <= {0.0, 1.0}
-    assert not set(prepare(graph, NodeConfig(), CPU).adjacency.weight.tolist()) <= {0.0, 1.0}
+    assert not set(NODE.prepare(graph, NodeConfig(), CPU).adjacency.weight.tolist()) <= {0.0, 1.0}
 
 
 def test_a_given_scaling_is_used_instead_of_a_new_one(graph: Data) -> None:
     other = Scaling.fit(torch.tensor([[-1.0] * F, [3.0] * F]), "standard")
-    problem = prepare(graph, NodeConfig(), CPU, scaling=other, layout="dense")
+    problem = NODE.prepare(graph, NodeConfig(), CPU, scaling=other, layout="dense")
     assert problem.scaling == other
     torch.testing.assert_close(problem.features, (graph.x - 1) / 2)
 
@@ -157,7 +157,9 @@ def test_edge_weights_reach_the_adjacency_matrix(graph: Data) -> None:
     heavy = graph.clone()
     heavy.edge_weight = torch.full((graph.edge_index.size(1),), 5.0)
     config = config_of(**{"model.normalization": "none"})
-    plain, weighted = (prepare(d, config, CPU).adjacency @ torch.eye(N) for d in (graph, heavy))
+    plain, weighted = (
+        NODE.prepare(d, config, CPU).adjacency @ torch.eye(N) for d in (graph, heavy)
+    )
     off = ~torch.eye(N, dtype=torch.bool)
     torch.testing.assert_close(weighted[off], 5 * plain[off])
 

@@ -8,7 +8,6 @@ from torch_geometric.data import Data
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node import task as running
-from quatgraph.tasks.node.problem import build_model, load_data, prepare
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 
@@ -24,10 +23,10 @@ def test_a_member_among_others_equals_the_same_member_alone(graph: Data, name: s
     same = {"model.name": name, "model.dropout": 0.0, "data.name": "", "data.path": "here"}
     configurations = [config_of(**same), config_of(**same, **{"train.lr": 0.01})]
     members = [Member(c, split, seed) for c in configurations for split, seed in ((0, 3), (2, 4))]
-    problem, plan = prepare(graph, configurations[0], CPU), NODE.plan(members)
-    ensemble = NODE.train(members, problem, plan)
+    problem = NODE.prepare(graph, configurations[0], CPU)
+    ensemble = NODE.train(members, problem, NODE.plan(members))
     for index, member in enumerate(members):
-        alone = NODE.train([member], problem, plan)
+        alone = NODE.train([member], problem, NODE.plan([member]))
         for key, curve in alone.curves.items():
             torch.testing.assert_close(
                 ensemble.curves[key][:, index], curve[:, 0], rtol=1e-3, atol=1e-4
@@ -49,7 +48,7 @@ def test_a_member_learns_from_the_training_nodes_of_its_split_and_is_measured_on
     for index, member in enumerate(outcome.members):
         # The same by hand: torch's own Adam and loss on the nodes that the mask picks.
         torch.manual_seed(7)
-        model = build_model(config, problem)
+        model = NODE.build(config, problem)
         adam = torch.optim.Adam(
             model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
         )
@@ -95,7 +94,7 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
     karate: Data, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = config_of()
-    problem = prepare(karate, config, CPU)
+    problem = NODE.prepare(karate, config, CPU)
     plenty = NODE.max_members(problem, config)
     assert plenty > 5
     wide = config_of(**{"model.hidden_quats": 200, "model.num_layers": 3})
@@ -154,6 +153,6 @@ def test_qgnn_learns_cora_in_a_few_epochs() -> None:
     config = config_of(
         **{"data.name": "cora", "data.scaling": "row", "train.epochs": 30, "model.hidden_quats": 4}
     )
-    data = load_data(config.data)
+    data = NODE.load(config)
     (record,) = outcome_of([Member(config, 0, 0)], data).records
     assert record.metrics["test/accuracy"] > 0.8

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import settings
 
+from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import Corpus, load_corpus
+from quatgraph.tasks.text.problem import Corpus
 
 FILLERS = ["the", "old", "man", "saw", "a", "small", "house", "near", "that", "long", "river"]
 FILLERS += ["and", "then", "went", "home"]
@@ -49,4 +50,4 @@ def configured(tmp_path: Path) -> Callable[..., TextConfig]:
 
 @pytest.fixture
 def corpus(configured: Callable[..., TextConfig]) -> Corpus:
-    return load_corpus(configured())
+    return TEXT.load(configured())

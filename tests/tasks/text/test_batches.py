@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from quatgraph.tasks.graph.batches import Collection, assemble
+from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients, round_up
-from quatgraph.tasks.text.problem import Corpus, prepare, split_indices
+from quatgraph.tasks.text.problem import Corpus, split_indices
 
 CPU = torch.device("cpu")
 
 
 @pytest.fixture
 def whole(corpus: Corpus, configured: Any) -> Collection:
-    return prepare(corpus, configured(), CPU).collection
+    return TEXT.prepare(corpus, configured(), CPU).collection
 
 
 def of(

@@ -9,15 +9,9 @@ import torch
 from quatgraph.data.text import NO_WORD, from_list, word_graphs
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
+from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import (
-    Corpus,
-    build_collection,
-    build_model,
-    load_corpus,
-    prepare,
-    split_indices,
-)
+from quatgraph.tasks.text.problem import Corpus, build_collection, split_indices
 
 CPU = torch.device("cpu")
 
@@ -25,14 +19,14 @@ CPU = torch.device("cpu")
 def test_the_data_is_either_named_or_at_a_path(configured: Any) -> None:
     for config in (TextConfig(), configured(**{"data.name": "snippets"})):
         with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
-            load_corpus(config)
+            TEXT.load(config)
 
 
 def test_words_have_the_vectors_of_a_file_and_drawn_ones_where_it_has_none(
     configured: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "own.txt").write_text("cat 1 2 3 4\ndog 5 6 7 8\nunheard 0 0 0 0\n")
-    corpus = load_corpus(configured(**{"data.vectors": str(tmp_path / "own.txt")}))
+    corpus = TEXT.load(configured(**{"data.vectors": str(tmp_path / "own.txt")}))
     vocabulary = corpus.documents.vocabulary
     assert corpus.found == 2
     assert corpus.vectors.shape == (len(vocabulary), 4)
@@ -46,8 +40,8 @@ def test_a_digest_tells_vectors_apart_that_were_read(configured: Any, tmp_path: 
         (tmp_path / name).mkdir()
         path = tmp_path / name / "own.txt"
         path.write_text(line)
-        digests.add(load_corpus(configured(**{"data.vectors": str(path)})).digest)
-    drawn = load_corpus(configured())
+        digests.add(TEXT.load(configured(**{"data.vectors": str(path)})).digest)
+    drawn = TEXT.load(configured())
     assert len(digests | {drawn.digest}) == 3
     assert drawn.digest == drawn.documents.digest
 
@@ -103,12 +97,12 @@ def test_fixed_vectors_are_no_weights_and_learned_ones_are(
     configured: Any, name: str, learned: bool
 ) -> None:
     config = configured(**{"model.name": name, "model.learned_vectors": learned})
-    corpus = load_corpus(config)
-    problem = prepare(corpus, config, CPU)
-    model = build_model(config, problem).eval()
+    corpus = TEXT.load(config)
+    problem = TEXT.prepare(corpus, config, CPU)
+    model = TEXT.build(config, problem).eval()
     whole = problem.collection
     logits = model(whole.features, whole.adjacency, whole.pool)
     assert logits.shape == (60, 2)
     words = len(corpus.documents.vocabulary)
     held = any(weight.size(0) == words for weight in model.state_dict().values() if weight.dim())
-    assert held == corpus.learned == (learned or name == "fasttext")
+    assert held == (learned or name == "fasttext")

@@ -22,14 +22,7 @@ from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT, batches
 from quatgraph.tasks.text import task as running
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import (
-    Corpus,
-    Problem,
-    build_model,
-    load_corpus,
-    prepare,
-    split_indices,
-)
+from quatgraph.tasks.text.problem import Corpus, Problem, split_indices
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Paused
 from quatgraph.training.runtime import Deadline
@@ -91,7 +84,7 @@ def test_a_member_among_others_equals_the_same_member_alone(
     same = {"model.name": name, "model.learned_vectors": learned, "train.epochs": 2}
     several = [configured(**same), configured(**same, **{"train.lr": 0.005})]
     members = [Member(several[0], 0, 3), Member(several[0], 0, 4), Member(several[1], 0, 4)]
-    problem = in_double(prepare(load_corpus(several[0]), several[0], CPU))
+    problem = in_double(TEXT.prepare(TEXT.load(several[0]), several[0], CPU))
     together = TEXT.train(members, problem, TEXT.plan(members))
     for index, member in enumerate(members):
         alone = TEXT.train([member], problem, TEXT.plan([member]))
@@ -109,7 +102,7 @@ def test_a_batch_in_pieces_trains_the_same(
     configured: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = configured(**{"model.name": name})
-    problem = in_double(prepare(load_corpus(config), config, CPU))
+    problem = in_double(TEXT.prepare(TEXT.load(config), config, CPU))
     members = [Member(config, 0, seed) for seed in (0, 1)]
     whole = TEXT.train(members, problem, TEXT.plan(members))
     monkeypatch.setattr(running, "max_nodes_per_step", lambda *_: 20)
@@ -129,7 +122,7 @@ def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_othe
     documents = corpus.documents
     for index, member in enumerate(outcome.members):
         torch.manual_seed(member.seed)
-        model, whole = build_model(config, outcome.problem).train(), outcome.problem.collection
+        model, whole = TEXT.build(config, outcome.problem).train(), outcome.problem.collection
         adam = torch.optim.Adam(model.parameters(), lr=config.train.lr, weight_decay=0.01)
         parts = split_indices(documents, config.data, member.seed)
 
@@ -165,7 +158,7 @@ def test_documents_without_a_label_or_without_words_hinder_nothing(
     for name in MODELS:
         config = configured(**{"model.name": name, "train.epochs": 1})
         words = len(documents.vocabulary)
-        corpus = Corpus(documents, torch.rand(words, 8), 0, name == "fasttext")
+        corpus = Corpus(documents, torch.rand(words, 8), 0)
         (record,) = outcome_of([Member(config, 0, 0)], corpus).records
         assert all(math.isfinite(value) for value in record.metrics.values())
 
@@ -176,7 +169,7 @@ def test_the_kept_epoch_has_the_best_accuracy_and_among_these_the_lowest_loss(
     config = configured(
         seeds=3, **{"train.epochs": 8, "train.lr": 0.008, "model.learned_vectors": True}
     )
-    corpus = load_corpus(config)
+    corpus = TEXT.load(config)
     outcome = outcome_of(TEXT.members(config, corpus), corpus).with_curves()
     for index, record in enumerate(outcome.records):
         accuracy, loss = (
@@ -196,7 +189,7 @@ def test_what_the_weights_and_vectors_of_a_bundle_give_is_what_its_record_says(
     bundle = bundle_of(TEXT, [(outcome, 1, 1)], corpus)
     vectors, whole = bundle.tensors["data.vectors"], outcome.problem.collection
     read = dataclasses.replace(outcome.problem, table=vectors)
-    model = build_model(config, read).eval()
+    model = TEXT.build(config, read).eval()
     model.load_state_dict(bundle.select_tensors("members.0"))
     logits = model(whole.features, whole.adjacency, whole.pool)
     guesses, labels, metrics = logits.argmax(dim=1), corpus.documents.y, bundle.card["metrics"]
@@ -262,7 +255,7 @@ def test_the_card_says_how_texts_are_read_and_what_they_are(
 
 def test_vectors_that_a_model_does_not_read_are_reported(configured: Any) -> None:
     config = configured(**{"model.name": "fasttext", "data.vectors": "own.txt", "train.epochs": 1})
-    corpus = load_corpus(config)
+    corpus = TEXT.load(config)
     outcome = outcome_of(TEXT.members(config, corpus), corpus)
     reported = TEXT.summarize(bundle_of(TEXT, [(outcome, 0, 1)], corpus).card)[1]
     assert reported.endswith("; fasttext learns their vectors itself, own.txt was not read")
@@ -273,7 +266,7 @@ def test_threads_are_as_many_as_a_step_keeps_busy(
 ) -> None:
     def threads(**values: Any) -> int:
         config = configured(**values)
-        return running._useful_threads(1, config, prepare(corpus, config, CPU))
+        return running._useful_threads(1, config, TEXT.prepare(corpus, config, CPU))
 
     wide = {"model.hidden_quats": 192, "train.batch_size": 256}
     assert (threads(), threads(**wide), threads(**wide, **{"model.name": "fasttext"})) == (1, 2, 1)
@@ -289,7 +282,7 @@ def test_threads_are_as_many_as_a_step_keeps_busy(
 
 def test_a_bundle_with_learned_vectors_holds_them_once(configured: Any) -> None:
     config = configured(**{"model.learned_vectors": True, "train.epochs": 1})
-    corpus = load_corpus(config)
+    corpus = TEXT.load(config)
     outcome = outcome_of(TEXT.members(config, corpus), corpus)
     tensors = bundle_of(TEXT, [(outcome, 0, 1)], corpus).tensors
     assert "data.vectors" not in tensors
@@ -300,7 +293,7 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
     configured: Any, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config, wide = configured(), configured(**{"model.hidden_quats": 64})
-    problem = prepare(corpus, config, CPU)
+    problem = TEXT.prepare(corpus, config, CPU)
     plenty = TEXT.max_members(problem, config)
     assert 1 <= TEXT.max_members(problem, wide) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 1_000_000)
@@ -318,6 +311,6 @@ def test_the_sample_is_learned() -> None:
         "train": {"epochs": 12, "batch_size": 64, "lr": 0.01},
     }
     config = configs.build(TextConfig, values)
-    corpus = load_corpus(config)
+    corpus = TEXT.load(config)
     (record,) = outcome_of(TEXT.members(config, corpus), corpus).records
     assert record.metrics["test/accuracy"] > 0.65

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -36,6 +37,38 @@ class Collection:
     pool: Adjacency
     features: Codes | Tensor
     labels: Tensor
+
+    @classmethod
+    def build(
+        cls,
+        node_ptr: Tensor,
+        adjacency: Adjacency,
+        features: Codes | Tensor,
+        labels: Tensor,
+        device: torch.device,
+        *,
+        symmetric: bool = True,
+    ) -> Self:
+        """Builds the collection of graphs whose nodes begin at ``node_ptr``."""
+        num_nodes = int(node_ptr[-1])
+        nodes = torch.arange(num_nodes, dtype=torch.int32)
+        owner = torch.arange(len(node_ptr) - 1, dtype=torch.int32)
+        pool = Adjacency(
+            rowptr=node_ptr.int(),
+            col=nodes,
+            weight=torch.ones(num_nodes),
+            t_rowptr=torch.arange(num_nodes + 1, dtype=torch.int32),
+            t_col=owner.repeat_interleave(node_ptr.diff()),
+            t_perm=nodes,
+        )
+        return cls(
+            node_start=node_ptr.int().to(device),
+            adjacency=adjacency.to(device),
+            symmetric=symmetric,
+            pool=pool.to(device),
+            features=features.to(device),
+            labels=labels.to(device),
+        )
 
     @property
     def num_nodes(self) -> Tensor:
@@ -82,22 +115,15 @@ class Batch:
     """Class of each graph, -1 where unknown, ``(M, B)``."""
 
     def through(self, ensemble: Ensemble, features: Codes | Tensor, *, last: bool = True) -> Tensor:
-        """The logits of every member for its graphs, ``(M, B, C)``.
-
-        Args:
-            last: See :meth:`Ensemble.forward`.
-        """
+        """The logits of every member for its graphs, ``(M, B, C)``; see :meth:`Ensemble.forward`
+        for ``last``."""
         own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
         return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
 
 
 def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batch:
-    """Assembles a batch without waiting for the device.
-
-    Args:
-        graphs: Indices of the graphs, -1 for none, ``(M, B)``.
-        capacity: The padded size; no member's graphs may need more.
-    """
+    """Assembles a batch of graphs ``(M, B)``, -1 for none, without waiting for the device. No
+    member's graphs may need more than the capacity."""
     whole = collection.features
     codes = (whole.code, whole.weight) if isinstance(whole, Codes) else ()
     rows = batch_rows(collection.node_start, graphs, capacity.nodes, collection.labels, codes)
@@ -120,14 +146,12 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
 
 
 class TrainingBatches:
-    """Every step samples graphs for each member, without replacement.
+    """Every step samples graphs for each member, without replacement; a member with fewer training
+    graphs than ``batch_size`` takes all of them.
 
     Args:
-        collection: All graphs.
         parts: Indices of each member's training graphs.
-        batch_size: Graphs of a step; a member with fewer training graphs takes all of them.
         steps: Steps of an epoch.
-        seeds: The seed of each member.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own.
     """
 
@@ -170,9 +194,7 @@ class TrainingBatches:
         graphs = self.indices.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
         self.drawn = self._match_sizes(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
         nodes = self.nodes.capacities(self.drawn)
-        entries = (
-            [None] * len(nodes) if self.entries is None else self.entries.capacities(self.drawn)
-        )
+        entries = self.entries.capacities(self.drawn) if self.entries else [None] * len(nodes)
         self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
         return self.capacities
 
@@ -191,13 +213,7 @@ class TrainingBatches:
 
 
 class _Sizes:
-    """The sizes of batches, in nodes or in entries; on a GPU they are padded to a few capacities.
-
-    Args:
-        sizes: The size of each graph.
-        parts: Indices of each member's training graphs.
-        batch_size: Graphs of a batch.
-    """
+    """The sizes of batches, in nodes or in entries; on a GPU padded to a few capacities."""
 
     def __init__(self, sizes: Tensor, parts: Sequence[Tensor], batch_size: int) -> None:
         self.sizes = sizes
@@ -208,8 +224,7 @@ class _Sizes:
 
     def of(self, graphs: Tensor) -> Tensor:
         """The size of each member's batch, ``(T, M, B) -> (T, M)``."""
-        sizes = self.sizes.index_select(0, graphs.clamp(min=0).flatten()).view(graphs.shape)
-        return torch.where(graphs >= 0, sizes, 0).sum(dim=2)
+        return look_up_sizes(self.sizes, graphs).sum(dim=2)
 
     def capacities(self, graphs: Tensor) -> list[int]:
         """The capacity of each step: the size of its largest member."""
@@ -222,6 +237,12 @@ class _Sizes:
         thirds = math.floor(3 * math.log2(self.largest / max(size, _SMALLEST)) + 1e-9)
         capacity = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
         return -(-capacity // 8) * 8
+
+
+def look_up_sizes(sizes: Tensor, graphs: Tensor) -> Tensor:
+    """The size of each graph; 0 for -1."""
+    found = sizes.index_select(0, graphs.clamp(min=0).flatten()).view_as(graphs)
+    return torch.where(graphs >= 0, found, 0)
 
 
 def _sample_distinct(random: Tensor, counts: Tensor, wanted: Tensor) -> Tensor:

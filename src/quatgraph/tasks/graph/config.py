@@ -5,14 +5,11 @@ from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.graph import MODELS, GraphOptions, GraphQGNN
-from quatgraph.presets import Protocol
-from quatgraph.training.loop import Select
+from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
-    name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for your own files."""
+class DataConfig(DataSettings):
     path: str = ""
     """A folder in TU's raw format, or a file of graphs: ``.jsonl``, or DGCNN's ``.txt``."""
     missing: str | int = ""
@@ -36,50 +33,33 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(TrainSettings):
     epochs: int = 100
     """An epoch has as many batches as fill the training fold, its validation part included."""
     lr: float = 0.01
     batch_size: int = 32
     """Graphs of a step, sampled anew each time."""
-    weight_decay: float = 0.0
-    """Adam's L2 penalty, on all weights."""
     smoothing: float = 0.1
     """Label smoothing: the share of the target that the other classes get."""
-    clip: float | None = 0.5
-    """Maximum gradient norm of a run."""
-    select: Select = "best-valid"
-    """Which epoch is selected: the last, or the one with the best validation accuracy; ties go to
-    the lowest validation loss."""
 
     def __post_init__(self) -> None:
-        configs.check(
-            self,
-            "train",
-            positive=("epochs", "lr", "batch_size", "clip"),
-            not_negative=("weight_decay",),
-            rates=("smoothing",),
-        )
+        TrainSettings.__post_init__(self)
+        configs.check(self, "train", positive=("batch_size",), rates=("smoothing",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphConfig:
-    """Everything that decides one graph-classification number, besides fold and seed."""
+class GraphConfig(Config):
+    """Everything that decides one graph-classification number, besides fold and seed.
 
-    protocol: Protocol = "honest"
-    """``paper``: trained on the whole training fold, the epoch chosen on the test fold;
-    ``honest``: all choices on a validation part of the training fold."""
-    seeds: int = 1
-    """Seeds per fold."""
+    Under ``paper`` runs train on the whole training fold and the epoch is chosen on the test fold;
+    under ``honest`` all choices are made on a validation part of the training fold.
+    """
+
     data: DataConfig = field(default_factory=DataConfig)
     model: GraphOptions = field(default_factory=GraphQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def __post_init__(self) -> None:
-        configs.check(self, "", counts=("seeds",))
+        Config.__post_init__(self)
         if self.train.select == "best-valid" and self.data.validation == 0:
             raise ValueError("train.select=best-valid needs data.validation above 0")
-
-    def identity(self) -> configs.Values:
-        """See :func:`quatgraph.config.identity`."""
-        return configs.identity(self)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
-from quatgraph.tasks.graph.batches import Capacity, Collection, assemble
+from quatgraph.tasks.graph.batches import Capacity, Collection, assemble, look_up_sizes
 from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Metrics
 from quatgraph.training.metrics import by_class, macro_f1
@@ -24,28 +24,26 @@ class EvaluationChunk:
     """Which of them belong to each part, as 0 or 1, ``(M, B)``."""
 
 
-def evaluation_chunks(
+def build_chunks(
     collection: Collection,
-    parts: Mapping[str, Sequence[Tensor]],
+    parts: Sequence[Mapping[str, Tensor]],
+    names: Sequence[str],
     max_nodes: int,
     *,
     expanded: bool = False,
 ) -> list[EvaluationChunk]:
-    """Splits the graphs of every member into chunks of at most ``max_nodes`` nodes a member.
+    """Splits the graphs of some parts into chunks of at most ``max_nodes`` nodes a member.
 
     Large graphs come first, so that the chunks of all members are about equally large. A graph
     above the limit is a chunk of its own.
 
     Args:
-        parts: Indices of the graphs of each part, for each member.
+        parts: The indices of the graphs of each part, for each member.
         expanded: Whether the model needs entries of the adjacency matrix, at most eight per node.
     """
-    device, sizes, entries = (
-        collection.labels.device,
-        collection.num_nodes.cpu(),
-        collection.num_entries.cpu(),
-    )
-    members = list(zip(*parts.values(), strict=True))
+    device = collection.labels.device
+    sizes, entries = collection.num_nodes.cpu(), collection.num_entries.cpu()
+    members = [[part[name] for name in names] for part in parts]
     width = max(sum(len(part) for part in member) for member in members)
     graphs = torch.full((len(members), width), -1)
     part_ids = torch.full((len(members), width), -1)
@@ -57,8 +55,7 @@ def evaluation_chunks(
 
     def needed(sizes: Tensor, begin: int) -> Tensor:
         """The capacity needed for the graphs from ``begin`` on, after each of them."""
-        counted = torch.where(graphs >= 0, sizes[graphs.clamp(min=0)], 0)
-        return counted[:, begin:].cumsum(dim=1).amax(dim=0)
+        return look_up_sizes(sizes, graphs[:, begin:]).cumsum(dim=1).amax(dim=0)
 
     chunks, begin = [], 0
     while begin < width:
@@ -69,29 +66,12 @@ def evaluation_chunks(
         count = max(1, int(fits.sum()))
         end = begin + count
         masks = {
-            name: (part_ids[:, begin:end] == n).float().to(device) for n, name in enumerate(parts)
+            name: (part_ids[:, begin:end] == n).float().to(device) for n, name in enumerate(names)
         }
         capacity = Capacity(int(nodes[count - 1]), int(edges[count - 1]) if expanded else None)
         chunks.append(EvaluationChunk(graphs[:, begin:end].to(device), capacity, masks))
         begin = end
     return chunks
-
-
-def build_chunks(
-    collection: Collection, config: GraphConfig, parts: Sequence[Mapping[str, Tensor]]
-) -> list[EvaluationChunk]:
-    """The validation and test graphs of each member in chunks."""
-    return evaluation_chunks(
-        collection,
-        {name: [part[name] for part in parts] for name in ("valid", "test")},
-        max_nodes_per_chunk(len(parts), config, collection.labels.device),
-        expanded=needs_entries(config),
-    )
-
-
-def needs_entries(config: GraphConfig) -> bool:
-    """Whether the model needs a batch's adjacency as a matrix of its own."""
-    return MODELS[config.model.name].needs_entries
 
 
 def max_nodes_per_chunk(num_members: int, config: GraphConfig, device: torch.device) -> int:
@@ -107,11 +87,8 @@ def compute_metrics(
     *,
     with_f1: bool = False,
 ) -> Metrics:
-    """Accuracy and loss of each member on each part, NaN on an empty one.
-
-    Args:
-        with_f1: Whether to compute the macro-F1 too.
-    """
+    """Accuracy and loss of each member on each part, NaN on an empty one, perhaps the macro-F1, and
+    the selection score if validation data is among the parts."""
     totals: dict[str, dict[str, Tensor]] = {part: {} for part in chunks[0].parts}
     for chunk in chunks:
         batch = assemble(collection, chunk.graphs, chunk.capacity)
@@ -137,4 +114,6 @@ def compute_metrics(
     }
     for part, total in totals.items() if with_f1 else ():
         metrics[f"{part}/macro-f1"] = macro_f1(total["agreed"], total["named"])
+    if "valid" in totals:
+        metrics[SELECTION_SCORE] = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
     return metrics

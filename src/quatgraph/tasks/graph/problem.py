@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.graph.collection import Graphs
-from quatgraph.data.labels import class_notes, missing_labels
 from quatgraph.data.splits import Fold
 from quatgraph.errors import Mistake
 from quatgraph.models.graph import MODELS, GraphOptions
@@ -20,19 +17,6 @@ from quatgraph.models.graph.base import Matrix
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
-
-
-def load_graphs(config: DataConfig, *, labels_needed: bool = True) -> Graphs:
-    """Loads the dataset that a config names, or the user's own files."""
-    configs.check_source(config)
-    if config.name:
-        return source.load(config.name)
-    missing = missing_labels(config.missing)
-    graphs = source.read(Path(config.path), missing=missing, labels_needed=labels_needed)
-    if not labels_needed:
-        what = ("graph", "graphs")
-        graphs.notes.extend(class_notes(graphs.y.tolist(), graphs.label_names, missing, what))
-    return graphs
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,20 +36,6 @@ class Problem:
         return self.collection.labels.device
 
 
-def prepare(graphs: Graphs, config: GraphConfig, device: torch.device) -> Problem:
-    """Encodes nodes, builds the adjacency matrix of the model, and moves all to the device."""
-    features = NodeFeatures.fit(graphs, config.data.features)
-    collection = build_collection(graphs, config.model, features, device)
-    return Problem(
-        collection=collection,
-        folds=folds_of(graphs, config.data),
-        num_classes=graphs.num_classes,
-        num_features=collection.features.shape[1],
-        features=features,
-        graphs=graphs,
-    )
-
-
 def build_collection(
     graphs: Graphs, options: GraphOptions, features: NodeFeatures, device: torch.device
 ) -> Collection:
@@ -82,28 +52,12 @@ def _build_collection(
     features: NodeFeatures,
     device: torch.device,
 ) -> Collection:
-    nodes = torch.arange(graphs.num_nodes, dtype=torch.int32)
-    whole = torch.arange(graphs.num_nodes + 1, dtype=torch.int32)
-    owner = torch.arange(len(graphs), dtype=torch.int32)
-    pool = Adjacency(
-        rowptr=graphs.node_ptr.int(),
-        col=nodes,
-        weight=torch.ones(graphs.num_nodes),
-        t_rowptr=whole,
-        t_col=owner.repeat_interleave(graphs.node_ptr.diff()),
-        t_perm=nodes,
-    )
     x = features.of(graphs)
     if propagations:
         x = _propagate(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
-    return Collection(
-        node_start=graphs.node_ptr.int().to(device),
-        adjacency=_matrix(graphs, matrix).to(device),
-        symmetric=matrix in ("none", "symmetric"),  # the graphs are undirected
-        pool=pool.to(device),
-        features=x.to(device),
-        labels=graphs.y.to(device),
-    )
+    symmetric = matrix in ("none", "symmetric")  # the graphs are undirected
+    adjacency = _matrix(graphs, matrix)
+    return Collection.build(graphs.node_ptr, adjacency, x, graphs.y, device, symmetric=symmetric)
 
 
 def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:
@@ -152,9 +106,3 @@ def split_indices(problem: Problem, config: GraphConfig, split: int) -> dict[str
             problem.graphs.y, train, seed, config.data.validation
         )
     return {"train": train, "valid": valid, "test": test}
-
-
-def build_model(config: GraphConfig, problem: Problem) -> nn.Module:
-    """Builds a new model of a configuration."""
-    model = MODELS[config.model.name]
-    return model.from_options(config.model, problem.num_features, problem.num_classes)

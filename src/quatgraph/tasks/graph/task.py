@@ -2,28 +2,25 @@
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
+from quatgraph.data import graph as source
 from quatgraph.data.graph.collection import Graphs
+from quatgraph.data.labels import missing_labels
 from quatgraph.errors import Mistake
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, needs_entries
-from quatgraph.tasks.graph.problem import (
-    Problem,
-    build_model,
-    folds_of,
-    load_graphs,
-    prepare,
-    split_indices,
-)
-from quatgraph.tasks.runs import describe_classes
-from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
+from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, max_nodes_per_chunk
+from quatgraph.tasks.graph.features import NodeFeatures
+from quatgraph.tasks.graph.problem import Problem, build_collection, folds_of, split_indices
+from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.runtime import limit_threads, total_memory
@@ -46,9 +43,15 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
     )
     models = MODELS
     averages_runs = True
+    evaluates_always = True  # records under `paper` hold the curves of the test folds
 
-    def load(self, config: GraphConfig) -> Graphs:
-        return load_graphs(config.data)
+    def load(self, config: GraphConfig, *, labels_needed: bool = True) -> Graphs:
+        settings = config.data
+        configs.check_source(settings)
+        if settings.name:
+            return source.load(settings.name)
+        missing = missing_labels(settings.missing)
+        return source.read(Path(settings.path), missing=missing, labels_needed=labels_needed)
 
     def num_splits(self, config: GraphConfig, data: Graphs) -> int:
         return len(folds_of(data, config.data))
@@ -57,23 +60,27 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         return config.data.validation > 0
 
     def prepare(self, data: Graphs, config: GraphConfig, device: torch.device) -> Problem:
-        return prepare(data, config, device)
+        """Encodes nodes, builds the adjacency matrix of the model, and moves all to the device."""
+        features = NodeFeatures.fit(data, config.data.features)
+        collection = build_collection(data, config.model, features, device)
+        return Problem(
+            collection=collection,
+            folds=folds_of(data, config.data),
+            num_classes=data.num_classes,
+            num_features=collection.features.shape[1],
+            features=features,
+            graphs=data,
+        )
 
     def build(self, config: GraphConfig, problem: Problem) -> nn.Module:
-        return build_model(config, problem)
-
-    def plan(self, members: Sequence[Member[GraphConfig]]) -> Plan:
-        """Every epoch is evaluated: records under ``paper`` hold the curves of the test folds."""
-        return Plan(
-            epochs=members[0].config.train.epochs,
-            select=[member.config.train.select for member in members],
-            monitor=SELECTION_SCORE,
-        )
+        model = MODELS[config.model.name]
+        return model.from_options(config.model, problem.num_features, problem.num_classes)
 
     def train(self, members: Sequence[Member[GraphConfig]], problem: Problem, plan: Plan) -> Fit:
         config, collection = members[0].config, problem.collection
         ensemble, optimizer = self.build_ensemble(members, problem)
         parts = [split_indices(problem, m.config, m.split) for m in members]
+        expanded = MODELS[config.model.name].needs_entries
         # Of the largest fold, so that the steps of an epoch do not depend on the other members.
         largest_fold = max(len(train) for train, _ in problem.folds)
         batches = TrainingBatches(
@@ -82,10 +89,11 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             config.train.batch_size,
             steps=math.ceil(largest_fold / config.train.batch_size),
             seeds=[member.key for member in members],
-            expanded=needs_entries(config),
+            expanded=expanded,
         )
         shares = batches.shares
-        chunks = build_chunks(collection, config, parts)
+        max_nodes = max_nodes_per_chunk(len(members), config, problem.device)
+        chunks = build_chunks(collection, parts, ("valid", "test"), max_nodes, expanded=expanded)
         four = any(member.config.model.trains_on_four_copies for member in members)
 
         def loss(indices: BatchIndices) -> Tensor:
@@ -96,9 +104,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             return (each * shares).sum(dim=-1)
 
         def evaluate() -> Metrics:
-            metrics = compute_metrics(ensemble, collection, chunks)
-            score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
-            return metrics | {SELECTION_SCORE: score}
+            return compute_metrics(ensemble, collection, chunks)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             return fit(
@@ -106,16 +112,13 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             )
 
     def max_members(self, problem: Problem, config: GraphConfig) -> int:
-        """As many as fit into a third of the memory with the largest possible batch.
-
-        On a CPU fewer, but all runs of one configuration: beyond its cache, members slow each other
-        down.
-        """
+        """As many as fit with the largest possible batch. On a CPU at least all runs of one
+        configuration."""
         sizes = problem.collection.num_nodes.cpu()
         batch_size = min(config.train.batch_size, len(sizes))
         nodes = int(sizes.topk(batch_size).values.sum())
         entries = 0
-        if needs_entries(config):
+        if MODELS[config.model.name].needs_entries:
             entries = int(problem.collection.num_entries.cpu().topk(batch_size).values.sum())
         copies = 4 if config.model.trains_on_four_copies else 1
         features = nodes * copies * min(problem.num_features, 4 * config.model.width)
@@ -142,9 +145,9 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
 
     def card(self, config: GraphConfig, data: Graphs, problem: Problem) -> Card:
         """What preparing new graphs like the training graphs takes."""
-        class_sizes = data.y[data.y >= 0].bincount(minlength=data.num_classes)
+        class_sizes = count_classes(data.y, data.num_classes)
         return {
-            "data": {"num_graphs": len(data), "class_sizes": class_sizes.tolist()},
+            "data": {"num_graphs": len(data), "class_sizes": class_sizes},
             "labels": data.label_names,
             "features": problem.features.to_dict(),
             "num_features": problem.num_features,

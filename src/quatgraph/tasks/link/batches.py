@@ -15,24 +15,19 @@ class QueryBatches:
     device, and nothing waits for it.
 
     A batch holds the row of each query, see :func:`look_up`; the lists of tails are never copied.
-
-    Args:
-        queries: All training queries, Q.
-        batch_size: Queries of a step.
-        seeds: The seed of each member, M.
     """
 
     max_loaded = 8
 
     def __init__(self, queries: Queries, batch_size: int, seeds: Sequence[int]) -> None:
         count, device = len(queries), queries.pairs.device
-        sizes = [min(batch_size, count - first) for first in range(0, count, batch_size)]
-        self.sizes = sizes
         self.starts = range(0, count, batch_size)
+        self.sizes = [min(batch_size, count - start) for start in self.starts]
         self.seeds = torch.tensor(seeds, device=device)
         self.order = torch.zeros(len(seeds), count, dtype=torch.int64, device=device)
         # One buffer for each size of a batch.
-        self.buffers = {n: torch.zeros_like(self.order[:, : n * self.max_loaded]) for n in sizes}
+        largest = {size: self.order[:, : size * self.max_loaded] for size in self.sizes}
+        self.buffers = {size: torch.zeros_like(rows) for size, rows in largest.items()}
 
     def draw(self, epoch: int) -> Sequence[Hashable]:
         self.order = random_order(epoch_draws(self.seeds, epoch), BATCHES, self.order.size(1))

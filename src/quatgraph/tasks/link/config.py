@@ -6,14 +6,12 @@ from typing import Literal
 from quatgraph import config as configs
 from quatgraph.data.link.tsv import Unseen
 from quatgraph.models.link import MODELS, LinkOptions, SimQGNN
-from quatgraph.presets import Protocol
+from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 from quatgraph.training.loop import Select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
-    name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for your own files."""
+class DataConfig(DataSettings):
     path: str = ""
     """A folder with ``train.tsv`` and perhaps ``valid.tsv`` and ``test.tsv``, or one file."""
     header: bool | None = None
@@ -27,13 +25,11 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(TrainSettings):
     epochs: int = 300
     lr: float = 0.01
     batch_size: int = 512
     """Queries of a step: pairs of a head and a relation."""
-    weight_decay: float = 0.0
-    """Adam's L2 penalty, on all weights."""
     loss: Literal["bce", "softmax"] = "softmax"
     """Binary cross-entropy over all entities, or softmax cross-entropy of each true one."""
     smoothing: float = 0.1
@@ -42,8 +38,6 @@ class TrainConfig:
     """Added to all targets: nothing, or one over the number of entities; for bce."""
     n3: float = 0.0
     """Weight of the N3 penalty."""
-    clip: float | None = 0.5
-    """Maximum gradient norm of a run."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     """Precision of matrix products in training, accumulated in float32. tf32 rounds factors to 10
     bits on a GPU. bfloat16 rounds the scores and their factors, the products of layers and the sums
@@ -58,29 +52,20 @@ class TrainConfig:
     """Validations without a better ``monitor`` after which a run stops."""
 
     def __post_init__(self) -> None:
+        TrainSettings.__post_init__(self)
         configs.check(
-            self,
-            "train",
-            positive=("epochs", "lr", "batch_size", "clip", "evaluate_every", "patience"),
-            not_negative=("weight_decay", "n3"),
-            rates=("smoothing",),
+            self, "train", positive=("batch_size",), not_negative=("n3",), rates=("smoothing",)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkConfig:
-    """Everything that decides one number of knowledge-graph completion, besides the seed."""
+class LinkConfig(Config):
+    """Everything that decides one number of knowledge-graph completion, besides the seed.
 
-    protocol: Protocol = "honest"
-    """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
-    seeds: int = 1
+    Both protocols choose on validation data: ``paper`` with the paper's settings, ``honest`` with
+    ours.
+    """
+
     data: DataConfig = field(default_factory=DataConfig)
     model: LinkOptions = field(default_factory=SimQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        configs.check(self, "", counts=("seeds",))
-
-    def identity(self) -> configs.Values:
-        """See :func:`quatgraph.config.identity`."""
-        return configs.identity(self)

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
+from quatgraph.data.link import with_inverses
 from quatgraph.ops import Ranks, filtered_rank
 from quatgraph.tasks.link.problem import Problem, RankingQueries
 from quatgraph.training.ranking import ranking_metrics, ranking_values
@@ -23,14 +25,8 @@ def rank_candidates(
         - candidates: ``(E, D)``; of several members ``(M, E, D)``
         - output: counts ``(2N,)``; of several members ``(M, 2N)``
     """
-    return filtered_rank(
-        query,
-        candidates,
-        queries.truth,
-        queries.ptr,
-        queries.known,
-        max_numbers=max_numbers,
-    )
+    known = queries.ptr, queries.known
+    return filtered_rank(query, candidates, queries.truth, *known, max_numbers=max_numbers)
 
 
 @torch.no_grad()
@@ -41,6 +37,18 @@ def rank_part(
     queries = problem.parts[part]
     query, candidates = model(problem.adjacency, queries.head, queries.relation)
     return rank_candidates(query, candidates, queries, max_numbers)
+
+
+def rank_by_popularity(problem: Problem, part: str) -> Ranks:
+    """The popularity baseline: ranks the true entities of a part by how often each answers the
+    query's relation in training."""
+    entities, relations = problem.num_entities, 2 * problem.triples.num_relations
+    _, relation, answer = with_inverses(problem.triples.train, relations // 2).unbind(1)
+    counts = torch.bincount(relation * entities + answer, minlength=relations * entities)
+    candidates = counts.view(relations, entities).mT.float().to(problem.device)
+    queries = problem.parts[part]
+    query = one_hot(queries.relation, relations).to(candidates.dtype)
+    return rank_candidates(query, candidates, queries)
 
 
 def summarize_ranks(ranks: Ranks, part: str) -> dict[str, float]:

@@ -16,11 +16,8 @@ PRODUCT_DTYPES = {"float32": None, "tf32": None, "bfloat16": torch.bfloat16}
 
 
 class Losses:
-    """The loss of a batch and the N3 penalty, of each member.
-
-    Args:
-        divisor: How many times smaller than usual the tiles of scores are.
-    """
+    """The loss of a batch and the N3 penalty, of each member. Tiles of scores are ``divisor`` times
+    smaller than usual."""
 
     def __init__(
         self, members: Sequence[Member[LinkConfig]], problem: Problem, divisor: int = 1

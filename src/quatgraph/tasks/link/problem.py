@@ -1,19 +1,15 @@
 """A knowledge graph as the models take it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
 from quatgraph.errors import Mistake
-from quatgraph.models.link import MODELS
-from quatgraph.tasks.link.config import DataConfig, LinkConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +63,6 @@ class Problem:
         return self.entity_share.device
 
 
-def load_triples(config: DataConfig) -> Triples:
-    """Loads the dataset that a config names, or the user's own files."""
-    configs.check_source(config)
-    if config.name:
-        return source.load(config.name)
-    return source.read(
-        Path(config.path), header=config.header, split_seed=config.split_seed, unseen=config.unseen
-    )
-
-
 def entity_adjacency(triples: Triples, normalization: Normalization) -> Adjacency:
     """The undirected graph of all entities, with self-loops, normalised."""
     edges = source.entity_graph(triples.train, triples.num_entities)
@@ -84,15 +70,11 @@ def entity_adjacency(triples: Triples, normalization: Normalization) -> Adjacenc
     return prepared.normalized(normalization)
 
 
-def prepare(triples: Triples, config: LinkConfig, device: torch.device) -> Problem:
-    """Builds the graph and the queries with their known entities, and moves all to the device."""
-    return _prepare_cached(triples, config.model.matrix, config.data.reciprocal, device)
-
-
 @lru_cache(maxsize=1)  # the ensembles of a search share it
-def _prepare_cached(
+def build_problem(
     triples: Triples, normalization: Normalization, reciprocal: bool, device: torch.device
 ) -> Problem:
+    """Builds the graph and the queries with their known entities, and moves all to the device."""
     if len(triples.train) == 0:
         raise Mistake("there are no training triples to learn from")
     entities, relations = triples.num_entities, triples.num_relations
@@ -103,12 +85,11 @@ def _prepare_cached(
     return Problem(
         triples=triples,
         adjacency=entity_adjacency(triples, normalization).to(device),
-        training=Queries(
+        training=replace(
+            training,
             pairs=training.pairs.to(device),
             ptr=training.ptr.to(device),
             tails=training.tails.to(device),
-            num_entities=entities,
-            num_relations=training.num_relations,
         ),
         parts={name: RankingQueries.of(part, known, device) for name, part in parts.items()},
         entity_share=entity_share.to(device),
@@ -129,14 +110,3 @@ def _shares(training: Queries) -> tuple[Tensor, Tensor]:
     relations = count_triples(relation, training.num_relations)
     total = max(1, len(training.tails))
     return ((heads + tails) / total).float(), (relations / total).float()
-
-
-def build_model(config: LinkConfig, problem: Problem) -> nn.Module:
-    """Builds a new model of a configuration."""
-    triples = problem.triples
-    return MODELS[config.model.name].from_options(
-        config.model,
-        triples.num_entities,
-        triples.num_relations,
-        reciprocal=config.data.reciprocal,
-    )

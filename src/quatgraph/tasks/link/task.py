@@ -2,10 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
+from quatgraph.data import link as source
 from quatgraph.data.link import Triples
 from quatgraph.errors import Mistake
 from quatgraph.models.link import MODELS
@@ -14,7 +17,7 @@ from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import rank_candidates, rank_part, summarize_ranks
 from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
-from quatgraph.tasks.link.problem import Problem, build_model, load_triples, prepare
+from quatgraph.tasks.link.problem import Problem, build_problem
 from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -34,28 +37,28 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
     models = MODELS
     reported_metrics = ("mrr", "hits@10")
 
-    def load(self, config: LinkConfig) -> Triples:
-        return load_triples(config.data)
+    def load(self, config: LinkConfig, *, labels_needed: bool = True) -> Triples:
+        settings = config.data
+        configs.check_source(settings)
+        if settings.name:
+            return source.load(settings.name)
+        return source.read(
+            Path(settings.path),
+            header=settings.header,
+            split_seed=settings.split_seed,
+            unseen=settings.unseen,
+        )
 
     def has_validation(self, config: LinkConfig, data: Triples) -> bool:
         return len(data.valid) > 0
 
     def prepare(self, data: Triples, config: LinkConfig, device: torch.device) -> Problem:
-        return prepare(data, config, device)
+        return build_problem(data, config.model.matrix, config.data.reciprocal, device)
 
     def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
-        return build_model(config, problem)
-
-    def plan(self, members: Sequence[Member[LinkConfig]]) -> Plan:
-        train = members[0].config.train
-        best = train.select == "best-valid"
-        return Plan(
-            epochs=train.epochs,
-            select=train.select,
-            monitor=SELECTION_SCORE,
-            patience=train.patience if best else None,
-            evaluate_every=train.evaluate_every if best else train.epochs,
-        )
+        sizes = problem.triples.num_entities, problem.triples.num_relations
+        model = MODELS[config.model.name]
+        return model.from_options(config.model, *sizes, reciprocal=config.data.reciprocal)
 
     def train(self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan) -> Fit:
         """Validation triples are ranked during the training; test triples once, by the selected
@@ -103,7 +106,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
 
     def _test(self, fitted: Fit, config: LinkConfig, problem: Problem, divisor: int) -> Fit:
         """Adds the test metrics of the selected weights."""
-        model = build_model(config, problem).to(problem.device).eval()
+        model = self.build(config, problem).to(problem.device).eval()
         found: list[dict[str, float]] = []
         for member in range(len(fitted.best_epoch)):
             state = {name: fitted.weights[name][member] for name in model.state_dict()}
@@ -114,10 +117,6 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
     def max_members(self, problem: Problem, config: LinkConfig) -> int:
-        """As many as fit into a third of the memory, by an estimate of what each holds.
-
-        On a CPU fewer: beyond its cache, members slow each other down.
-        """
         vectors = problem.num_entities * config.model.width
         queries = config.train.batch_size + 2 * len(problem.triples.valid)
         activations = config.model.num_activations(problem.num_entities, queries)
@@ -145,7 +144,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             "notes": data.notes,
         }
 
-    def bundled_tensors(self, data: Triples, configs: Sequence[LinkConfig]) -> dict[str, Tensor]:
+    def bundled_tensors(self, data: Triples, chosen: Sequence[LinkConfig]) -> dict[str, Tensor]:
         """The triples, so that a bundle filters known ones without the data."""
         parts = {
             "train": data.train,

@@ -3,16 +3,13 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from quatgraph import config as configs
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
-from quatgraph.presets import Protocol
+from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 from quatgraph.training.loop import Select
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
-    name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for your own files."""
+class DataConfig(DataSettings):
     path: str = ""
     """A folder with ``nodes.csv`` and ``edges.csv``."""
     directed: bool = False
@@ -26,42 +23,20 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(TrainSettings):
     epochs: int = 300
     lr: float = 0.01
     weight_decay: float = 5e-4
-    """Adam's L2 penalty, on all weights."""
     select: Select = "best-valid"
     """Which epoch is selected: the last, or the first with the best validation accuracy."""
     patience: int | None = 100
-    """Epochs without a better validation accuracy after which a run stops."""
     clip: float | None = None
-    """Maximum gradient norm of a run."""
-
-    def __post_init__(self) -> None:
-        configs.check(
-            self,
-            "train",
-            positive=("epochs", "lr", "patience", "clip"),
-            not_negative=("weight_decay",),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeConfig:
+class NodeConfig(Config):
     """Everything that decides one node-classification number, besides split and seed."""
 
-    protocol: Protocol = "honest"
-    """``paper``: what the paper and its code do; ``honest``: all choices on validation data."""
-    seeds: int = 1
-    """Seeds per split."""
     data: DataConfig = field(default_factory=DataConfig)
     model: NodeOptions = field(default_factory=QGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        configs.check(self, "", counts=("seeds",))
-
-    def identity(self) -> configs.Values:
-        """See :func:`quatgraph.config.identity`."""
-        return configs.identity(self)

@@ -1,24 +1,30 @@
 """The task of node classification."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
+from quatgraph.data import node as source
 from quatgraph.data.edges import count_edges
+from quatgraph.data.labels import missing_labels
+from quatgraph.data.scaling import Scaling
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import (
     Problem,
-    build_model,
-    explain_overflow,
-    load_data,
-    prepare,
+    describe_feature,
+    find_entry_beyond,
+    refuse_infinite_sums,
 )
-from quatgraph.tasks.runs import describe_classes
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
+from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -28,6 +34,8 @@ from quatgraph.training.runtime import total_memory
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
+SPARSE_BELOW = 0.2
+"""Features with a smaller share of non-zero numbers are kept sparse."""
 SCALED = {
     "none": "as they are",
     "row": "each row scaled to sum 1",
@@ -42,29 +50,72 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
     config = NodeConfig
     varying = ("train.lr", "train.weight_decay", "model.dropout")
     models = MODELS
+    monitor = "valid/accuracy"
 
-    def load(self, config: NodeConfig) -> "Data":
-        return load_data(config.data)
+    def load(self, config: NodeConfig, *, labels_needed: bool = True) -> "Data":
+        settings = config.data
+        configs.check_source(settings)
+        if settings.name:
+            return source.load(settings.name)
+        return source.read(
+            Path(settings.path),
+            directed=settings.directed,
+            split_seed=settings.split_seed,
+            missing=missing_labels(settings.missing),
+            labels_needed=labels_needed,
+        )
 
     def num_splits(self, config: NodeConfig, data: "Data") -> int:
         return int(data.train_mask.size(1))
 
-    def prepare(self, data: "Data", config: NodeConfig, device: torch.device) -> Problem:
-        return prepare(data, config, device)
+    def prepare(
+        self,
+        data: "Data",
+        config: NodeConfig,
+        device: torch.device,
+        *,
+        scaling: Scaling | None = None,
+        layout: Literal["auto", "sparse", "dense"] = "auto",
+    ) -> Problem:
+        """Scales features, prepares the adjacency matrix and moves all to the device.
+
+        Args:
+            scaling: The scaling of the training graph, if this is another one.
+            layout: How features are held; ``auto`` keeps those with few non-zero numbers sparse.
+        """
+        num_nodes = int(data.num_nodes)
+        features: Tensor | Adjacency
+        if data.x is None:
+            nodes = torch.arange(num_nodes)
+            features = Adjacency.from_entries(nodes, nodes, None, (num_nodes, num_nodes))
+        else:
+            scaling = scaling or Scaling.fit(data.x, config.data.scaling)
+            features = scaling.apply(data.x)
+            # A row with an infinite sum is scaled to zeros, so there the raw numbers are checked.
+            checked = data.x if scaling.kind == "row" else features
+            refuse_beyond(checked, partial(describe_feature, data))
+            few = features.count_nonzero() < SPARSE_BELOW * features.numel()
+            if layout == "sparse" or (layout == "auto" and few):
+                features = Adjacency.from_dense(features)
+        edge_weight = data.get("edge_weight")
+        adjacency = Adjacency.from_edge_index(
+            data.edge_index, num_nodes, edge_weight, self_loops=True
+        )
+        if edge_weight is not None:
+            refuse_infinite_sums(data, adjacency)
+        masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
+        return Problem(
+            features=features.to(device),
+            adjacency=adjacency.normalized(config.model.matrix).to(device),
+            labels=data.y.to(device),
+            masks={part: mask.T.contiguous().to(device) for part, mask in masks.items()},
+            num_classes=len(data.label_names),
+            scaling=scaling,
+        )
 
     def build(self, config: NodeConfig, problem: Problem) -> nn.Module:
-        return build_model(config, problem)
-
-    def plan(self, members: Sequence[Member[NodeConfig]]) -> Plan:
-        """If the last epoch is selected, only that one is evaluated."""
-        train = members[0].config.train
-        best = train.select == "best-valid"
-        return Plan(
-            epochs=train.epochs,
-            select=train.select,
-            patience=train.patience if best else None,
-            evaluate_every=1 if best else train.epochs,
-        )
+        options, num_features = config.model, problem.features.shape[1]
+        return MODELS[options.name].from_options(options, num_features, problem.num_classes)
 
     def train(self, members: Sequence[Member[NodeConfig]], problem: Problem, plan: Plan) -> Fit:
         ensemble, optimizer = self.build_ensemble(members, problem)
@@ -88,10 +139,6 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
 
     def max_members(self, problem: Problem, config: NodeConfig) -> int:
-        """As many as fit into a third of the memory, by an estimate of what each holds.
-
-        On a CPU fewer: beyond its cache, members slow each other down.
-        """
         nodes, features, device = problem.labels.numel(), problem.features, problem.device
         stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
         copies = 4 if config.model.trains_on_four_copies else 1
@@ -110,9 +157,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             "data": {
                 "num_nodes": int(data.num_nodes),
                 "num_edges": count_edges(data.edge_index, data.num_nodes, directed=data.directed),
-                "class_sizes": data.y[data.y >= 0]
-                .bincount(minlength=len(data.label_names))
-                .tolist(),
+                "class_sizes": count_classes(data.y, len(data.label_names)),
             },
             "labels": data.label_names,
             "features": data.feature_names,
@@ -130,4 +175,12 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return summary + ([] if scaling is None else [f"features: {SCALED[scaling['kind']]}"])
 
     def explain_overflow(self, data: "Data", problem: Problem) -> str:
-        return explain_overflow(data, problem)
+        if isinstance(problem.features, Tensor):
+            if place := find_beyond(problem.features, SUSPICIOUS):
+                return describe_feature(data, *place)
+        elif entry := find_entry_beyond(problem.features):
+            return describe_feature(data, *entry[:2])
+        if entry := find_entry_beyond(problem.adjacency):
+            node, _, weight = entry
+            return f"an edge of node {data.node_ids[node]!r} has the weight {weight:g}"
+        return ""

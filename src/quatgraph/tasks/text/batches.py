@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.ops.random import BATCHES, epoch_draws, random_order
-from quatgraph.tasks.graph.batches import BatchIndices, Capacity, Collection
+from quatgraph.tasks.graph.batches import BatchIndices, Capacity, Collection, look_up_sizes
 
 Shape = tuple[int, int, int]
 """The shape of a batch: its pieces, and the documents and nodes of a piece, for each member."""
@@ -19,11 +19,8 @@ class DocumentBatches:
     time; see :func:`accumulate_gradients`.
 
     Args:
-        collection: All documents.
         parts: Indices of each member's training documents, equally many for all members.
-        batch_size: Documents of a step.
         max_nodes: About how many nodes a piece may have, over all members.
-        seeds: The seed of each member.
     """
 
     max_loaded = 1
@@ -40,7 +37,9 @@ class DocumentBatches:
         self.seeds = torch.tensor(seeds, device=collection.labels.device)
         self.indices = torch.stack(list(parts)).to(collection.labels.device)
         count = self.indices.size(1)
-        nodes = int(self._nodes(self.indices).sum()) / count  # per document, over all members
+        nodes = (
+            int(look_up_sizes(self.sizes, self.indices).sum()) / count
+        )  # per document, over all members
         self.steps: list[tuple[slice, int]] = []
         for first in range(0, count, batch_size):
             documents = min(batch_size, count - first)
@@ -55,7 +54,9 @@ class DocumentBatches:
         draws = epoch_draws(self.seeds, epoch)
         indices = self.indices.gather(1, random_order(draws, BATCHES, self.indices.size(1)))
         self.drawn = [self._deal(indices[:, part], k) for part, k in self.steps]
-        needed = torch.stack([self._nodes(drawn).sum(dim=2).max() for drawn in self.drawn]).tolist()
+        needed = torch.stack(
+            [look_up_sizes(self.sizes, drawn).sum(dim=2).max() for drawn in self.drawn]
+        ).tolist()
         if indices.is_cuda:
             needed = [round_up(nodes) for nodes in needed]
         pairs = zip(self.drawn, needed, strict=True)
@@ -67,15 +68,10 @@ class DocumentBatches:
         buffer = self.buffers[drawn.shape].copy_(drawn)
         return (BatchIndices(buffer, Capacity(self.shapes[step][2])),)
 
-    def _nodes(self, indices: Tensor) -> Tensor:
-        """Nodes of each document; 0 for -1."""
-        sizes = self.sizes.index_select(0, indices.clamp(min=0).flatten()).view_as(indices)
-        return torch.where(indices >= 0, sizes, 0)
-
     def _deal(self, indices: Tensor, pieces: int) -> Tensor:
         """Deals documents out to pieces by their size, ``(M, B) -> (pieces, M, B / pieces)``, and
         pads with -1."""
-        order = self._nodes(indices).argsort(dim=1, descending=True, stable=True)
+        order = look_up_sizes(self.sizes, indices).argsort(dim=1, descending=True, stable=True)
         missing = -indices.size(1) % pieces
         padded = torch.nn.functional.pad(indices.gather(1, order), (0, missing), value=-1)
         return padded.unflatten(1, (-1, pieces)).permute(2, 0, 1).contiguous()
@@ -88,13 +84,8 @@ def round_up(nodes: int) -> int:
 
 
 def accumulate_gradients(weights: Tensor, losses: Iterable[Tensor]) -> Tensor:
-    """Sums losses and accumulates their gradients one by one: the memory of each loss is freed
-    before the next.
-
-    Args:
-        weights: The trained weights, ``(M, ...)``.
-        losses: Each ``(M,)``.
-    """
+    """Sums losses, each ``(M,)``, and accumulates their gradients by the weights, ``(M, ...)``, one
+    by one: the memory of each loss is freed before the next."""
     total, gradient = weights.new_zeros(len(weights)), torch.zeros_like(weights)
     for loss in losses:
         gradient += torch.autograd.grad(loss.sum(), weights)[0]

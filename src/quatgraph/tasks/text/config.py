@@ -6,14 +6,11 @@ from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.text import MODELS, TextOptions, TextQGNN
-from quatgraph.presets import Protocol
-from quatgraph.training.loop import Select
+from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DataConfig:
-    name: str = ""
-    """A dataset of the catalog or a built-in sample; empty for your own files."""
+class DataConfig(DataSettings):
     path: str = ""
     """A ``.csv``, ``.tsv`` or ``.jsonl`` file, or a folder with a sub-folder per label."""
     text: str = ""
@@ -47,47 +44,32 @@ class DataConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig:
+class TrainConfig(TrainSettings):
     epochs: int = 60
     """Passes over the training documents."""
     lr: float = 0.005
     batch_size: int = 64
     """Documents of a step."""
-    weight_decay: float = 0.0
-    """Adam's L2 penalty, on all weights."""
-    clip: float | None = 0.5
-    """Maximum gradient norm of a run."""
     precision: Literal["float32", "tf32"] = "float32"
     """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
-    select: Select = "best-valid"
-    """Which epoch is selected: the last, or the one with the best validation accuracy; ties go to
-    the lowest validation loss."""
     patience: int | None = 15
-    """Epochs without a better one after which a run stops."""
 
     def __post_init__(self) -> None:
-        configs.check(
-            self,
-            "train",
-            positive=("epochs", "lr", "batch_size", "clip", "patience"),
-            not_negative=("weight_decay",),
-        )
+        TrainSettings.__post_init__(self)
+        configs.check(self, "train", positive=("batch_size",))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TextConfig:
-    """Everything that decides one number of text classification, besides the seed."""
+class TextConfig(Config):
+    """Everything that decides one number of text classification, besides the seed.
 
-    protocol: Protocol = "honest"
-    """Both choose on validation data: ``paper`` with the paper's settings, ``honest`` with ours."""
-    seeds: int = 1
-    """Number of runs; each samples its weights, its batches and, if need be, a validation part."""
+    Both protocols choose on validation data: ``paper`` with the paper's settings, ``honest`` with
+    ours. Each run samples its weights, its batches and, if need be, a validation part.
+    """
+
     data: DataConfig = field(default_factory=DataConfig)
     model: TextOptions = field(default_factory=TextQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
-
-    def __post_init__(self) -> None:
-        configs.check(self, "", counts=("seeds",))
 
     def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`; names of columns and folders are left out too."""

@@ -7,20 +7,19 @@ from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.labels import class_notes, missing_labels
+from quatgraph.data.labels import missing_labels
 from quatgraph.data.splits import inner_validation
 from quatgraph.data.text import Documents
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
-from quatgraph.models.text.vectors import WithVectors
 from quatgraph.tasks.graph.batches import Collection
-from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
+from quatgraph.tasks.overflow import refuse_beyond
 from quatgraph.tasks.text.config import DataConfig, TextConfig
 
 
@@ -33,13 +32,11 @@ class Corpus:
         vectors: Of each word of the vocabulary, ``(V, D)``; for fastText, which has its own,
             ``(V, 0)``.
         found: How many of them were read from a file; the others are random.
-        learned: Whether they are trained, so that a bundle has them among its weights.
     """
 
     documents: Documents
     vectors: Tensor
     found: int
-    learned: bool
 
     @property
     def name(self) -> str:
@@ -61,17 +58,12 @@ class Corpus:
         return total.hexdigest()
 
 
-def load_corpus(config: TextConfig) -> Corpus:
-    """Loads the texts that a config names, with vectors for their words."""
-    return corpus_of(load_documents(config.data), config)
-
-
 def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     """Texts with the vectors that a config gives their words."""
     vocabulary, data = documents.vocabulary, config.data
     model = MODELS[config.model.name]
     if model.takes_words:
-        return Corpus(documents, torch.empty(len(vocabulary), 0), 0, True)
+        return Corpus(documents, torch.empty(len(vocabulary), 0), 0)
     known = None if data.vectors == "none" else source.load_vectors(data.vectors, vocabulary)
     if known is not None and not len(known):
         raise Mistake(
@@ -84,30 +76,25 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
     refuse_beyond(vectors, partial(describe_number, vocabulary, vectors))
     with torch.device("meta"):  # now, while nothing is written yet: does it take such vectors?
         model.from_options(config.model, vectors.size(1), documents.num_classes)
-    return Corpus(documents, vectors, found, config.model.vectors_are_learned)
+    return Corpus(documents, vectors, found)
 
 
-def load_documents(config: DataConfig, *, labels_needed: bool = True) -> Documents:
-    """Loads the texts that a config names."""
-    configs.check_source(config)
-    if config.name:
-        return source.load(config.name)
-    missing = missing_labels(config.missing)
+def load_documents(config: TextConfig, *, labels_needed: bool = True) -> Documents:
+    """Loads the texts that a config names, or the user's own files."""
+    settings = config.data
+    configs.check_source(settings)
+    if settings.name:
+        return source.load(settings.name)
     options = source.TextOptions(
-        text=config.text,
-        label=config.label,
-        split_seed=config.draw_seed,
-        stop_words=config.stop_words,
-        min_count=config.min_count,
-        missing=missing,
+        text=settings.text,
+        label=settings.label,
+        split_seed=settings.draw_seed,
+        stop_words=settings.stop_words,
+        min_count=settings.min_count,
+        missing=missing_labels(settings.missing),
         labels_needed=labels_needed,
     )
-    documents = source.read(Path(config.path), options)
-    if not labels_needed:
-        what = ("document", "documents")
-        names = documents.label_names
-        documents.notes.extend(class_notes(documents.y.tolist(), names, missing, what))
-    return documents
+    return source.read(Path(settings.path), options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -129,14 +116,6 @@ class Problem:
         return self.table.device
 
 
-def prepare(corpus: Corpus, config: TextConfig, device: torch.device) -> Problem:
-    """Builds the documents' graphs, and moves all to the device."""
-    window = config.data.window if MODELS[config.model.name].reads_graphs else None
-    return Problem(
-        cached_collection(corpus.documents, window, device), corpus, corpus.vectors.to(device)
-    )
-
-
 def build_collection(documents: Documents, window: int | None, device: torch.device) -> Collection:
     """Builds the documents as a model takes them, on a device.
 
@@ -150,19 +129,10 @@ def build_collection(documents: Documents, window: int | None, device: torch.dev
     else:
         graphs = source.word_graphs(documents, window)
         start, words, edges = graphs.node_ptr, graphs.tags, graphs.edge_index
-    count, nodes = len(words), torch.arange(len(words))
-    owner = torch.arange(len(documents)).repeat_interleave(start.diff())
     known = words < num_words  # not NO_WORD
     codes = Codes(torch.where(known, words, 0).int(), known.float(), num_words)
-    adjacency = Adjacency.from_edge_index(edges, count).normalized("symmetric")
-    return Collection(
-        node_start=start.int().to(device),
-        adjacency=adjacency.to(device),
-        symmetric=True,
-        pool=Adjacency.from_entries(owner, nodes, None, (len(documents), count)).to(device),
-        features=codes.to(device),
-        labels=documents.y.to(device),
-    )
+    adjacency = Adjacency.from_edge_index(edges, len(words)).normalized("symmetric")
+    return Collection.build(start, adjacency, codes, documents.y, device)
 
 
 cached_collection = lru_cache(maxsize=1)(build_collection)
@@ -177,25 +147,7 @@ def split_indices(documents: Documents, config: DataConfig, seed: int) -> dict[s
     return {"train": train, "valid": valid, "test": documents.test}
 
 
-def explain_overflow(corpus: Corpus, problem: Problem) -> str:
-    """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""
-    place = find_beyond(corpus.vectors, SUSPICIOUS)
-    return describe_number(corpus.documents.vocabulary, corpus.vectors, *place) if place else ""
-
-
 def describe_number(words: Sequence[str], vectors: Tensor, row: int, column: int) -> str:
     """Describes a number of a word's vector."""
     value = float(vectors[row, column])
     return f"the vector of the word {words[row]!r} has {value:g} in column {column + 1}"
-
-
-def build_model(config: TextConfig, problem: Problem) -> nn.Module:
-    """Builds a new model, which takes words."""
-    corpus, kind = problem.corpus, MODELS[config.model.name]
-    words, dimensions = corpus.vectors.shape
-    classes = corpus.documents.num_classes
-    if kind.takes_words:
-        return kind.from_options(config.model, words, classes)
-    model = kind.from_options(config.model, dimensions, classes)
-    learned = config.model.vectors_are_learned
-    return WithVectors(corpus.vectors if learned else problem.table, model, learned=learned)

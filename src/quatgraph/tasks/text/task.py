@@ -1,37 +1,34 @@
 """The task of text classification."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
+from quatgraph.models.text.vectors import WithVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, assemble
-from quatgraph.tasks.graph.evaluation import EvaluationChunk, compute_metrics, evaluation_chunks
-from quatgraph.tasks.runs import describe_classes
-from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
+from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics
+from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
+from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
     Problem,
-    build_model,
-    explain_overflow,
-    load_corpus,
-    prepare,
+    cached_collection,
+    corpus_of,
+    describe_number,
+    load_documents,
     split_indices,
 )
-from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
 
-Parts = Sequence[Mapping[str, Tensor]]
-"""The indices of the documents of each part, for each member."""
 CPU_NUMBERS = 1 << 21
 """Numbers of one layer, over all members, that a CPU handles well together."""
 
@@ -42,25 +39,27 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     varying = ("model.dropout", "model.pooled_dropout", "train.lr", "train.weight_decay")
     models = MODELS
     reported_metrics = ("accuracy", "macro-f1")
+    evaluates_always = True
 
-    def load(self, config: TextConfig) -> Corpus:
-        return load_corpus(config)
+    def load(self, config: TextConfig, *, labels_needed: bool = True) -> Corpus:
+        return corpus_of(load_documents(config, labels_needed=labels_needed), config)
 
     def prepare(self, data: Corpus, config: TextConfig, device: torch.device) -> Problem:
-        return prepare(data, config, device)
+        """Builds the documents' graphs, and moves all to the device."""
+        window = config.data.window if MODELS[config.model.name].reads_graphs else None
+        collection = cached_collection(data.documents, window, device)
+        return Problem(collection, data, data.vectors.to(device))
 
     def build(self, config: TextConfig, problem: Problem) -> nn.Module:
-        return build_model(config, problem)
-
-    def plan(self, members: Sequence[Member[TextConfig]]) -> Plan:
-        """Every epoch is evaluated, whichever is selected."""
-        train = members[0].config.train
-        return Plan(
-            epochs=train.epochs,
-            select=train.select,
-            monitor=SELECTION_SCORE,
-            patience=train.patience if train.select == "best-valid" else None,
-        )
+        """Builds a new model, which takes words."""
+        corpus, kind = problem.corpus, MODELS[config.model.name]
+        words, dimensions = corpus.vectors.shape
+        classes = corpus.documents.num_classes
+        if kind.takes_words:
+            return kind.from_options(config.model, words, classes)
+        model = kind.from_options(config.model, dimensions, classes)
+        learned = config.model.vectors_are_learned
+        return WithVectors(corpus.vectors if learned else problem.table, model, learned=learned)
 
     def train(self, members: Sequence[Member[TextConfig]], problem: Problem, plan: Plan) -> Fit:
         """Validation documents are evaluated during the training; those of the other parts once,
@@ -75,7 +74,8 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             max_nodes_per_step(problem, config),
             [member.key for member in members],
         )
-        chunks = _build_chunks(problem, config, parts, "valid")
+        max_nodes = max(1, max_nodes_per_step(problem, config) // len(members))
+        chunks = build_chunks(collection, parts, ("valid",), max_nodes)
 
         def piece_losses(indices: BatchIndices) -> Iterator[Tensor]:
             documents = (indices.graphs >= 0).sum(dim=(0, 2))
@@ -90,51 +90,29 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
-                metrics = compute_metrics(ensemble, collection, chunks, with_f1=True)
-            score = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
-            return metrics | {SELECTION_SCORE: score}
+                return compute_metrics(ensemble, collection, chunks, with_f1=True)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             with matmul_precision(config.train.precision):
                 fitted = fit(
                     ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
                 )
-            return self._test(fitted, members, problem, parts)
-
-    def _test(
-        self, fitted: Fit, members: Sequence[Member[TextConfig]], problem: Problem, parts: Parts
-    ) -> Fit:
-        """Adds the training and test metrics of the selected weights."""
-
-        def selected(index: int) -> nn.Module:
-            model = build_model(members[index].config, problem)
-            model.load_state_dict({key: fitted.weights[key][index] for key in model.state_dict()})
-            return model
-
-        builds = [partial(selected, index) for index in range(len(members))]
-        ensemble = Ensemble(builds, [m.seed for m in members]).to(problem.device)
-        chunks = _build_chunks(problem, members[0].config, parts, "train", "test")
-        with torch.no_grad():
-            found = compute_metrics(ensemble.eval(), problem.collection, chunks, with_f1=True)
-        tests = {name: value.cpu() for name, value in found.items()}
-        return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+            others = build_chunks(collection, parts, ("train", "test"), max_nodes)
+            with torch.no_grad():
+                found = compute_metrics(ensemble.eval(), collection, others, with_f1=True)
+            tests = {name: value.cpu() for name, value in found.items()}
+            return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
     def max_members(self, problem: Problem, config: TextConfig) -> int:
-        """As many as have their weights in a third of the memory, and each its largest document in
-        a piece of a batch.
-
-        On a CPU fewer, but all runs of one configuration: beyond its cache, members slow each other
-        down.
-        """
+        """As many as also have their largest documents in a piece of a batch. On a CPU at least all
+        runs of one configuration."""
         sizes = problem.collection.num_nodes
         largest, nodes = int(sizes.max()), int(sizes.sum())
         # Weights, gradients, Adam's two moments, the best weights, and views.
         weights = 8 * self.num_parameters(config, problem)
         memory = total_memory(problem.device)
-        fitting = min(
-            memory / 3 / (4 * weights),
-            memory / 4 / (4 * largest * _numbers_per_node(problem, config)),
-        )
+        activations = largest * _numbers_per_node(problem, config)
+        fitting = min(memory / 3 / (4 * weights), memory / 4 / (4 * activations))
         if fitting < 1:
             raise Mistake(
                 f"{len(problem.corpus.documents.vocabulary):,} words and a document of "
@@ -150,19 +128,21 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     def card(self, config: TextConfig, data: Corpus, problem: Problem) -> Card:
         """What preparing new texts like the training texts takes."""
         documents = data.documents
-        class_sizes = documents.y[documents.y >= 0].bincount(minlength=documents.num_classes)
-        about = {"num_documents": len(documents), "class_sizes": class_sizes.tolist()}
         return {
-            "data": {**about, "digest": documents.digest},  # the vectors are in the bundle
+            "data": {
+                "num_documents": len(documents),
+                "class_sizes": count_classes(documents.y, documents.num_classes),
+                "digest": documents.digest,  # the vectors are in the bundle
+            },
             "labels": documents.label_names,
             "words": documents.vocabulary,
             "dimensions": data.vectors.size(1),
             "words_found": data.found,
         }
 
-    def bundled_tensors(self, data: Corpus, configs: Sequence[TextConfig]) -> dict[str, Tensor]:
+    def bundled_tensors(self, data: Corpus, chosen: Sequence[TextConfig]) -> dict[str, Tensor]:
         """The words' vectors, unless all members learn their own."""
-        learned = all(config.model.vectors_are_learned for config in configs)
+        learned = all(config.model.vectors_are_learned for config in chosen)
         return {} if learned else {"vectors": data.vectors}
 
     def summarize(self, card: Card) -> list[str]:
@@ -172,7 +152,9 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         return [f"texts: {classes}", f"words: {_describe_vectors(card)}"]
 
     def explain_overflow(self, data: Corpus, problem: Problem) -> str:
-        return explain_overflow(data, problem)
+        if place := find_beyond(data.vectors, SUSPICIOUS):
+            return describe_number(data.documents.vocabulary, data.vectors, *place)
+        return ""
 
 
 def max_nodes_per_step(problem: Problem, config: TextConfig) -> int:
@@ -187,17 +169,6 @@ def _numbers_per_node(problem: Problem, config: TextConfig) -> int:
     """Numbers that a step holds for each node, by a generous estimate."""
     size = float(problem.collection.num_nodes.float().mean())
     return 4 * problem.corpus.vectors.size(1) + config.model.num_activations(size)
-
-
-def _build_chunks(
-    problem: Problem, config: TextConfig, parts: Parts, *names: str
-) -> list[EvaluationChunk]:
-    """The documents of some parts of each member in chunks."""
-    return evaluation_chunks(
-        problem.collection,
-        {name: [part[name] for part in parts] for name in names},
-        max(1, max_nodes_per_step(problem, config) // len(parts)),
-    )
 
 
 def _useful_threads(num_members: int, config: TextConfig, problem: Problem) -> int:

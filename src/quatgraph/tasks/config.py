@@ -1,0 +1,64 @@
+"""The settings that all tasks share."""
+
+from dataclasses import dataclass
+
+from quatgraph import config as configs
+from quatgraph.models.common import Options
+from quatgraph.presets import Protocol
+from quatgraph.training.loop import Select
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSettings:
+    name: str = ""
+    """A dataset of the catalog or a built-in sample; empty for your own files."""
+    path: str = ""
+    """Your own files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSettings:
+    epochs: int
+    lr: float
+    weight_decay: float = 0.0
+    """Adam's L2 penalty, on all weights."""
+    clip: float | None = 0.5
+    """Maximum gradient norm of a run."""
+    select: Select = "best-valid"
+    """Which epoch is selected: the last, or the one with the best validation accuracy; ties go to
+    the lowest validation loss."""
+
+    def __post_init__(self) -> None:
+        positive = ("epochs", "lr", "clip", "patience", "evaluate_every")
+        configs.check(self, "train", positive=positive, not_negative=("weight_decay",))
+
+    @property
+    def patience(self) -> int | None:
+        """Evaluations without a better one after which a run stops."""
+        return None
+
+    @property
+    def evaluate_every(self) -> int:
+        """Epochs between two evaluations."""
+        return 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that decides a number of a task, besides split and seed."""
+
+    protocol: Protocol = "honest"
+    """``paper``: what the paper and its code do; ``honest``: all choices on validation data."""
+    seeds: int = 1
+    """Runs of each split."""
+    data: DataSettings
+    model: Options
+    train: TrainSettings
+
+    def __post_init__(self) -> None:
+        configs.check(self, "", counts=("seeds",))
+
+    def identity(self) -> configs.Values:
+        """The settings that two runs of one configuration share; see
+        :func:`quatgraph.config.identity`."""
+        return configs.identity(self)
