@@ -84,8 +84,8 @@ class NodePredictor(Classifier[NodeConfig]):
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         return {part: mask[:, member.split].nonzero().flatten() for part, mask in masks.items()}
 
-    def _explain_overflow(self, data: "Data", place: int) -> str:
-        return explain_overflow(data, self._prepare(self.members[0], data))
+    def _explain_overflow(self, member: Member[NodeConfig], data: "Data", place: int) -> str:
+        return explain_overflow(data, self._prepare(member, data))
 
     def _read_training_data(self, data: "Data | Path | str | None") -> "Data":
         if data is None:
