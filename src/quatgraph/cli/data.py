@@ -112,19 +112,14 @@ def formats(
     """
     from quatgraph.data import graph, link, node, text
 
-    readers = {
-        "node": node.READERS,
-        "graph": graph.READERS,
-        "link": link.READERS,
-        "text": text.READERS,
-    }
-    if task is not None and task not in readers:
-        hint = did_you_mean(task, readers) or f"; there are {', '.join(readers)}"
+    modules = {"node": node, "graph": graph, "link": link, "text": text}
+    if task is not None and task not in modules:
+        hint = did_you_mean(task, modules) or f"; there are {', '.join(modules)}"
         raise Mistake(f"there is no task {task!r}{hint}")
     rows = [
         {"task": name, "format": reader.name, "files": reader.description}
-        for name in ([task] if task else readers)
-        for reader in readers[name]
+        for name in ([task] if task else modules)
+        for reader in modules[name].READERS
     ]
     if not json_:
         typer.echo(f"{'task':5}  {'format':6}  files")
