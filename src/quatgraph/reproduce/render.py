@@ -46,8 +46,7 @@ def render(
 ) -> str:
     """The table in Markdown: mean ± standard deviation (runs) of each metric.
 
-    Args:
-        skip_missing: Whether to leave out methods without runs.
+    ``skip_missing`` leaves out methods without runs.
     """
     if table.rules:
         selections = apply_rules(table, records)

@@ -49,20 +49,13 @@ Selections = Mapping[tuple[str, str, Rule], Selection]
 
 def best_per_fold(candidates: Sequence[Configuration], metric: str) -> Selection:
     """Each fold at its own best epoch; the configuration with the best mean over folds."""
-    return _select_best(
-        candidates, lambda configuration: _curves(configuration, metric).max(axis=1)
-    )
+    return _select_best(candidates, metric, lambda curves: curves.max(axis=1))
 
 
 def gin(candidates: Sequence[Configuration], metric: str) -> Selection:
     """The rule of GIN's code: all folds at the one epoch with the best mean over folds; the
     configuration with the best such mean."""
-
-    def folds(configuration: Configuration) -> NDArray[np.float64]:
-        curves = _curves(configuration, metric)
-        return curves[:, curves.mean(axis=0).argmax()]
-
-    return _select_best(candidates, folds)
+    return _select_best(candidates, metric, lambda curves: curves[:, curves.mean(axis=0).argmax()])
 
 
 def validation(candidates: Sequence[Configuration], metric: str) -> Selection:
@@ -147,10 +140,12 @@ def _flatten(configuration: Configuration) -> list[RunRecord]:
 
 
 def _select_best(
-    candidates: Sequence[Configuration], folds: Callable[[Configuration], NDArray[np.float64]]
+    candidates: Sequence[Configuration],
+    metric: str,
+    select_epochs: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Selection:
     """The configuration with the best mean over its test folds."""
-    values = [folds(configuration) for configuration in candidates]
+    values = [select_epochs(_curves(configuration, metric)) for configuration in candidates]
     best = max(range(len(candidates)), key=lambda index: values[index].mean())
     return Selection(values[best].tolist(), _flatten(candidates[best]), candidates)
 

@@ -70,8 +70,7 @@ def _plan_runs(
 ) -> Iterator[tuple[list[dict[str, Any]], str]]:
     """Yields groups of configurations of a cell to run together, and the name of their file.
 
-    Args:
-        records: All records; the caller adds new ones between two groups.
+    The caller adds new records to ``records`` between two groups.
     """
     name = table.preset_of(dataset, method)
     if name is None:
@@ -142,15 +141,11 @@ def _run_configs(
     task: AnyTask,
     candidates: Sequence[Config],
     method: str,
-    records: Path,
+    file: Path,
     done: Done,
     context: Context,
 ) -> Iterator[list[RunRecord]]:
-    """Runs what is not ``done`` of configurations that share their data.
-
-    Args:
-        records: The file that the records are appended to.
-    """
+    """Runs what is not ``done`` of configurations that share their data."""
     try:
         data = task.load(candidates[0])
     except Mistake as mistake:
@@ -161,7 +156,7 @@ def _run_configs(
         for member in task.members(config, data):
             if (method, digest, member.split, member.seed) not in done:
                 missing.append(member)
-    checkpoints = records.parent.with_name("checkpoints")
+    checkpoints = file.parent.with_name("checkpoints")
     outcomes = run(
         task,
         missing,
@@ -171,9 +166,10 @@ def _run_configs(
         checkpoint=lambda ensemble: checkpoints / ensemble,
     )
     for outcome in outcomes:
-        append_records(records, outcome.records)
-        remove_checkpoint(checkpoints / outcome.records[0].ensemble)
-        for empty in (checkpoints / outcome.records[0].ensemble, checkpoints):
-            with suppress(OSError):  # not empty, or never made
-                empty.rmdir()
+        append_records(file, outcome.records)
+        checkpoint = checkpoints / outcome.records[0].ensemble
+        remove_checkpoint(checkpoint)
+        with suppress(OSError):  # not empty, or never made
+            checkpoint.rmdir()
+            checkpoints.rmdir()
         yield outcome.records

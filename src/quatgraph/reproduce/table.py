@@ -243,12 +243,9 @@ def make_cell(
     candidates: Sequence[RunRecord],
     **key: Any,
 ) -> Cell:
-    """A cell with the mean and standard deviation of ``values``.
+    """A cell with the mean and standard deviation of ``values``, those of the runs ``shown``.
 
-    Args:
-        shown: The selected runs.
-        candidates: All runs that were selected from.
-        key: Dataset, method, protocol, rule and metric.
+    ``key`` holds dataset, method, protocol, rule and metric.
     """
     mean, std = mean_std(values) if values else (None, None)
     return Cell(
