@@ -224,12 +224,6 @@ class TextPredictor(Classifier[TextConfig]):
         """Numbers of a word in the widest layer."""
         return max(member.config.model.width for member in self.members)
 
-    @property
-    def _drop_stop_words(self) -> bool:
-        """Whether stop words are left out: if the training data has none, as some published
-        corpora, vectors must not bring any into new texts."""
-        return STOP_WORDS.isdisjoint(self.card["words"])
-
     def _parts(self, member: Member[TextConfig], data: Documents) -> dict[str, Tensor]:
         return split_indices(data, member.config.data, member.seed)
 
@@ -258,7 +252,8 @@ class TextPredictor(Classifier[TextConfig]):
             return self._load_training_data(), "id"
         if isinstance(texts, Documents):
             return texts, "id"
-        drop = self._drop_stop_words
+        # If the training data has no stop words, vectors must not bring any into new texts.
+        drop = STOP_WORDS.isdisjoint(self.card["words"])
         if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
             options = source.TextOptions(
                 text=self.config.data.text, stop_words=drop, labels_needed=False
