@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quatgraph.errors import Mistake, did_you_mean, printable
+from quatgraph.errors import Mistake, check_known, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, PALE, SOFT, WIDTH, new_figure
 from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
@@ -117,9 +117,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
         )
     known = list(dict.fromkeys(name.partition("/")[2] for r in records for name in r.curves))
     for metric in metrics:
-        if metric not in known:
-            hint = did_you_mean(metric, known) or f"; choose from {', '.join(known)}"
-            raise Mistake(f"the runs in {path} have no curve of {metric!r}{hint}")
+        check_known(metric, known, f"the runs in {path} have no curve of {metric!r}")
     shown = metrics or [metric for metric in METRICS if metric in known] or known
     make_panel = _bundle_panel if path.is_dir() else _records_panel
     panels = [make_panel(name, metric, runs) for name, runs in groups.items() for metric in shown]

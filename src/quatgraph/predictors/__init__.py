@@ -13,7 +13,7 @@ from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, TextOptions, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import Mistake, check_known
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.link import LinkPredictor
@@ -192,9 +192,7 @@ def _train(
         path, data = str(Path(data).resolve()), None
         candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
     for name in options:
-        if name not in TrainOptions.__annotations__:
-            hint = did_you_mean(name, TrainOptions.__annotations__)
-            raise Mistake(f"unknown option {name!r}{hint}")
+        check_known(name, TrainOptions.__annotations__, f"unknown option {name!r}")
     device = resolve_device(options.get("device", "auto"))
     context = Context(device, resume=options.get("resume", False))
     overwrite = options.get("overwrite", False)

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import check_known
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
@@ -83,9 +83,7 @@ class Table:
         """Pairs of dataset and method; ``only`` restricts the datasets, the methods or both."""
         known = [*self.rows, *self.columns]
         for name in only:
-            if name not in known:
-                hint = did_you_mean(name, known) or f"; choose from {', '.join(known)}"
-                raise Mistake(f"table {self.name!r} has no {name!r}{hint}")
+            check_known(name, known, f"table {self.name!r} has no {name!r}")
         datasets = [d for d in self.rows if d in only] or self.rows
         methods = [m for m in self.columns if m in only] or self.columns
         return ((dataset, method) for dataset in datasets for method in methods)
