@@ -51,7 +51,7 @@ def run_missing(
         for several, name in _plan_runs(table, dataset, method, records):
             file = _records_file(results, name)
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
-            missing = [c for c in made if not _is_done(c, method, table.splits, done)]
+            missing = [c for c in made if not _all_runs(c, method, table.splits) <= done]
             if not missing:  # then no data is needed
                 continue
             try:
@@ -127,14 +127,10 @@ def _done(records: Sequence[RunRecord]) -> Done:
     return {(r.method, r.config_digest, r.split, r.seed) for r in records}
 
 
-def _is_done(config: Config, method: str, splits: int, done: Done) -> bool:
-    """Whether every run of a configuration is recorded."""
+def _all_runs(config: Config, method: str, splits: int) -> Done:
     digest = configs.digest(config.identity())
-    return all(
-        (method, digest, split, seed) in done
-        for split in range(splits)
-        for seed in range(config.seeds)
-    )
+    seeds = range(config.seeds)
+    return {(method, digest, split, seed) for split in range(splits) for seed in seeds}
 
 
 def _run_configs(

@@ -191,13 +191,10 @@ def _monitor(config: dict[str, Any]) -> object:
 
 
 def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
-    """The runs of a cell that the table shows."""
-    return runs if protocol == "paper" else honest_choice(runs, table.finalists)
-
-
-def honest_choice(tried: Sequence[RunRecord], finalists: int = 1) -> list[RunRecord]:
-    """What ``honest`` takes of a cell's runs; among equals, the configuration that ran first."""
-    return choose_by_validation(honest_finalists(tried, finalists), _first_score)
+    """The runs of a cell that the table shows; of equal configurations, the one that ran first."""
+    if protocol == "paper":
+        return runs
+    return choose_by_validation(honest_finalists(runs, table.finalists), _first_score)
 
 
 def honest_finalists(tried: Sequence[RunRecord], finalists: int) -> list[RunRecord]:
