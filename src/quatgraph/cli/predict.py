@@ -157,6 +157,7 @@ def predict(
     quatgraph predict my-model "a charming little film"
     """
     format_ = format_of(out, json_)
+    from quatgraph.data.text import names_a_file
     from quatgraph.files import check_writable, write_atomic
     from quatgraph.predictors import load
 
@@ -179,7 +180,8 @@ def predict(
         explain=explain or None,
     )
     source = _read_texts(data or []) if task == "text" else _read_path(data or [], task, bundle)
-    if single_text := _is_single_text(source):
+    single_text = isinstance(source, str) and not names_a_file(source)
+    if single_text:
         query["explain"] = True
     predictions = predictor.predict(source, **query)
     for note in predictions.notes:
@@ -191,8 +193,7 @@ def predict(
         if not is_stream(file):
             echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {file}")
     elif readable and task == "link" and source is None and rows:
-        legend = _explain_scores(rows[0]["predicted"], predictor)
-        typer.echo(f"{align(_select_columns(rows))}\n{legend}", nl=False)
+        typer.echo(_format_links(rows, predictor), nl=False)
     elif readable and single_text:
         typer.echo(_format_text(rows[0]), nl=False)
     else:
@@ -243,28 +244,20 @@ def _read_texts(data: list[str]) -> str | list[str] | None:
     return data
 
 
-def _is_single_text(source: object) -> bool:
-    from quatgraph.data.text import names_a_file
-
-    return isinstance(source, str) and not names_a_file(source)
-
-
-def _select_columns(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The columns in which predictions for a single query differ."""
+def _format_links(rows: list[dict[str, Any]], predictor: Any) -> str:
+    """Predictions for a single query, the columns in which they differ, and what these mean."""
     end = rows[0]["predicted"]
-    ranks = ("tail_rank", "head_rank") if end == "both" else ("rank", end, f"{end}_id")
-    return [{key: row[key] for key in (*ranks, "score", "known") if key in row} for row in rows]
-
-
-def _explain_scores(predicted: str, predictor: Any) -> str:
-    """What the ranks and scores for a single query mean, a line each."""
+    columns = ["tail_rank", "head_rank"] if end == "both" else ["rank", end, f"{end}_id"]
+    columns += ["score", "known"]
+    table = align([{key: row[key] for key in columns if key in row} for row in rows])
     whole = "its tail's"
     if predictor.reciprocal:
         whole = "the mean of its tail's and, by the inverse relation, its head's"
-    score = whole if predicted == "both" else f"the {predicted}'s; a whole triple has {whole}"
+    score = whole if end == "both" else f"the {end}'s; a whole triple has {whole}"
     if (members := len(predictor.members)) > 1:
         score += f"; each the weighted mean of {members} models' log-softmax over all entities"
-    return f"rank: filtered, other known triples do not count; ties averaged\nscore: {score}\n"
+    rank = "filtered, other known triples do not count; ties averaged"
+    return f"{table}\nrank: {rank}\nscore: {score}\n"
 
 
 def _format_text(row: dict[str, Any]) -> str:
