@@ -120,13 +120,10 @@ class Links:
 
     def __post_init__(self) -> None:
         numbers = torch.cat((self.scores[:, None], self.ranks.nan_to_num(nan=0.0)), dim=1)
-        names = self._names()
+        columns = list(self._names().values())[:3]
         refuse_not_finite(
             numbers,
-            lambda row: tuple(
-                names[key][1][int(self.triples[row, place])]
-                for place, key in enumerate(("head", "relation", "tail"))
-            ),
+            lambda row: tuple(names[int(self.triples[row, place])] for place, names in columns),
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
