@@ -17,7 +17,7 @@ LAYERS = [
     {"suggestions", "signals"},
     {"errors"},
     {"algebra", "config", "files"},
-    {"ops", "presets"},
+    {"ops", "presets", "query_options"},
     {"entries"},
     {"adjacency"},
     {"blocks", "codes"},

@@ -1,7 +1,6 @@
 """Commands that query a trained model: evaluate and predict."""
 
 import csv
-import inspect
 import io
 import json
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 import torch
 from commands import assert_told, call, change_card
 
-from quatgraph.cli.predict import QUERY_OPTIONS
 from quatgraph.predictors import PREDICTORS
 from quatgraph.training.bundle import Bundle
 
@@ -96,13 +94,6 @@ def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path)
 def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:
     told = call("predict", f"{world}/m", "--node", "alise")
     assert_told(told, "no node 'alise' in the graph; did you mean 'alice'?")
-
-
-@pytest.mark.parametrize("task", PREDICTORS)
-def test_every_keyword_of_a_predictor_is_an_option(task: str) -> None:
-    parameters = inspect.signature(PREDICTORS[task].predict).parameters.values()
-    keywords = [one.name for one in parameters if one.kind is one.KEYWORD_ONLY]
-    assert [keyword for owner, keyword in QUERY_OPTIONS.values() if owner == task] == keywords
 
 
 class Echo:

@@ -1,6 +1,8 @@
 """Commands that query a trained model: evaluate, predict."""
 
+import inspect
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,7 @@ import typer
 from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
 from quatgraph.cli.tables import STDOUT, WORDS, align, encode, escape, format_of, is_stream
 from quatgraph.errors import Mistake
+from quatgraph.query_options import OPTIONS, check_options, options_of
 
 
 @command(app)
@@ -80,22 +83,32 @@ def _print_relations(predictor: Any, json_: bool) -> None:
         typer.echo(align(rounded), nl=False)
 
 
-QUERY_OPTIONS = {
-    "node": ("node", "nodes"),
-    "graph": ("graph", "ids"),
-    "head": ("link", "head"),
-    "relation": ("link", "relation"),
-    "tail": ("link", "tail"),
-    "top": ("link", "top"),
-    "new": ("link", "known"),
-    "document": ("text", "ids"),
-    "vectors": ("text", "vectors"),
-    "explain": ("text", "explain"),
-}
-"""The task of each query option, and the keyword of the predictor that gets its value."""
+def _add_query_options(body: Callable[..., None]) -> Callable[..., None]:
+    """Adds the options that `predict` takes, for all tasks, after the arguments of a command, which
+    gets them as ``**options``."""
+    signature = inspect.signature(body)
+    bundle, data, *others, _ = signature.parameters.values()
+    parameters = [bundle, data]
+    for task in OPTIONS:
+        for option in options_of(task):
+            is_flag = option.flag_value is not None
+            kind = bool if is_flag else option.type | None
+            declared = typer.Option(option.spelling, help=f"{task}: {option.help}")
+            parameters.append(
+                data.replace(
+                    name=option.spelling[2:],
+                    default=False if is_flag else None,
+                    annotation=Annotated[kind, declared],
+                )
+            )
+    parameters += others
+    body.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    body.__annotations__ = {one.name: one.annotation for one in parameters}
+    return body
 
 
 @command(app)
+@_add_query_options
 def predict(
     bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote.")],
     data: Annotated[
@@ -107,31 +120,6 @@ def predict(
             show_default=False,
         ),
     ] = None,
-    node: Annotated[
-        list[str] | None, typer.Option(help="node: ID of a node to classify; may repeat.")
-    ] = None,
-    graph: Annotated[
-        list[str] | None, typer.Option(help="graph: ID of a graph to classify; may repeat.")
-    ] = None,
-    head: Annotated[str | None, typer.Option(help="link: The head; tails are predicted.")] = None,
-    relation: Annotated[str | None, typer.Option(help="link: The relation.")] = None,
-    tail: Annotated[str | None, typer.Option(help="link: The tail; heads are predicted.")] = None,
-    top: Annotated[
-        int | None, typer.Option(help="link: Number of predictions, 10 by default.")
-    ] = None,
-    new: Annotated[
-        bool, typer.Option("--new", help="link: Leave out triples that the data has.")
-    ] = False,
-    document: Annotated[
-        list[str] | None, typer.Option(help="text: ID of a document to classify; may repeat.")
-    ] = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="text: Vectors for new words, from the source that training read."),
-    ] = None,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="text: Compute the support of each word; slower.")
-    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -141,6 +129,7 @@ def predict(
     ] = None,
     device: Device = "auto",
     json_: Json = False,
+    **options: Any,
 ) -> None:
     """Classify nodes, graphs or texts, or complete triples. Prints CSV, JSON lines, or a table for
     a single query; a file has the format of its suffix.
@@ -166,19 +155,17 @@ def predict(
         check_writable(file)
     predictor = load(bundle, device=device)
     task = predictor.card["task"]
-    query = _build_query(
-        task,
-        node=node or None,
-        graph=graph or None,
-        head=head,
-        relation=relation,
-        tail=tail,
-        top=top,
-        new="leave-out" if new else None,
-        document=document or None,
-        vectors=vectors,
-        explain=explain or None,
-    )
+    flags = {
+        flag: value
+        for flag, value in options.items()
+        if value not in (None, []) and value is not False
+    }
+    check_options(task, [f"--{flag}" for flag in flags])
+    query = {
+        option.name: option.flag_value or flags[flag]
+        for option in options_of(task)
+        if (flag := option.spelling[2:]) in flags
+    }
     source = _read_texts(data or []) if task == "text" else _read_path(data or [], task, bundle)
     single_text = isinstance(source, str) and not names_a_file(source)
     if single_text:
@@ -200,21 +187,6 @@ def predict(
         if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
             rows = [escape(row) for row in rows]
         typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
-
-
-def _build_query(task: str, **options: Any) -> dict[str, Any]:
-    """The options that are not None, as keywords of the predictor."""
-    query = {}
-    for option, value in options.items():
-        owner, keyword = QUERY_OPTIONS[option]
-        if value is not None:
-            if owner != task:
-                raise Mistake(
-                    f"--{option} is an option for {owner} models, but the model is for the task "
-                    f"{task!r}"
-                )
-            query[keyword] = value
-    return query
 
 
 def _read_path(data: list[str], task: str, bundle: Path) -> Path | None:
