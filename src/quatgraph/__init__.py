@@ -36,32 +36,20 @@ if TYPE_CHECKING:
     )
     from quatgraph.training.ensemble import Ensemble
 
-_MODULE_OF = {
-    "Adjacency": "adjacency",
-    "Ensemble": "training.ensemble",
-    "GraphPredictor": "predictors",
-    "GraphQGNN": "models.graph",
-    "LayerwiseReadout": "layers",
-    "LinkPredictor": "predictors",
-    "Mistake": "errors",
-    "NodePredictor": "predictors",
-    "QGNN": "models.node",
-    "QGNNConv": "layers",
-    "QuaternionDropout": "layers",
-    "QuaternionLinear": "layers",
-    "SimQGNN": "models.link",
-    "SimplifiedQGNNConv": "layers",
-    "TextPredictor": "predictors",
-    "TextQGNN": "models.text",
-    "aggregate": "ops",
-    "backend": "ops",
-    "hamilton_linear": "ops",
-    "load": "predictors",
-    "train_graphs": "predictors",
-    "train_nodes": "predictors",
-    "train_texts": "predictors",
-    "train_triples": "predictors",
+_NAMES_IN = {
+    "adjacency": "Adjacency",
+    "errors": "Mistake",
+    "layers": "LayerwiseReadout QGNNConv QuaternionDropout QuaternionLinear SimplifiedQGNNConv",
+    "models.graph": "GraphQGNN",
+    "models.link": "SimQGNN",
+    "models.node": "QGNN",
+    "models.text": "TextQGNN",
+    "ops": "aggregate backend hamilton_linear",
+    "predictors": "GraphPredictor LinkPredictor NodePredictor TextPredictor "
+    "load train_graphs train_nodes train_texts train_triples",
+    "training.ensemble": "Ensemble",
 }
+_MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
 
 __all__ = [
     "QGNN",

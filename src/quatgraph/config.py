@@ -108,9 +108,7 @@ def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict
 def check(config: Any, under: str, **kinds: Sequence[str]) -> None:
     """Checks the bounds of numeric fields; None is always valid.
 
-    Args:
-        under: The section of the config, for example ``train``; empty for the root.
-        kinds: Names of fields by kind of bound, see ``_BOUNDS``.
+    ``kinds`` holds the names of fields of the section ``under`` by kind of bound, see ``_BOUNDS``.
     """
     for kind, keys in kinds.items():
         requirement, holds = _BOUNDS[kind]
@@ -139,7 +137,7 @@ def check_source(data: Any) -> None:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as nested plain values, the inverse of :func:`build`."""
-    return {field.name: _plain(getattr(config, field.name)) for field in dataclasses.fields(config)}
+    return dataclasses.asdict(config)
 
 
 def identity(config: Any) -> dict[str, Any]:
@@ -157,7 +155,8 @@ def identity(config: Any) -> dict[str, Any]:
 
 def digest(config: Any) -> str:
     """Sixteen hex digits that identify a config, or its dictionary, by its values."""
-    text = json.dumps(_plain(config), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    values = to_dict(config) if dataclasses.is_dataclass(config) else config
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -332,7 +331,3 @@ def _set_nested(values: dict[str, Any], dotted: str, value: Any) -> None:
             raise Mistake(f"cannot set {dotted!r}: {parent!r} is a single value, not a table")
         values = section
     values[last] = value
-
-
-def _plain(value: Any) -> Any:
-    return to_dict(value) if dataclasses.is_dataclass(value) else value

@@ -1,6 +1,6 @@
 """The user-facing exception, suggestions for misspelt names, and safe terminal output."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import SequenceMatcher
 from unicodedata import category
 
@@ -52,6 +52,13 @@ def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
             if (found := (ratio, exact.ratio())) > best:
                 best, closest = found, name
     return f"; did you mean {under + closest!r}?" if closest else ""
+
+
+def check_known(name: str, known: Collection[str], message: str, remedy: str = "") -> None:
+    """Raises a Mistake for an unknown name: the message, and a suggestion, remedy or all names."""
+    if name not in known:
+        hint = did_you_mean(name, known) or remedy or f"; choose from {', '.join(known)}"
+        raise Mistake(f"{message}{hint}")
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,7 @@ import rings
 from commands import assert_told, call
 from on_cpu import train_in_folder
 
-from quatgraph.plot.curves import OTHERS, Curves, Panel, curves
+from quatgraph.plot.curves import OTHERS, Curves, Panel, curves, mean_curve
 from quatgraph.plot.style import render_figure, style
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.job import Job
@@ -49,7 +49,7 @@ def test_the_curve_is_the_mean_of_the_runs_that_the_bundle_was_chosen_from(tmp_p
     spread = [
         statistics.stdev(v) for v in zip(*(r.curves["valid/loss"] for r in kept), strict=True)
     ]
-    assert panel.spread("valid") == pytest.approx(spread)
+    assert mean_curve(panel.curves["valid"])[1] == pytest.approx(spread)
     assert drawn[OTHERS].get_linewidth() < drawn["valid"].get_linewidth()
 
 

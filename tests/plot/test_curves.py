@@ -8,7 +8,7 @@ import pytest
 from crossvalidated import honest, published, record
 
 from quatgraph.errors import Mistake
-from quatgraph.plot.curves import Curve, curves
+from quatgraph.plot.curves import Curve, curves, mean_curve
 from quatgraph.plot.style import render_figure, style
 from quatgraph.training.record import RunRecord, append_records
 
@@ -43,7 +43,8 @@ def test_the_mean_is_over_epochs_that_all_runs_have(tmp_path: Path) -> None:
         published([[0.25, 0.5]])[0], epochs_run=2, ensemble="other", split=1
     )
     made = curves(written(tmp_path, [published(FOLDS)[0], shorter]))
-    assert made.panels[0].mean("test") == Curve([1, 2], [0.375, 0.625])
+    mean, _ = mean_curve(made.panels[0].curves["test"])
+    assert mean == Curve([1, 2], [0.375, 0.625])
 
 
 def test_epochs_are_those_on_record(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from quatgraph.reproduce.table import (
     Cell,
     Table,
     cell,
-    honest_choice,
     load_table,
+    select_shown,
 )
 from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
@@ -172,10 +172,11 @@ def test_finalists_are_compared_once_more_by_all_their_seeds() -> None:
         record(0.2, valid=0.8, config_digest="b", seed=1),
     ]
     rest = [record(0.9, valid=0.7, config_digest="c", seed=0)]
-    assert honest_choice(rest + lucky + steady) == lucky
-    assert honest_choice(rest + lucky + steady, finalists=2) == steady
+    runs = rest + lucky + steady
+    assert select_shown(TABLE, runs, "honest") == lucky
+    assert select_shown(dataclasses.replace(TABLE, finalists=2), runs, "honest") == steady
     # One more, and again only the first seed is shared by all.
-    assert honest_choice(rest + lucky + steady, finalists=3) == lucky
+    assert select_shown(dataclasses.replace(TABLE, finalists=3), runs, "honest") == lucky
 
 
 def test_among_equals_the_loss_decides_unless_the_table_takes_the_first() -> None:
@@ -187,7 +188,7 @@ def test_among_equals_the_loss_decides_unless_the_table_takes_the_first() -> Non
         )
     )
     assert choose_by_validation([first, second]) == [second]
-    assert honest_choice([first, second]) == [first]
+    assert select_shown(TABLE, [first, second], "honest") == [first]
 
 
 def test_the_choice_stays_whatever_the_test_data_says() -> None:

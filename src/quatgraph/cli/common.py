@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
 from typer.core import TyperGroup
@@ -16,6 +16,9 @@ from typer.core import TyperGroup
 from quatgraph import __version__
 from quatgraph.errors import Mistake, printable
 from quatgraph.signals import cleanup_pending, exit_code, interruptible
+
+if TYPE_CHECKING:
+    from quatgraph.training.context import Context
 
 P = ParamSpec("P")
 
@@ -232,6 +235,17 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
     with cleanup_pending(), bar:
         yield update
+
+
+@contextmanager
+def training_context(device: str, max_minutes: float | None = None) -> Iterator["Context"]:
+    """The context of a training whose progress is shown."""
+    from quatgraph.training.context import Context
+    from quatgraph.training.runtime import Deadline, resolve_device
+
+    resolved, deadline = resolve_device(device), Deadline(max_minutes)
+    with progress() as update:
+        yield Context(resolved, deadline, progress=update)
 
 
 def log(message: str) -> None:

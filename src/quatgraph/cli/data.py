@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, log
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import Mistake, check_known
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data", help="Fetch, verify or describe a dataset.")
@@ -30,9 +30,8 @@ def list_(
 
     quatgraph list presets
     """
-    if kind is not None and kind not in KINDS:
-        hint = did_you_mean(kind, KINDS) or f"; choose from {', '.join(KINDS)}"
-        raise Mistake(f"cannot list {kind!r}{hint}")
+    if kind is not None:
+        check_known(kind, KINDS, f"cannot list {kind!r}")
     for one in KINDS if kind is None else (kind,):
         heading, full_name = KINDS[one]
         groups = _list_names(one)
@@ -112,19 +111,13 @@ def formats(
     """
     from quatgraph.data import graph, link, node, text
 
-    readers = {
-        "node": node.READERS,
-        "graph": graph.READERS,
-        "link": link.READERS,
-        "text": text.READERS,
-    }
-    if task is not None and task not in readers:
-        hint = did_you_mean(task, readers) or f"; there are {', '.join(readers)}"
-        raise Mistake(f"there is no task {task!r}{hint}")
+    modules = {"node": node, "graph": graph, "link": link, "text": text}
+    if task is not None:
+        check_known(task, modules, f"there is no task {task!r}")
     rows = [
         {"task": name, "format": reader.name, "files": reader.description}
-        for name in ([task] if task else readers)
-        for reader in readers[name]
+        for name in ([task] if task else modules)
+        for reader in modules[name].READERS
     ]
     if not json_:
         typer.echo(f"{'task':5}  {'format':6}  files")

@@ -7,18 +7,15 @@ from functools import partial
 from pathlib import Path
 from shutil import which
 from textwrap import fill, indent
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from quatgraph.cli.common import Device, app, command, progress
+from quatgraph.cli.common import Device, app, command, training_context
 from quatgraph.errors import Mistake
 
 if TYPE_CHECKING:
-    import torch
-
     from quatgraph.data.link import Triples
-    from quatgraph.predictors import LinkPredictor
     from quatgraph.tasks.job import Job
 
 FOLDER = Path("quatgraph-runs") / "countries-demo"
@@ -39,21 +36,20 @@ def demo(device: Device = "cpu") -> None:
 
     quatgraph demo
     """
-    from quatgraph.data.link import load
-    from quatgraph.predictors import LinkPredictor
-    from quatgraph.training.bundle import load_bundle
+    from quatgraph.data.link import load as load_triples
+    from quatgraph.predictors import load
     from quatgraph.training.runtime import resolve_device
 
-    resolved = resolve_device(device)
-    triples = load("countries")
+    resolve_device(device)  # rejects an unknown device before anything is printed
+    triples = load_triples("countries")
     held_out = len(triples.valid) + len(triples.test)
     typer.echo(
         f"Countries of the world: {len(triples.train):,} training triples, {held_out} held out."
     )
-    job, loaded = _train_or_load(triples, resolved)
+    job, loaded = _train_or_load(triples, device)
     how = "loaded from" if loaded else f"trained in {job.records[0].seconds:.0f} s, saved in"
     typer.echo(f"SimQGNN: {how} {FOLDER}.\n")
-    model = LinkPredictor(load_bundle(FOLDER), resolved)
+    model = load(FOLDER, device=device)
     _print_metrics(model)
     for question, query in QUERIES.items():
         rows = model.predict([query], top=4).rows()
@@ -74,18 +70,16 @@ def _program_name() -> str:
     return "quatgraph" if on_path else os.path.relpath(script)
 
 
-def _train_or_load(triples: "Triples", device: "torch.device") -> tuple["Job", bool]:
+def _train_or_load(triples: "Triples", device: str) -> tuple["Job", bool]:
     """The demo's training, and whether it was already there."""
     from quatgraph import config as configs
     from quatgraph.presets import preset
     from quatgraph.tasks.job import RECORDS, train_in_folder
     from quatgraph.tasks.link import LINK
-    from quatgraph.training.context import Context
     from quatgraph.training.record import read_records
 
     config = configs.build(LINK.config, preset("link/countries-simqgnn", "honest"))
-    with progress() as update:
-        context = Context(device, progress=update)
+    with training_context(device) as context:
         train = partial(train_in_folder, LINK, [config], FOLDER, data=triples)
         try:
             loaded = (FOLDER / RECORDS).exists() and bool(read_records(FOLDER / RECORDS))
@@ -97,7 +91,7 @@ def _train_or_load(triples: "Triples", device: "torch.device") -> tuple["Job", b
             return train(context, overwrite=True), False
 
 
-def _print_metrics(model: "LinkPredictor") -> None:
+def _print_metrics(model: Any) -> None:
     """Prints the test metrics next to those of a popularity baseline."""
     from quatgraph.reproduce.render import format_metric
     from quatgraph.tasks.link import LINK

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
-from quatgraph.cli.tables import STDOUT, WORDS, align, encode, format_of, is_stream, printable_rows
+from quatgraph.cli.tables import STDOUT, WORDS, align, encode, escape, format_of, is_stream
 from quatgraph.errors import Mistake
 from quatgraph.query_options import OPTIONS, check_options, options_of
 
@@ -46,8 +46,13 @@ def evaluate(
     recorded, computed = predictor.card["metrics"], predictor.evaluate(data)
     if not computed:
         log(f"{bundle} was trained without validation and test data, so it has no metrics")
+    differs = False
     for name, value in computed.items():
         known = recorded[name]  # null is not a number
+        # Another device rounds differently, which may change a prediction or two; in a small class
+        # even one changes the macro-F1 by much.
+        if known is not None and not name.endswith("/macro-f1"):
+            differs |= abs(known - value) > 0.005 * max(1, value)
         if json_:
             emit({"metric": name, "recorded": known, "computed": value})
         else:
@@ -59,14 +64,7 @@ def evaluate(
             f"each the mean of the {len(members)} models on their own folds, all with the chosen "
             "setting; `train` lets every fold choose its own"
         )
-    # Another device rounds differently, which may change a prediction or two; in a small class even
-    # one changes the macro-F1 by much.
-    compared = [
-        name for name in computed if recorded[name] is not None and not name.endswith("/macro-f1")
-    ]
-    if any(
-        abs(recorded[name] - computed[name]) > 0.005 * max(1, computed[name]) for name in compared
-    ):
+    if differs:
         raise typer.Exit(1)
 
 
@@ -148,11 +146,13 @@ def predict(
     quatgraph predict my-model "a charming little film"
     """
     format_ = format_of(out, json_)
+    from quatgraph.data.text import names_a_file
     from quatgraph.files import check_writable, write_atomic
     from quatgraph.predictors import load
 
-    if out is not None and str(out) not in STDOUT:
-        check_writable(out)
+    file = None if out is None or str(out) in STDOUT else out
+    if file is not None:
+        check_writable(file)
     predictor = load(bundle, device=device)
     task = predictor.card["task"]
     flags = {
@@ -167,24 +167,25 @@ def predict(
         if (flag := option.spelling[2:]) in flags
     }
     source = _read_texts(data or []) if task == "text" else _read_path(data or [], task, bundle)
-    if single_text := _is_single_text(source):
+    single_text = isinstance(source, str) and not names_a_file(source)
+    if single_text:
         query["explain"] = True
     predictions = predictor.predict(source, **query)
     for note in predictions.notes:
         log(note)
     rows = list(predictions.rows())
-    if out is not None and str(out) not in STDOUT:
-        write_atomic(out, encode(rows, format_))
-        if not is_stream(out):
-            echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {out}")
-    elif rows and out is None and not json_ and task == "link" and source is None:
-        legend = _explain_scores(rows[0]["predicted"], predictor)
-        typer.echo(f"{align(_select_columns(rows))}\n{legend}", nl=False)
-    elif single_text and out is None and not json_:
+    readable = out is None and not json_
+    if file is not None:
+        write_atomic(file, encode(rows, format_))
+        if not is_stream(file):
+            echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {file}")
+    elif readable and task == "link" and source is None and rows:
+        typer.echo(_format_links(rows, predictor), nl=False)
+    elif readable and single_text:
         typer.echo(_format_text(rows[0]), nl=False)
     else:
         if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
-            rows = printable_rows(rows)
+            rows = [escape(row) for row in rows]
         typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
 
 
@@ -215,28 +216,20 @@ def _read_texts(data: list[str]) -> str | list[str] | None:
     return data
 
 
-def _is_single_text(source: object) -> bool:
-    from quatgraph.data.text import names_a_file
-
-    return isinstance(source, str) and not names_a_file(source)
-
-
-def _select_columns(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The columns in which predictions for a single query differ."""
+def _format_links(rows: list[dict[str, Any]], predictor: Any) -> str:
+    """Predictions for a single query, the columns in which they differ, and what these mean."""
     end = rows[0]["predicted"]
-    ranks = ("tail_rank", "head_rank") if end == "both" else ("rank", end, f"{end}_id")
-    return [{key: row[key] for key in (*ranks, "score", "known") if key in row} for row in rows]
-
-
-def _explain_scores(predicted: str, predictor: Any) -> str:
-    """What the ranks and scores for a single query mean, a line each."""
+    columns = ["tail_rank", "head_rank"] if end == "both" else ["rank", end, f"{end}_id"]
+    columns += ["score", "known"]
+    table = align([{key: row[key] for key in columns if key in row} for row in rows])
     whole = "its tail's"
     if predictor.reciprocal:
         whole = "the mean of its tail's and, by the inverse relation, its head's"
-    score = whole if predicted == "both" else f"the {predicted}'s; a whole triple has {whole}"
+    score = whole if end == "both" else f"the {end}'s; a whole triple has {whole}"
     if (members := len(predictor.members)) > 1:
         score += f"; each the weighted mean of {members} models' log-softmax over all entities"
-    return f"rank: filtered, other known triples do not count; ties averaged\nscore: {score}\n"
+    rank = "filtered, other known triples do not count; ties averaged"
+    return f"{table}\nrank: {rank}\nscore: {score}\n"
 
 
 def _format_text(row: dict[str, Any]) -> str:

@@ -79,14 +79,10 @@ def align(rows: Rows) -> str:
     return "".join(f"{line.format(*row).rstrip()}\n" for row in cells)
 
 
-def printable_rows(rows: Rows) -> list[dict[str, Any]]:
-    """The rows with control characters escaped."""
-    return [{printable(key): _printable_value(value) for key, value in row.items()} for row in rows]
-
-
-def _printable_value(value: Any) -> Any:
+def escape(value: Any) -> Any:
+    """The row, or a value of it, with control characters escaped."""
     if isinstance(value, dict):
-        return {printable(word): number for word, number in value.items()}
+        return {printable(key): escape(inner) for key, inner in value.items()}
     return printable(value) if isinstance(value, str) else value
 
 

@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ from quatgraph.cli.common import (
     echo,
     emit,
     log,
-    progress,
+    training_context,
 )
 from quatgraph.errors import Mistake, did_you_mean
 from quatgraph.signals import exit_code
@@ -85,33 +86,22 @@ def train(
     quatgraph train text --data reviews.csv
     """
     _check_arguments(what, data, set_ or [], protocol)
+    options = _data_options(what.partition("/")[0], directed, vectors)
     from quatgraph.tasks.job import holds_training, train_in_folder
-    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
-    from quatgraph.training.runtime import Deadline, resolve_device
 
-    options: dict[str, Any] = {"directed": True} if directed else {}
-    if vectors is not None:
-        from quatgraph.data.io.store import catalog
-
-        options["vectors"] = vectors if vectors in catalog() else str(Path(vectors).resolve())
     task, candidates = _build_candidates(what, data, options, set_ or [], protocol, seeds)
     folder = out or Path("quatgraph-runs") / (_dataset_name(data) if data else f"{what}-{protocol}")
     instead = " in place of --overwrite" * overwrite
     repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
-        with progress() as update:
-            job = train_in_folder(
-                task,
-                candidates,
-                folder,
-                Context(resolve_device(device), Deadline(max_minutes), resume, update, log),
-                overwrite=overwrite,
-            )
+        with training_context(device, max_minutes) as context:
+            context = replace(context, resume=resume, log=log)
+            job = train_in_folder(task, candidates, folder, context, overwrite=overwrite)
     except Paused as paused:
         if json_:
-            done = {"paused": True, "done": paused.done, "epochs": paused.epochs}
-            emit(done | {"out": str(folder)})
+            done, epochs = paused.done, paused.epochs
+            emit({"paused": True, "done": done, "epochs": epochs, "out": str(folder)})
         else:
             echo(f"{paused}: {repeat}")
         return
@@ -155,6 +145,19 @@ def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: st
         )
 
 
+def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, Any]:
+    """Values of the ``data`` section that have command-line options of their own."""
+    options: dict[str, Any] = {"directed": True} if directed else {}
+    if vectors is not None:
+        from quatgraph.data.io.store import catalog
+
+        options["vectors"] = vectors if vectors in catalog() else str(Path(vectors).resolve())
+    for option, owner in (("directed", "node"), ("vectors", "text")):
+        if option in options and task != owner:
+            raise Mistake(f"--{option} is an option of the task {owner}, not of {task}")
+    return options
+
+
 def _build_candidates(
     what: str,
     data: Path | None,
@@ -163,37 +166,24 @@ def _build_candidates(
     protocol: str,
     seeds: int | None,
 ) -> tuple["AnyTask", list[Any]]:
-    """The task, and the configurations to select from on validation data.
-
-    Args:
-        options: Values of the ``data`` section that have command-line options of their own.
-    """
+    """The task, and the configurations to select from on validation data."""
     from quatgraph import config as configs
     from quatgraph.presets import preset
+    from quatgraph.tasks import TASKS
     from quatgraph.tasks.job import default_candidates
 
+    task = TASKS[what.partition("/")[0]]
     more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     if data is None:
-        task = _get_task(what.split("/")[0], options)
         other = configs.flatten(configs.override({}, set_)).get("model.name")
         values = configs.replace_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
         values["data"] = values["data"] | options
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
-    task = _get_task(what, options)
     source = {"path": str(data.resolve())}
     values = configs.override({"protocol": protocol, "data": source | options, **more}, set_)
     config = configs.build(task.config, values)
     # Explicit settings are fixed; validation data selects the others.
     return task, default_candidates(task, config, fixed=configs.flatten(values).keys())
-
-
-def _get_task(name: str, options: dict[str, Any]) -> "AnyTask":
-    from quatgraph.tasks import TASKS
-
-    for option, owner in (("directed", "node"), ("vectors", "text")):
-        if option in options and name != owner:
-            raise Mistake(f"--{option} is an option of the task {owner}, not of {name}")
-    return TASKS[name]
 
 
 def _print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
@@ -312,16 +302,11 @@ def search(
     quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
     """
     from quatgraph.reproduce import run
-    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
-    from quatgraph.training.runtime import Deadline, resolve_device
 
     finished = 0
     try:
-        with progress() as update:
-            context = Context(
-                resolve_device(device), deadline=Deadline(max_minutes), progress=update
-            )
+        with training_context(device, max_minutes) as context:
             for records in run.search(preset, results, context, seeds=seeds, overrides=set_ or []):
                 finished += len(records)
     except Paused:
@@ -357,17 +342,13 @@ def reproduce(
     from quatgraph.reproduce.render import cells, render
     from quatgraph.reproduce.run import NoData, read_results, run_missing
     from quatgraph.reproduce.table import load_table
-    from quatgraph.training.context import Context
     from quatgraph.training.loop import Paused
-    from quatgraph.training.runtime import Deadline, resolve_device
 
     spec = load_table(table)
-    resolved = resolve_device(device)
     spec.cells(only or [])  # rejects unknown names before anything runs
     missing_data = None
     try:
-        with progress() as update:
-            context = Context(resolved, deadline=Deadline(max_minutes), progress=update)
+        with training_context(device, max_minutes) as context:
             for _ in () if recorded else run_missing(spec, results, context, only=only or []):
                 pass
     except Paused:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quatgraph.errors import Mistake, did_you_mean, printable
+from quatgraph.errors import Mistake, check_known, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, PALE, SOFT, WIDTH, new_figure
 from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
@@ -51,28 +51,14 @@ class Panel:
     others: list[Curve] = field(default_factory=list)
     selected: list[int] = field(default_factory=list)
 
-    def mean(self, part: str) -> Curve:
-        """The mean over all runs, at their common epochs."""
-        return mean_curve(self.curves[part])
 
-    def spread(self, part: str) -> list[float]:
-        """The standard deviations around :meth:`mean`."""
-        return [mean_std(values)[1] for values in _by_epoch(self.curves[part]).values()]
-
-
-def mean_curve(curves: Sequence[Curve]) -> Curve:
-    """The mean of several curves at their common epochs."""
-    by_epoch = _by_epoch(curves)
-    return Curve(list(by_epoch), [math.fsum(values) / len(values) for values in by_epoch.values()])
-
-
-def _by_epoch(curves: Sequence[Curve]) -> dict[int, list[float]]:
+def mean_curve(curves: Sequence[Curve]) -> tuple[Curve, list[float]]:
+    """The mean of several curves at their common epochs, and the standard deviations around it."""
     runs = [dict(zip(one.epochs, one.values, strict=True)) for one in curves]
-    return {
-        epoch: [run[epoch] for run in runs]
-        for epoch in runs[0]
-        if all(epoch in run for run in runs)
-    }
+    epochs = [epoch for epoch in runs[0] if all(epoch in run for run in runs)]
+    values = [[run[epoch] for run in runs] for epoch in epochs]
+    means = [math.fsum(each) / len(each) for each in values]
+    return Curve(epochs, means), [mean_std(each)[1] for each in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +97,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
     """The curves of a file of records or of a training folder.
 
     For a training folder, shows the selected configuration, and the means of the other candidates.
-
-    Args:
-        metrics: Names such as ``accuracy``; :data:`METRICS` by default.
-        only: Datasets, methods or protocols to show.
+    ``only`` names datasets, methods or protocols to show.
     """
     records = _filter_records(_read(path), only, path)
     if not any(record.curves for record in records):
@@ -134,9 +117,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
         )
     known = list(dict.fromkeys(name.partition("/")[2] for r in records for name in r.curves))
     for metric in metrics:
-        if metric not in known:
-            hint = did_you_mean(metric, known) or f"; choose from {', '.join(known)}"
-            raise Mistake(f"the runs in {path} have no curve of {metric!r}{hint}")
+        check_known(metric, known, f"the runs in {path} have no curve of {metric!r}")
     shown = metrics or [metric for metric in METRICS if metric in known] or known
     make_panel = _bundle_panel if path.is_dir() else _records_panel
     panels = [make_panel(name, metric, runs) for name, runs in groups.items() for metric in shown]
@@ -191,7 +172,7 @@ def _bundle_panel(group: str, metric: str, runs: Sequence[RunRecord]) -> Panel:
         candidates.setdefault(run.config_digest, []).append(run)
     found, *rest = (_lines(metric, candidate) for candidate in candidates.values())
     part = "valid" if "valid" in found else next(iter(found), "")
-    others = [mean_curve(lines[part]) for lines in rest if part in lines]
+    others = [mean_curve(lines[part])[0] for lines in rest if part in lines]
     selected = [run.best_epoch for run in (best.healthy if together else [best.best])]
     return Panel(group, metric, found, others, selected)
 
@@ -221,7 +202,7 @@ def _draw_panel(axes: "Axes", panel: Panel) -> None:
         axes.plot(other.epochs, values, color=PALE, linewidth=0.7, label=label)
     seen: list[float] = []
     for part, lines in panel.curves.items():
-        mean, spread = panel.mean(part), panel.spread(part)
+        mean, spread = mean_curve(lines)
         # A loss is at least 0, a share between 0 and 1.
         upper = math.inf if panel.metric == "loss" else max(1, *mean.values)
         pairs = list(zip(mean.values, spread, strict=True))

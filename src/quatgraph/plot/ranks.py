@@ -64,11 +64,7 @@ class RankBars:
 
 
 def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBars:
-    """Ranks the triples of a bundle from both sides.
-
-    Args:
-        part: The split to rank, ``valid`` or ``test``.
-    """
+    """Ranks the ``valid`` or ``test`` triples of a bundle from both sides."""
     if part not in ("valid", "test"):
         raise Mistake(f"--part must be valid or test, got {part!r}")
     model = LinkPredictor(load_bundle(bundle, task="link"), resolve_device(device))

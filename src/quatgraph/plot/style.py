@@ -139,8 +139,7 @@ def new_figure(height: float, width: float = WIDTH) -> "Figure":
 def format_log_axes(axes: "Axes", max_ratio: float = 3000) -> None:
     """Labels logarithmic axes with plain numbers such as 1,000; call it after setting the limits.
 
-    Args:
-        max_ratio: Axes that span less than this ratio also get ticks at 2 and 5 times powers of 10.
+    Axes that span less than ``max_ratio`` also get ticks at 2 and 5 times powers of 10.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 

@@ -13,7 +13,7 @@ from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, TextOptions, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import Mistake, check_known
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.link import LinkPredictor
@@ -91,10 +91,8 @@ def train_nodes(
         config: Settings; by default a few candidates are tried and validation data decides.
         options: See :class:`TrainOptions`.
     """
-    if isinstance(data, Path | str):
-        return NodePredictor(*_train(NODE, out, _candidates(NODE, config, data), None, options))
-    graph = from_data(data)
-    return NodePredictor(*_train(NODE, out, _candidates(NODE, config), graph, options), graph)
+    graph = data if isinstance(data, Path | str) else from_data(data)
+    return NodePredictor(*_train(NODE, graph, out, config, options))
 
 
 def train_graphs(
@@ -114,12 +112,8 @@ def train_graphs(
         config: Settings; by default a few candidates are tried and validation data decides.
         options: See :class:`TrainOptions`.
     """
-    if isinstance(graphs, Path | str):
-        return GraphPredictor(
-            *_train(GRAPH, out, _candidates(GRAPH, config, graphs), None, options)
-        )
-    known = from_any(graphs)
-    return GraphPredictor(*_train(GRAPH, out, _candidates(GRAPH, config), known, options), known)
+    known = graphs if isinstance(graphs, Path | str) else from_any(graphs)
+    return GraphPredictor(*_train(GRAPH, known, out, config, options))
 
 
 def train_triples(
@@ -144,7 +138,8 @@ def train_triples(
             Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
         )
     known = triples if isinstance(triples, Triples) else from_names(triples)
-    return LinkPredictor(*_train(LINK, out, _candidates(LINK, config), known, options))
+    bundle, device, _ = _train(LINK, known, out, config, options)
+    return LinkPredictor(bundle, device)
 
 
 def train_texts(
@@ -168,49 +163,42 @@ def train_texts(
     if (labels is None) != isinstance(texts, Documents | Path | str):
         raise Mistake("labels belong to a list of texts; a path or documents have their own")
     if isinstance(texts, Path | str):
-        return TextPredictor(*_train(TEXT, out, _candidates(TEXT, config, texts), None, options))
+        return TextPredictor(*_train(TEXT, texts, out, config, options))
     settings = config or TextConfig()
     if not isinstance(texts, Documents):
         data = settings.data
-        texts = documents_of(
-            texts,
-            labels,
-            TextOptions(
-                split_seed=data.draw_seed,
-                stop_words=data.stop_words,
-                min_count=data.min_count,
-                missing=missing_labels(data.missing),
-            ),
+        text_options = TextOptions(
+            split_seed=data.draw_seed,
+            stop_words=data.stop_words,
+            min_count=data.min_count,
+            missing=missing_labels(data.missing),
         )
+        texts = documents_of(texts, labels, text_options)
     check_trainable(texts, "the list of texts")
-    corpus = corpus_of(texts, settings)
-    return TextPredictor(*_train(TEXT, out, _candidates(TEXT, config), corpus, options), texts)
-
-
-def _candidates(task: AnyTask, config: Config | None, path: Path | str | None = None) -> list[Any]:
-    """The configuration, or the candidates that are tried by default, for the data at a path."""
-    found: list[Any] = [config]
-    if config is None:
-        found = default_candidates(task, task.config())
-    if path is None:
-        return found
-    place = str(Path(path).resolve())
-    return [replace(one, data=replace(one.data, name="", path=place)) for one in found]
+    bundle, device, _ = _train(TEXT, corpus_of(texts, settings), out, config, options)
+    return TextPredictor(bundle, device, texts)
 
 
 def _train(
-    task: AnyTask, out: Path | str, candidates: list[Any], data: Any, options: TrainOptions
-) -> tuple[Bundle, torch.device]:
-    """A trained bundle and the device to predict on."""
+    task: AnyTask, data: Any, out: Path | str, config: Config | None, options: TrainOptions
+) -> tuple[Bundle, torch.device, Any]:
+    """Trains on data in memory or at a path.
+
+    Returns the bundle, the device to predict on, and the data if it is in memory.
+    """
+    candidates: list[Any] = [config]
+    if config is None:
+        candidates = default_candidates(task, task.config())
+    if isinstance(data, Path | str):
+        path, data = str(Path(data).resolve()), None
+        candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
     for name in options:
-        if name not in TrainOptions.__annotations__:
-            hint = did_you_mean(name, TrainOptions.__annotations__)
-            raise Mistake(f"unknown option {name!r}{hint}")
+        check_known(name, TrainOptions.__annotations__, f"unknown option {name!r}")
     device = resolve_device(options.get("device", "auto"))
     context = Context(device, resume=options.get("resume", False))
     overwrite = options.get("overwrite", False)
     job = train_in_folder(task, candidates, Path(out), context, data=data, overwrite=overwrite)
-    return load_bundle(job.folder), device
+    return load_bundle(job.folder), device, data
 
 
 __all__ = [

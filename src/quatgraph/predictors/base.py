@@ -159,13 +159,22 @@ class Classifier(Predictor[Config]):
         self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
     ) -> Tensor:
         """The logarithms of the combined probabilities, float64 ``(N, C)``."""
-        ids = getattr(data, self.id_field)
         with torch.no_grad():
-            combined = combine_logits(self._logits(members, data, places), members)
+            logits = self._logits(members, data, places)
+        return self._combine(members, logits, data, places)
+
+    def _combine(
+        self,
+        members: Sequence[Member[Config]],
+        logits: Tensor,
+        data: Any,
+        places: Sequence[int] | Tensor,
+    ) -> Tensor:
+        ids, combined = getattr(data, self.id_field), combine_logits(logits, members)
         refuse_not_finite(
             combined,
             lambda row: ids[int(places[row])],
-            lambda row: self._explain_overflow(data, int(places[row])),
+            lambda row: self._explain_overflow(members[0], data, int(places[row])),
         )
         return combined
 
@@ -208,7 +217,7 @@ class Classifier(Predictor[Config]):
         """Places of the member's training, validation and test data that are measured."""
 
     @abstractmethod
-    def _explain_overflow(self, data: Any, place: int) -> str:
+    def _explain_overflow(self, member: Member[Config], data: Any, place: int) -> str:
         """Names the input that overflows in the network; empty where there is none."""
 
 

@@ -99,8 +99,8 @@ class GraphPredictor(Classifier[GraphConfig]):
         parts = split_indices(problem, member.config, member.split)
         return {"valid": parts["valid"], "test": parts["test"]}
 
-    def _explain_overflow(self, data: Graphs, place: int) -> str:
-        features: NodeFeatures = self.members[0].preparation
+    def _explain_overflow(self, member: Member[GraphConfig], data: Graphs, place: int) -> str:
+        features: NodeFeatures = member.preparation
         return features.explain_overflow(data.select([place]))
 
     def _read_training_data(self, data: "AnyGraphs | None") -> Graphs:

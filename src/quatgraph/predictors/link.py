@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,11 +21,7 @@ from quatgraph.predictors.queries import OPEN, AnyQueries, example_query, parse_
 from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.problem import (
-    Problem,
-    RankingQueries,
-    entity_adjacency,
-)
+from quatgraph.tasks.link.problem import Problem, RankingQueries, entity_adjacency
 from quatgraph.training.bundle import Bundle
 
 Known = Literal["mark", "leave-out"]
@@ -36,13 +32,8 @@ evaluator's of many, and a rank must not depend on the number of queries. (With 
 entities or more the evaluator's own products have few rows.)"""
 
 
-class _Columns(NamedTuple):
-    """The first columns of :class:`Links`."""
-
-    query: Tensor
-    triples: Tensor
-    scores: Tensor
-    ranks: Tensor
+_Columns = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Queries, triples, scores and ranks, the first columns of :class:`Links`."""
 
 
 class _Combination(nn.Module):
@@ -169,11 +160,12 @@ class LinkPredictor(Predictor[LinkConfig]):
             *self._score(rows, whole.nonzero().flatten()),
             *self._complete(rows, (~whole).nonzero().flatten(), top, known == "leave-out"),
         ]
-        joined = _Columns(*map(torch.cat, zip(*found, strict=True)))
-        order = joined.query.argsort(stable=True)
-        links = _Columns(*(column[order] for column in joined))
+        query, triples, scores, ranks = map(torch.cat, zip(*found, strict=True))
+        order = query.argsort(stable=True)
+        query, triples, scores, ranks = (c[order] for c in (query, triples, scores, ranks))
         notes += self._report_unseen(rows)
-        return Links(self.triples, *links, self._find_parts(links.triples), notes)
+        known_in = self._find_parts(triples)
+        return Links(self.triples, query, triples, scores, ranks, known_in, notes)
 
     def evaluate(self, data: object = None) -> dict[str, float]:
         """Recomputes the bundle's metrics, those of all members combined, from its weights and
@@ -236,7 +228,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         scores = (query * candidates.index_select(0, queries.truth)).sum(dim=-1)
         scores = scores + self.model.compute_constants(*pairs)
         scores, ranks = (side.view(2, -1)[:, : len(triples)].cpu() for side in (scores, ranks))
-        yield _Columns(places, triples, scores[: 1 + self.reciprocal].mean(dim=0), ranks.T)
+        yield places, triples, scores[: 1 + self.reciprocal].mean(dim=0), ranks.T
 
     @torch.no_grad()
     def _complete(
@@ -267,7 +259,7 @@ class LinkPredictor(Predictor[LinkConfig]):
             triples[is_open] = entities[wanted]
             sides = torch.where(is_open[:, [2, 0]], ranks[wanted][:, None], math.nan)
             best = best + constants[some_rows]
-            yield _Columns(places[row], triples, best[wanted], sides)
+            yield places[row], triples, best[wanted], sides
 
     def _find_known(self, pairs: Tensor) -> Tensor:
         """Whether an entity is known to complete each query, ``(Q, E)``."""

@@ -85,8 +85,8 @@ class NodePredictor(Classifier[NodeConfig]):
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         return {part: mask[:, member.split].nonzero().flatten() for part, mask in masks.items()}
 
-    def _explain_overflow(self, data: "Data", place: int) -> str:
-        return NODE.explain_overflow(data, self._prepare(self.members[0], data))
+    def _explain_overflow(self, member: Member[NodeConfig], data: "Data", place: int) -> str:
+        return NODE.explain_overflow(data, self._prepare(member, data))
 
     def _read_training_data(self, data: "Data | Path | str | None") -> "Data":
         if data is None:
@@ -119,41 +119,32 @@ class NodePredictor(Classifier[NodeConfig]):
                 "predict its training graph"
             )
         named = isinstance(graph, Path | str) or graph.get("feature_names") is not None
-        return (_match_columns if named else _take_columns_in_order)(data, self.card["features"])
+        return _match_columns(data, self.card["features"], named=named)
 
 
-def _take_columns_in_order(data: "Data", wanted: list[str]) -> "Data":
-    """Names unnamed features after those of the training data, in their order."""
-    if data.x is None or data.feature_names == wanted:
-        return _match_columns(data, wanted)
-    if data.x.size(1) != len(wanted):
-        raise Mistake(
-            f"the graph has {data.x.size(1)} features; give it the {len(wanted)} that the model "
-            "was trained on, or name its columns in data.feature_names"
-        )
-    named = data.clone()
-    named.feature_names = wanted
-    named.notes = [
-        *data.notes,
-        "the graph has no data.feature_names, so its columns are taken in the order of the "
-        f"training data: {quote_some(wanted)}",
-    ]
-    return named
-
-
-def _match_columns(data: "Data", wanted: list[str]) -> "Data":
-    """Selects the features of the training data by name, in their order."""
+def _match_columns(data: "Data", wanted: list[str], *, named: bool) -> "Data":
+    """Selects the features of the training data by name; unnamed ones are taken in their order."""
     if data.x is None:
         raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
     if data.feature_names == wanted:
         return data
-    if wanted == default_feature_names(len(wanted)) and data.feature_names == default_feature_names(
-        data.x.size(1)
-    ):
+    size, needed = data.x.size(1), len(wanted)
+    defaults = [default_feature_names(size), default_feature_names(needed)]
+    if size != needed and (not named or [data.feature_names, wanted] == defaults):
+        remedy = "" if named else ", or name its columns in data.feature_names"
         raise Mistake(
-            f"the graph has {data.x.size(1)} features; give it the {len(wanted)} that the model "
-            "was trained on"
+            f"the graph has {size} features; give it the {needed} that the model was trained on"
+            f"{remedy}"
         )
+    matched = data.clone()
+    matched.feature_names = wanted
+    if not named:
+        note = (
+            "the graph has no data.feature_names, so its columns are taken in the order of the "
+            f"training data: {quote_some(wanted)}"
+        )
+        matched.notes = [*data.notes, note]
+        return matched
     places = {name: index for index, name in enumerate(data.feature_names)}
     missing = [name for name in wanted if name not in places]
     if missing:
@@ -162,7 +153,5 @@ def _match_columns(data: "Data", wanted: list[str]) -> "Data":
         raise Mistake(
             f"the graph lacks the feature {missing[0]!r}{more} of the training data{hint}"
         )
-    matched = data.clone()
     matched.x = data.x[:, [places[name] for name in wanted]]
-    matched.feature_names = wanted
     return matched

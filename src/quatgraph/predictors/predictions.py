@@ -120,13 +120,10 @@ class Links:
 
     def __post_init__(self) -> None:
         numbers = torch.cat((self.scores[:, None], self.ranks.nan_to_num(nan=0.0)), dim=1)
-        names = self._names()
+        columns = list(self._names().values())[:3]
         refuse_not_finite(
             numbers,
-            lambda row: tuple(
-                names[key][1][int(self.triples[row, place])]
-                for place, key in enumerate(("head", "relation", "tail"))
-            ),
+            lambda row: tuple(names[int(self.triples[row, place])] for place, names in columns),
         )
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -171,12 +168,10 @@ def refuse_not_finite(
     name: Callable[[int], object],
     explain: Callable[[int], str] = lambda row: "",
 ) -> None:
-    """Checks that all numbers of all predictions are finite.
+    """Checks that the numbers of all predictions, ``(N, ...)``, are finite.
 
-    Args:
-        numbers: ``(N, ...)``.
-        name: ``(row)``: what it is the prediction for.
-        explain: ``(row)``: names the input that overflowed; empty where it is the model itself.
+    Of a row, ``name`` says what it predicts, and ``explain`` names the input that overflowed;
+    it is empty where the model itself overflows.
     """
     if bool(numbers.isfinite().all()):
         return
@@ -192,11 +187,7 @@ def _whole_if_integer(rank: float) -> float:
 
 
 def find_positions(wanted: Sequence[str] | None, ids: list[str], missing: str) -> list[int]:
-    """Places of the wanted ids; of all if None.
-
-    Args:
-        missing: Message about an unknown id, with ``{}`` for it: ``"there is no node {}"``.
-    """
+    """Places of the wanted ids, of all if None; ``missing`` is the message about an unknown one."""
     if wanted is None:
         return list(range(len(ids)))
     places = {name: index for index, name in enumerate(ids)}

@@ -18,8 +18,8 @@ from quatgraph.errors import Mistake
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.base import TextModel
 from quatgraph.models.text.vectors import word_vectors
-from quatgraph.predictors.base import Cache, Classifier, Member, combine_logits, split_by_size
-from quatgraph.predictors.predictions import TextPredictions, find_positions, refuse_not_finite
+from quatgraph.predictors.base import Cache, Classifier, Member, split_by_size
+from quatgraph.predictors.predictions import TextPredictions, find_positions
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
@@ -88,14 +88,14 @@ class TextPredictor(Classifier[TextConfig]):
         if ids is not None:
             places = find_positions(ids, documents.ids, "there is no document {}")
             documents = documents.select(places)
-        words, tables = self.card["words"], [member.preparation for member in self.members]
+        words, members = self.card["words"], self.members
         if vectors is not None:
-            words, tables = self._extend_words(documents, vectors)
+            words, members = self._extend_words(documents, vectors)
         documents = documents.in_vocabulary(words)
-        scores, attention = self._explain_classes(documents, tables)
+        scores, attention = self._explain_classes(members, documents)
         support = None
         if explain:
-            support = self._compute_support(documents, tables, scores, attention)
+            support = self._compute_support(members, documents, scores, attention)
         notes = [] if texts is None else [*documents.notes]
         if bool((documents.ptr.diff() == 0).any()):
             notes.append("a text without a known word is classified like an empty one")
@@ -129,33 +129,20 @@ class TextPredictor(Classifier[TextConfig]):
     ) -> Tensor:
         documents = data.select(torch.as_tensor(places).tolist())
         documents = documents.in_vocabulary(self.card["words"])
-        return self._classify(members, documents, [member.preparation for member in members])[0]
+        return self._classify(members, documents)[0]
 
     def _explain_classes(
-        self, documents: Documents, tables: Sequence[Tensor | None]
+        self, members: Sequence[Member[TextConfig]], documents: Documents
     ) -> tuple[Tensor, Attention | None]:
         """The combined log-probabilities, ``(N, C)``, and the attention, if a member attends."""
-        logits, attention = self._classify(self.members, documents, tables)
-        scores = combine_logits(logits, self.members)
-        refuse_not_finite(
-            scores,
-            documents.ids.__getitem__,
-            lambda row: _name_large_number(documents, row, tables[0]),
-        )
-        return scores, attention
+        logits, attention = self._classify(members, documents)
+        return self._combine(members, logits, documents, range(len(documents.ids))), attention
 
     @torch.no_grad()
     def _classify(
-        self,
-        members: Sequence[Member[TextConfig]],
-        documents: Documents,
-        tables: Sequence[Tensor | None],
+        self, members: Sequence[Member[TextConfig]], documents: Documents
     ) -> tuple[Tensor, Attention | None]:
-        """The logits of each member, ``(M, N, C)``, and the weighted mean of their attention.
-
-        Args:
-            tables: The vectors of words for each member.
-        """
+        """The logits of each member, ``(M, N, C)``, and the weighted mean of their attention."""
         logits = [torch.empty(len(members), 0, len(self.card["labels"]), device=self.device)]
         attention: Attention = []
         options = [member.config.model for member in members]
@@ -165,10 +152,7 @@ class TextPredictor(Classifier[TextConfig]):
             piece, cache = documents.select(group), Cache()
             # One thread for each million numbers of a layer: more would wait for each other.
             with limit_threads(piece.tokens.numel() * self._width // 1_000_000):
-                found = [
-                    self._classify_piece(member, piece, table, cache)
-                    for member, table in zip(members, tables, strict=True)
-                ]
+                found = [self._classify_piece(member, piece, cache) for member in members]
             logits.append(torch.stack([one for one, _ in found]))
             attention += _average_attention(
                 [(m.weight, one) for m, (_, one) in zip(members, found, strict=True) if one]
@@ -177,10 +161,10 @@ class TextPredictor(Classifier[TextConfig]):
         return torch.cat(logits, dim=1), attention if attends else None
 
     def _classify_piece(
-        self, member: Member[TextConfig], documents: Documents, table: Tensor | None, cache: Cache
+        self, member: Member[TextConfig], documents: Documents, cache: Cache
     ) -> tuple[Tensor, Attention]:
         """The logits of a member and its attention, for texts that fit into memory together."""
-        model: Any = member.model
+        model, table = member.model, member.preparation
         window = member.config.data.window if model.reads_graphs else None
         own_words = table is None and len(documents.vocabulary) > len(self.card["words"])
 
@@ -208,8 +192,8 @@ class TextPredictor(Classifier[TextConfig]):
 
     def _compute_support(
         self,
+        members: Sequence[Member[TextConfig]],
         documents: Documents,
-        tables: Sequence[Tensor | None],
         scores: Tensor,
         attention: Attention | None,
     ) -> list[dict[str, float]]:
@@ -224,7 +208,7 @@ class TextPredictor(Classifier[TextConfig]):
             # A few words at a time: each makes another text.
             length = int(documents.ptr[place : place + 2].diff())
             for some in left_out.split(max(1, self._capacity // max(1, length))):
-                others, _ = self._explain_classes(documents.without_each(place, some), tables)
+                others, _ = self._explain_classes(members, documents.without_each(place, some))
                 lost += (_log_odds(row[None], chosen) - _log_odds(others, chosen)).tolist()
             pairs = zip(explained, lost, strict=True)
             found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
@@ -240,17 +224,19 @@ class TextPredictor(Classifier[TextConfig]):
         """Numbers of a word in the widest layer."""
         return max(member.config.model.width for member in self.members)
 
-    @property
-    def _drop_stop_words(self) -> bool:
-        """Whether stop words are left out: if the training data has none, as some published
-        corpora, vectors must not bring any into new texts."""
-        return STOP_WORDS.isdisjoint(self.card["words"])
-
     def _parts(self, member: Member[TextConfig], data: Documents) -> dict[str, Tensor]:
         return split_indices(data, member.config.data, member.seed)
 
-    def _explain_overflow(self, data: Documents, place: int) -> str:
-        return _name_large_number(data, place, self.members[0].preparation)
+    def _explain_overflow(self, member: Member[TextConfig], data: Documents, place: int) -> str:
+        """Names the largest number among the vectors of a text's words, if it is suspicious."""
+        table = member.preparation
+        if table is None:
+            return ""
+        words = data.tokens[data.ptr[place] : data.ptr[place + 1]].unique()
+        words = words[words < len(data.vocabulary)]
+        found = find_beyond(vectors := table[words.to(table.device)], SUSPICIOUS)
+        names = [data.vocabulary[word] for word in words.tolist()]
+        return describe_number(names, vectors, *found) if found else ""
 
     def _read_training_data(self, data: Documents | Path | str | None) -> Documents:
         if isinstance(data, Documents):
@@ -266,7 +252,8 @@ class TextPredictor(Classifier[TextConfig]):
             return self._load_training_data(), "id"
         if isinstance(texts, Documents):
             return texts, "id"
-        drop = self._drop_stop_words
+        # If the training data has no stop words, vectors must not bring any into new texts.
+        drop = STOP_WORDS.isdisjoint(self.card["words"])
         if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
             options = source.TextOptions(
                 text=self.config.data.text, stop_words=drop, labels_needed=False
@@ -282,10 +269,9 @@ class TextPredictor(Classifier[TextConfig]):
 
     def _extend_words(
         self, documents: Documents, vectors: WordVectors | Path | str
-    ) -> tuple[list[str], list[Tensor | None]]:
-        """The words of the model and new ones of the documents, with vectors for each member."""
-        tables = [member.preparation for member in self.members]
-        if all(table is None for table in tables) or not self.card["words_found"]:
+    ) -> tuple[list[str], list[Member[TextConfig]]]:
+        """The words of the model and new ones of the documents, and members that know them."""
+        if all(m.preparation is None for m in self.members) or not self.card["words_found"]:
             raise Mistake(
                 "the model learned its own word vectors, so it cannot use those of a file: train "
                 "one with that file (--vectors, or data.vectors)"
@@ -294,10 +280,13 @@ class TextPredictor(Classifier[TextConfig]):
         if not isinstance(vectors, WordVectors):
             vectors = source.load_vectors(vectors, set(documents.vocabulary).difference(words))
         refuse_beyond(vectors.matrix, partial(describe_number, vectors.words, vectors.matrix))
-        new = WordVectors(vectors.words, vectors.matrix.to(self.device))
-        extended = [t if t is None else WordVectors(words, t).extended(new) for t in tables]
-        all_words = next(one.words for one in extended if one is not None)
-        return all_words, [None if one is None else one.matrix for one in extended]
+        new, members = WordVectors(vectors.words, vectors.matrix.to(self.device)), []
+        for member in self.members:
+            if member.preparation is not None:
+                extended = WordVectors(self.card["words"], member.preparation).extended(new)
+                words, member = extended.words, replace(member, preparation=extended.matrix)
+            members.append(member)
+        return words, members
 
 
 def _average_attention(found: Sequence[tuple[float, Attention]]) -> Attention:
@@ -322,17 +311,6 @@ def _check_texts(texts: Sequence[str]) -> None:
     for text in texts:
         if "\0" in text or not is_unicode(text):
             raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
-
-
-def _name_large_number(documents: Documents, row: int, table: Tensor | None) -> str:
-    """Names the largest number among the vectors of a text's words, if it is suspicious."""
-    if table is None:
-        return ""
-    words = documents.tokens[documents.ptr[row] : documents.ptr[row + 1]].unique()
-    words = words[words < len(documents.vocabulary)]
-    place = find_beyond(vectors := table[words.to(table.device)], SUSPICIOUS)
-    names = [documents.vocabulary[word] for word in words.tolist()]
-    return describe_number(names, vectors, *place) if place else ""
 
 
 def _log_odds(scores: Tensor, chosen: int) -> Tensor:

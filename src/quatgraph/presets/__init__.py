@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from quatgraph.config import read_toml
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import check_known
 
 Protocol = Literal["paper", "honest"]
 _FOLDER = Path(__file__).parent
@@ -22,9 +22,8 @@ def preset(name: str, protocol: Protocol = "paper") -> dict[str, Any]:
     The file of a preset holds the protocol ``paper``. ``protocols.toml`` holds the changes of
     ``honest``, which are the same for all presets of a task.
     """
-    if name not in names():
-        hint = did_you_mean(name, names()) or "; `quatgraph list presets` lists them"
-        raise Mistake(f"there is no preset {name!r}{hint}")
+    remedy = "; `quatgraph list presets` lists them"
+    check_known(name, names(), f"there is no preset {name!r}", remedy)
     values = read_toml(_FOLDER / f"{name}.toml") | {"protocol": protocol}
     if protocol == "honest":
         rules = protocols(name.split("/")[0])

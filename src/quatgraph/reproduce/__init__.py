@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.config import read_toml
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import check_known
 
 _FOLDER = Path(__file__).parent / "tables"
 
@@ -15,7 +15,5 @@ def table_names() -> list[str]:
 
 def table_values(name: str) -> dict[str, Any]:
     """The raw TOML of a table; see :func:`quatgraph.reproduce.table.load_table`."""
-    if name not in table_names():
-        hint = did_you_mean(name, table_names()) or f"; choose from {', '.join(table_names())}"
-        raise Mistake(f"there is no table {name!r}{hint}")
+    check_known(name, table_names(), f"there is no table {name!r}")
     return read_toml(_FOLDER / f"{name}.toml")

@@ -32,7 +32,7 @@ def cells(
                 yield dataclasses.asdict(cell(table, records, dataset, method, protocol, metric))
 
 
-def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def markdown_table(header: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
     lines = (f"| {' | '.join(row)} |" for row in (header, *rows))
     return "\n".join((next(lines), "|---" * len(header) + "|", *lines))
 
@@ -46,68 +46,56 @@ def render(
 ) -> str:
     """The table in Markdown: mean ± standard deviation (runs) of each metric.
 
-    Args:
-        skip_missing: Whether to leave out methods without runs.
+    ``skip_missing`` leaves out methods without runs.
     """
-    render_rows = _render_by_rule if table.rules else _render_by_protocol
-    text = markdown_table(*render_rows(table, records, only, skip_missing))
+    if table.rules:
+        selections = apply_rules(table, records)
+        rows = [_rule_row(table, selections, *names) for names in table.cells(only)]
+    else:
+        rows = [_protocol_row(table, records, *names) for names in table.cells(only)]
+    shown = [row.values() for ran, row in rows if ran or not skip_missing]
+    text = markdown_table(list(rows[0][1]), shown)
     return f"{text}\n\n{table.note}" if table.note else text
 
 
-def _render_by_protocol(
-    table: Table, records: Sequence[RunRecord], only: Sequence[str], skip_missing: bool
-) -> tuple[list[str], list[list[str]]]:
-    names = " / ".join(METRIC_FORMATS[metric][0] for metric in table.metrics)
-    header = ["dataset", "method", f"published, {names}" if table.extra_metrics else "published"]
-    header += ["ours, `paper`", "difference", "ours, `honest`", "configurations", "weights"]
-    rows = []
-    for dataset, method in table.cells(only):
-        paper, honest = (
-            [cell(table, records, dataset, method, protocol, m) for m in table.metrics]
-            for protocol in PROTOCOLS
-        )
-        if skip_missing and not (paper[0].runs or honest[0].runs):
-            continue
-        rows.append(
-            [
-                dataset,
-                table.methods[method],
-                _format_published(table, dataset, method),
-                format_cells(*paper),
-                _format_differences(*paper),
-                format_cells(*honest),
-                str(honest[0].configs) if honest[0].runs else "",
-                _format_weights(paper[0], honest[0]),
-                _format_time(paper[0] if paper[0].runs else honest[0]),
-            ]
-        )
-    return [*header, "training time per run"], rows
+Row = tuple[bool, dict[str, str]]
+"""Whether there are runs, and the text of each column."""
 
 
-def _render_by_rule(
-    table: Table, records: Sequence[RunRecord], only: Sequence[str], skip_missing: bool
-) -> tuple[list[str], list[list[str]]]:
-    selections = apply_rules(table, records)
-    header = ["dataset", "method", "published", *(RULE_NAMES[rule] for rule in table.rules)]
-    header += ["configurations", "weights (max.)", "training time per run"]
-    rows = []
-    for dataset, method in table.cells(only):
-        ours = [rule_cell(table, selections, dataset, method, rule) for rule in table.rules]
-        if skip_missing and not any(one.runs for one in ours):
-            continue
-        honest = rule_cell(table, selections, dataset, method, "validation")
-        rows.append(
-            [
-                dataset,
-                table.methods[method],
-                _format_published(table, dataset, method),
-                *(format_cells(one) for one in ours),
-                _format_configurations(table, selections, dataset, method),
-                f"{honest.parameters:,}" if honest.parameters else "",
-                _format_time(honest if honest.runs else ours[0]),
-            ]
-        )
-    return header, rows
+def _protocol_row(table: Table, records: Sequence[RunRecord], dataset: str, method: str) -> Row:
+    published = "published"
+    if table.extra_metrics:
+        published += f", {' / '.join(METRIC_FORMATS[metric][0] for metric in table.metrics)}"
+    paper, honest = (
+        [cell(table, records, dataset, method, protocol, m) for m in table.metrics]
+        for protocol in PROTOCOLS
+    )
+    return bool(paper[0].runs or honest[0].runs), {
+        "dataset": dataset,
+        "method": table.methods[method],
+        published: _format_published(table, dataset, method),
+        "ours, `paper`": format_cells(*paper),
+        "difference": _format_differences(*paper),
+        "ours, `honest`": format_cells(*honest),
+        "configurations": str(honest[0].configs) if honest[0].runs else "",
+        "weights": _format_weights(paper[0], honest[0]),
+        "training time per run": _format_time(paper[0] if paper[0].runs else honest[0]),
+    }
+
+
+def _rule_row(table: Table, selections: Selections, dataset: str, method: str) -> Row:
+    ours = {rule: rule_cell(table, selections, dataset, method, rule) for rule in table.rules}
+    honest = rule_cell(table, selections, dataset, method, "validation")
+    timed = honest if honest.runs else ours[table.rules[0]]
+    return any(one.runs for one in ours.values()), {
+        "dataset": dataset,
+        "method": table.methods[method],
+        "published": _format_published(table, dataset, method),
+        **{RULE_NAMES[rule]: format_cells(one) for rule, one in ours.items()},
+        "configurations": _format_configurations(table, selections, dataset, method),
+        "weights (max.)": f"{honest.parameters:,}" if honest.parameters else "",
+        "training time per run": _format_time(timed),
+    }
 
 
 def _format_weights(paper: Cell, honest: Cell) -> str:

@@ -6,7 +6,7 @@ adds. The third, ``validation``, selects on validation data only.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -27,8 +27,8 @@ from quatgraph.reproduce.table import (
 from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
 
-Configuration = list[list[RunRecord]]
-"""The runs of one configuration, by fold and seed."""
+Configuration = list[RunRecord]
+"""The runs of one configuration on all folds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +49,19 @@ Selections = Mapping[tuple[str, str, Rule], Selection]
 
 def best_per_fold(candidates: Sequence[Configuration], metric: str) -> Selection:
     """Each fold at its own best epoch; the configuration with the best mean over folds."""
-    return _select_best(
-        candidates, lambda configuration: _curves(configuration, metric).max(axis=1)
-    )
+    return _select_best(candidates, metric, lambda curves: curves.max(axis=1))
 
 
 def gin(candidates: Sequence[Configuration], metric: str) -> Selection:
     """The rule of GIN's code: all folds at the one epoch with the best mean over folds; the
     configuration with the best such mean."""
-
-    def folds(configuration: Configuration) -> NDArray[np.float64]:
-        curves = _curves(configuration, metric)
-        return curves[:, curves.mean(axis=0).argmax()]
-
-    return _select_best(candidates, folds)
+    return _select_best(candidates, metric, lambda curves: curves[:, curves.mean(axis=0).argmax()])
 
 
 def validation(candidates: Sequence[Configuration], metric: str) -> Selection:
     """For each fold, the configuration with the best validation accuracy; ties: the lower loss.
     Each run has selected its epoch in the same way."""
-    runs = choose_by_validation([run for one in candidates for run in _flatten(one)])
+    runs = choose_by_validation([run for runs in candidates for run in runs])
     seeds: dict[int, list[float]] = defaultdict(list)
     for run in runs:
         value = run.metrics[metric]
@@ -91,20 +84,35 @@ def apply_rules(
     A configuration is eligible if it has run on every fold and differs from the preset only in
     searched hyperparameters, or not at all with ``presets_only``.
     """
-    selections: dict[tuple[str, str, Rule], Selection] = {}
     searched = [] if presets_only else configs.grid_keys(protocols(table.task)["grid"])
-    for (dataset, method, protocol), found in _eligible(table, records, set(searched)):
-        for rule in table.rules:
+    groups: dict[tuple[str, str, Protocol], dict[str, Configuration]] = {}
+    for record in drop_duplicates(records):
+        if record.task == table.task:
+            group = groups.setdefault((record.dataset, record.method, record.protocol), {})
+            group.setdefault(record.config_digest, []).append(record)
+    selections: dict[tuple[str, str, Rule], Selection] = {}
+    for (dataset, method, protocol), by_config in groups.items():
+        name = table.preset_of(dataset, method)
+        if name is None:
+            continue
+        settings = preset_settings(table.task, name, protocol)
+        eligible = [
+            runs
+            for runs in by_config.values()
+            if diff_settings(runs[0].config, settings).keys() <= set(searched)
+            and {run.split for run in runs} == set(range(table.splits))
+        ]
+        for rule in table.rules if eligible else []:
             home, select = RULES[rule]
             if home == protocol:
-                selections[dataset, method, rule] = select(found, table.metric)
+                selections[dataset, method, rule] = select(eligible, table.metric)
     return selections
 
 
 def rule_cell(table: Table, selections: Selections, dataset: str, method: str, rule: Rule) -> Cell:
     """The cell of a table under a rule."""
     selection = selections.get((dataset, method, rule), Selection([], [], []))
-    candidates = [run for one in selection.candidates for run in _flatten(one)]
+    candidates = [run for runs in selection.candidates for run in runs]
     return make_cell(
         table,
         selection.folds,
@@ -118,44 +126,20 @@ def rule_cell(table: Table, selections: Selections, dataset: str, method: str, r
     )
 
 
-def _eligible(
-    table: Table, records: Sequence[RunRecord], searched: set[str]
-) -> Iterator[tuple[tuple[str, str, Protocol], list[Configuration]]]:
-    """The eligible configurations, by dataset, method and protocol."""
-    groups: dict[tuple[str, str, Protocol], dict[str, list[RunRecord]]] = {}
-    for record in drop_duplicates(records):
-        if record.task == table.task:
-            group = groups.setdefault((record.dataset, record.method, record.protocol), {})
-            group.setdefault(record.config_digest, []).append(record)
-    for (dataset, method, protocol), by_config in groups.items():
-        name = table.preset_of(dataset, method)
-        if name is None:
-            continue
-        settings = preset_settings(table.task, name, protocol)
-        found = [
-            [[run for run in runs if run.split == fold] for fold in range(table.splits)]
-            for runs in by_config.values()
-            if diff_settings(runs[0].config, settings).keys() <= searched
-            and {run.split for run in runs} == set(range(table.splits))
-        ]
-        if found:
-            yield (dataset, method, protocol), found
-
-
-def _flatten(configuration: Configuration) -> list[RunRecord]:
-    return [run for seeds in configuration for run in seeds]
-
-
 def _select_best(
-    candidates: Sequence[Configuration], folds: Callable[[Configuration], NDArray[np.float64]]
+    candidates: Sequence[Configuration],
+    metric: str,
+    select_epochs: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> Selection:
     """The configuration with the best mean over its test folds."""
-    values = [folds(configuration) for configuration in candidates]
+    values = [select_epochs(_curves(configuration, metric)) for configuration in candidates]
     best = max(range(len(candidates)), key=lambda index: values[index].mean())
-    return Selection(values[best].tolist(), _flatten(candidates[best]), candidates)
+    return Selection(values[best].tolist(), candidates[best], candidates)
 
 
 def _curves(configuration: Configuration, metric: str) -> NDArray[np.float64]:
     """A metric by fold and epoch, averaged over seeds; 0 where a run diverged."""
-    seeds = ([run.curves[metric] for run in runs] for runs in configuration)
-    return np.stack([np.nan_to_num(np.array(curves)).mean(axis=0) for curves in seeds])
+    seeds: dict[int, list[list[float]]] = defaultdict(list)
+    for run in configuration:
+        seeds[run.split].append(run.curves[metric])
+    return np.stack([np.nan_to_num(np.array(seeds[fold])).mean(axis=0) for fold in sorted(seeds)])

@@ -52,7 +52,7 @@ def run_missing(
         for several, name in _plan_runs(table, dataset, method, records):
             file = _records_file(results, name)
             made = [configs.build(task.config, v | {"seeds": table.seeds}) for v in several]
-            missing = [c for c in made if not _is_done(c, method, table.splits, done)]
+            missing = [c for c in made if not _all_runs(c, method, table.splits) <= done]
             if not missing:  # then no data is needed
                 continue
             try:
@@ -71,8 +71,7 @@ def _plan_runs(
 ) -> Iterator[tuple[list[dict[str, Any]], str]]:
     """Yields groups of configurations of a cell to run together, and the name of their file.
 
-    Args:
-        records: All records; the caller adds new ones between two groups.
+    The caller adds new records to ``records`` between two groups.
     """
     name = table.preset_of(dataset, method)
     if name is None:
@@ -129,29 +128,21 @@ def _done(records: Sequence[RunRecord]) -> Done:
     return {(r.method, r.config_digest, r.split, r.seed) for r in records}
 
 
-def _is_done(config: Config, method: str, splits: int, done: Done) -> bool:
-    """Whether every run of a configuration is recorded."""
+def _all_runs(config: Config, method: str, splits: int) -> Done:
     digest = configs.digest(config.identity())
-    return all(
-        (method, digest, split, seed) in done
-        for split in range(splits)
-        for seed in range(config.seeds)
-    )
+    seeds = range(config.seeds)
+    return {(method, digest, split, seed) for split in range(splits) for seed in seeds}
 
 
 def _run_configs(
     task: AnyTask,
     candidates: Sequence[Config],
     method: str,
-    records: Path,
+    file: Path,
     done: Done,
     context: Context,
 ) -> Iterator[list[RunRecord]]:
-    """Runs what is not ``done`` of configurations that share their data.
-
-    Args:
-        records: The file that the records are appended to.
-    """
+    """Runs what is not ``done`` of configurations that share their data."""
     try:
         data = task.load(candidates[0])
     except Mistake as mistake:
@@ -162,7 +153,7 @@ def _run_configs(
         for member in task.members(config, data):
             if (method, digest, member.split, member.seed) not in done:
                 missing.append(member)
-    checkpoints = records.parent.with_name("checkpoints")
+    checkpoints = file.parent.with_name("checkpoints")
     outcomes = run(
         task,
         missing,
@@ -172,9 +163,10 @@ def _run_configs(
         checkpoint=lambda ensemble: checkpoints / ensemble,
     )
     for outcome in outcomes:
-        append_records(records, outcome.records)
-        remove_checkpoint(checkpoints / outcome.records[0].ensemble)
-        for empty in (checkpoints / outcome.records[0].ensemble, checkpoints):
-            with suppress(OSError):  # not empty, or never made
-                empty.rmdir()
+        append_records(file, outcome.records)
+        checkpoint = checkpoints / outcome.records[0].ensemble
+        remove_checkpoint(checkpoint)
+        with suppress(OSError):  # not empty, or never made
+            checkpoint.rmdir()
+            checkpoints.rmdir()
         yield outcome.records

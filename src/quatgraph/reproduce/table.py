@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any, Literal
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import check_known
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
@@ -83,9 +83,7 @@ class Table:
         """Pairs of dataset and method; ``only`` restricts the datasets, the methods or both."""
         known = [*self.rows, *self.columns]
         for name in only:
-            if name not in known:
-                hint = did_you_mean(name, known) or f"; choose from {', '.join(known)}"
-                raise Mistake(f"table {self.name!r} has no {name!r}{hint}")
+            check_known(name, known, f"table {self.name!r} has no {name!r}")
         datasets = [d for d in self.rows if d in only] or self.rows
         methods = [m for m in self.columns if m in only] or self.columns
         return ((dataset, method) for dataset in datasets for method in methods)
@@ -193,13 +191,10 @@ def _monitor(config: dict[str, Any]) -> object:
 
 
 def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
-    """The runs of a cell that the table shows."""
-    return runs if protocol == "paper" else honest_choice(runs, table.finalists)
-
-
-def honest_choice(tried: Sequence[RunRecord], finalists: int = 1) -> list[RunRecord]:
-    """What ``honest`` takes of a cell's runs; among equals, the configuration that ran first."""
-    return choose_by_validation(honest_finalists(tried, finalists), _first_score)
+    """The runs of a cell that the table shows; of equal configurations, the one that ran first."""
+    if protocol == "paper":
+        return runs
+    return choose_by_validation(honest_finalists(runs, table.finalists), _first_score)
 
 
 def honest_finalists(tried: Sequence[RunRecord], finalists: int) -> list[RunRecord]:
@@ -243,12 +238,9 @@ def make_cell(
     candidates: Sequence[RunRecord],
     **key: Any,
 ) -> Cell:
-    """A cell with the mean and standard deviation of ``values``.
+    """A cell with the mean and standard deviation of ``values``, those of the runs ``shown``.
 
-    Args:
-        shown: The selected runs.
-        candidates: All runs that were selected from.
-        key: Dataset, method, protocol, rule and metric.
+    ``key`` holds dataset, method, protocol, rule and metric.
     """
     mean, std = mean_std(values) if values else (None, None)
     return Cell(
