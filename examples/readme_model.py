@@ -8,7 +8,7 @@ from quatgraph import QGNNConv
 class Net(torch.nn.Module):
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__()
-        self.conv1 = QGNNConv(features, hidden, tiled=True)  # real features of any width
+        self.conv1 = QGNNConv(features, hidden, tiled=True)  # real features: as many weights
         self.conv2 = QGNNConv(hidden, hidden)  # GCNConv(hidden, hidden) has four times the weights
         self.head = torch.nn.Linear(hidden, classes)  # real again: any number of classes
 

@@ -106,8 +106,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Draws]:
 
     def watched(
         x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
-    ) -> Tensor:
-        mask = drop(torch.ones_like(x), draws, rate, rows, call, tiles)
+    ) -> tuple[Tensor, Tensor]:
+        mask, _ = drop(torch.ones_like(x), draws, rate, rows, call, tiles)
         places = torch.arange(x.size(1)).expand(x.shape[:2]) if rows is None else rows
         found[-1].masks.append((draws, torch.tensor(call), places, mask))
         return drop(x, draws, rate, rows, call, tiles)

@@ -52,7 +52,7 @@ def train(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Your data. node: a folder with nodes.csv and edges.csv; "
+            help="Your data, or a dataset such as cora. node: a folder with nodes.csv, edges.csv; "
             "graph: a .jsonl or .txt file, or a folder in TU format; "
             "link: a table of head, relation and tail, or a folder with train.tsv; "
             "text: a .csv, .tsv or .jsonl file with text and label, or a folder per label."
@@ -158,6 +158,17 @@ def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, A
     return options
 
 
+def _data_source(task: str, data: Path) -> dict[str, Any]:
+    """Your files or, where there is no such path, a dataset of that name."""
+    from quatgraph.data.io import store
+
+    if data.exists() or str(data) not in store.catalog():
+        return {"path": str(data.resolve())}
+    entry = store.entry(str(data), task)
+    log(f"--data is the dataset {entry.name!r}: {entry.title}")
+    return {"name": entry.name}
+
+
 def _build_candidates(
     what: str,
     data: Path | None,
@@ -179,8 +190,8 @@ def _build_candidates(
         values = configs.replace_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
         values["data"] = values["data"] | options
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
-    source = {"path": str(data.resolve())}
-    values = configs.override({"protocol": protocol, "data": source | options, **more}, set_)
+    given = {"protocol": protocol, "data": _data_source(what, data) | options, **more}
+    values = configs.override(given, set_)
     config = configs.build(task.config, values)
     # Explicit settings are fixed; validation data selects the others.
     return task, default_candidates(task, config, fixed=configs.flatten(values).keys())

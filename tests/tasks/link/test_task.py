@@ -108,13 +108,13 @@ def test_only_training_rounds_sums_over_neighbours(
     rounded: torch.dtype | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen, times = set(), Adjacency._times
+    seen, matmul = set(), Adjacency.__matmul__
 
     def watched(self: Adjacency, x: Tensor) -> Tensor:
         seen.add((torch.is_grad_enabled(), self.product_dtype))
-        return times(self, x)
+        return matmul(self, x)
 
-    monkeypatch.setattr(Adjacency, "_times", watched)
+    monkeypatch.setattr(Adjacency, "__matmul__", watched)
     values = {"model.name": "simqgnn", "train.precision": precision, "train.epochs": 2}
     members = [Member(config_of(**values), 0, 0)]
     LINK.train(members, problem_of(triples, **values), LINK.plan(members))
