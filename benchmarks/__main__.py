@@ -7,7 +7,7 @@ import typer
 
 from benchmarks import BENCHES, rows
 from quatgraph.cli.common import Device, Json, command, emit, retain_freed_memory
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 UNITS = {"ms": "ms", "seconds": "s", "peak_mib": "MiB", "gb": "GB", "gflop": "GFLOP"}
@@ -28,7 +28,7 @@ def bench(
     """
     if name is not None and name not in BENCHES:
         hint = did_you_mean(name, BENCHES) or f"; choose from {', '.join(BENCHES)}"
-        raise Mistake(f"there is no benchmark {name!r}{hint}")
+        raise UserError(f"there is no benchmark {name!r}{hint}")
     from quatgraph.files import ensure_folder
     from quatgraph.training.record import append_lines
     from quatgraph.training.runtime import environment, resolve_device

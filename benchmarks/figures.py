@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.growth import exponent
 from benchmarks.limits import REACHED
 from benchmarks.render import MEASURES, machine_of, read_rows, with_unit
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 from quatgraph.plot.style import (
     BLUE,
     INK,
@@ -147,7 +147,7 @@ def speed_bars(folder: Path, bench: str) -> SpeedBars:
         if len(rows) > 1
     ]
     if not found:
-        raise Mistake(f"the benchmark {bench!r} has no case with the times of several variants")
+        raise UserError(f"the benchmark {bench!r} has no case with the times of several variants")
     return SpeedBars(f"{bench}: times side by side", found)
 
 
@@ -170,9 +170,9 @@ def growth(folder: Path, only: Sequence[str] = ()) -> Growth:
     for name in only:
         if name not in panels:
             hint = did_you_mean(name, panels) or f"; choose from {', '.join(panels) or 'none'}"
-            raise Mistake(f"{folder} has no series in which {name!r} grow{hint}")
+            raise UserError(f"{folder} has no series in which {name!r} grow{hint}")
     if not panels:
-        raise Mistake(
+        raise UserError(
             f"no benchmark in {folder} has a series of sizes; record one with "
             "`python -m benchmarks growth --out DIR`"
         )
@@ -189,12 +189,12 @@ def _benches(folder: Path) -> list[str]:
 
 
 def _rows(folder: Path, bench: str) -> list[dict[str, Any]]:
-    """As :func:`read_rows`, but raises a Mistake for missing or invalid records."""
+    """As :func:`read_rows`, but raises a UserError for missing or invalid records."""
     known = _benches(folder)
     if bench not in known:
         hint = did_you_mean(bench, known) or f"; choose from {', '.join(known)}"
         hint = hint if known else f"; record them with `python -m benchmarks {bench} --out DIR`"
-        raise Mistake(f"{folder} has no records of a benchmark {bench!r}{hint}")
+        raise UserError(f"{folder} has no records of a benchmark {bench!r}{hint}")
     try:
         rows = read_rows(folder, bench)
         for row in rows:
@@ -202,7 +202,7 @@ def _rows(folder: Path, bench: str) -> list[dict[str, Any]]:
             if any(not row[field] > 0 for field in (*TIMES, "size") if field in row):
                 raise ValueError("times and sizes are positive numbers")
     except (ValueError, LookupError, TypeError, OSError) as error:
-        raise Mistake(f"{folder / bench}.jsonl is not a file of benchmark rows") from error
+        raise UserError(f"{folder / bench}.jsonl is not a file of benchmark rows") from error
     return rows
 
 

@@ -15,7 +15,7 @@ def call(*arguments: str) -> Any:
     return CliRunner().invoke(app, arguments, prog_name="quatgraph", catch_exceptions=False)
 
 
-def assert_told(result: Any, *words: str, notes: bool = False) -> None:
+def assert_user_error(result: Any, *words: str, notes: bool = False) -> None:
     """One sentence on standard error, exit code 2, and nothing else.
 
     Args:

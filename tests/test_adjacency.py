@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 N = 6
 # Directed; node 5 is alone, node 4 only sends, node 1 has a loop.
@@ -173,7 +173,7 @@ def test_a_sparse_matrix_has_receivers_as_rows(layout):
     assert torch.equal(plain.to_dense(), matrix)
     prepared = Adjacency.of(EDGES, N, WEIGHT)
     torch.testing.assert_close(Adjacency.of(sparse, N).to_dense(), prepared.to_dense())
-    with pytest.raises(Mistake, match="leave out edge_weight"):
+    with pytest.raises(UserError, match="leave out edge_weight"):
         Adjacency.of(sparse, N, WEIGHT)
 
 
@@ -294,23 +294,23 @@ def test_gradients_reach_the_edge_weights(prepare):
 @pytest.mark.parametrize(("edge", "named"), [((0, 6), 6), ((9, 0), 9), ((7, 7), 7), ((0, -1), -1)])
 def test_ids_out_of_range_are_named(edge, named, self_loops, duplicates):
     edges = torch.tensor([[edge[0], 1], [edge[1], 2]])
-    with pytest.raises(Mistake, match=rf"must be in 0\.\.5, got {named}"):
+    with pytest.raises(UserError, match=rf"must be in 0\.\.5, got {named}"):
         Adjacency.from_edge_index(edges, N, self_loops=self_loops, duplicates=duplicates)
 
 
 @pytest.mark.parametrize("edges", [EDGES.T, EDGES[0]])
 def test_an_edge_index_of_another_shape_is_a_mistake(edges):
-    with pytest.raises(Mistake, match=r"shape \(2, E\)"):
+    with pytest.raises(UserError, match=r"shape \(2, E\)"):
         Adjacency.of(edges, N)
 
 
 def test_a_rectangle_has_no_self_loops_and_no_symmetric_normalisation():
     a = Adjacency.from_dense(torch.ones(2, 3))
-    with pytest.raises(Mistake, match=r"self-loops needs a square matrix, got \(2, 3\)"):
+    with pytest.raises(UserError, match=r"self-loops needs a square matrix, got \(2, 3\)"):
         a.with_self_loops()
-    with pytest.raises(Mistake, match="symmetric normalisation needs a square"):
+    with pytest.raises(UserError, match="symmetric normalisation needs a square"):
         a.normalized("symmetric")
-    with pytest.raises(Mistake, match=r"a \(2, 3\) matrix cannot multiply \(2, 3\)"):
+    with pytest.raises(UserError, match=r"a \(2, 3\) matrix cannot multiply \(2, 3\)"):
         a @ torch.ones(2, 3)
 
 
@@ -323,9 +323,9 @@ def test_a_graph_without_edges_still_has_nodes():
 
 def test_unknown_words_are_refused():
     graph = Adjacency.from_edge_index(torch.tensor([[0], [1]]), 2)
-    with pytest.raises(Mistake, match="no normalization 'sym'"):
+    with pytest.raises(UserError, match="no normalization 'sym'"):
         graph.normalized("sym")
-    with pytest.raises(Mistake, match="must be 'keep' or 'merge', got 'drop'"):
+    with pytest.raises(UserError, match="must be 'keep' or 'merge', got 'drop'"):
         Adjacency.from_entries(graph.receiver, graph.col, None, (2, 2), duplicates="drop")
 
 
@@ -348,13 +348,13 @@ def test_edges_without_weights_get_them_in_the_type_that_is_asked_for():
 
 @pytest.mark.parametrize("shape", [(N + 1, N + 1), (N - 1, N)])
 def test_a_sparse_matrix_of_another_shape_is_a_mistake(shape):
-    with pytest.raises(Mistake, match=r"must have the shape \(6, 6\)"):
+    with pytest.raises(UserError, match=r"must have the shape \(6, 6\)"):
         Adjacency.of(torch.ones(shape).to_sparse(), N)
 
 
 @pytest.mark.parametrize("edges", [EDGES.tolist(), EDGES.numpy()])
 def test_edges_that_are_no_tensor_are_a_mistake(edges):
-    with pytest.raises(Mistake, match="edge_index must be a tensor"):
+    with pytest.raises(UserError, match="edge_index must be a tensor"):
         Adjacency.of(edges, N)
 
 
@@ -371,12 +371,12 @@ def test_ids_may_have_a_narrow_type_and_the_graph_more_nodes_than_it_has_numbers
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.float32, torch.complex64])
 def test_ids_must_be_whole_numbers(dtype):
-    with pytest.raises(Mistake, match="must hold integers"):
+    with pytest.raises(UserError, match="must hold integers"):
         Adjacency.of(EDGES.to(dtype), N)
 
 
 def test_weights_that_are_no_tensor_are_a_mistake():
-    with pytest.raises(Mistake, match="weights must be a tensor, got a list"):
+    with pytest.raises(UserError, match="weights must be a tensor, got a list"):
         Adjacency.of(EDGES, N, WEIGHT.tolist())
 
 
@@ -390,7 +390,7 @@ def test_weights_have_torchs_default_type(loops):
 
 
 def test_edges_of_another_shape_are_told():
-    with pytest.raises(Mistake, match=r"shape \(2, E\), got \(3, 4\)"):
+    with pytest.raises(UserError, match=r"shape \(2, E\), got \(3, 4\)"):
         Adjacency.from_edge_index(torch.zeros(3, 4, dtype=torch.long), 5)
 
 

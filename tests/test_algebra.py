@@ -25,7 +25,7 @@ from quatgraph.algebra import (
     unit,
     vec,
 )
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 UNITS = torch.eye(4, dtype=torch.float64)  # one, i, j and k
 W = 3  # quaternions in a vector
@@ -188,18 +188,18 @@ def test_real_features_are_lifted_in_three_ways():
 
 @pytest.mark.parametrize(("width", "offered"), [(1, 4), (6, 8), (13, 16), (0, 4), (-3, 4)])
 def test_other_widths_are_mistakes_that_name_the_next_one(width, offered):
-    with pytest.raises(Mistake, match=f"multiple of four, got {width}: use {offered}$"):
+    with pytest.raises(UserError, match=f"multiple of four, got {width}: use {offered}$"):
         quats(width)
 
 
 def test_every_function_refuses_widths_that_are_not_quaternions():
     q = torch.randn(2, 6)
     for unary in (components, conjugate, norm, unit, inverse, vec, concatenate):
-        with pytest.raises(Mistake, match="use 8"):
+        with pytest.raises(UserError, match="use 8"):
             unary(q)
-    with pytest.raises(Mistake, match="use 8"):
+    with pytest.raises(UserError, match="use 8"):
         hamilton_product(q, q)
-    with pytest.raises(Mistake, match="use 8"):
+    with pytest.raises(UserError, match="use 8"):
         lift(q, "split")
 
 

@@ -21,6 +21,7 @@ LAYERS = [
     {"entries"},
     {"adjacency"},
     {"blocks", "codes"},
+    {"metrics"},
     {"layers", "data", "training"},
     {"models"},
     {"tasks"},

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 ENTRIES = 20
 
@@ -75,7 +75,7 @@ def test_the_docstrings_example():
 
 def test_refuses_a_matrix_of_another_height():
     adjacency, _ = blocks_of()
-    with pytest.raises(Mistake, match=r"a \(9, 9\) matrix cannot multiply \(5, 2\)"):
+    with pytest.raises(UserError, match=r"a \(9, 9\) matrix cannot multiply \(5, 2\)"):
         _ = tiny.chosen(adjacency, 0) @ torch.randn(5, 2)
 
 
@@ -139,7 +139,7 @@ def test_expanded_products_have_the_blocks_values_and_gradients(which):
 
 
 def test_blocks_of_more_entries_than_asked_for_are_a_mistake():
-    with pytest.raises(Mistake, match="blocks of 17 entries do not fit into 16"):
+    with pytest.raises(UserError, match="blocks of 17 entries do not fit into 16"):
         blocks_of()[0].expanded(16)
 
 

@@ -7,7 +7,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import QuaternionDropout, QuaternionLinear
 from quatgraph.training.ensemble import Ensemble
 
@@ -89,7 +89,7 @@ def test_four_copies_in_an_ensemble_equal_each_member_alone():
 
 
 def test_a_layer_of_quaternion_vectors_takes_no_codes():
-    with pytest.raises(Mistake, match="only a tiled layer takes codes"):
+    with pytest.raises(UserError, match="only a tiled layer takes codes"):
         QuaternionLinear(4 * T, OUT)(random_codes().tiled())
 
 

@@ -22,7 +22,7 @@ from quatgraph.config import (
     restrict_grid,
     to_dict,
 )
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class Run:
 
 
 def refusal(values: dict[str, Any]) -> str:
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UserError) as caught:
         build(Run, {"dataset": "cora"} | values)
     return str(caught.value)
 
@@ -131,7 +131,7 @@ def test_that_two_keys_are_of_one_table_makes_them_no_more_alike() -> None:
 
 
 def test_a_missing_key_without_a_default_is_named() -> None:
-    with pytest.raises(Mistake, match="'dataset' is missing; set it to text"):
+    with pytest.raises(UserError, match="'dataset' is missing; set it to text"):
         build(Run, {})
 
 
@@ -150,15 +150,15 @@ def test_an_optional_table_is_built_when_given() -> None:
 def test_invalid_toml_is_refused_by_file_and_position(tmp_path: Path) -> None:
     path = tmp_path / "broken.toml"
     path.write_text("dataset = 'cora'\nlr = = 3\n")
-    with pytest.raises(Mistake, match=r"broken\.toml is not valid TOML.*line 2"):
+    with pytest.raises(UserError, match=r"broken\.toml is not valid TOML.*line 2"):
         read_toml(path)
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"cannot read .*absent\.toml"):
+    with pytest.raises(UserError, match=r"cannot read .*absent\.toml"):
         read_toml(tmp_path / "absent.toml")
     (tmp_path / "latin.toml").write_bytes(b"a = '\xe9'")
-    with pytest.raises(Mistake, match=r"latin\.toml is not UTF-8"):
+    with pytest.raises(UserError, match=r"latin\.toml is not UTF-8"):
         read_toml(tmp_path / "latin.toml")
 
 
@@ -191,12 +191,12 @@ def test_overriding_leaves_the_given_values_alone_and_the_last_wins() -> None:
     ["lr", "=3", "a..b=3", "a b=3", "a=", "a=two words", "a=[1", "a='x", "a=1\nb=2", "a.=1"],
 )
 def test_a_malformed_assignment_is_refused(assignment: str) -> None:
-    with pytest.raises(Mistake, match="cannot read"):
+    with pytest.raises(UserError, match="cannot read"):
         override({}, [assignment])
 
 
 def test_a_key_below_a_single_value_is_refused() -> None:
-    with pytest.raises(Mistake, match=r"'train\.lr' is a single value"):
+    with pytest.raises(UserError, match=r"'train\.lr' is a single value"):
         override({"train": {"lr": 0.1}}, ["train.lr.x=1"])
 
 
@@ -236,7 +236,7 @@ def test_a_grid_of_one_value_each_undoes_flatten(values: dict[str, Any]) -> None
 
 
 def test_flat_keys_that_contradict_each_other_are_refused() -> None:
-    with pytest.raises(Mistake, match="'a' is a single value"):
+    with pytest.raises(UserError, match="'a' is a single value"):
         expand_grid({}, {"a": [1], "a.b": [2]})
 
 
@@ -281,7 +281,7 @@ def test_an_empty_grid_is_the_base_alone() -> None:
 
 @pytest.mark.parametrize("choices", [3, [], "x"])
 def test_a_grid_needs_lists_of_values(choices: Any) -> None:
-    with pytest.raises(Mistake, match=r"train\.lr must be a list of values to search"):
+    with pytest.raises(UserError, match=r"train\.lr must be a list of values to search"):
         expand_grid({}, {"train.lr": choices})
 
 

@@ -1,11 +1,11 @@
 """The one exception a person is meant to see."""
 
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 
 def test_a_mistake_is_its_message():
-    assert str(Mistake("use 8")) == "use 8"
-    assert not issubclass(Mistake, ValueError)  # a ValueError is a bug, and is shown as one
+    assert str(UserError("use 8")) == "use 8"
+    assert not issubclass(UserError, ValueError)  # a ValueError is a bug, and is shown as one
 
 
 def test_the_closest_known_name_is_offered_or_nothing():

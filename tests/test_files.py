@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import pytest
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import check_writable, ensure_folder, write_atomic
 
 
@@ -39,7 +39,7 @@ def test_a_failed_write_keeps_the_old_file_and_nothing_else(
     path = tmp_path / "card.json"
     write_atomic(path, "old")
     monkeypatch.setattr(os, function, fail)
-    with pytest.raises(Mistake, match=r"cannot write .*card\.json: No space left"):
+    with pytest.raises(UserError, match=r"cannot write .*card\.json: No space left"):
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
@@ -59,18 +59,18 @@ def test_an_interrupted_write_leaves_no_temporary_file(
 
 def test_a_place_that_cannot_be_written_is_a_mistake_naming_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Mistake, match=r"cannot write .*below"):
+    with pytest.raises(UserError, match=r"cannot write .*below"):
         write_atomic(tmp_path / "file" / "below", "x")
-    with pytest.raises(Mistake, match=r"cannot write .*below"):
+    with pytest.raises(UserError, match=r"cannot write .*below"):
         ensure_folder(tmp_path / "file" / "below")
-    with pytest.raises(Mistake, match=r"cannot write .*file"):
+    with pytest.raises(UserError, match=r"cannot write .*file"):
         ensure_folder(tmp_path / "file")
 
 
 def test_a_file_that_cannot_be_written_is_told_beforehand(tmp_path: Path) -> None:
     (tmp_path / "there").write_text("kept")
     for place in (tmp_path, tmp_path / "there" / "below", tmp_path / "nowhere" / "below"):
-        with pytest.raises(Mistake, match=f"cannot write {place}: "):
+        with pytest.raises(UserError, match=f"cannot write {place}: "):
             check_writable(place)
     check_writable(tmp_path / "there")
     check_writable(tmp_path / "new")
@@ -82,7 +82,7 @@ def test_a_read_only_folder_is_a_mistake(tmp_path: Path, monkeypatch: pytest.Mon
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr("tempfile.TemporaryFile", refuse)
-    with pytest.raises(Mistake, match="Permission denied; choose a folder that is writable"):
+    with pytest.raises(UserError, match="Permission denied; choose a folder that is writable"):
         ensure_folder(tmp_path)
 
 

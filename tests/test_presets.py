@@ -10,7 +10,7 @@ import pytest
 from quatgraph import config as configs
 from quatgraph import presets
 from quatgraph.data.io.store import catalog
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.link.simqgnn import EntityGraphOptions
 from quatgraph.models.node import MODELS
 from quatgraph.presets import names, parts, preset, protocols
@@ -244,11 +244,11 @@ def test_the_search_of_text_holds_the_papers_and_is_four_ensembles(
 
 
 def test_an_unknown_preset_is_a_mistake_with_a_hint() -> None:
-    with pytest.raises(Mistake, match="no preset 'node/cora-qgn'; did you mean 'node/cora-qgnn'"):
+    with pytest.raises(UserError, match="no preset 'node/cora-qgn'; did you mean 'node/cora-qgnn'"):
         preset("node/cora-qgn")
-    with pytest.raises(Mistake, match="`quatgraph list presets` lists them"):
+    with pytest.raises(UserError, match="`quatgraph list presets` lists them"):
         preset("zzzzzzzz")
-    with pytest.raises(Mistake, match="no preset"):
+    with pytest.raises(UserError, match="no preset"):
         preset("../presets/node/cora-qgnn")
 
 

@@ -4,7 +4,7 @@ import inspect
 
 import pytest
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors import PREDICTORS
 from quatgraph.query_options import OPTIONS, check_options, options_of
 
@@ -46,6 +46,6 @@ def test_options_that_a_query_takes_are_accepted() -> None:
     ],
 )
 def test_an_option_that_a_query_does_not_take_is_refused(task: str, name: str, words: str) -> None:
-    with pytest.raises(Mistake) as error:
+    with pytest.raises(UserError) as error:
         check_options(task, [name])
     assert str(error.value).startswith(words)

@@ -5,11 +5,11 @@ from statistics import fmean
 from typing import Any
 
 from quatgraph import config as configs
+from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import preset
 from quatgraph.reproduce.render import format_difference, markdown_table
 from quatgraph.reproduce.table import Table, diff_settings, drop_duplicates, preset_settings
 from quatgraph.tasks import TASKS
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 Change = tuple[str, tuple[tuple[str, Any], ...]]

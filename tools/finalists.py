@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from quatgraph import config as configs
+from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import Protocol, protocols
 from quatgraph.reproduce.render import format_difference, format_metric, markdown_table
 from quatgraph.reproduce.table import PROTOCOLS, Table, select_runs, select_shown
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 VALIDATION = "valid/accuracy"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.render import (
     format_cells,
     format_difference,
@@ -19,7 +20,6 @@ from quatgraph.reproduce.render import (
 )
 from quatgraph.reproduce.rules import Selections, apply_rules, rule_cell
 from quatgraph.reproduce.table import Cell, Table, cell, select_runs, select_shown
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.figures import growth, speed_bars
 from benchmarks.render import render_bench, render_beside, render_growth, render_steps
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
 from quatgraph.plot.tables import table_dots
@@ -114,7 +114,7 @@ def replace_between(content: str, name: str, text: str) -> str:
     start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     head, _, rest = content.partition(start)
     if content.count(start) != 1 or content.count(end) != 1 or end not in rest:
-        raise Mistake(f"the file needs exactly one {start} and one {end} after it")
+        raise UserError(f"the file needs exactly one {start} and one {end} after it")
     return f"{head}{start}\n{text}\n{end}{rest.partition(end)[2]}"
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from statistics import fmean
 
+from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.render import RULE_NAMES, format_difference, markdown_table
 from quatgraph.reproduce.rules import Selection, apply_rules
 from quatgraph.reproduce.table import Rule, Table
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 HONEST: Rule = "validation"

@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from quatgraph.adjacency import Adjacency
-    from quatgraph.errors import Mistake
+    from quatgraph.errors import UserError
     from quatgraph.layers import (
         LayerwiseReadout,
         QGNNConv,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _NAMES_IN = {
     "adjacency": "Adjacency",
-    "errors": "Mistake",
+    "errors": "UserError",
     "layers": "LayerwiseReadout QGNNConv QuaternionDropout QuaternionLinear SimplifiedQGNNConv",
     "models.graph": "GraphQGNN",
     "models.link": "SimQGNN",
@@ -59,7 +59,6 @@ __all__ = [
     "GraphQGNN",
     "LayerwiseReadout",
     "LinkPredictor",
-    "Mistake",
     "NodePredictor",
     "QGNNConv",
     "QuaternionDropout",
@@ -68,6 +67,7 @@ __all__ = [
     "SimplifiedQGNNConv",
     "TextPredictor",
     "TextQGNN",
+    "UserError",
     "aggregate",
     "backend",
     "hamilton_linear",

@@ -9,7 +9,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from quatgraph.entries import add_loops, check_range, merge_duplicates, stable_sort
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import aggregate
 from quatgraph.ops.csr import index2ptr
 
@@ -70,7 +70,7 @@ class Adjacency:
                 ``"merge"`` merges them and sums their weights (without weights: 1).
         """
         if duplicates not in ("keep", "merge"):
-            raise Mistake(f"duplicates must be 'keep' or 'merge', got {duplicates!r}")
+            raise UserError(f"duplicates must be 'keep' or 'merge', got {duplicates!r}")
         check_range(row, shape[0])
         check_range(col, shape[1])
         if duplicates == "merge":
@@ -88,7 +88,7 @@ class Adjacency:
     ) -> Self:
         """Builds the matrix from entries in range."""
         if row.numel() >= 1 << 31:
-            raise Mistake(f"a matrix may have 2^31 - 1 entries, got {row.numel()}")
+            raise UserError(f"a matrix may have 2^31 - 1 entries, got {row.numel()}")
         if weight is None:
             weight = torch.ones(row.numel(), device=row.device)
         # Stable sorts preserve the order of a row's entries, and so the rounding of sums.
@@ -125,15 +125,15 @@ class Adjacency:
             duplicates: As :meth:`from_entries`.
         """
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
-            raise Mistake(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
+            raise UserError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
         if edge_index.dtype not in INTEGER_TYPES:
-            raise Mistake("edge_index must hold integers: use edge_index.long()")
+            raise UserError("edge_index must hold integers: use edge_index.long()")
         sender, receiver = edge_index.int().unbind()
         if weight is not None:
             if not isinstance(weight, Tensor):
-                raise Mistake(f"weights must be a tensor, got a {type(weight).__name__}")
+                raise UserError(f"weights must be a tensor, got a {type(weight).__name__}")
             if weight.shape not in (sender.shape, (*sender.shape, 1)):
-                raise Mistake(
+                raise UserError(
                     f"there must be one weight per edge: {tuple(weight.shape)} weights came with "
                     f"{sender.numel()} edges"
                 )
@@ -175,19 +175,19 @@ class Adjacency:
         """
         if isinstance(edges, Adjacency):
             if weight is not None:
-                raise Mistake("an Adjacency holds its own weights: leave out edge_weight")
+                raise UserError("an Adjacency holds its own weights: leave out edge_weight")
             return edges
         if not isinstance(edges, Tensor):
-            raise Mistake(
+            raise UserError(
                 "edge_index must be a tensor of the shape (2, E), a sparse torch matrix or an "
                 f"Adjacency, got a {type(edges).__name__}"
             )
         edge_index: Tensor = edges
         if edges.layout != torch.strided:
             if weight is not None:
-                raise Mistake("a sparse matrix holds its own weights: leave out edge_weight")
+                raise UserError("a sparse matrix holds its own weights: leave out edge_weight")
             if edges.shape != (num_nodes, num_nodes):
-                raise Mistake(
+                raise UserError(
                     f"a sparse matrix of {num_nodes} nodes must have the shape "
                     f"{(num_nodes, num_nodes)}, got {tuple(edges.shape)}"
                 )
@@ -250,7 +250,7 @@ class Adjacency:
     def _normalized(self, kind: Normalization, receiver: Tensor | None = None) -> Self:
         """As :meth:`normalized`; ``receiver`` saves computing the row of each entry."""
         if kind not in ("none", "row", "symmetric"):
-            raise Mistake(f"there is no normalization {kind!r}; choose none, row or symmetric")
+            raise UserError(f"there is no normalization {kind!r}; choose none, row or symmetric")
         if kind == "none":
             return self
         if kind == "symmetric":
@@ -324,7 +324,7 @@ class Adjacency:
             y = self @ columns.flatten(1)
             return y.unflatten(1, columns.shape[1:]).movedim(0, -2)
         if x.size(0) != self.shape[1]:
-            raise Mistake(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
+            raise UserError(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
         return aggregate(
             self.rowptr,
             self.col,
@@ -338,7 +338,7 @@ class Adjacency:
 
     def _square(self, what: str) -> int:
         if self.shape[0] != self.shape[1]:
-            raise Mistake(f"{what} needs a square matrix, got {self.shape}")
+            raise UserError(f"{what} needs a square matrix, got {self.shape}")
         return self.shape[0]
 
 

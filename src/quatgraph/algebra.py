@@ -11,7 +11,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 Lift = Literal["tile", "split", "real"]
 
@@ -24,7 +24,7 @@ def quats(width: int) -> int:
         16
     """
     if width <= 0 or width % 4:
-        raise Mistake(
+        raise UserError(
             f"a quaternion width must be a positive multiple of four, got {width}: "
             f"use {max(4, -(-width // 4) * 4)}"
         )
@@ -184,6 +184,6 @@ def lift(x: Tensor, how: Lift) -> Tensor:
     if how == "real":
         return torch.nn.functional.pad(x, (0, 3 * x.size(-1)))
     if how != "split":
-        raise Mistake(f"there is no lift {how!r}; choose tile, split or real")
+        raise UserError(f"there is no lift {how!r}; choose tile, split or real")
     quats(x.size(-1))
     return x

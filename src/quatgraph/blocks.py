@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.aggregate_blocks import BlockRows, aggregate_blocks
 from quatgraph.ops.csr import concat_padded
 
@@ -67,7 +67,7 @@ class Blocks:
         """Sums what each row receives, ``(C, F) -> (R, F)``; members outside an ensemble
         ``(M, C, F) -> (M, R, F)``."""
         if x.size(-2) != self.shape[1]:
-            raise Mistake(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
+            raise UserError(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
         return aggregate_blocks(x, self._rows, self._columns)
 
     def row_mask(self, like: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class Blocks:
 def _rowptr(ends: Tensor, entries: int) -> Tensor:
     """The row pointers of rows that end there, ``(..., R + 1)``; the last row has the padding."""
     if ends.device.type == "cpu" and (largest := int(ends[..., -1].max())) > entries:
-        raise Mistake(f"blocks of {largest} entries do not fit into {entries}")
+        raise UserError(f"blocks of {largest} entries do not fit into {entries}")
     full = torch.full_like(ends[..., -1:], entries)
     return torch.cat((torch.zeros_like(full), ends[..., :-1], full), dim=-1)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 Config = TypeVar("Config")
 Values = dict[str, Any]
@@ -30,11 +30,11 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
-        raise Mistake(f"{path} is not valid TOML: {error}") from error
+        raise UserError(f"{path} is not valid TOML: {error}") from error
     except UnicodeDecodeError as error:
-        raise Mistake(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from error
+        raise UserError(f"{path} is not UTF-8 text: byte {error.start} cannot be read") from error
     except OSError as error:
-        raise Mistake(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
 
 
 def build(
@@ -58,7 +58,7 @@ def build(
     fields = {}
     for key, value in values.items():
         if key not in types_:
-            raise Mistake(
+            raise UserError(
                 f"unknown key {under + key!r}{_suggest_key(key, types_, under, sections)}"
             )
         fields[key] = _convert(value, types_[key], under + key, sections)
@@ -66,11 +66,13 @@ def build(
         needed = field.default is dataclasses.MISSING is field.default_factory
         if needed and field.init and field.name not in fields:
             expected = _describe_type(types_[field.name])
-            raise Mistake(f"the key {under + field.name!r} is missing; set it to {expected}")
+            raise UserError(f"the key {under + field.name!r} is missing; set it to {expected}")
     try:
         return config(**fields)
+    except UserError:
+        raise
     except ValueError as error:
-        raise Mistake(str(error)) from error
+        raise UserError(str(error)) from error
 
 
 def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
@@ -86,7 +88,9 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not _DOTTED.fullmatch(key.strip()):
-            raise Mistake(f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1")
+            raise UserError(
+                f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1"
+            )
         _set_nested(values, key.strip(), _parse_value(text.strip(), assignment))
     return values
 
@@ -130,7 +134,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
 def check_source(data: Any) -> None:
     """Checks that exactly one of ``data.name`` and ``data.path`` is set."""
     if bool(data.name) == bool(data.path):
-        raise Mistake(
+        raise UserError(
             "set either data.name, a dataset of the catalog, or data.path, your own files"
         )
 
@@ -191,7 +195,9 @@ def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, 
     axes = flatten(grid)
     for key, choices in axes.items():
         if not isinstance(choices, list) or not choices:
-            raise Mistake(f"{key} must be a list of values to search, got {_format_value(choices)}")
+            raise UserError(
+                f"{key} must be a list of values to search, got {_format_value(choices)}"
+            )
     expanded = []
     for combination in itertools.product(*axes.values()):
         point = copy.deepcopy(values)
@@ -241,7 +247,7 @@ def _field_types(
                 where = f"{under}{field.name}.name"
                 known = ", ".join(map(repr, models))
                 hint = did_you_mean(str(name), models)
-                raise Mistake(f"{where} must be one of {known}, got {_format_value(name)}{hint}")
+                raise UserError(f"{where} must be one of {known}, got {_format_value(name)}{hint}")
             types_[field.name] = models[name].Options if name else type(default())
     return types_
 
@@ -272,11 +278,11 @@ def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
             return value  # not isinstance: True is no int here
     if float in options and type(value) in (int, float):
         if abs(value) > sys.float_info.max or math.isnan(value):
-            raise Mistake(f"{name} must be a finite number, got {value}")
+            raise UserError(f"{name} must be a finite number, got {value}")
         return float(value)
     if types.NoneType in options and value == "none":
         return None
-    raise Mistake(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
+    raise UserError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
 
 
 def _options(kind: Any) -> tuple[Any, ...]:
@@ -319,7 +325,7 @@ def _parse_value(text: str, assignment: str) -> Any:
         return value
     if _PLAIN_WORD.fullmatch(text):
         return text
-    raise Mistake(f"cannot read the value in {assignment!r}; put text in quotes")
+    raise UserError(f"cannot read the value in {assignment!r}; put text in quotes")
 
 
 def _set_nested(values: dict[str, Any], dotted: str, value: Any) -> None:
@@ -328,6 +334,6 @@ def _set_nested(values: dict[str, Any], dotted: str, value: Any) -> None:
         section = values.setdefault(key, {})
         if not isinstance(section, dict):
             parent = ".".join(path[:depth])
-            raise Mistake(f"cannot set {dotted!r}: {parent!r} is a single value, not a table")
+            raise UserError(f"cannot set {dotted!r}: {parent!r} is a single value, not a table")
         values = section
     values[last] = value

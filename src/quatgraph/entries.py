@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.transforms import is_eager_on_cpu
 
 
@@ -57,4 +57,4 @@ def check_range(index: Tensor, size: int) -> None:
         return
     low, high = map(int, torch.aminmax(index))
     if low < 0 or high >= size:
-        raise Mistake(f"node ids must be in 0..{size - 1}, got {low if low < 0 else high}")
+        raise UserError(f"node ids must be in 0..{size - 1}, got {low if low < 0 else high}")

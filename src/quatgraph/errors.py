@@ -12,7 +12,7 @@ _MIN_RATIO = 0.6
 """The least similarity of a suggestion, the default of :mod:`difflib`."""
 
 
-class Mistake(Exception):  # noqa: N818
+class UserError(ValueError):
     """An error that the user can fix; the message says how.
 
     The command line prints only the message and exits with code 2.
@@ -55,10 +55,10 @@ def did_you_mean(word: str, known: Iterable[str], under: str = "") -> str:
 
 
 def check_known(name: str, known: Collection[str], message: str, remedy: str = "") -> None:
-    """Raises a Mistake for an unknown name: the message, and a suggestion, remedy or all names."""
+    """Rejects an unknown name: with the message, and a suggestion, a remedy or all names."""
     if name not in known:
         hint = did_you_mean(name, known) or remedy or f"; choose from {', '.join(known)}"
-        raise Mistake(f"{message}{hint}")
+        raise UserError(f"{message}{hint}")
 
 
 def printable(text: str) -> str:

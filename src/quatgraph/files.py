@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.signals import cleanup_pending
 
 LOCK = ".quatgraph.lock"
@@ -43,7 +43,7 @@ def lock_folder(folder: Path) -> Iterator[None]:
     block.
 
     Raises:
-        Mistake: The folder is already locked.
+        UserError: The folder is already locked.
     """
     try:
         created = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -77,7 +77,7 @@ def _take_lock(folder: Path) -> FileIO:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise Mistake(
+            raise UserError(
                 f"another training is running in {folder}; wait for it to finish or choose another "
                 "folder"
             ) from None
@@ -87,11 +87,11 @@ def _take_lock(folder: Path) -> FileIO:
         if _is_same_file(path, file):
             return file
         file.close()
-    raise Mistake(f"cannot lock {folder}; choose another folder")
+    raise UserError(f"cannot lock {folder}; choose another folder")
 
 
 def check_writable(path: Path) -> None:
-    """Raises a Mistake if the file cannot be written."""
+    """Raises a UserError if the file cannot be written."""
     try:
         target = _target(path)
         if target is not None:
@@ -181,11 +181,11 @@ def write_all(file: FileIO, data: bytes) -> None:
         rest = rest[file.write(rest) :]
 
 
-def unwritable(path: Path, error: OSError) -> Mistake:
-    """The Mistake for a file or folder that cannot be written."""
+def unwritable(path: Path, error: OSError) -> UserError:
+    """The UserError for a file or folder that cannot be written."""
     reason = error.strerror or type(error).__name__
     remedy = REMEDIES.get(error.errno or 0, "choose a folder that is writable and has space left")
-    return Mistake(f"cannot write {path}: {reason}; {remedy}")
+    return UserError(f"cannot write {path}: {reason}; {remedy}")
 
 
 REMEDIES = {

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def check_options(task: str, given: Iterable[str], query: str = "predict") -> No
         for owner in OPTIONS:
             if any(option.matches(name) for option in options_of(owner, query)):
                 why = f"but the model is for the task {task!r}"
-                raise Mistake(f"{name} is an option for {owner} models, {why}")
+                raise UserError(f"{name} is an option for {owner} models, {why}")
         names = [option.name for option in taken]
         hint = did_you_mean(name, names) or f"; choose from {', '.join(names)}"
-        raise Mistake(f"unknown option {name!r}{hint}")
+        raise UserError(f"unknown option {name!r}{hint}")

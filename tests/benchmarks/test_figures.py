@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.figures import growth, speed_bars
 from benchmarks.limits import REACHED
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot.style import render_figure, style
 
 CPU = {"device": "cpu", "cpu": "chip", "cpus": "2"}
@@ -118,7 +118,7 @@ def test_growth_is_drawn_log_by_log_with_its_exponent(tmp_path: Path) -> None:
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
     assert "nodes^1.50" in drawn.get_label().replace("\n", " ")
     assert [panel.grows for panel in growth(tmp_path, ["edges"]).panels] == ["edges"]
-    with pytest.raises(Mistake, match=r"'node' grow; did you mean 'nodes'\?"):
+    with pytest.raises(UserError, match=r"'node' grow; did you mean 'nodes'\?"):
         growth(tmp_path, ["node"])
 
 
@@ -138,19 +138,19 @@ def test_an_svg_is_the_same_each_time(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_compared_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="no records of a benchmark 'conv'; record them with"):
+    with pytest.raises(UserError, match="no records of a benchmark 'conv'; record them with"):
         speed_bars(tmp_path, "conv")
-    with pytest.raises(Mistake, match=r"no benchmark in .* has a series of sizes"):
+    with pytest.raises(UserError, match=r"no benchmark in .* has a series of sizes"):
         growth(tmp_path)
     write(tmp_path, row("a", 1.0))
     for bench, said in [
         ("conv", "no case with the times of several variants"),
         ("con", r"'con'; did you mean 'conv'\?"),
     ]:
-        with pytest.raises(Mistake, match=said):
+        with pytest.raises(UserError, match=said):
             speed_bars(tmp_path, bench)
     odd = [json.dumps(row("a", ms, size=size)) for ms, size in ((0.0, 1), (1.0, "large"))]
     for content in ("text\n", "[1]\n", '{"case": 1}\n', "3\n", *odd):
         (tmp_path / "bad.jsonl").write_text(content)
-        with pytest.raises(Mistake, match=r"bad\.jsonl is not a file of benchmark rows"):
+        with pytest.raises(UserError, match=r"bad\.jsonl is not a file of benchmark rows"):
             speed_bars(tmp_path, "bad")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told
+from commands import assert_user_error
 from typer.testing import CliRunner
 
 from benchmarks import conv
@@ -34,9 +34,9 @@ def test_a_benchmark_prints_its_rows_and_keeps_them(
 def test_a_benchmark_that_could_not_be_kept_is_not_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     kept = ["--out", str(tmp_path / "file")]
-    assert_told(call("conv", "--device", "cpu", *kept), "cannot write ")
+    assert_user_error(call("conv", "--device", "cpu", *kept), "cannot write ")
 
 
 def test_an_unknown_benchmark_or_device_is_a_mistake() -> None:
-    assert_told(call("con"), "no benchmark 'con'", "did you mean 'conv'?")
-    assert_told(call("conv", "--device", "gpu"), "unknown device 'gpu'")
+    assert_user_error(call("con"), "no benchmark 'con'", "did you mean 'conv'?")
+    assert_user_error(call("conv", "--device", "gpu"), "unknown device 'gpu'")

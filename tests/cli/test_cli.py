@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from typer.testing import CliRunner
 
 import quatgraph
@@ -60,7 +60,7 @@ def test_arguments_that_cannot_be_read_are_told_in_one_sentence_and_write_nothin
     arguments: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert_told(call(*arguments.split()), sentence)
+    assert_user_error(call(*arguments.split()), sentence)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -80,13 +80,13 @@ def test_a_file_that_one_may_not_open_is_told(
     (tmp_path / "mine.tsv").touch()
     monkeypatch.setattr(Path, "open", refuse)
     place = str(tmp_path / "mine.tsv")
-    assert_told(call("data", "stats", place), f"{place}: Permission denied")
+    assert_user_error(call("data", "stats", place), f"{place}: Permission denied")
 
 
 def test_a_text_in_place_of_a_path_is_told() -> None:
     text = "a charming little film " * 20
     for command in (("data", "stats"), ("predict",)):
-        assert_told(call(*command, text), "File name too long")
+        assert_user_error(call(*command, text), "File name too long")
 
 
 def test_lists_show_what_there_is_in_groups() -> None:
@@ -133,7 +133,7 @@ def test_lists_are_json_for_programs() -> None:
 
 
 def test_a_list_of_something_else_is_a_mistake() -> None:
-    assert_told(call("list", "preset"), "cannot list 'preset'", "did you mean 'presets'?")
+    assert_user_error(call("list", "preset"), "cannot list 'preset'", "did you mean 'presets'?")
 
 
 def test_info_tells_versions_device_and_where_data_is_looked_for(
@@ -176,14 +176,14 @@ def test_the_data_of_a_folder_of_ones_own_is_counted(tmp_path: Path) -> None:
         "data.direct=true": "unknown key 'data.direct'; did you mean 'data.directed'?",
         "data=3": "data must be a table",
     }.items():
-        assert_told(call("data", "stats", str(tmp_path), "--set", assignment), sentence)
+        assert_user_error(call("data", "stats", str(tmp_path), "--set", assignment), sentence)
     (tmp_path / "nodes.csv").write_text("id,f\n" + "\n".join(f"n{i},{i}" for i in range(10)))
     unlabelled = json.loads(call("data", "stats", str(tmp_path), "--json").stdout)
     assert (unlabelled["nodes"], unlabelled["labelled"]) == (10, 0)
 
 
 def test_a_folder_that_looks_like_no_data_is_a_mistake(tmp_path: Path) -> None:
-    assert_told(call("data", "stats", str(tmp_path)), "is not data of any task", "nodes.csv")
+    assert_user_error(call("data", "stats", str(tmp_path)), "is not data of any task", "nodes.csv")
 
 
 def test_checking_data_that_is_not_there_fails_with_1(
@@ -208,7 +208,7 @@ def test_fetching_tells_the_licence_and_whom_to_cite() -> None:
 
 @pytest.mark.parametrize("command", ["fetch", "check", "stats"])
 def test_an_unknown_dataset_is_a_mistake(command: str) -> None:
-    assert_told(call("data", command, "coro"), "no dataset 'coro'", "did you mean 'cora'?")
+    assert_user_error(call("data", command, "coro"), "no dataset 'coro'", "did you mean 'cora'?")
 
 
 @pytest.mark.realdata
@@ -241,8 +241,8 @@ def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:
     own.write_text('{"edges": [[0, 1]], "label": "a"}\n{"edges": [[0, 1], [1, 2]], "label": "b"}\n')
     counted = json.loads(call("data", "stats", str(own), "--json").stdout)
     assert (counted["graphs"], counted["nodes"], counted["edges"]) == (2, 5, 3)
-    assert_told(call("data", "stats", "mutagg"), "did you mean 'mutag'?")
-    assert_told(call("data", "stats", "glove-100d"), "is a dataset of vectors")
+    assert_user_error(call("data", "stats", "mutagg"), "did you mean 'mutag'?")
+    assert_user_error(call("data", "stats", "glove-100d"), "is a dataset of vectors")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere memory is left as it is")
@@ -274,4 +274,4 @@ def test_formats_are_listed_by_task() -> None:
     assert texts == [heading, *(line for line in lines if line.startswith("text"))]
     rows = [json.loads(line) for line in call("data", "formats", "--json").stdout.splitlines()]
     assert [f"{row['task']:5}  {row['format']:6}  {row['files']}" for row in rows] == lines
-    assert_told(call("data", "formats", "grpah"), "no task 'grpah'; did you mean 'graph'?")
+    assert_user_error(call("data", "formats", "grpah"), "no task 'grpah'; did you mean 'graph'?")

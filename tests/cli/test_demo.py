@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph import presets
 from quatgraph.cli.demo import FOLDER, QUERIES
@@ -76,4 +76,4 @@ def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
     result = call("demo")
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
     assert "cannot write quatgraph-runs/countries-demo" in result.stderr
-    assert_told(call("demo", "--device", "gpu"), "unknown device 'gpu'")
+    assert_user_error(call("demo", "--device", "gpu"), "unknown device 'gpu'")

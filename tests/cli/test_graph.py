@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from rings import lines, options, without, written
 
 import quatgraph
@@ -91,7 +91,7 @@ def test_some_graphs_are_answered_for(model: str) -> None:
     assert answered.stdout == "2 predictions in answers.jsonl\n"
     rows = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == ["ring-8", "chain-1"]
-    assert_told(
+    assert_user_error(
         call("predict", model, "--graph", "chain-11", "--graph", "chain-99"),
         "there is no graph 'chain-99'; did you mean 'chain-9'?",
     )
@@ -202,7 +202,7 @@ def test_time_that_is_up_and_resumed_ends_as_if_nothing_had_been() -> None:
     assert stopped.stdout == (
         "stopped after 1 of 4 epochs: repeat the command with --resume --out m\n"
     )
-    assert_told(call(*first, "--out", "m"), "m already holds ")
+    assert_user_error(call(*first, "--out", "m"), "m already holds ")
     resumed = last_object(call(*first, "--out", "m", "--resume", "--json"))
     assert resumed["metrics"] == whole["metrics"]
     assert (resumed["mean"], resumed["std"]) == (whole["mean"], whole["std"])
@@ -243,14 +243,14 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_pa
 def test_data_that_was_moved_is_named_again_and_changed_data_is_refused(tmp_path: Path) -> None:
     assert call("train", "graph", "--data", "mine.jsonl", *SHORT, "--out", "m").exit_code == 0
     (tmp_path / "mine.jsonl").rename("moved.jsonl")
-    assert_told(call("evaluate", "m"), "no longer at", "mine.jsonl")
+    assert_user_error(call("evaluate", "m"), "no longer at", "mine.jsonl")
     assert call("evaluate", "m", "moved.jsonl").exit_code == 0
     assert len(rows_of(call("predict", "m", "moved.jsonl"))) == 30
     written(tmp_path / "mine.jsonl", lines(28))
     changed = "'mine' is no longer what the model was trained on"
-    assert_told(call("evaluate", "m"), changed)
-    assert_told(call("predict", "m"), changed)
-    assert_told(call("evaluate", "m", "mine.jsonl"), changed)
+    assert_user_error(call("evaluate", "m"), changed)
+    assert_user_error(call("predict", "m"), changed)
+    assert_user_error(call("evaluate", "m", "mine.jsonl"), changed)
 
 
 @pytest.mark.realdata

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from rings import lines, options, with_features, without, written
 
 from quatgraph.data.io import store
@@ -35,7 +35,7 @@ def assert_refused(arguments: list[str], *words: str) -> None:
         return {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
 
     before = files()
-    assert_told(call(*arguments), *words)
+    assert_user_error(call(*arguments), *words)
     assert files() == before
     assert not Path("m").exists() or "m/card.json" in map(str, before)
 
@@ -197,12 +197,16 @@ def test_a_graph_far_larger_than_memory_is_told(
     written(tmp_path / "mine.jsonl", [*without(lines(), "node_labels"), star])
     monkeypatch.setattr(running, "total_memory", lambda device: 2_000_000)
     told = call(*TRAIN, "mine.jsonl")
-    assert_told(told, "graph 'huge' has 5,000 nodes, and a batch with it does not fit into memory")
+    assert_user_error(
+        told, "graph 'huge' has 5,000 nodes, and a batch with it does not fit into memory"
+    )
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert call(*TRAIN, "mine.jsonl", "--resume").exit_code == 0
     monkeypatch.setattr(predicting, "total_memory", lambda device: 100_000)
-    assert_told(call("predict", "m"), "graph 'huge' has 5,000 nodes, which do not fit into memory")
+    assert_user_error(
+        call("predict", "m"), "graph 'huge' has 5,000 nodes, which do not fit into memory"
+    )
     assert call("predict", "m", "--graph", "ring-0").exit_code == 0
 
 
@@ -253,7 +257,7 @@ def test_a_list_of_folds_with_unknown_or_repeated_graphs_is_told(
     toy_catalog(tmp_path / "data", monkeypatch, test)
     fixed = ["--set", "data.name=toy", "--set", "data.folds=fixed"]
     told = call("train", "graph/mutag-qgnn", *SHORT, *fixed)
-    assert_told(told, words)
+    assert_user_error(told, words)
     assert not (tmp_path / "m").exists()
 
 
@@ -277,7 +281,9 @@ def test_a_published_list_of_folds_that_was_changed_is_told(
     changed.unlink()  # the copy may be read-only
     changed.write_text(text + text.splitlines()[0] + "\n")
     told = call("train", "graph/mutag-qgnn", *SHORT, "--set", "data.folds=fixed")
-    assert_told(told, "test_idx-3.txt is not the published file", "quatgraph data fetch mutag")
+    assert_user_error(
+        told, "test_idx-3.txt is not the published file", "quatgraph data fetch mutag"
+    )
 
 
 @pytest.fixture
@@ -300,13 +306,13 @@ def test_models_of_nodes_and_of_graphs_are_not_mixed_up(single: str, tmp_path: P
     graphs = "it looks like graph data, which `quatgraph train graph` reads"
     nodes = "it looks like node data, which `quatgraph train node` reads"
     for name in ("predict", "evaluate"):
-        assert_told(call(name, single, "mine.jsonl"), "mine.jsonl is not node data", graphs)
-        assert_told(call(name, "m", "single"), "single is not graph data", nodes)
-    assert_told(
+        assert_user_error(call(name, single, "mine.jsonl"), "mine.jsonl is not node data", graphs)
+        assert_user_error(call(name, "m", "single"), "single is not graph data", nodes)
+    assert_user_error(
         call("predict", single, "--graph", "n1"),
         "--graph is an option for graph models, but the model is for the task 'node'",
     )
-    assert_told(
+    assert_user_error(
         call("predict", "m", "--node", "n1"),
         "--node is an option for node models, but the model is for the task 'graph'",
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import portfolios
 import pytest
 import torch
-from commands import assert_told, call, change_card
+from commands import assert_user_error, call, change_card
 
 from quatgraph import config as configs
 from quatgraph.data.link import load
@@ -158,7 +158,7 @@ def test_nothing_new_is_nothing_printed(tmp_path: Path) -> None:
 def test_a_question_that_cannot_be_answered_is_a_mistake(
     model: str, arguments: list[str], words: str
 ) -> None:
-    assert_told(call("predict", model, *arguments), words)
+    assert_user_error(call("predict", model, *arguments), words)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_table_that_cannot_be_read_is_a_mistake(
 ) -> None:
     file = tmp_path / "queries.tsv"
     file.write_bytes(content)
-    assert_told(call("predict", model, str(file)), str(file), words)
+    assert_user_error(call("predict", model, str(file)), str(file), words)
 
 
 def test_evaluating_gives_the_recorded_metrics(model: str) -> None:
@@ -187,7 +187,7 @@ def test_evaluating_gives_the_recorded_metrics(model: str) -> None:
     assert rows.keys() == card["metrics"].keys() - {"valid/merit"}
     for row in rows.values():
         assert row["computed"] == pytest.approx(row["recorded"], rel=1e-4)
-    assert_told(call("evaluate", model, "countries"), "a link bundle holds its triples")
+    assert_user_error(call("evaluate", model, "countries"), "a link bundle holds its triples")
 
 
 @pytest.mark.parametrize(("factor", "code"), [(1.004, 0), (1.02, 1)])
@@ -232,6 +232,6 @@ def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
         ["--new"],
     ):
         told = call("predict", str(tmp_path), *option)
-        assert_told(told, f"{option[0]} is an option for link models", "for the task 'node'")
+        assert_user_error(told, f"{option[0]} is an option for link models", "for the task 'node'")
     told = call("evaluate", str(tmp_path), "--by-relation")
-    assert_told(told, "--by-relation is for link models", "for the task 'node'")
+    assert_user_error(told, "--by-relation is for link models", "for the task 'node'")

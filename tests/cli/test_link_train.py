@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from cities import cities
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph.data.link import Triples
 
@@ -60,7 +60,9 @@ def test_ones_own_triples_are_trained_evaluated_and_asked(towns: Path) -> None:
 def test_a_file_too_small_to_choose_by_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "one.tsv").write_text("a\tknows\tb\n")
     one = ["train", "link", "--data", "one.tsv", *SHORT, "--out", "m"]
-    assert_told(call(*one), "no validation data", "set train.select=last and train.lr yourself")
+    assert_user_error(
+        call(*one), "no validation data", "set train.select=last and train.lr yourself"
+    )
     trained = call(*one, "--set", "train.select=last", "--set", "train.lr=0.01")
     assert trained.exit_code == 0
     assert "0 for valid and 0 for test were drawn from" in trained.stderr
@@ -110,7 +112,7 @@ def test_what_training_never_saw_is_named_and_can_be_left_out(towns: Path) -> No
         file.write("person 1\tknows\tZoë\n")
     train = ["train", "link", "--data", "towns", *SHORT]
     line = len((towns / "test.tsv").read_text().splitlines())
-    assert_told(
+    assert_user_error(
         call(*train),
         f"test.tsv line {line}: no training triple has the entity 'Zoë'",
         "--set data.unseen=drop",
@@ -149,7 +151,7 @@ def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(
     content: bytes, words: str, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.tsv").write_bytes(content)
-    assert_told(call("train", "link", "--data", "mine.tsv"), words)
+    assert_user_error(call("train", "link", "--data", "mine.tsv"), words)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.tsv"]
 
 
@@ -166,12 +168,12 @@ def test_a_file_that_cannot_be_read_is_a_mistake_and_leaves_nothing(
     ],
 )
 def test_data_that_is_not_there_is_a_mistake(arguments: list[str], words: str) -> None:
-    assert_told(call("train", "link", *arguments), words)
+    assert_user_error(call("train", "link", *arguments), words)
 
 
 def test_labels_of_other_entities_are_a_mistake(towns: Path) -> None:
     (towns / "entities.tsv").write_text("Q1\tsomebody\n")
-    assert_told(call("train", "link", "--data", "towns"), "entities.tsv names none of the 30")
+    assert_user_error(call("train", "link", "--data", "towns"), "entities.tsv names none of the 30")
 
 
 def test_a_long_training_is_told_beforehand(towns: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from cities import cities, config_of
-from commands import assert_told, call
+from commands import assert_user_error, call
 from crossvalidated import honest, published
 
 from quatgraph.plot import style
@@ -76,16 +76,16 @@ MISTAKES = [
 def test_what_cannot_be_drawn_is_told_in_one_sentence(
     arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
-    assert_told(call("plot", *arguments), sentence)
+    assert_user_error(call("plot", *arguments), sentence)
     assert {path.name for path in tmp_path.iterdir()} == {"results", "other.jsonl"}
 
 
 def test_a_bundle_of_another_task_has_no_ranks(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "card.json").write_text('{"task": "node", "format": 3}')
-    assert_told(call("plot", "ranks", "m"), "the bundle m is for the task 'node', not 'link'")
+    assert_user_error(call("plot", "ranks", "m"), "the bundle m is for the task 'node', not 'link'")
 
 
 def test_without_matplotlib_it_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "find_spec", lambda name: None)
-    assert_told(call("plot", "table", "graph"), "pip install quatgraph[plot]")
+    assert_user_error(call("plot", "table", "graph"), "pip install quatgraph[plot]")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import assert_told, call, change_card
+from commands import assert_user_error, call, change_card
 
 from quatgraph.predictors import PREDICTORS
 from quatgraph.training.bundle import Bundle
@@ -43,7 +43,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_place_that_cannot_be_is_told_before_the_bundle_is_opened(world: Path) -> None:
     for place in ("", str(world), f"{world}/nowhere/answers.csv"):
-        assert_told(call("predict", "no bundle", "--out", place), "cannot write ")
+        assert_user_error(call("predict", "no bundle", "--out", place), "cannot write ")
 
 
 def test_predictions_are_csv_with_the_persons_own_words(world: Path) -> None:
@@ -73,7 +73,7 @@ def test_predictions_go_to_a_file_when_told(world: Path, tmp_path: Path) -> None
     assert out.read_text() == call("predict", f"{world}/m").stdout
     assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]
     nowhere = call("predict", f"{world}/m", "--out", str(tmp_path / "no" / "answers.csv"))
-    assert_told(nowhere, "cannot write", "answers.csv")
+    assert_user_error(nowhere, "cannot write", "answers.csv")
 
 
 def test_a_new_graph_without_labels_is_predicted_for(world: Path, tmp_path: Path) -> None:
@@ -85,15 +85,15 @@ def test_a_new_graph_without_labels_is_predicted_for(world: Path, tmp_path: Path
 def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path) -> None:
     write_graph(tmp_path / "new", {"x": COLUMNS["x"]})
     told = call("predict", f"{world}/m", str(tmp_path / "new"))
-    assert_told(told, "lacks the feature 'y' of the training data")
-    assert_told(
+    assert_user_error(told, "lacks the feature 'y' of the training data")
+    assert_user_error(
         call("predict", f"{world}/m", str(tmp_path / "nowhere")), "there is no file or folder"
     )
 
 
 def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:
     told = call("predict", f"{world}/m", "--node", "alise")
-    assert_told(told, "no node 'alise' in the graph; did you mean 'alice'?")
+    assert_user_error(told, "no node 'alise' in the graph; did you mean 'alice'?")
 
 
 class Echo:
@@ -122,7 +122,9 @@ def test_a_model_of_another_task_takes_no_nodes(
     assert answered.stderr == "quatgraph: of another task\n"
     for option in ("node", "graph"):
         told = call("predict", model, f"--{option}", "alice")
-        assert_told(told, f"--{option} is an option for {option} models", "for the task 'sound'")
+        assert_user_error(
+            told, f"--{option} is an option for {option} models", "for the task 'sound'"
+        )
 
 
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
@@ -163,7 +165,7 @@ def test_metrics_that_are_not_the_recorded_ones_exit_with_1(world: Path, tmp_pat
 def test_a_bundle_that_cannot_be_used_is_a_mistake(
     command: str, changes: dict, words: str, world: Path, tmp_path: Path
 ) -> None:
-    assert_told(call(command, copied(world, tmp_path, **changes)), words)
+    assert_user_error(call(command, copied(world, tmp_path, **changes)), words)
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
@@ -172,11 +174,11 @@ def test_a_card_that_was_changed_by_hand_is_a_mistake(
 ) -> None:
     card = Path(copied(world, tmp_path), "card.json")
     card.write_text(card.read_text().replace('"hidden_quats": ', '"hidden_quats": 1'))
-    assert_told(call(command, str(tmp_path)), "card.json was changed after the training")
+    assert_user_error(call(command, str(tmp_path)), "card.json was changed after the training")
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_a_folder_that_is_no_bundle_is_a_mistake(command: str, tmp_path: Path) -> None:
-    assert_told(call(command, str(tmp_path / "no")), "there is no bundle")
-    assert_told(call(command, str(tmp_path)), "is not a bundle: it has no card.json")
-    assert_told(call(command, str(tmp_path), "--device", "tpu"), "quatgraph: ")
+    assert_user_error(call(command, str(tmp_path / "no")), "there is no bundle")
+    assert_user_error(call(command, str(tmp_path)), "is not a bundle: it has no card.json")
+    assert_user_error(call(command, str(tmp_path), "--device", "tpu"), "quatgraph: ")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from crossvalidated import honest, published
 
 from quatgraph import presets
@@ -75,9 +75,9 @@ def test_what_is_on_record_is_shown_where_the_rest_cannot_be_run(tmp_path: Path)
 @pytest.mark.usefixtures("_no_data")
 def test_a_folder_without_records_is_told_and_no_table_is_shown() -> None:
     asked = ("reproduce", "graph", "--only", "mutag", "--only", "qgnn", "--device", "cpu")
-    assert_told(call(*asked, "--recorded"), "results has no records", "with --results")
+    assert_user_error(call(*asked, "--recorded"), "results has no records", "with --results")
     tried = call(*asked)
-    assert_told(tried, "cannot run what is not recorded yet: ")
+    assert_user_error(tried, "cannot run what is not recorded yet: ")
     assert tried.stdout == ""
 
 
@@ -85,7 +85,7 @@ def test_a_folder_without_records_is_told_and_no_table_is_shown() -> None:
 def test_a_name_that_a_table_lacks_is_a_mistake_and_no_table() -> None:
     for more in ([], ["--recorded"]):
         told = call("reproduce", "graph", "--only", "mutagg", *more, "--device", "cpu")
-        assert_told(told, "has no 'mutagg'; did you mean 'mutag'?")
+        assert_user_error(told, "has no 'mutagg'; did you mean 'mutag'?")
 
 
 def test_both_metrics_of_table_3_are_printed() -> None:
@@ -107,7 +107,7 @@ def test_both_metrics_of_table_3_are_printed() -> None:
 )
 def test_a_search_chooses_its_protocols_itself(preset: str, protocols: str) -> None:
     result = call("search", preset, "--set", "protocol=honest", "--device", "cpu")
-    assert_told(result, f"search always runs under {protocols}; do not set protocol")
+    assert_user_error(result, f"search always runs under {protocols}; do not set protocol")
 
 
 @pytest.fixture
@@ -176,8 +176,8 @@ def test_a_table_that_runs_out_of_time_shows_what_there_is() -> None:
 
 
 def test_an_unknown_table_or_cell_is_a_mistake(tmp_path: Path) -> None:
-    assert_told(call("reproduce", "nodee"), "no table 'nodee'; did you mean 'node'?")
-    assert_told(call("reproduce", "node", "--only", "cra"), "did you mean 'cora'?")
+    assert_user_error(call("reproduce", "nodee"), "no table 'nodee'; did you mean 'node'?")
+    assert_user_error(call("reproduce", "node", "--only", "cra"), "did you mean 'cora'?")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -190,5 +190,5 @@ def test_a_search_runs_once() -> None:
 
 
 def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
-    assert_told(call("search", "karate"), "no preset 'karate'")
+    assert_user_error(call("search", "karate"), "no preset 'karate'")
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told, call, change_card
+from commands import assert_user_error, call, change_card
 from reviews import FILLERS, GOOD, REVIEWS, options, vector_file, written
 from typer.testing import CliRunner
 
@@ -160,7 +160,7 @@ def test_a_training_is_resumed(world: Path, model: str) -> None:
     assert json.loads(paused.stdout)["paused"]
     twice = json.loads(call(*arguments, "--out", "twice", "--resume").stdout)
     assert twice["metrics"] == once["metrics"]
-    assert_told(call(*arguments, "--out", "twice"), "already holds ")
+    assert_user_error(call(*arguments, "--out", "twice"), "already holds ")
 
 
 def test_vectors_make_new_words_count(world: Path, model: str, tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_texts_are_counted(world: Path, tmp_path: Path) -> None:
     )
     names = ["--set", "data.text=review", "--set", "data.label=stars"]
     assert counted(three, *names).items() >= numbers.items()
-    assert_told(call("data", "stats", str(three), "--set", "data.text=reviews"), "'review'?")
+    assert_user_error(call("data", "stats", str(three), "--set", "data.text=reviews"), "'review'?")
     shown = call("data", "stats", str(two)).stdout.splitlines()
     assert {line.rindex(" ") for line in shown} == {len("vocabulary")}
 

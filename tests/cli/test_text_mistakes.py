@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from reviews import REVIEWS, config_of, options, vector_file, written
 from typer.testing import CliRunner
 
@@ -28,7 +28,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def assert_refused(data: str, *words: str, more: tuple[str, ...] = ()) -> None:
-    assert_told(call(*TRAIN, data, *more), *words)
+    assert_user_error(call(*TRAIN, data, *more), *words)
     assert not Path("m", "card.json").exists()
 
 
@@ -143,9 +143,9 @@ def test_vectors_that_are_not_there_or_not_asked_for_are_told(tmp_path: Path) ->
     words = "there is no file", "name a file of word vectors", "glove-100d"
     assert_refused("mine.csv", *words, more=("--vectors", "glov.txt"))
     told = call("train", "node", "--data", "mine.csv", "--vectors", "glove-100d")
-    assert_told(told, "--vectors is an option of the task text, not of node")
+    assert_user_error(told, "--vectors is an option of the task text, not of node")
     told = call(*TRAIN, "mine.csv", "--directed")
-    assert_told(told, "--directed is an option of the task node, not of text")
+    assert_user_error(told, "--directed is an option of the task node, not of text")
 
 
 def test_a_folder_without_sub_folders_is_told(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_folder_without_sub_folders_is_told(tmp_path: Path) -> None:
 def test_data_that_is_not_there_is_told(arguments: list[str], words: str, tmp_path: Path) -> None:
     (tmp_path / "plain.txt").write_text("a text\n")
     (tmp_path / "book.pdf").write_text("a text\n")
-    assert_told(call(*arguments), words)
+    assert_user_error(call(*arguments), words)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_question_that_cannot_be_answered_is_told(
 ) -> None:
     (tmp_path / "latin.csv").write_bytes(b"text\nb\xe9d\n")
     (tmp_path / "three.csv").write_text("a,b,c\nx,y,z\n")
-    assert_told(call("predict", model, *arguments), words)
+    assert_user_error(call("predict", model, *arguments), words)
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_question_that_cannot_be_answered_is_told(
 )
 def test_standard_input_that_is_no_text_is_told(model: str, content: bytes, words: str) -> None:
     result: Any = CliRunner().invoke(app, ["predict", model, "-"], input=content)
-    assert_told(result, words)
+    assert_user_error(result, words)
 
 
 def test_models_of_other_tasks_take_one_path_and_no_options_of_texts(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_models_of_other_tasks_take_one_path_and_no_options_of_texts(tmp_path: P
     (tmp_path / "g" / "edges.csv").write_text("n0,n1\nn1,n2\n")
     short = ["--set", "train.epochs=1", "--device", "cpu", "--out", "m"]
     assert call("train", "node", "--data", "g", *short).exit_code == 0
-    assert_told(call("predict", "m", "g", "h"), "takes one path of new data: leave out 'h'")
+    assert_user_error(call("predict", "m", "g", "h"), "takes one path of new data: leave out 'h'")
     for option in ("vectors", "document"):
         told = call("predict", "m", f"--{option}", "x")
-        assert_told(
+        assert_user_error(
             told, f"--{option} is an option for text models, but the model is for the task 'node'"
         )

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from on_cpu import changed
 
 import quatgraph
@@ -135,7 +135,7 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
 def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(TASKS, "graph", changed(TASKS["node"], name="graph"))
     told = call("train", "graph", "--data", "mine.jsonl", "--directed")
-    assert_told(told, "--directed is an option of the task node")
+    assert_user_error(told, "--directed is an option of the task node")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -176,27 +176,31 @@ MISTAKES = [
 def test_a_mistake_is_told_in_one_sentence_and_leaves_nothing(
     arguments: list[str], words: str, tmp_path: Path
 ) -> None:
-    assert_told(call("train", *arguments), words)
+    assert_user_error(call("train", *arguments), words)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_cuda_without_cuda_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     told = call("train", "node/karate-qgnn", "--device", "cuda")
-    assert_told(told, "device 'cuda' needs CUDA, which is not available here; use cpu or auto")
+    assert_user_error(
+        told, "device 'cuda' needs CUDA, which is not available here; use cpu or auto"
+    )
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("out", ["file/out", "file"])
 def test_a_place_that_cannot_be_written_is_a_mistake(out: str, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("precious")
-    assert_told(call("train", "node/karate-qgnn", *SHORT, "--out", out), f"cannot write {out}")
+    assert_user_error(
+        call("train", "node/karate-qgnn", *SHORT, "--out", out), f"cannot write {out}"
+    )
     assert (tmp_path / "file").read_text() == "precious"
 
 
 def test_a_model_that_cannot_be_built_is_a_mistake(tmp_path: Path) -> None:
     gat = ["--set", "model.name=gat", "--set", "model.hidden_quats=1", "--out", "m"]
-    assert_told(call("train", "node/karate-qgnn", *gat), "cannot be shared among 8 heads")
+    assert_user_error(call("train", "node/karate-qgnn", *gat), "cannot be shared among 8 heads")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -204,9 +208,11 @@ def test_a_folder_that_holds_a_training_is_not_overwritten(tmp_path: Path) -> No
     first = ["train", "node/karate-qgnn", *SHORT, "--out", "m"]
     assert call(*first).exit_code == 0
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
-    assert_told(call(*first), "m already holds records.jsonl, card.json", "--resume", "--overwrite")
+    assert_user_error(
+        call(*first), "m already holds records.jsonl, card.json", "--resume", "--overwrite"
+    )
     other = call(*first, "--set", "train.lr=0.3", "--resume")
-    assert_told(other, "m holds a training with other settings")
+    assert_user_error(other, "m holds a training with other settings")
     assert call(*first, "--resume").exit_code == 0
     assert {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()} == before
 
@@ -243,7 +249,7 @@ def test_time_that_is_up_exits_with_0_and_says_how_to_go_on() -> None:
     )
     again = call(*first, "--resume", "--max-minutes", "0", "--json")
     assert last_object(again) == {"paused": True, "done": 2, "epochs": 5, "out": "m"}
-    assert_told(call("predict", "m"), "m is not a bundle")
+    assert_user_error(call("predict", "m"), "m is not a bundle")
     resumed = last_object(call(*first, "--resume", "--json"))
     whole = last_object(call(*first[:-1], "whole", "--json"))
     assert resumed["metrics"] == whole["metrics"]
@@ -365,13 +371,13 @@ def test_progress_goes_to_a_terminal_on_standard_error_and_nowhere_else(
 def test_the_protocol_of_the_paper_belongs_to_presets(tmp_path: Path) -> None:
     (tmp_path / "g").mkdir()
     own = call("train", "node", "--data", "g", "--protocol", "paper")
-    assert_told(own, "--protocol paper needs a preset")
-    assert_told(call("train", "node/karate-qgnn", "--set", "protocol=paper"), "--protocol")
+    assert_user_error(own, "--protocol paper needs a preset")
+    assert_user_error(call("train", "node/karate-qgnn", "--set", "protocol=paper"), "--protocol")
 
 
 def test_a_training_that_diverges_is_a_mistake(tmp_path: Path) -> None:
     result = call("train", "node/karate-qgnn", *SHORT, "--set", "train.lr=1e30", "--out", "m")
-    assert_told(result, "every run diverged: lower train.lr")
+    assert_user_error(result, "every run diverged: lower train.lr")
     assert not (tmp_path / "m" / "card.json").exists()
 
 
@@ -380,11 +386,11 @@ def test_resuming_with_other_data_is_refused(pets: Path) -> None:
     assert call(*first, "--max-minutes", "0").exit_code == 0
     text = (pets / "nodes.csv").read_text()
     (pets / "nodes.csv").write_text(text.replace("dog", "wolf"))
-    assert_told(call(*first, "--resume"), "checkpoint of another run", "settings and data")
+    assert_user_error(call(*first, "--resume"), "checkpoint of another run", "settings and data")
     (pets / "nodes.csv").write_text(text)
     assert call(*first, "--resume").exit_code == 0
     (pets / "nodes.csv").write_text(text.replace("dog", "wolf"))
-    assert_told(call(*first, "--seeds", "2", "--resume"), "other settings or data")
+    assert_user_error(call(*first, "--seeds", "2", "--resume"), "other settings or data")
 
 
 def test_data_that_was_moved_is_named_again(pets: Path, tmp_path: Path) -> None:
@@ -401,9 +407,9 @@ def test_data_may_be_the_name_of_a_dataset() -> None:
     assert "--data is the dataset 'karate': Zachary's karate club" in trained.stderr
     assert call("predict", "model", "--node", "1").stdout.splitlines()[1].startswith("1,")
     other = call("train", "graph", "--data", "karate")
-    assert_told(other, "'karate' is a dataset of the task 'node', not of 'graph'")
+    assert_user_error(other, "'karate' is a dataset of the task 'node', not of 'graph'")
 
 
 def test_a_folder_goes_before_a_dataset_of_its_name(tmp_path: Path) -> None:
     (tmp_path / "karate").mkdir()
-    assert_told(call("train", "node", "--data", "karate"), "nodes.csv")
+    assert_user_error(call("train", "node", "--data", "karate"), "nodes.csv")

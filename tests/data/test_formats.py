@@ -6,7 +6,7 @@ import pytest
 
 from quatgraph.data import graph, link, node, text
 from quatgraph.data.formats import infer_task, select_reader
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 READERS = {
     "node": node.READERS,
@@ -71,7 +71,7 @@ def test_a_path_of_another_task_is_refused_with_a_hint(
     if any(reader.matches(path) for reader in READERS[task]):
         assert other == task or path.suffix in (".csv", ".jsonl")  # texts share these suffixes
         return
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UserError) as caught:
         select_reader(task, READERS[task], path)
     known = ", or ".join(reader.description for reader in READERS[task])
     assert str(caught.value) == (
@@ -94,5 +94,5 @@ def test_a_folder_may_be_named_like_an_unsupported_file(tmp_path: Path) -> None:
 
 def test_packed_texts_are_refused_with_a_remedy(tmp_path: Path) -> None:
     path = touch(tmp_path, "g.jsonl.gz")
-    with pytest.raises(Mistake, match=r"is not text data: .*; unpack it first$"):
+    with pytest.raises(UserError, match=r"is not text data: .*; unpack it first$"):
         select_reader("text", text.READERS, path)

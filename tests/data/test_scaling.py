@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from quatgraph.data.scaling import Scaling
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def test_rows_sum_to_one_and_zero_rows_stay_zero():
@@ -46,17 +46,17 @@ def test_a_scaling_survives_json(kind):
 @pytest.mark.parametrize("kind", ["none", "row", "standard"])
 def test_another_number_of_features_is_refused(kind):
     scaling = Scaling.fit(torch.rand(7, 3), kind)
-    with pytest.raises(Mistake, match="trained with 3 features"):
+    with pytest.raises(UserError, match="trained with 3 features"):
         scaling.apply(torch.rand(7, 4))
 
 
 def test_rows_with_negative_values_and_unknown_kinds_are_refused():
     x = torch.tensor([[1.0, -1.0]])
-    with pytest.raises(Mistake, match="without negative values"):
+    with pytest.raises(UserError, match="without negative values"):
         Scaling.fit(x, "row")
-    with pytest.raises(Mistake, match="without negative values"):
+    with pytest.raises(UserError, match="without negative values"):
         Scaling.fit(x.abs(), "row").apply(x)
-    with pytest.raises(Mistake, match="no scaling 'max'"):
+    with pytest.raises(UserError, match="no scaling 'max'"):
         Scaling.fit(x, "max")
 
 
@@ -70,5 +70,5 @@ def test_rows_with_negative_values_and_unknown_kinds_are_refused():
     ],
 )
 def test_a_damaged_record_of_a_scaling_is_refused(values):
-    with pytest.raises(Mistake, match="scaling is damaged"):
+    with pytest.raises(UserError, match="scaling is damaged"):
         Scaling.from_dict(values)

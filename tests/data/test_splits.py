@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quatgraph.data.splits import check_split, inner_validation, stratified_split
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 @settings(deadline=None, derandomize=True)
@@ -39,9 +39,9 @@ def test_a_seed_decides_the_split():
 
 def test_a_split_refuses_odd_fractions_and_seeds():
     y = torch.zeros(5, dtype=torch.long)
-    with pytest.raises(Mistake, match="sum to 1"):
+    with pytest.raises(UserError, match="sum to 1"):
         stratified_split(y, 0, (0.5, 0.2, 0.2))
-    with pytest.raises(Mistake, match="0 or more"):
+    with pytest.raises(UserError, match="0 or more"):
         stratified_split(y, -1)
 
 
@@ -66,13 +66,13 @@ def test_a_split_that_cannot_be_used_is_refused(parts, words):
     if words is None:
         check_split(y, masks_of(*parts), ["a", "b"], where="here")
         return
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         check_split(y, masks_of(*parts), ["a", "b"], where="here")
 
 
 def test_a_single_class_is_refused():
     masks = tuple(torch.eye(3, dtype=torch.bool)[:, [part]] for part in range(3))
-    with pytest.raises(Mistake, match="have one class"):
+    with pytest.raises(UserError, match="have one class"):
         check_split(torch.zeros(3, dtype=torch.long), masks, ["a"], where="the split")
 
 
@@ -106,9 +106,9 @@ def test_validation_stays_within_the_training_fold_and_follows_the_seed():
 
 
 def test_validation_refuses_what_cannot_be():
-    with pytest.raises(Mistake, match="between 0 and 1"):
+    with pytest.raises(UserError, match="between 0 and 1"):
         inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), 0, 1.0)
-    with pytest.raises(Mistake, match="no class has two items to train on"):
+    with pytest.raises(UserError, match="no class has two items to train on"):
         inner_validation(torch.tensor([0, 1]), torch.tensor([0, 1]), 0)
-    with pytest.raises(Mistake, match="seed"):
+    with pytest.raises(UserError, match="seed"):
         inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), -1)

@@ -11,13 +11,13 @@ from torch_geometric.data import Data, HeteroData
 
 import quatgraph
 from quatgraph.data import graph, text
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors import train_graphs, train_nodes, train_texts
 
 
 @pytest.mark.parametrize("given", [None, 5, [Data()], {}, HeteroData(), torch.ones(2)])
 def test_training_nodes_refuses_what_is_no_graph(given: Any, tmp_path: Path) -> None:
-    with pytest.raises(Mistake) as refused:
+    with pytest.raises(UserError) as refused:
         train_nodes(given, tmp_path / "model")
     assert str(refused.value) == (
         "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and edges.csv, "
@@ -27,16 +27,16 @@ def test_training_nodes_refuses_what_is_no_graph(given: Any, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("given", [None, 5, {}, HeteroData(), torch.ones(2), b"x"])
 def test_training_graphs_refuses_what_is_no_list_of_graphs(given: Any, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"^graphs must be a list of PyG's Data, or the path of"):
+    with pytest.raises(UserError, match=r"^graphs must be a list of PyG's Data, or the path of"):
         train_graphs(given, tmp_path / "model")
-    with pytest.raises(Mistake, match=r"^graphs\[0\] is a int; give a list of PyG's Data"):
+    with pytest.raises(UserError, match=r"^graphs\[0\] is a int; give a list of PyG's Data"):
         train_graphs([1], tmp_path / "model")
 
 
 def test_paths_that_are_not_there_are_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no file or folder .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no file or folder .*nowhere"):
         train_nodes("nowhere", tmp_path / "model")
-    with pytest.raises(Mistake, match=r"there is no .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no .*nowhere"):
         train_graphs("nowhere", tmp_path / "model")
 
 
@@ -61,18 +61,18 @@ def test_a_folder_of_nodes_is_read_by_its_settings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [None, 5, {"a": 1}, {"a"}, [1], b"ab"])
 def test_texts_that_are_no_list_of_strings_are_refused(given: Any, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"^texts must be a list of strings, a document each$"):
+    with pytest.raises(UserError, match=r"^texts must be a list of strings, a document each$"):
         train_texts(given, ["a"], tmp_path / "model")
 
 
 @pytest.mark.parametrize("labels", [5, "ab", {"a": 1, "b": 2}, {"a", "b"}])
 def test_labels_that_are_no_list_are_refused(labels: Any, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"^labels must be a list, one for each text, not "):
+    with pytest.raises(UserError, match=r"^labels must be a list, one for each text, not "):
         train_texts(["good", "bad"], labels, tmp_path / "model")
 
 
 def test_a_label_of_another_type_is_refused_by_its_text() -> None:
-    with pytest.raises(Mistake, match=r"^text 1 of the list: 'label' must be text or a number"):
+    with pytest.raises(UserError, match=r"^text 1 of the list: 'label' must be text or a number"):
         text.from_list(["good", "bad"], ["a", object()])
 
 

@@ -11,7 +11,7 @@ import torch
 from made_up import made_up
 from on_cpu import train_in_folder
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.job import Job
 from quatgraph.tasks.node import NODE
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
@@ -40,11 +40,11 @@ def test_no_bit_of_a_checkpoint_can_change_unnoticed(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for changed in flips(whole):
         path.write_bytes(changed)
-        with pytest.raises(Mistake, match=f"{CHECKPOINT} is (damaged|of another version)"):
+        with pytest.raises(UserError, match=f"{CHECKPOINT} is (damaged|of another version)"):
             load_checkpoint(tmp_path)
     for end in range(len(whole)):
         path.write_bytes(whole[:end])
-        with pytest.raises(Mistake, match=f"{CHECKPOINT} is damaged"):
+        with pytest.raises(UserError, match=f"{CHECKPOINT} is damaged"):
             load_checkpoint(tmp_path)
 
 
@@ -53,7 +53,7 @@ def test_weights_of_zeros_are_noticed(tmp_path: Path) -> None:
     path = tmp_path / CHECKPOINT
     whole = path.read_bytes()
     path.write_bytes(whole[:-4000] + bytes(4000))
-    with pytest.raises(Mistake, match="is damaged"):
+    with pytest.raises(UserError, match="is damaged"):
         load_checkpoint(tmp_path)
 
 
@@ -74,7 +74,7 @@ def test_a_training_does_not_go_on_from_a_damaged_checkpoint(tmp_path: Path) -> 
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    with pytest.raises(Mistake, match=r"is damaged, .* remove the file to train from the beginn"):
+    with pytest.raises(UserError, match=r"is damaged, .* remove the file to train from the beginn"):
         trained(tmp_path / "m", resume=True)
     assert path.read_bytes() == content
     assert [file.name for file in (tmp_path / "m").iterdir()] == [CHECKPOINT]
@@ -89,7 +89,7 @@ def test_no_bit_of_a_record_can_change_a_number_unnoticed(tmp_path: Path) -> Non
     taken = 0
     for changed in flips(path.read_bytes()):
         path.write_bytes(changed)
-        with suppress(Mistake):
+        with suppress(UserError):
             assert read_records(path) == records  # as of 1e-05 and 1E-05
             taken += 1
     assert taken <= path.read_bytes().count(b"e-")
@@ -110,7 +110,7 @@ def test_a_resumed_training_notices_a_changed_record(tmp_path: Path) -> None:
     path = tmp_path / "m" / "records.jsonl"
     path.write_text(path.read_text().replace("0.", "1.", 1))
     before = path.read_bytes()
-    with pytest.raises(Mistake, match=r"line 1 of .* not as it was written: restore the file"):
+    with pytest.raises(UserError, match=r"line 1 of .* not as it was written: restore the file"):
         trained(tmp_path / "m", resume=True)
     assert path.read_bytes() == before
 
@@ -124,7 +124,7 @@ def test_no_bit_of_a_bundle_can_change_what_is_read_unnoticed(tmp_path: Path) ->
         taken = 0
         for changed in flips(path.read_bytes()):
             path.write_bytes(changed)
-            with suppress(Mistake):
+            with suppress(UserError):
                 assert load_bundle(path.parent).card == saved  # as of 1e-05 and 1E-05
                 taken += 1
         assert taken <= 2 * (name == "card.json")

@@ -12,11 +12,11 @@ import pytest
 import reviews
 import rings
 import torch
-from commands import assert_told, call
+from commands import assert_user_error, call
 from karate import CPU
 from on_cpu import changed, train_in_folder
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.node import NODE
@@ -77,7 +77,7 @@ def test_a_training_that_diverges_is_told_and_leaves_nothing(
     model = tmp_path / "model"
     words = ["train", task, "--data", str(data_of(tmp_path)[task]), "--out", str(model)]
     told = call(*words, *options_of(task, lr), "--device", "cpu")
-    assert_told(
+    assert_user_error(
         told, "every run diverged: lower train.lr; the ", f"(train.lr={float(lr):g}", notes=True
     )
     assert not model.exists()
@@ -99,7 +99,7 @@ def test_data_that_overflows_is_named_instead_of_the_learning_rate(
     data = write_graph(tmp_path / "graph", **graph)
     words = ["--set", setting, "--set", "train.epochs=4", "--out", str(tmp_path / "m")]
     told = call("train", "node", "--data", str(data), *words, "--device", "cpu")
-    assert_told(
+    assert_user_error(
         told, f"every run diverged, because {named}", "correct it or scale it down", notes=True
     )
     assert "train.lr" not in told.stderr
@@ -113,7 +113,7 @@ def test_word_vectors_that_overflow_are_named(tmp_path: Path) -> None:
     texts = str(reviews.written(tmp_path / "reviews.csv"))
     words = ["train", "text", "--data", texts, "--vectors", str(vectors), *reviews.options()]
     told = call(*words, "--out", str(tmp_path / "m"), "--device", "cpu")
-    assert_told(
+    assert_user_error(
         told,
         "every run diverged, because the vector of the word 'film' has 3e+16 in col",
         notes=True,
@@ -166,7 +166,7 @@ def test_a_diverged_fold_is_not_in_a_bundle_of_folds(tmp_path: Path) -> None:
 
 def test_a_model_of_triples_with_weights_that_are_not_finite_has_diverged(tmp_path: Path) -> None:
     # Its ranks are numbers like others.
-    with pytest.raises(Mistake, match=r"lower train\.lr; the weights are not finite numbers"):
+    with pytest.raises(UserError, match=r"lower train\.lr; the weights are not finite numbers"):
         train_in_folder(
             poisoned(LINK, 0),
             [cities.config_of()],

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph.data.node import read as read_folder
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NUMBERED = "id,label,split\n" + "".join(
     f"{k},{'xy'[k % 2]},{('train', 'train', 'valid', 'test')[k % 4]}\n" for k in range(100)
@@ -121,7 +121,7 @@ def test_a_first_line_of_two_nodes_is_an_edge_unless_another_column_says_otherwi
     ],
 )
 def test_what_may_mean_two_things_is_refused(edges: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         read_folder(folder(tmp_path, edges))
     assert words in str(told.value)
     assert str(tmp_path / "edges.csv") in str(told.value)
@@ -145,4 +145,4 @@ def test_the_command_line_shows_what_was_inferred_once_on_standard_error(tmp_pat
     assert (again.exit_code, again.stderr) == (0, note)
     assert call("predict", out, "--node", "7").stderr == ""
     folder(path, "id,from,target\n0,1,2\n")
-    assert_told(call("data", "stats", str(path)), "are no pair")
+    assert_user_error(call("data", "stats", str(path)), "are no pair")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 BINARY = bytes(range(256)) * 4
 TEXTS = "text,label\na good film,x\na bad film,y\n"
@@ -73,7 +73,7 @@ def test_what_is_not_read_is_refused_with_a_remedy(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    assert_told(call("data", "stats", str(path)), str(path), words)
+    assert_user_error(call("data", "stats", str(path)), str(path), words)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_folder_of_something_else_is_refused(
     fill: Callable[[Path], None], words: str, tmp_path: Path
 ) -> None:
     fill(tmp_path)
-    assert_told(call("data", "stats", str(tmp_path)), str(tmp_path), words)
+    assert_user_error(call("data", "stats", str(tmp_path)), str(tmp_path), words)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_training_refuses_it_in_the_same_words(
     path = tmp_path / name
     path.write_text("__label__x a good film\n" if name.startswith("ft") else "{}\n")
     out = tmp_path / "model"
-    assert_told(call("train", task, "--data", str(path), "--out", str(out)), words)
+    assert_user_error(call("train", task, "--data", str(path), "--out", str(out)), words)
     assert not out.exists()
 
 
@@ -166,4 +166,4 @@ def test_a_spreadsheet_that_is_called_csv_is_no_text(tmp_path: Path) -> None:
     path = tmp_path / "sheet.csv"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/workbook.xml", "<workbook/>" * 50)
-    assert_told(call("data", "stats", str(path)), "sheet.csv is not UTF-8 text")
+    assert_user_error(call("data", "stats", str(path)), "sheet.csv is not UTF-8 text")

@@ -11,7 +11,7 @@ import pytest
 from kills import forked, waited
 from on_cpu import train_in_folder
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import LOCK, lock_folder
 from quatgraph.tasks.job import Job
 from quatgraph.tasks.node import NODE
@@ -44,7 +44,7 @@ def beside(holder: Callable[[], object], folder: Path) -> int:
 def test_a_second_training_in_a_folder_is_refused_while_the_first_runs(tmp_path: Path) -> None:
     first = beside(signal.pause, tmp_path / "m")
     for how in ({}, {"resume": True}, {"overwrite": True}):
-        with pytest.raises(Mistake, match=REFUSED):
+        with pytest.raises(UserError, match=REFUSED):
             trained(tmp_path / "m", **how)
     os.kill(first, signal.SIGKILL)
     assert waited(first) == -signal.SIGKILL
@@ -58,7 +58,7 @@ def test_threads_of_one_process_do_not_train_in_one_folder(tmp_path: Path) -> No
     def second() -> None:
         try:
             trained(tmp_path / "m")
-        except Mistake as mistake:
+        except UserError as mistake:
             refused.append(str(mistake))
 
     with lock_folder(tmp_path / "m"):
@@ -85,7 +85,7 @@ def test_only_one_of_many_has_a_folder_at_any_time(tmp_path: Path) -> None:
                     os.close(mark)
                     had += 1
                     (tmp_path / "mark").unlink()
-            except Mistake:
+            except UserError:
                 continue
 
     assert [waited(process) for process in [forked(contend) for _ in range(4)]] == [0] * 4

@@ -4,10 +4,10 @@ import warnings
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph.data.node import read as read_folder
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NODES = "id,label,split,size\n" + "".join(
     f"n{k},{'xy'[k % 2]},{('train', 'train', 'valid', 'test')[k % 4]},{k}\n" for k in range(12)
@@ -88,7 +88,7 @@ def test_a_sum_of_weights_beyond_float32_is_refused_by_its_edge(
     path = folder(tmp_path, RING + f"n4,n7,{weight}\n" * 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with pytest.raises(Mistake) as refused:
+        with pytest.raises(UserError) as refused:
             read_folder(path, directed=directed)
     assert "\n" not in str(refused.value)
 
@@ -100,5 +100,5 @@ def test_the_command_line_refuses_such_a_sum_without_a_warning(tmp_path: Path) -
         "divide all weights of the graph by the same large number"
     )
     out = str(tmp_path / "model")
-    assert_told(call("data", "stats", str(path)), words)
-    assert_told(call("train", "node", "--data", str(path), "--out", out), words)
+    assert_user_error(call("data", "stats", str(path)), words)
+    assert_user_error(call("train", "node", "--data", str(path), "--out", out), words)

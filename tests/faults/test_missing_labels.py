@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import reviews
 import rings
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph import config as configs
 from quatgraph.data import graph, node, text
@@ -218,7 +218,7 @@ def test_a_mark_that_hinders_training_is_counted_and_refused_with_a_way_out(
     assert counted.exit_code == 0
     assert "may mean missing are read as classes: '?' (1 " in counted.stderr
     refused = call("train", task, "--data", str(path), "--out", str(tmp_path / "model"))
-    assert_told(refused, "or count it as missing with --set 'data.missing=?'")
+    assert_user_error(refused, "or count it as missing with --set 'data.missing=?'")
     setting = split(refused.stderr.split(" missing with ")[1])
     again = call("data", "stats", str(path), *setting)
     assert (again.exit_code, "missing" in again.stderr) == (0, False)

@@ -12,11 +12,11 @@ import pytest
 import reviews
 import rings
 import torch
-from commands import assert_told, call, change_card
+from commands import assert_user_error, call, change_card
 from torch_geometric.data import Data
 
 from quatgraph.data.text import load_vectors
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors import (
     Predictions,
     load,
@@ -25,7 +25,7 @@ from quatgraph.predictors import (
     train_texts,
     train_triples,
 )
-from quatgraph.predictors.base import Member, combine_logits
+from quatgraph.predictors.base import TrainedMember, combine_logits
 from quatgraph.predictors.predictions import Links, TextPredictions
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 
@@ -71,7 +71,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_feature_that_overflows_is_named_by_node_and_column(models: Path, value: float) -> None:
     x = graph().x
     x[3, 1] = value
-    with pytest.raises(Mistake, match=r"^node '3' has -?3e\+38 in the feature 'x1', too large"):
+    with pytest.raises(UserError, match=r"^node '3' has -?3e\+38 in the feature 'x1', too large"):
         load(models / "node", device="cpu").predict(graph(x=x), nodes=["0"])
 
 
@@ -80,7 +80,7 @@ def test_a_feature_that_overflows_is_refused_in_training(tmp_path: Path, scaling
     x = graph().x
     x[3] = 3e38  # the sum of the row is infinite
     config = karate.config_of(**{"data.name": "", "data.scaling": scaling})
-    with pytest.raises(Mistake, match=r"node '3' has 3e\+38 in the feature 'x0'"):
+    with pytest.raises(UserError, match=r"node '3' has 3e\+38 in the feature 'x0'"):
         train_nodes(graph(x=x), tmp_path / "m", config=config, device="cpu")
     assert not (tmp_path / "m").exists()
 
@@ -89,7 +89,7 @@ def test_edge_weights_that_sum_to_infinity_are_named_by_node(models: Path) -> No
     weight = torch.ones(2 * NODES)
     weight[[2, NODES]] = 3e38  # from 2 to 4, and from 2 to 0
     weight[[0, NODES + 2]] = 3e38
-    with pytest.raises(Mistake, match="the edge weights of node '2' sum to infinity in float32"):
+    with pytest.raises(UserError, match="the edge weights of node '2' sum to infinity in float32"):
         load(models / "node", device="cpu").predict(graph(edge_weight=weight))
 
 
@@ -109,7 +109,7 @@ def test_a_node_is_not_answered_for_by_a_model_that_overflows(models: Path, tmp_
     model = load(overflowing(models, tmp_path, "node", "weight", 1e38), device="cpu")
     for ask in (lambda: model.predict(graph()), lambda: model.evaluate(graph())):
         with pytest.raises(
-            Mistake, match=r"prediction for '\d+' is not a finite number: the model"
+            UserError, match=r"prediction for '\d+' is not a finite number: the model"
         ):
             ask()
 
@@ -121,7 +121,7 @@ def test_the_largest_input_is_named_where_it_overflows_in_the_network(
     x = graph().x
     x[3, 1] = 1e15
     with pytest.raises(
-        Mistake, match=r"for '1' is not a finite number: node '3' has 1e\+15 in the feature 'x1'"
+        UserError, match=r"for '1' is not a finite number: node '3' has 1e\+15 in the feature 'x1'"
     ):
         model.predict(graph(x=x), nodes=["1"])
 
@@ -133,13 +133,13 @@ def test_features_of_graphs_are_named_by_graph_node_and_column(
     lines[1]["node_features"][2][1] = 3e38
     new = rings.written(tmp_path / "new.jsonl", lines)
     told = call("predict", str(models / "graph"), str(new))
-    assert_told(
+    assert_user_error(
         told, "graph 'chain-1' has 3e+38 in column 2 of the features of its node 2, too large for"
     )
     lines[1]["node_features"][2][1] = 1e15
     rings.written(new, lines)
     model = load(overflowing(models, tmp_path, "graph", "weight"), device="cpu")
-    with pytest.raises(Mistake, match=r"for 'chain-1' is not .*: graph 'chain-1' has 1e\+15 in"):
+    with pytest.raises(UserError, match=r"for 'chain-1' is not .*: graph 'chain-1' has 1e\+15 in"):
         model.predict(str(new), ids=["chain-1"])
 
 
@@ -147,12 +147,14 @@ def test_vectors_of_words_are_named_by_word_and_column(models: Path, tmp_path: P
     model = load(models / "text", device="cpu")
     vectors = load_vectors(models / "vectors.txt", ["splendid"])
     vectors.matrix[0, 1] = 3e38
-    with pytest.raises(Mistake, match=r"word 'splendid' has 3e\+38 in column 2, too large"):
+    with pytest.raises(UserError, match=r"word 'splendid' has 3e\+38 in column 2, too large"):
         model.predict("a splendid film", vectors=vectors)
     huge = load(overflowing(models, tmp_path, "text", "vectors", 1e15), device="cpu")
     model = huge.members[0].model
     model.load_state_dict({k: v * 1e30 for k, v in model.state_dict().items()})
-    with pytest.raises(Mistake, match=r"'a lovely film' is not a .*: the vector of the word '\w+'"):
+    with pytest.raises(
+        UserError, match=r"'a lovely film' is not a .*: the vector of the word '\w+'"
+    ):
         huge.predict("a lovely film")
 
 
@@ -168,9 +170,11 @@ def test_scores_and_ranks_of_a_model_that_overflows_are_refused(
         lambda: model.by_relation(),
     ]
     for ask in asks:
-        with pytest.raises(Mistake, match="is not a finite number: the model overflows"):
+        with pytest.raises(UserError, match="is not a finite number: the model overflows"):
             ask()
-    assert_told(call("plot", "ranks", str(folder), "--out", f"{tmp_path}/r.png"), "is not a finite")
+    assert_user_error(
+        call("plot", "ranks", str(folder), "--out", f"{tmp_path}/r.png"), "is not a finite"
+    )
 
 
 def test_a_bundle_whose_weights_are_not_finite_is_refused(models: Path, tmp_path: Path) -> None:
@@ -182,25 +186,25 @@ def test_a_bundle_whose_weights_are_not_finite_is_refused(models: Path, tmp_path
         save_bundle(tmp_path / task, Bundle(bundle.card, bundle.tensors | {name: broken}))
         for command in ("predict", "evaluate"):
             told = call(command, str(tmp_path / task))
-            assert_told(told, f"the weights {name} in ", "its training diverged: train again")
+            assert_user_error(told, f"the weights {name} in ", "its training diverged: train again")
 
 
 def test_answers_cannot_be_made_of_numbers_that_are_not_finite(models: Path) -> None:
     bad = torch.tensor([[0.5, 0.5], [math.nan, 1.0]])
-    with pytest.raises(Mistake, match="the prediction for 'b' is not a finite number"):
+    with pytest.raises(UserError, match="the prediction for 'b' is not a finite number"):
         Predictions(["a", "b"], ["x", "y"], bad)
     good = torch.tensor([[0.5, 0.5]])
-    with pytest.raises(Mistake, match="the prediction for 'a' is not a finite number"):
+    with pytest.raises(UserError, match="the prediction for 'a' is not a finite number"):
         TextPredictions(["a"], ["x", "y"], good, support=[{"film": math.inf}])
     triples = cities.cities()
     links = (torch.zeros(1).long(), triples.test[:1], torch.tensor([math.nan]))
-    with pytest.raises(Mistake, match=r"the prediction for \('person 1', 'works in', 'city 1'\)"):
+    with pytest.raises(UserError, match=r"the prediction for \('person 1', 'works in', 'city 1'\)"):
         Links(triples, *links, torch.tensor([[1.0, math.nan]]), [""])
 
 
 def test_an_infinite_logit_is_no_probability() -> None:
     logits = torch.tensor([[1.0, 2.0], [-math.inf, 2.0]])
-    member = Member(None, 0, 0, 1.0, None, None)
+    member = TrainedMember(None, 0, 0, 1.0, None, None)
     found = combine_logits(logits[None], [member]).exp().float()
     torch.testing.assert_close(found[0], logits[0].softmax(dim=0))
     assert bool(found[1].isnan().all())

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import check_writable, write_atomic
 
 ROOT = os.geteuid() == 0
@@ -44,7 +44,7 @@ def test_a_link_to_a_file_that_is_not_there_yet_makes_it(tmp_path: Path) -> None
 def test_a_link_that_leads_nowhere_is_a_mistake(tmp_path: Path, target: str) -> None:
     (tmp_path / "near").symlink_to(target)
     for function in (check_writable, lambda path: write_atomic(path, "new")):
-        with pytest.raises(Mistake, match=r"cannot write .*near: (Too many|No such file)"):
+        with pytest.raises(UserError, match=r"cannot write .*near: (Too many|No such file)"):
             function(tmp_path / "near")
     assert (tmp_path / "near").is_symlink()
 
@@ -116,13 +116,13 @@ def test_a_file_that_may_not_be_written_is_not_replaced(
     if ROOT:  # who may write anything
         monkeypatch.setattr(os, "access", lambda *_: False)
     for function in (check_writable, lambda path: write_atomic(path, "new")):
-        with pytest.raises(Mistake, match=r"cannot write .*file: Permission denied"):
+        with pytest.raises(UserError, match=r"cannot write .*file: Permission denied"):
             function(path)
     assert path.read_text() == "old"
 
 
 def test_a_device_that_is_full_is_a_mistake() -> None:
-    with pytest.raises(Mistake, match="cannot write /dev/full: No space left on device"):
+    with pytest.raises(UserError, match="cannot write /dev/full: No space left on device"):
         write(Path("/dev/full"))
 
 
@@ -148,4 +148,4 @@ def test_predictions_go_where_they_are_wanted(model: Path) -> None:
     (model / "link").symlink_to("file")
     assert call(*ask, "--out", "link").stdout == "34 predictions in link\n"
     assert (model / "file").read_text() == expected
-    assert_told(call(*ask, "--out", "/dev/full"), "cannot write /dev/full: No space left on")
+    assert_user_error(call(*ask, "--out", "/dev/full"), "cannot write /dev/full: No space left on")

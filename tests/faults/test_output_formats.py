@@ -9,7 +9,7 @@ from typing import Any
 import cities
 import pytest
 import reviews
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph.cli import tables
 from quatgraph.predictors import load, train_texts, train_triples
@@ -113,7 +113,7 @@ def test_every_format_holds_awkward_names_exactly() -> None:
 @pytest.mark.parametrize("name", ["p.xlsx", "p.csv.gz", "p.parq", "p.txt"])
 def test_another_suffix_is_refused_before_the_model_is_opened(name: str, tmp_path: Path) -> None:
     told = call("predict", "no-model", "--out", str(tmp_path / name))
-    assert_told(
+    assert_user_error(
         told, "cannot write predictions to ", "use one of .csv, .tsv, .jsonl, .json, .parquet"
     )
     assert not (tmp_path / name).exists()
@@ -122,7 +122,7 @@ def test_another_suffix_is_refused_before_the_model_is_opened(name: str, tmp_pat
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_json_into_a_file_of_another_format_is_refused(suffix: str, tmp_path: Path) -> None:
     told = call("predict", "no-model", "--json", "--out", str(tmp_path / f"p{suffix}"))
-    assert_told(
+    assert_user_error(
         told, "--json does not match the suffix of ", f"{suffix}; omit --json or use .jsonl"
     )
 
@@ -132,7 +132,7 @@ def test_parquet_without_pyarrow_is_told_before_the_model_is_opened(
 ) -> None:
     monkeypatch.setattr(tables, "find_spec", lambda name: None)
     told = call("predict", "no-model", "--out", str(tmp_path / "p.parquet"))
-    assert_told(told, "pip install pyarrow")
+    assert_user_error(told, "pip install pyarrow")
 
 
 def test_a_file_without_a_suffix_is_csv_or_json_lines(models: Path, tmp_path: Path) -> None:

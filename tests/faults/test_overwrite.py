@@ -9,11 +9,11 @@ import karate
 import pytest
 import rings
 import settings
-from commands import assert_told, call
+from commands import assert_user_error, call
 from on_cpu import train_in_folder
 
 import quatgraph
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.job import FILES, Job
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
@@ -52,7 +52,7 @@ def test_a_model_is_not_replaced_unasked(old: Path, lost: tuple[str, ...], how: 
     for name in lost:
         (old / name).unlink()
     before = content(old)
-    with pytest.raises(Mistake, match="--overwrite"):
+    with pytest.raises(UserError, match="--overwrite"):
         trained(old, lr=0.1, **how)
     assert content(old) == before
 
@@ -64,7 +64,7 @@ def test_a_file_of_somebody_else_is_not_replaced_unasked(
 ) -> None:
     for text in ("mine", '{"mine": 1}', '{"mine": 1}\n'):
         (tmp_path / name).write_text(text)
-        with pytest.raises(Mistake, match=name if not how else "choose another|restore"):
+        with pytest.raises(UserError, match=name if not how else "choose another|restore"):
             trained(tmp_path, **how)
         assert content(tmp_path) == {name: text.encode()}
 
@@ -75,7 +75,7 @@ def test_a_link_that_leads_nowhere_is_not_written_through_unasked(
 ) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / name).symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(Mistake, match=f"already holds {name}: "):
+    with pytest.raises(UserError, match=f"already holds {name}: "):
         trained(tmp_path / "m")
     assert not (tmp_path / "elsewhere").exists()
 
@@ -101,13 +101,13 @@ def test_a_paused_training_keeps_the_model_that_it_replaces(old: Path, tmp_path:
         assert content(job.folder).keys() == before.keys()
         assert load_bundle(job.folder).card["metrics"] == job.metrics == job.chosen.metrics
         assert (job.folder / "model.safetensors").read_bytes() != before["model.safetensors"]
-    with pytest.raises(Mistake, match="--overwrite"):
+    with pytest.raises(UserError, match="--overwrite"):
         trained(resumed, lr=0.2, resume=True)
 
 
 def test_a_training_that_diverges_keeps_the_model_that_it_should_replace(old: Path) -> None:
     before = content(old)
-    with pytest.raises(Mistake, match="every run diverged"):
+    with pytest.raises(UserError, match="every run diverged"):
         trained(old, lr=1e30, overwrite=True)
     del before["records.jsonl"]
     assert content(old) == before
@@ -151,7 +151,7 @@ def test_a_mistake_replaces_nothing(
 ) -> None:
     monkeypatch.chdir(old.parent)
     before = content(old)
-    assert_told(call("train", *mistake, "--out", "m", "--overwrite"))
+    assert_user_error(call("train", *mistake, "--out", "m", "--overwrite"))
     assert content(old) == before
 
 
@@ -173,8 +173,8 @@ def test_the_data_itself_is_never_replaced(tmp_path: Path, monkeypatch: pytest.M
     rings.written(tmp_path / "records.jsonl", rings.lines())
     before = content(tmp_path)
     own = ["train", "graph", "--data", "records.jsonl", *rings.options(), "--out", "."]
-    assert_told(call(*own), ". already holds records.jsonl: choose another folder")
-    assert_told(call(*own, "--overwrite"), "records.jsonl is the data and would be replaced")
+    assert_user_error(call(*own), ". already holds records.jsonl: choose another folder")
+    assert_user_error(call(*own, "--overwrite"), "records.jsonl is the data and would be replaced")
     assert content(tmp_path) == before
 
 
@@ -186,9 +186,11 @@ def test_the_command_says_what_to_do_and_does_it(
     first += ["--out", "m"]
     assert call(*first).exit_code == 0
     told = call(*first, "--seeds", "2")
-    assert_told(told, "m already holds records.jsonl, card.json, model.safetensors: choose another")
+    assert_user_error(
+        told, "m already holds records.jsonl, card.json, model.safetensors: choose another"
+    )
     both = "--resume continues a training and --overwrite replaces it: choose one"
-    assert_told(call(*first, "--resume", "--overwrite"), both)
+    assert_user_error(call(*first, "--resume", "--overwrite"), both)
     stopped = call(*first, "--seeds", "2", "--overwrite", "--max-minutes", "0")
     assert "with --resume in place of --overwrite --out m" in stopped.stdout
     done = call(*first, "--seeds", "2", "--resume", "--json")
@@ -200,7 +202,7 @@ def test_the_functions_overwrite_when_asked(tmp_path: Path) -> None:
     small = {"model.dim_quats": 1, "train.epochs": 1, "train.select": "last"}
     made = settings.built(LinkConfig, small)
     quatgraph.train_triples(triples, tmp_path / "m", config=made, device="cpu")
-    with pytest.raises(Mistake, match="overwrite=True"):
+    with pytest.raises(UserError, match="overwrite=True"):
         quatgraph.train_triples(triples[1:], tmp_path / "m", config=made, device="cpu")
     model = quatgraph.train_triples(
         triples[1:], tmp_path / "m", config=made, device="cpu", overwrite=True
@@ -220,6 +222,6 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_any_work(
     tmp_path: Path, name: str, how: dict[str, bool]
 ) -> None:
     (tmp_path / name).mkdir()
-    with pytest.raises(Mistake, match=f"{name} is not a file: move it away"):
+    with pytest.raises(UserError, match=f"{name} is not a file: move it away"):
         trained(tmp_path, **how)
     assert [path.name for path in tmp_path.iterdir()] == [name]

@@ -9,7 +9,7 @@ from typing import Any
 import karate
 import pytest
 import rings
-from commands import assert_told, call
+from commands import assert_user_error, call
 from on_cpu import train_in_folder
 
 from quatgraph.plot.curves import OTHERS, Curves, Panel, curves, mean_curve
@@ -89,7 +89,9 @@ def test_candidates_that_diverged_are_not_drawn(tmp_path: Path) -> None:
 def test_a_single_evaluation_is_no_curve(changes: dict[str, Any], tmp_path: Path) -> None:
     trained(tmp_path / "m", 0.05, **changes)
     told = call("plot", str(tmp_path / "m"), "--out", str(tmp_path / "m.png"))
-    assert_told(told, "were evaluated only once, so there is no curve; train with more epochs")
+    assert_user_error(
+        told, "were evaluated only once, so there is no curve; train with more epochs"
+    )
     assert not (tmp_path / "m.png").exists()
 
 

@@ -9,7 +9,7 @@ from programs import SHORT, shell
 from quatgraph.data.graph.cache import load_cached, save_cached
 from quatgraph.data.graph.dgcnn import read_dgcnn
 from quatgraph.data.io import store
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.record import read_records
 
@@ -62,7 +62,7 @@ def test_without_a_home_nothing_is_kept_and_a_download_says_what_to_do(
 ) -> None:
     assert store.cache_root() is None
     assert {state for _, state in store.check("cora")} == {"missing"}
-    with pytest.raises(Mistake, match="no home folder for downloads; set QUATGRAPH_CACHE"):
+    with pytest.raises(UserError, match="no home folder for downloads; set QUATGRAPH_CACHE"):
         store.fetch("cora")
     graphs = read_dgcnn(b"1\n1 5\n0 0\n", name="toy", where="toy")
     save_cached(graphs, "abc")
@@ -70,7 +70,7 @@ def test_without_a_home_nothing_is_kept_and_a_download_says_what_to_do(
     monkeypatch.setenv("QUATGRAPH_CACHE", "~/cache")
     assert store.cache_root() is None
     monkeypatch.setenv("QUATGRAPH_DATA", "~/data")
-    with pytest.raises(Mistake, match="QUATGRAPH_DATA names '~/data', which is not a folder"):
+    with pytest.raises(UserError, match="QUATGRAPH_DATA names '~/data', which is not a folder"):
         store.data_root()
 
 

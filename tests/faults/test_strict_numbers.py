@@ -14,7 +14,7 @@ from quatgraph.data.graph.tu import read_tu
 from quatgraph.data.io.numbers import is_number, real_numbers, whole_numbers
 from quatgraph.data.node import read as read_folder
 from quatgraph.data.text import load_vectors, read_texts
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.node.config import NodeConfig
 
 PYTHONIC = [
@@ -59,11 +59,11 @@ def graph_folder(path: Path, size: str, weight: str) -> Path:
 
 @pytest.mark.parametrize("word", [*PYTHONIC, *NOT_FINITE])
 def test_a_feature_and_a_weight_must_be_plain(word: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         read_folder(graph_folder(tmp_path, word, "1"))
     where = f"{tmp_path / 'nodes.csv'} line 3 has {word!r} in column 'size'; write a "
     assert str(told.value).startswith(where)
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         read_folder(graph_folder(tmp_path, "1", word))
     where = f"{tmp_path / 'edges.csv'} line 3 has {word!r} in column 'weight'; write a "
     assert str(told.value).startswith(where)
@@ -71,23 +71,23 @@ def test_a_feature_and_a_weight_must_be_plain(word: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("word", [word for word in PYTHONIC if "," not in word])
 def test_text_full_of_numbers_must_be_plain(word: str, tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"f line 2 has .*; write numbers only"):
+    with pytest.raises(UserError, match=r"f line 2 has .*; write numbers only"):
         real_numbers(f"1 2\n3 {word}\n".encode(), "f")
-    with pytest.raises(Mistake, match=r"f line 2 has .*; write numbers only"):
+    with pytest.raises(UserError, match=r"f line 2 has .*; write numbers only"):
         whole_numbers(f"1 2\n3 {word}\n".encode(), "f")
-    with pytest.raises(Mistake, match="f line 2 has"):
+    with pytest.raises(UserError, match="f line 2 has"):
         read_dgcnn(f"1\n{word} 1\n0 0\n".encode(), name="d", where="f")
     (tmp_path / "D_A.txt").write_text("1, 2\n")
     (tmp_path / "D_graph_indicator.txt").write_text("1\n1\n2\n")
     (tmp_path / "D_graph_labels.txt").write_text("x\ny\n")
     (tmp_path / "D_node_attributes.txt").write_text(f"1\n{word}\n2\n", encoding="utf-8")
-    with pytest.raises(Mistake, match=r"D_node_attributes\.txt line 2 has"):
+    with pytest.raises(UserError, match=r"D_node_attributes\.txt line 2 has"):
         read_tu(tmp_path)
 
 
 @pytest.mark.parametrize("number", ["9223372036854775808", "-9223372036854775809", "1" + "0" * 40])
 def test_a_whole_number_that_does_not_fit_is_refused(number: str) -> None:
-    with pytest.raises(Mistake, match="f line 3 has a number that is too large"):
+    with pytest.raises(UserError, match="f line 3 has a number that is too large"):
         whole_numbers(f"1 2\n\n3 {number}\n4".encode(), "f")
     assert whole_numbers(b"9223372036854775806", "f").values.tolist() == [2**63 - 2]
 
@@ -96,7 +96,7 @@ def test_a_whole_number_that_does_not_fit_is_refused(number: str) -> None:
 def test_vectors_of_words_must_be_plain(word: str, tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text(f"a_b 1 2\nc {word} 2\n", encoding="utf-8")
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         load_vectors(path)
     assert str(path) in str(told.value)
     assert "line 2 must have 2 numbers: " in str(told.value) or "'c'" in str(told.value)
@@ -129,7 +129,7 @@ def test_true_is_no_number_in_a_graph(key: str, value: Any, words: str, tmp_path
     path = tmp_path / "graphs.jsonl"
     lines = [json.dumps(GOOD), json.dumps(GOOD | {key: value}), json.dumps(GOOD | {"label": "y"})]
     path.write_text("\n".join(lines))
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         read_jsonl(path)
     assert f"{path} line 2" in str(told.value)
     assert words in str(told.value)
@@ -140,17 +140,17 @@ def test_a_key_that_comes_twice_is_refused(tmp_path: Path) -> None:
     path.write_text(
         '{"edges": [[0, 1]], "label": "x"}\n{"label": "x", "edges": [], "label": "y"}\n'
     )
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         read_jsonl(path)
     assert str(told.value) == f"{path} line 2 has the key 'label' twice; keep one of the two"
     path.write_text('{"text": "a", "label": "x", "more": {"a": 1, "a": 2}}\n')
-    with pytest.raises(Mistake, match="line 1 has the key 'a' twice"):
+    with pytest.raises(UserError, match="line 1 has the key 'a' twice"):
         read_texts(path)
 
 
 @pytest.mark.parametrize("value", ["\uff11", "nan", "inf", "1_", "_1", "true", "1,5", "0x"])
 def test_a_setting_must_be_a_number_too(value: str) -> None:
-    with pytest.raises(Mistake, match=r"train\.lr must be a number, got"):
+    with pytest.raises(UserError, match=r"train\.lr must be a number, got"):
         configs.build(NodeConfig, configs.override({}, [f"train.lr={value}"]))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from quatgraph import errors, suggestions
 from quatgraph.data.link.vocabulary import Vocabulary
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 from quatgraph.predictors.predictions import find_positions
 
 MANY = 1_000_000
@@ -126,7 +126,7 @@ def test_edits_are_counted_as_the_textbook_counts_them() -> None:
 
 def test_all_who_look_up_names_suggest_one_of_very_many() -> None:
     names = [f"node-{number:05d}" for number in range(60_000)]
-    with pytest.raises(Mistake, match="no node 'noed-54321'; did you mean 'node-54321'"):
+    with pytest.raises(UserError, match="no node 'noed-54321'; did you mean 'node-54321'"):
         find_positions(["noed-54321"], names, "there is no node {}")
-    with pytest.raises(Mistake, match="no entity 'noed-54321'; did you mean 'node-54321'"):
+    with pytest.raises(UserError, match="no entity 'noed-54321'; did you mean 'node-54321'"):
         Vocabulary("entity", names, names).find("noed-54321")

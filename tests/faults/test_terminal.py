@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 from rich.console import Console
 
 import quatgraph
@@ -77,7 +77,7 @@ def test_a_mistake_with_hostile_names_is_one_harmless_line(world: Path) -> None:
         (f"{RED}\ncommand",),
     ):
         result = call(*arguments)
-        assert_told(result, "quatgraph: ")
+        assert_user_error(result, "quatgraph: ")
         assert is_harmless(result.stderr)
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from commands import assert_told, call
+from commands import assert_user_error, call
 
 from quatgraph.data.link import Triples, from_names, read
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors.queries import OPEN, parse_queries
 
 FACTS = [(f"person {k}", ("knows", "likes")[k % 2], f"person {(k + 3) % 12}") for k in range(12)]
@@ -64,7 +64,7 @@ def test_columns_are_read_by_name_in_any_order_and_others_are_not(
 
 def test_a_line_of_another_width_than_the_header_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "facts.csv", "id,head,relation,tail", [("1", "a", "is", "b"), ("2",)])
-    with pytest.raises(Mistake, match="line 3 has 1 column where 4 are needed"):
+    with pytest.raises(UserError, match="line 3 has 1 column where 4 are needed"):
         read(path)
 
 
@@ -78,13 +78,13 @@ def test_a_line_of_another_width_than_the_header_is_refused(tmp_path: Path) -> N
 )
 def test_a_header_of_too_much_is_refused(header: str, words: str, tmp_path: Path) -> None:
     rows = [(*fact, "x") for fact in FACTS]
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read(written(tmp_path / "facts.csv", header, rows))
 
 
 def test_a_first_line_that_may_be_both_is_refused_until_it_is_said(tmp_path: Path) -> None:
     path = written(tmp_path / "facts.csv", "wer,wie,wen")
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         read(path)
     assert str(told.value) == (
         f"{path} line 1 may be a triple or column names: 'wer', 'wie', 'wen' do not occur anywhere "
@@ -142,7 +142,7 @@ def test_names_in_the_other_files_count_but_not_their_first_lines(tmp_path: Path
     assert len(read(tmp_path).valid) == 6
     for part, rows in (("train", FACTS), ("valid", rare)):
         written(tmp_path / f"{part}.csv", "wer,wie,wen", rows)
-    with pytest.raises(Mistake, match=r"train\.csv line 1 may be a triple or column names"):
+    with pytest.raises(UserError, match=r"train\.csv line 1 may be a triple or column names"):
         read(tmp_path)
 
 
@@ -150,7 +150,7 @@ def test_column_names_that_are_names_of_the_graph_are_refused(tmp_path: Path) ->
     rows = [("s", "r", "a"), ("b", "r", "o"), *FACTS]
     path = written(tmp_path / "facts.csv", "s,r,o", rows)
     with pytest.raises(
-        Mistake, match=r"the first line of .* may be a triple .* in other lines too"
+        UserError, match=r"the first line of .* may be a triple .* in other lines too"
     ):
         read(path)
     assert facts_of(read(path, header=False)) == {("s", "r", "o"), *rows}
@@ -175,10 +175,10 @@ def test_questions_are_read_by_the_same_rule(tmp_path: Path) -> None:
         f"the columns of {path} are read by name: 'source' as head, 'type' as relation, 'target' "
         "as tail; not used: 'id'"
     ]
-    with pytest.raises(Mistake, match="line 1: there is no entity 'wer'"):
+    with pytest.raises(UserError, match="line 1: there is no entity 'wer'"):
         parse_queries(written(path, "wer,wie,wen", [("person 2", "knows", "?")]), graph)
     with pytest.raises(
-        Mistake, match="4 columns where 3 are needed; leave out the others, or name three"
+        UserError, match="4 columns where 3 are needed; leave out the others, or name three"
     ):
         parse_queries(written(path, "a,b,c,d", rows), graph)
 
@@ -202,5 +202,5 @@ def test_the_command_line_says_it_once_and_takes_the_setting(tmp_path: Path) -> 
         in call("predict", str(tmp_path / "model"), str(asked)).stderr
     )
     written(path, "wer,wie,wen")
-    assert_told(call("data", "stats", str(path)), "--set data.header=false")
+    assert_user_error(call("data", "stats", str(path)), "--set data.header=false")
     assert "relations 2\n" in call("data", "stats", str(path), "--set", "data.header=true").stdout

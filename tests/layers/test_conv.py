@@ -11,7 +11,7 @@ from torch_geometric.nn import GCNConv, Sequential, SGConv
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import QGNNConv, SimplifiedQGNNConv
 from quatgraph.training.ensemble import Ensemble
 
@@ -212,12 +212,12 @@ def test_real_only_weights_make_the_simplified_layer_four_of_pygs_sgconv(hops):
 
 
 def test_no_hops_are_a_mistake():
-    with pytest.raises(Mistake, match="num_hops must be at least 1, got 0"):
+    with pytest.raises(UserError, match="num_hops must be at least 1, got 0"):
         SimplifiedQGNNConv(4, 4, num_hops=0)
 
 
 def test_a_graph_of_other_nodes_is_a_mistake():
-    with pytest.raises(Mistake, match="cannot multiply"):
+    with pytest.raises(UserError, match="cannot multiply"):
         QGNNConv(4, 4)(torch.randn(N + 1, 4), Adjacency.of(EDGES, N))
 
 
@@ -237,16 +237,16 @@ def test_compiles_to_machine_code():
 @pytest.mark.parametrize("layer", [QGNNConv, SimplifiedQGNNConv])
 def test_a_pair_of_node_sets_is_refused(layer):
     x = torch.randn(3, 4)
-    with pytest.raises(Mistake, match="takes one node matrix"):
+    with pytest.raises(UserError, match="takes one node matrix"):
         layer(4, 4)((x, x), torch.tensor([[0], [1]]))
 
 
 def test_whole_numbers_and_another_graph_than_the_one_kept_are_told():
     conv, x = QGNNConv(4 * IN, 4 * OUT, cached=True), torch.randn(N, 4 * IN)
     conv(x, EDGES)
-    with pytest.raises(Mistake, match="which has 6 nodes, but x has 9: remove cached"):
+    with pytest.raises(UserError, match="which has 6 nodes, but x has 9: remove cached"):
         conv(torch.randn(9, 4 * IN), EDGES)
-    with pytest.raises(Mistake, match=r"got torch\.int64: use x\.float"):
+    with pytest.raises(UserError, match=r"got torch\.int64: use x\.float"):
         conv(x.long(), EDGES)
 
 
@@ -259,7 +259,7 @@ def test_members_may_have_edges_of_their_own():
 
 
 def test_a_width_that_is_no_quaternions_tells_of_tiled_features():
-    with pytest.raises(Mistake, match="got 1433: pad x with zeros to 1436, or use tiled=True"):
+    with pytest.raises(UserError, match="got 1433: pad x with zeros to 1436, or use tiled=True"):
         QGNNConv(1433, 16)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from quatgraph.algebra import hamilton_product, unit
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.decoder import DECODERS
 
 E, R, WIDTH = 6, 3, 8
@@ -80,5 +80,5 @@ def test_inverse_relations_have_vectors_of_their_own(name, entities):
 
 @pytest.mark.parametrize("name", ["complex", "quate"])
 def test_a_width_that_is_no_whole_number_of_numbers_is_a_mistake(name):
-    with pytest.raises(Mistake, match="divisible"):
+    with pytest.raises(UserError, match="divisible"):
         DECODERS[name](R, 7)

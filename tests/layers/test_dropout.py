@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import components
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import QuaternionDropout
 from quatgraph.training.ensemble import Ensemble
 
@@ -67,12 +67,12 @@ def test_the_type_is_kept():
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, 1.5, float("nan")])
 def test_a_rate_out_of_range_is_a_mistake(rate):
-    with pytest.raises(Mistake, match="at least 0 and less than 1"):
+    with pytest.raises(UserError, match="at least 0 and less than 1"):
         QuaternionDropout(rate)
 
 
 def test_whole_quaternions_need_a_quaternion_width():
-    with pytest.raises(Mistake, match="use 8"):
+    with pytest.raises(UserError, match="use 8"):
         QuaternionDropout(0.5, masks="quaternion")(torch.ones(2, 6))
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import GatedGNNConv, GatedQGNNConv, QuaternionLinear
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.training.ensemble import Ensemble
@@ -186,12 +186,12 @@ def test_members_equal_single_layers(kind, supports_members, graph, monkeypatch)
 
 @both
 def test_a_layer_without_steps_is_a_mistake(kind):
-    with pytest.raises(Mistake, match="at least one step, got steps=0"):
+    with pytest.raises(UserError, match="at least one step, got steps=0"):
         kind(WIDTH, steps=0)
 
 
 def test_only_the_quaternion_layer_needs_a_multiple_of_four(graph):
-    with pytest.raises(Mistake, match="got 6: use 8"):
+    with pytest.raises(UserError, match="got 6: use 8"):
         GatedQGNNConv(6)
     assert GatedGNNConv(6)(torch.randn(N, 6), graph).shape == (N, 6)
 

@@ -9,7 +9,7 @@ from torch import nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import QuaternionLinear
 from quatgraph.layers.linear import GlorotLinear, RealLinear
 
@@ -80,9 +80,9 @@ def test_reset_draws_new_weights():
 
 
 def test_widths_that_are_not_quaternions_are_mistakes():
-    with pytest.raises(Mistake, match="got 6: use 8"):
+    with pytest.raises(UserError, match="got 6: use 8"):
         QuaternionLinear(6, 8)
-    with pytest.raises(Mistake, match="got 10: use 12"):
+    with pytest.raises(UserError, match="got 10: use 12"):
         QuaternionLinear(6, 10, tiled=True)
 
 
@@ -90,7 +90,7 @@ def test_widths_that_are_not_quaternions_are_mistakes():
 def test_inputs_of_another_width_are_mistakes(tiled, wanted):
     layer = QuaternionLinear(wanted, 8, tiled=tiled)
     for x in (torch.randn(5, 8), Adjacency.from_dense(torch.ones(5, 8))):
-        with pytest.raises(Mistake, match=f"takes inputs of width {wanted}, got 8"):
+        with pytest.raises(UserError, match=f"takes inputs of width {wanted}, got 8"):
             layer(x)
 
 

@@ -19,7 +19,7 @@ from matrices import (
 from torch import Tensor, func
 from torch.autograd import forward_ad
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 GRAPHS = {
     "a rectangle with empty rows and columns": ([(0, 2), (0, 5), (3, 2), (3, 0)], R, C),
@@ -210,7 +210,7 @@ def test_graphs_too_many_for_int32_are_refused():
     ptr, many = torch.zeros(2, 2, dtype=torch.int32), torch.zeros(1).expand(2, 1 << 30)
     index = torch.zeros(1, dtype=torch.int32).expand(2, 1 << 30)
     graphs = Structure(index, ptr, index, ptr, index, index)
-    with pytest.raises(Mistake, match="2 graphs of 1073741824 edges"):
+    with pytest.raises(UserError, match="2 graphs of 1073741824 edges"):
         torch.vmap(Structure.times)(graphs, many, torch.zeros(2, 1, 1))
 
 
@@ -297,7 +297,7 @@ def test_torch_func_sees_what_it_sees_of_a_dense_product(transform):
 
 def test_two_forward_derivatives_are_refused():
     graph, weight, x = random_structure(), torch.randn(12), torch.randn(C, F)
-    with pytest.raises(Mistake, match="take one of them backward"):
+    with pytest.raises(UserError, match="take one of them backward"):
         func.jacfwd(func.jacfwd(energy(graph.times), argnums=1), argnums=0)(weight, x)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import attention_pool, backend
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.ops.attention_pool import segment_ids
@@ -98,7 +98,7 @@ def test_nested_vmap_and_double_backward_are_refused():
     with pytest.raises(NotImplementedError, match="nested vmap"):
         torch.vmap(lambda x, w: attention_pool(x, w, PTR))(x[None], weight[None])
     x.requires_grad_()
-    with pytest.raises(Mistake, match="double backward is not supported"):
+    with pytest.raises(UserError, match="double backward is not supported"):
         torch.autograd.grad(attention_pool(x, weight, PTR).sum(), x, create_graph=True)
 
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import backend
 from quatgraph.ops.backend import TRITON_INSTALLED, chosen_backend, use_triton
 
@@ -47,12 +47,12 @@ def test_a_block_also_holds_in_the_threads_that_run_a_gpu_backward():
 
 def test_an_unknown_name_in_the_variable_is_a_mistake(monkeypatch):
     monkeypatch.setenv("QUATGRAPH_BACKEND", "tritn")
-    with pytest.raises(Mistake, match="auto, torch or triton, got 'tritn'"):
+    with pytest.raises(UserError, match="auto, torch or triton, got 'tritn'"):
         use_triton(torch.zeros(1))
 
 
 def test_the_kernels_cannot_be_forced_on_the_cpu():
-    with backend("triton"), pytest.raises(Mistake, match="needs Triton and CUDA"):
+    with backend("triton"), pytest.raises(UserError, match="needs Triton and CUDA"):
         use_triton(torch.zeros(1))
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.func import hessian
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import backend, gated_step
 from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS
 
@@ -107,7 +107,7 @@ def test_nested_vmap_and_double_backward_are_refused():
     with pytest.raises(NotImplementedError, match="nested vmap"):
         torch.vmap(lambda *v: gated_step(*v))(*(value[None] for value in values))
     h = values[0].requires_grad_()
-    with pytest.raises(Mistake, match="double backward is not supported"):
+    with pytest.raises(UserError, match="double backward is not supported"):
         torch.autograd.grad(gated_step(h, *values[1:]).sum(), h, create_graph=True)
 
 
@@ -124,7 +124,7 @@ def test_torch_func_takes_the_first_derivative_only():
     with torch.no_grad():
         torch.testing.assert_close(back(torch.ones(()).double())[0], wanted)
     for second in (torch.func.grad(lambda h: torch.func.grad(energy)(h).sum()), hessian(energy)):
-        with pytest.raises((Mistake, NotImplementedError), match=r"double backward|jvp"):
+        with pytest.raises((UserError, NotImplementedError), match=r"double backward|jvp"):
             second(h)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from quatgraph import algebra
 from quatgraph.algebra import hamilton_product
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import hamilton_linear, hamilton_matrix
 
 M, N = 3, 2
@@ -45,7 +45,7 @@ def test_rounded_products_are_products_of_rounded_numbers():
 
 @pytest.mark.parametrize(("lead", "bias"), [((), None), ((2, 5), None), ((5,), torch.zeros(4 * M))])
 def test_rounded_products_take_a_matrix_and_no_bias(lead, bias):
-    with pytest.raises(Mistake, match="takes a matrix of vectors, and no bias"):
+    with pytest.raises(UserError, match="takes a matrix of vectors, and no bias"):
         hamilton_linear(
             torch.randn(*lead, 4 * N), torch.randn(4, M, N), bias, product_dtype=torch.bfloat16
         )

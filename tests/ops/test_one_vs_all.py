@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import Positives, backend, one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.one_vs_all import tile_size
 
@@ -98,7 +98,7 @@ def test_gradients_are_the_numerical_ones(name):
 def test_a_second_gradient_is_refused(name):
     query, candidates = (value.requires_grad_() for value in inputs())
     loss = LOSSES[name](query, candidates, answers_of(ROWS["a batch"]))
-    with pytest.raises(Mistake, match="double backward is not supported"):
+    with pytest.raises(UserError, match="double backward is not supported"):
         torch.autograd.grad(loss.sum(), query, create_graph=True)
 
 

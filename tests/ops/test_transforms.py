@@ -8,7 +8,7 @@ from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.transforms import (
     active_transforms,
     grad_depth,
@@ -81,9 +81,9 @@ def test_an_only_derivative_is_had_and_refuses_its_own():
     x = X.clone().requires_grad_()
     assert torch.equal(torch.autograd.grad(cubes(x), x)[0], 3 * X)
     assert torch.equal(func.grad(cubes)(X), 3 * X)
-    with pytest.raises(Mistake, match="double backward is not supported"):
+    with pytest.raises(UserError, match="double backward is not supported"):
         torch.autograd.grad(cubes(x), x, create_graph=True)
-    with pytest.raises(Mistake, match="double backward is not supported"):
+    with pytest.raises(UserError, match="double backward is not supported"):
         func.grad(lambda x: func.grad(cubes)(x).sum())(X)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from crossvalidated import honest, published, record
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot.curves import Curve, curves, mean_curve
 from quatgraph.plot.style import render_figure, style
 from quatgraph.training.record import RunRecord, append_records
@@ -55,7 +55,7 @@ def test_epochs_are_those_on_record(tmp_path: Path) -> None:
 
 def test_a_curve_that_skips_epochs_without_telling_which_is_a_mistake(tmp_path: Path) -> None:
     path = written(tmp_path, published([[0.25, 0.5]], epochs_run=10))
-    with pytest.raises(Mistake, match="lacks its epochs"):
+    with pytest.raises(UserError, match="lacks its epochs"):
         curves(path)
 
 
@@ -82,7 +82,7 @@ def test_metrics_are_panels_and_parts_are_lines(tmp_path: Path) -> None:
     assert list(right.get_lines()[0].get_ydata()) == [2.0, 1.0]
     assert right.get_ylabel() == "valid loss"
     assert [panel.metric for panel in curves(path, metrics=["merit"]).panels] == ["merit"]
-    with pytest.raises(Mistake, match=r"no curve of 'lost'; did you mean 'loss'\?"):
+    with pytest.raises(UserError, match=r"no curve of 'lost'; did you mean 'loss'\?"):
         curves(path, metrics=["lost"])
 
 
@@ -95,12 +95,12 @@ def test_methods_are_rows_and_may_be_chosen(tmp_path: Path) -> None:
     ]
     (panel,) = curves(path, only=["gin", "mutag", "paper"]).panels
     assert panel.group == "gin on mutag, paper"
-    with pytest.raises(Mistake, match=r"no run in .* has the dataset, method or protocol 'ptc'"):
+    with pytest.raises(UserError, match=r"no run in .* has the dataset, method or protocol 'ptc'"):
         curves(path, only=["ptc"])
-    with pytest.raises(Mistake, match="have no curves"):
+    with pytest.raises(UserError, match="have no curves"):
         curves(path, only=["honest"])
     many = [dataclasses.replace(records[0], method=str(n), ensemble=str(n)) for n in range(9)]
-    with pytest.raises(Mistake, match="select some with --only"):
+    with pytest.raises(UserError, match="select some with --only"):
         curves(written(tmp_path, many, "many.jsonl"))
 
 
@@ -118,5 +118,5 @@ def test_what_holds_no_records_is_a_mistake(tmp_path: Path) -> None:
         ("missing.jsonl", "cannot read the records"),
         ("", r"it has no records\.jsonl"),
     ]:
-        with pytest.raises(Mistake, match=said):
+        with pytest.raises(UserError, match=said):
             curves(tmp_path / name)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from cities import cities, config_of
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot.ranks import bin_bounds, rank_bars
 from quatgraph.plot.style import render_figure, style
 from quatgraph.predictors import LinkPredictor, train_triples
@@ -55,7 +55,7 @@ def test_shares_and_marks_are_drawn(bundle: Path) -> None:
 def test_valid_triples_may_be_asked_for(bundle: Path) -> None:
     made = rank_bars(bundle, "valid", "cpu")
     assert (made.part, made.queries) == ("valid", len(cities().valid))
-    with pytest.raises(Mistake, match="got 'train'"):
+    with pytest.raises(UserError, match="got 'train'"):
         rank_bars(bundle, "train")
 
 

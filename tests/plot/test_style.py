@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import matplotlib
 import pytest
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot import style
 from quatgraph.plot.style import (
     check_format,
@@ -71,13 +71,13 @@ def test_a_persons_own_settings_neither_matter_nor_change() -> None:
 
 @pytest.mark.parametrize("name", ["a.jpg", "a", "a.svg.gz"])
 def test_another_ending_is_refused(name: str) -> None:
-    with pytest.raises(Mistake, match=r"use one of \.png, \.svg, \.pdf"):
+    with pytest.raises(UserError, match=r"use one of \.png, \.svg, \.pdf"):
         check_format(Path(name))
 
 
 def test_without_matplotlib_it_is_said_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(style, "find_spec", lambda name: None)
-    with pytest.raises(Mistake, match=r"pip install quatgraph\[plot\]$"):
+    with pytest.raises(UserError, match=r"pip install quatgraph\[plot\]$"):
         save(Dots([1.0]), Path("a.png"))
 
 

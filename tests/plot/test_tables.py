@@ -8,7 +8,7 @@ from crossvalidated import TABLE, honest, published
 from matplotlib.container import ErrorbarContainer
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot.style import digest, render_figure, style
 from quatgraph.plot.tables import Dot, Method, Panel, TableDots, table_dots
 from quatgraph.presets import Protocol, preset
@@ -142,9 +142,9 @@ def test_a_method_off_the_axis_shows_its_numbers_and_one_that_was_not_run_says_s
 def test_what_was_not_run_is_left_out_and_may_be_chosen() -> None:
     made = table_dots(TABLE, RECORDS, ["qgnn"])
     assert [method.name for panel in made.panels for method in panel.methods] == ["QGNN"]
-    with pytest.raises(Mistake, match="no run of table 'tiny' is recorded"):
+    with pytest.raises(UserError, match="no run of table 'tiny' is recorded"):
         table_dots(TABLE, RECORDS, ["ptc"])
-    with pytest.raises(Mistake, match="has no 'qgn'; did you mean 'qgnn'"):
+    with pytest.raises(UserError, match="has no 'qgn'; did you mean 'qgnn'"):
         table_dots(TABLE, RECORDS, ["qgn"])
 
 

@@ -14,7 +14,7 @@ import quatgraph
 from quatgraph import predictors
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.graph import Graphs, from_list, read
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS, GraphQGNN
 from quatgraph.predictors import GraphPredictor, load, train_graphs
 from quatgraph.predictors import graph as predicting
@@ -123,9 +123,9 @@ def test_some_graphs_are_answered_for_in_the_order_they_were_asked(
 
 
 def test_an_unknown_graph_is_a_mistake_with_a_hint(predictor: GraphPredictor) -> None:
-    with pytest.raises(Mistake, match="there is no graph 'ring-88'; did you mean 'ring-8'"):
+    with pytest.raises(UserError, match="there is no graph 'ring-88'; did you mean 'ring-8'"):
         predictor.predict(ids=["ring-0", "ring-88"])
-    with pytest.raises(Mistake, match="there is no graph 'caffeine'; the first is 'ring-0'"):
+    with pytest.raises(UserError, match="there is no graph 'caffeine'; the first is 'ring-0'"):
         predictor.predict(ids=["caffeine"])
 
 
@@ -229,7 +229,7 @@ def test_graphs_without_tags_cannot_be_asked_of_a_model_of_tags(
     predictor: GraphPredictor, of_degrees: Path, tmp_path: Path
 ) -> None:
     path = written(tmp_path / "plain.jsonl", without(lines(), "node_labels"))
-    with pytest.raises(Mistake, match="no node tags, but the model was trained with 3;"):
+    with pytest.raises(UserError, match="no node tags, but the model was trained with 3;"):
         predictor.predict(path)
     # Tags that a model has no use for do no harm.
     written(tmp_path / "tagged.jsonl", lines())
@@ -245,9 +245,9 @@ def test_attributes_must_be_those_of_training(tmp_path: Path) -> None:
     # Scaled as the training graphs were, not by themselves.
     few = predictor.predict(written(tmp_path / "few.jsonl", with_features(lines())[:3]))
     torch.testing.assert_close(few.probabilities, expected[:3])
-    with pytest.raises(Mistake, match="the graphs have no node attributes, but the model"):
+    with pytest.raises(UserError, match="the graphs have no node attributes, but the model"):
         predictor.predict(written(tmp_path / "none.jsonl", lines()))
-    with pytest.raises(Mistake, match="trained with 2 features a node"):
+    with pytest.raises(UserError, match="trained with 2 features a node"):
         predictor.predict(written(tmp_path / "wide.jsonl", with_features(lines(), 3)))
 
 
@@ -256,7 +256,7 @@ def test_training_data_that_has_changed_is_a_mistake(tmp_path: Path) -> None:
     out = trained(path, tmp_path / "model")
     written(path, lines(29))
     for ask in (load(out).predict, load(out).evaluate):
-        with pytest.raises(Mistake, match="'rings' is no longer what the model was trained on"):
+        with pytest.raises(UserError, match="'rings' is no longer what the model was trained on"):
             ask()
     # As new graphs they are welcome.
     assert len(load(out).predict(path).ids) == 29
@@ -266,7 +266,7 @@ def test_data_that_was_moved_is_named_again(tmp_path: Path) -> None:
     path = written(tmp_path / "rings.jsonl", lines())
     out = trained(path, tmp_path / "model")
     moved = path.rename(tmp_path / "elsewhere.jsonl")
-    with pytest.raises(Mistake, match=r"no longer at .*rings\.jsonl: pass its new path"):
+    with pytest.raises(UserError, match=r"no longer at .*rings\.jsonl: pass its new path"):
         load(out).evaluate()
     predictor = load(out)
     assert predictor.evaluate(moved)["test/accuracy"] == predictor.card["metrics"]["test/accuracy"]
@@ -282,7 +282,7 @@ def test_graphs_in_memory_are_learned_and_asked(graphs: Graphs, tmp_path: Path) 
     predictor = quatgraph.train_graphs(graphs, tmp_path / "m", config=config_of(), device="cpu")
     assert predictor.predict().ids == IDS
     again = load(tmp_path / "m")
-    with pytest.raises(Mistake, match="trained on data in memory: pass the graphs again"):
+    with pytest.raises(UserError, match="trained on data in memory: pass the graphs again"):
         again.predict()
     assert torch.equal(again.predict(graphs).probabilities, predictor.predict().probabilities)
     assert again.evaluate(graphs) == predictor.evaluate()
@@ -305,7 +305,7 @@ def test_without_a_config_a_few_settings_are_tried(
 
 def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Path) -> None:
     first = train_graphs(graphs, tmp_path / "m", config=config_of(), device="cpu")
-    with pytest.raises(Mistake, match="already holds records"):
+    with pytest.raises(UserError, match="already holds records"):
         train_graphs(graphs, tmp_path / "m", config=config_of(), device="cpu")
     more = train_graphs(graphs, tmp_path / "m", config=config_of(seeds=2), resume=True)
     assert len(read_records(tmp_path / "m" / "records.jsonl")) == 6
@@ -323,7 +323,7 @@ def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Pat
 def test_what_is_no_list_of_graphs_is_a_mistake(
     wrong: list[Any], words: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         train_graphs(wrong, tmp_path / "m", device="cpu")
     assert not (tmp_path / "m").exists()
 
@@ -331,7 +331,7 @@ def test_what_is_no_list_of_graphs_is_a_mistake(
 def test_a_collection_of_one_class_cannot_be_learned_from(tmp_path: Path) -> None:
     lone = Data(num_nodes=1, edge_index=torch.empty(2, 0).long(), y=0)
     alike = from_list([lone] * 9, labels_needed=False)
-    with pytest.raises(Mistake, match="all labelled graphs in data have the class '0'"):
+    with pytest.raises(UserError, match="all labelled graphs in data have the class '0'"):
         train_graphs(alike, tmp_path / "m", device="cpu")
 
 
@@ -345,7 +345,7 @@ def test_a_graph_far_larger_than_memory_is_refused(
     predictor: GraphPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(predicting, "total_memory", lambda device: 1000)
-    with pytest.raises(Mistake, match="graph 'ring-4' has 7 nodes, which do not fit into memory"):
+    with pytest.raises(UserError, match="graph 'ring-4' has 7 nodes, which do not fit into memory"):
         predictor.predict()
 
 
@@ -355,7 +355,7 @@ def test_the_single_graph_of_a_model_of_nodes_is_a_mistake(
     folder = tmp_path / "single"
     folder.mkdir()
     (folder / "nodes.csv").write_text("id,label\na,x\nb,y\n")
-    with pytest.raises(Mistake, match=r"is not graph data: .* it looks like node data"):
+    with pytest.raises(UserError, match=r"is not graph data: .* it looks like node data"):
         predictor.predict(folder)
 
 

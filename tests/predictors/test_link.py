@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import quatgraph
-from quatgraph import LinkPredictor, Mistake
+from quatgraph import LinkPredictor, UserError
 from quatgraph.data.link import Triples, load, random_triples, with_inverses
 from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
 from quatgraph.predictors import link as module
 from quatgraph.predictors import train_triples
-from quatgraph.predictors.link import rank_candidates
+from quatgraph.predictors.link import top_candidates
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import rank_part
@@ -132,7 +132,7 @@ def test_the_best_answers_are_those_of_counting_by_hand(
     scores: list[float], known: set[int], top: int, only_new: bool
 ) -> None:
     mask = torch.tensor([[entity in known for entity in range(len(scores))]])
-    found = rank_candidates(torch.tensor([scores]), mask, top, only_new)
+    found = top_candidates(torch.tensor([scores]), mask, top, only_new)
     answers, best, ranks, new = (column[0].tolist() for column in found)
     assert len(set(answers)) == len(answers) == min(top, len(scores))
     assert new == [entity not in known for entity in answers]
@@ -244,7 +244,7 @@ def test_the_metrics_are_those_on_record(predictor: LinkPredictor) -> None:
     assert again.keys() >= {"test/mrr", "test-heads/hits@10"}
     for name, value in again.items():
         assert value == pytest.approx(recorded[name], rel=1e-4), name
-    with pytest.raises(Mistake, match="a link bundle holds its triples"):
+    with pytest.raises(UserError, match="a link bundle holds its triples"):
         predictor.evaluate("countries")
 
 
@@ -264,7 +264,7 @@ def test_relations_add_up_to_all_of_the_test(predictor: LinkPredictor) -> None:
     mean = sum(one["triples"] * one["mrr"] for one in found.values()) / len(predictor.triples.test)
     assert mean == pytest.approx(predictor.evaluate()["test/mrr"])
     assert predictor.by_relation("valid") != found
-    with pytest.raises(Mistake, match="part must be valid or test, got 'train'"):
+    with pytest.raises(UserError, match="part must be valid or test, got 'train'"):
         predictor.by_relation("train")
 
 
@@ -303,9 +303,9 @@ def test_ids_are_told_where_they_are_no_labels(labelled: LinkPredictor) -> None:
 
 
 def test_a_label_of_several_is_a_mistake(labelled: LinkPredictor) -> None:
-    with pytest.raises(Mistake, match="2 entities are called 'Ann': 'Q1', 'Q3'; name one by its"):
+    with pytest.raises(UserError, match="2 entities are called 'Ann': 'Q1', 'Q3'; name one by its"):
         labelled.predict(head="Ann", relation="P1")
-    with pytest.raises(Mistake, match="2 relations are called 'likes'"):
+    with pytest.raises(UserError, match="2 relations are called 'likes'"):
         labelled.predict(head="Ben", relation="likes")
 
 
@@ -364,7 +364,7 @@ def test_triples_are_trained_from_a_file(tmp_path: Path) -> None:
 def test_a_query_without_a_prediction_is_a_mistake(
     predictor: LinkPredictor, query: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         predictor.predict(**query)
     assert words in str(told.value)
 
@@ -374,5 +374,5 @@ def test_a_bundle_whose_triples_are_others_is_a_mistake(bundle: Path, tmp_path: 
     card = json.loads(json.dumps(whole.card))
     card["entities"][0] = "Atlantis"
     save_bundle(tmp_path, dataclasses.replace(whole, card=card))
-    with pytest.raises(Mistake, match="triples of 'countries' are not those its card describes"):
+    with pytest.raises(UserError, match="triples of 'countries' are not those its card describes"):
         quatgraph.load(tmp_path, device="cpu")

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 import quatgraph
 from quatgraph.algebra import hamilton_matrix
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors import NodePredictor, load, train_nodes
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
@@ -118,7 +118,9 @@ def test_some_nodes_are_answered_for_in_the_order_they_were_asked(
 
 
 def test_an_unknown_node_is_a_mistake_with_a_hint(predictor: NodePredictor) -> None:
-    with pytest.raises(Mistake, match="there is no node 'eve-33' in the graph; did you mean 'eve-"):
+    with pytest.raises(
+        UserError, match="there is no node 'eve-33' in the graph; did you mean 'eve-"
+    ):
         predictor.predict(nodes=["ann-0", "eve-33"])
 
 
@@ -163,9 +165,9 @@ def test_a_missing_column_is_a_mistake(predictor: NodePredictor, tmp_path: Path)
     rows = feature_rows()
     near = write_graph(tmp_path / "near", {"heigth": rows["height"], "mood": rows["mood"]})
     words = "lacks the feature 'height' and 1 more of the training data; did you mean 'heigth'"
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         predictor.predict(near)
-    with pytest.raises(Mistake, match="the graph has no features; the model needs 3 of them"):
+    with pytest.raises(UserError, match="the graph has no features; the model needs 3 of them"):
         predictor.predict(write_graph(tmp_path / "none", {}))
 
 
@@ -200,14 +202,16 @@ def test_a_data_in_memory_is_taken_as_a_new_graph(predictor: NodePredictor) -> N
         f"training data: {', '.join(map(repr, COLUMNS))}"
     )
     assert answer.notes == []
-    with pytest.raises(Mistake, match=r"has 2 features; give it the 3 .*, or name its columns in "):
+    with pytest.raises(
+        UserError, match=r"has 2 features; give it the 3 .*, or name its columns in "
+    ):
         predictor.predict(Data(x=x[:, :2], edge_index=edge_index))
-    with pytest.raises(Mistake, match="lacks the feature 'height'"):
+    with pytest.raises(UserError, match="lacks the feature 'height'"):
         predictor.predict(Data(x=x, edge_index=edge_index, feature_names=["a", "b", "c"]))
 
 
 def test_a_folder_that_does_not_exist_is_a_mistake(predictor: NodePredictor) -> None:
-    with pytest.raises(Mistake, match="there is no file or folder nowhere"):
+    with pytest.raises(UserError, match="there is no file or folder nowhere"):
         predictor.predict("nowhere")
 
 
@@ -215,9 +219,9 @@ def test_graphs_of_the_task_graph_are_a_mistake(predictor: NodePredictor, tmp_pa
     (tmp_path / "many.jsonl").write_text('{"edges": [[0, 1]]}')
     (tmp_path / "TU_A.txt").write_text("1, 2")
     for path in (tmp_path / "many.jsonl", tmp_path):
-        with pytest.raises(Mistake, match=r"is not node data: .* it looks like graph data"):
+        with pytest.raises(UserError, match=r"is not node data: .* it looks like graph data"):
             predictor.predict(path)
-    with pytest.raises(Mistake, match="predict one graph at a time: pass a folder or a PyG Data"):
+    with pytest.raises(UserError, match="predict one graph at a time: pass a folder or a PyG Data"):
         predictor.predict([Data(num_nodes=1)])  # type: ignore[arg-type]
 
 
@@ -229,7 +233,7 @@ def test_training_data_that_has_changed_is_a_mistake(tmp_path: Path) -> None:
     columns["height"][0] += 1
     write_graph(own, columns)
     for ask in (load(out).predict, load(out).evaluate):
-        with pytest.raises(Mistake, match="'pets' is no longer what the model was trained on"):
+        with pytest.raises(UserError, match="'pets' is no longer what the model was trained on"):
             ask()
     # As a new graph it is welcome.
     assert len(load(out).predict(own).ids) == N
@@ -259,14 +263,14 @@ def test_a_data_is_learned_and_asked_in_three_lines(tmp_path: Path) -> None:
 def test_a_model_of_a_graph_in_memory_asks_for_the_graph(tmp_path: Path) -> None:
     predictor = train_nodes(ring_graph(), tmp_path, config=config_of(), device="cpu")
     again = load(tmp_path, device="cpu")
-    with pytest.raises(Mistake, match="trained on data in memory: pass the graph again"):
+    with pytest.raises(UserError, match="trained on data in memory: pass the graph again"):
         again.predict()
     given = again.predict(ring_graph())
     assert torch.equal(given.probabilities, predictor.predict().probabilities)
 
 
 def test_an_unknown_training_option_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="unknown option 'resum'; did you mean 'resume'"):
+    with pytest.raises(UserError, match="unknown option 'resum'; did you mean 'resume'"):
         train_nodes(ring_graph(), tmp_path / "m", resum=True)  # type: ignore[call-arg]
     assert not (tmp_path / "m").exists()
 
@@ -287,19 +291,19 @@ def test_a_model_without_features_answers_for_its_own_graph_only(tmp_path: Path)
     assert torch.equal(load(out, device="cpu").predict(own).probabilities, known.probabilities)
     other = write_graph(tmp_path / "other", {"label": labels()}, edges=[("ann-0", "bob-0")])
     with pytest.raises(
-        Mistake, match=r"trained without features.* only predict its training graph"
+        UserError, match=r"trained without features.* only predict its training graph"
     ):
         load(out, device="cpu").predict(other)
 
 
 def test_a_bundle_for_another_task_is_a_mistake(tmp_path: Path) -> None:
     save_bundle(tmp_path, Bundle({"task": "sound"}, {"w": torch.zeros(1)}))
-    with pytest.raises(Mistake, match="for the task 'sound', which this version cannot predict"):
+    with pytest.raises(UserError, match="for the task 'sound', which this version cannot predict"):
         load(tmp_path)
 
 
 def test_a_device_that_does_not_exist_is_a_mistake(bundle: Path) -> None:
-    with pytest.raises(Mistake, match="unknown device 'gpu'; choose auto, cpu, cuda"):
+    with pytest.raises(UserError, match="unknown device 'gpu'; choose auto, cpu, cuda"):
         load(bundle, device="gpu")
 
 
@@ -322,5 +326,5 @@ def test_features_without_names_must_be_as_many_as_in_training(tmp_path: Path) -
 
     predictor = train_nodes(graph(3), tmp_path / "m", config=config_of(), device="cpu")
     assert len(predictor.predict(graph(3)).ids) == 20
-    with pytest.raises(Mistake, match="the graph has 4 features; give it the 3 that"):
+    with pytest.raises(UserError, match="the graph has 4 features; give it the 3 that"):
         predictor.predict(graph(4))

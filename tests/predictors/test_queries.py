@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from quatgraph.data.link import Triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors.queries import OPEN, example_query, parse_queries
 
 NONE = torch.empty(0, 3, dtype=torch.int64)
@@ -77,26 +77,28 @@ def test_a_mistake_in_a_file_is_told_with_its_line(
 ) -> None:
     file = tmp_path / "queries.tsv"
     file.write_bytes(content)
-    with pytest.raises(Mistake) as told:
+    with pytest.raises(UserError) as told:
         parse_queries(file, GRAPH)
     assert words in str(told.value)
     assert str(file) in str(told.value)
 
 
 def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="there is no file"):
+    with pytest.raises(UserError, match="there is no file"):
         parse_queries(tmp_path / "nowhere.tsv", GRAPH)
 
 
 def test_a_mistake_in_a_list_is_told_with_its_number() -> None:
     good = ("Q1", "near", None)
-    with pytest.raises(Mistake, match="query 2: there is no entity 'Rome'"):
+    with pytest.raises(UserError, match="query 2: there is no entity 'Rome'"):
         parse_queries([good, ("Rome", "near", None)], GRAPH)
-    with pytest.raises(Mistake, match=r"query 2: \('Q1', 'near'\) is not a row of head, relation"):
+    with pytest.raises(
+        UserError, match=r"query 2: \('Q1', 'near'\) is not a row of head, relation"
+    ):
         parse_queries([good, ("Q1", "near")], GRAPH)
-    with pytest.raises(Mistake, match="query 1: 'Q1' is not a row of head, relation and tail"):
+    with pytest.raises(UserError, match="query 1: 'Q1' is not a row of head, relation and tail"):
         parse_queries(good, GRAPH)  # type: ignore[arg-type]
-    with pytest.raises(Mistake, match="there are no queries"):
+    with pytest.raises(UserError, match="there are no queries"):
         parse_queries([], GRAPH)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.text import TextOptions, WordVectors, clean, read
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS, TextING, TextQGNN
 from quatgraph.predictors import TextPredictor, load
 from quatgraph.predictors import text as predicting
@@ -209,7 +209,7 @@ def test_some_documents_are_answered_for_in_the_order_they_were_asked(
     everything, some = predictor.predict(), predictor.predict(ids=["8", "1", "8"])
     assert some.ids == ["8", "1", "8"]
     torch.testing.assert_close(some.probabilities, everything.probabilities[[8, 1, 8]])
-    with pytest.raises(Mistake, match="there is no document '9a'"):
+    with pytest.raises(UserError, match="there is no document '9a'"):
         predictor.predict(ids=["9a"])
 
 
@@ -242,10 +242,10 @@ def test_a_string_is_a_text_unless_it_names_a_file(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("film").write_text("lovely\n")
-    with pytest.raises(Mistake, match="film is not text data: the task text reads"):
+    with pytest.raises(UserError, match="film is not text data: the task text reads"):
         predictor.predict("film")
     assert predictor.predict(["film"]).ids == ["film"]
-    with pytest.raises(Mistake, match=r"there is no file or folder lovely\.csv"):
+    with pytest.raises(UserError, match=r"there is no file or folder lovely\.csv"):
         predictor.predict("lovely.csv")
     long = "film " * 2000
     assert predictor.predict(long).ids == [long]
@@ -292,7 +292,7 @@ def test_new_words_count_with_vectors_of_the_same_source(
     assert not torch.equal(plain.probabilities[0], answer.probabilities[0])
     held = WordVectors(["splendid"], vector[None])
     same(predictor.predict(text, vectors=held), predictor.predict(text, vectors=vectors))
-    with pytest.raises(Mistake, match="have 3 dimensions but the model's 8"):
+    with pytest.raises(UserError, match="have 3 dimensions but the model's 8"):
         predictor.predict(text, vectors=WordVectors(["splendid"], torch.ones(1, 3)))
 
 
@@ -300,14 +300,14 @@ def test_new_words_count_with_vectors_of_the_same_source(
 def test_vectors_say_nothing_to_a_model_that_has_its_own(
     bundle: Callable[..., Path], vectors: Path, model: str
 ) -> None:
-    with pytest.raises(Mistake, match="learned its own word vectors"):
+    with pytest.raises(UserError, match="learned its own word vectors"):
         load(bundle(model), device="cpu").predict("a film", vectors=vectors)
 
 
 def test_what_was_refused_is_not_kept(predictor: TextPredictor, tmp_path: Path) -> None:
     other = written(tmp_path / "other.csv", REVIEWS[:-4])
     before = predictor.evaluate()
-    with pytest.raises(Mistake, match="no longer what the model was trained on"):
+    with pytest.raises(UserError, match="no longer what the model was trained on"):
         predictor.evaluate(other)
     assert predictor.evaluate() == before
 
@@ -325,7 +325,7 @@ def test_data_that_changed_is_a_mistake(bundle: Callable[..., Path], tmp_path: P
     other = written(tmp_path / "reviews.csv", [*REVIEWS, ("one more", "praise")])
     for learned in (True, False):
         predictor = load(bundle("textqgnn", learned), device="cpu")
-        with pytest.raises(Mistake, match="no longer what the model was trained on"):
+        with pytest.raises(UserError, match="no longer what the model was trained on"):
             predictor.evaluate(other)
 
 
@@ -341,5 +341,5 @@ def test_data_that_changed_is_a_mistake(bundle: Callable[..., Path], tmp_path: P
     ],
 )
 def test_what_is_no_text_is_refused(predictor: TextPredictor, texts: Any, words: str) -> None:
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         predictor.predict(texts)

@@ -12,7 +12,7 @@ from reviews import LABELS, REVIEWS, TEXTS, config_of, same, vector_file, writte
 import quatgraph
 from quatgraph import predictors
 from quatgraph.data.text import from_list
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.predictors import load, train_texts
 from quatgraph.tasks import job
 from quatgraph.tasks.job import default_candidates
@@ -44,7 +44,7 @@ def test_a_column_named_in_training_is_that_of_new_texts(tmp_path: Path) -> None
     (tmp_path / "new.txt").write_text("\n".join(TEXTS[:3]))
     same(predictor.predict(tmp_path / "new.txt"), expected)
     others = written(tmp_path / "others.csv", rows[:3], ("revew", "stars", "by"))
-    with pytest.raises(Mistake, match="no column 'review'; did you mean 'revew'"):
+    with pytest.raises(UserError, match="no column 'review'; did you mean 'revew'"):
         predictor.predict(others)
 
 
@@ -74,7 +74,7 @@ def test_a_bundle_answers_wherever_it_is_and_whatever_became_of_its_data(
     (moved / source.name).unlink()
     predictor = load(moved / "m", device="cpu")
     same(predictor.predict(TEXTS), expected)
-    with pytest.raises(Mistake, match=r"no longer at .*reviews\.csv: pass its new path"):
+    with pytest.raises(UserError, match=r"no longer at .*reviews\.csv: pass its new path"):
         predictor.evaluate()
     again = predictor.evaluate(moved / data.name)
     recorded = predictor.card["metrics"]
@@ -95,7 +95,7 @@ def test_a_bundle_whose_vectors_are_learned_does_without_their_file(
 
 
 def test_documents_without_labels_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="no document in the list of texts has a label"):
+    with pytest.raises(UserError, match="no document in the list of texts has a label"):
         train_texts(from_list(["a b", "c d"]), None, tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -105,13 +105,13 @@ def test_texts_in_memory_are_learned_and_asked(tmp_path: Path) -> None:
         TEXTS, LABELS, tmp_path / "m", config=config_of(), device="cpu"
     )
     again = load(tmp_path / "m", device="cpu")
-    with pytest.raises(Mistake, match="trained on data in memory: pass the texts again"):
+    with pytest.raises(UserError, match="trained on data in memory: pass the texts again"):
         again.predict()
     same(again.predict(TEXTS), predictor.predict())
     assert again.evaluate(from_list(TEXTS, LABELS)) == predictor.evaluate()
     more = {"config": config_of(), "device": "cpu"}
     for texts, labels in ((TEXTS, None), (from_list(TEXTS, LABELS), LABELS)):
-        with pytest.raises(Mistake, match="labels belong to a list of texts"):
+        with pytest.raises(UserError, match="labels belong to a list of texts"):
             train_texts(texts, labels, tmp_path / "n", **more)
     resumed = train_texts(from_list(TEXTS, LABELS), None, tmp_path / "m", resume=True, **more)
     same(resumed.predict(), predictor.predict())

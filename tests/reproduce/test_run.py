@@ -10,11 +10,11 @@ from on_cpu import changed
 
 from quatgraph import config as configs
 from quatgraph import presets
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.reproduce import rules
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
-from quatgraph.reproduce.run import NoData, read_results, run_missing, search
+from quatgraph.reproduce.run import MissingDataError, read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell
 from quatgraph.tasks import TASKS
 from quatgraph.training.context import Context
@@ -84,11 +84,11 @@ def test_cells_without_data_do_not_keep_others_from_being_run(
 
     def loaded(config: Any) -> Any:
         if config.data.name == "cora":
-            raise Mistake("cora is not to be had")
+            raise UserError("cora is not to be had")
         return load(config)
 
     monkeypatch.setitem(TASKS, "node", changed(TASKS["node"], load=loaded))
-    with pytest.raises(NoData, match="cora is not to be had"):
+    with pytest.raises(MissingDataError, match="cora is not to be had"):
         ran(table, tmp_path)
     assert {record.dataset for record in read_results(tmp_path)} == {"karate"}
 
@@ -133,7 +133,7 @@ def test_a_deadline_stops_a_table_and_keeps_what_is_whole(tmp_path: Path) -> Non
 
 def test_only_limits_what_runs(tmp_path: Path) -> None:
     assert ran(table_of(), tmp_path, only=["hgcn"]) == []
-    with pytest.raises(Mistake, match="has no 'gin'"):
+    with pytest.raises(UserError, match="has no 'gin'"):
         ran(table_of(), tmp_path, only=["gin"])
     assert read_results(tmp_path) == []
 
@@ -210,7 +210,7 @@ def test_a_list_replaces_that_of_the_search_or_is_another(tmp_path: Path) -> Non
     ],
 )
 def test_a_search_refuses_what_it_cannot_try(tmp_path: Path, override: str, words: str) -> None:
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         searched(tmp_path, overrides=[override])
     assert read_results(tmp_path) == []
 
@@ -271,13 +271,13 @@ def test_what_a_search_left_is_chosen_from_in_the_honest_cell_alone(tmp_path: Pa
 
 
 def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match="no preset 'node/karate-gnn'"):
+    with pytest.raises(UserError, match="no preset 'node/karate-gnn'"):
         list(search("node/karate-gnn", tmp_path, CPU))
 
 
 def test_results_that_cannot_be_written_are_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Mistake, match="cannot write"):
+    with pytest.raises(UserError, match="cannot write"):
         ran(table_of(), tmp_path / "file")
 
 

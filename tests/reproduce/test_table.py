@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from made_up import made_up
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.presets import Protocol
 from quatgraph.reproduce.table import (
     Cell,
@@ -230,9 +230,9 @@ def test_only_is_a_union_within_a_kind_and_an_intersection_across(
 
 
 def test_an_unknown_name_in_only_is_a_mistake() -> None:
-    with pytest.raises(Mistake, match="table 'tiny' has no 'cara'; did you mean 'cora'"):
+    with pytest.raises(UserError, match="table 'tiny' has no 'cara'; did you mean 'cora'"):
         TABLE.cells(["cara"])
-    with pytest.raises(Mistake, match="has no 'zzz'; choose from cora, karate, qgnn"):
+    with pytest.raises(UserError, match="has no 'zzz'; choose from cora, karate, qgnn"):
         TABLE.cells(["zzz"])
 
 
@@ -335,9 +335,9 @@ def test_what_table_4_runs_has_a_preset_for_every_dataset() -> None:
 
 
 def test_an_unknown_table_is_a_mistake() -> None:
-    with pytest.raises(Mistake, match="no table 'nodes'; did you mean 'node'"):
+    with pytest.raises(UserError, match="no table 'nodes'; did you mean 'node'"):
         load_table("nodes")
-    with pytest.raises(Mistake, match="no table 'zzz'; choose from graph, link, node"):
+    with pytest.raises(UserError, match="no table 'zzz'; choose from graph, link, node"):
         load_table("zzz")
 
 

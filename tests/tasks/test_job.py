@@ -11,7 +11,7 @@ import torch
 from on_cpu import changed, train_in_folder
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks import job as jobs
 from quatgraph.tasks.job import CURVES, Job, default_candidates
 from quatgraph.tasks.node import NODE
@@ -119,7 +119,7 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
     blind = changed(NODE, has_validation=lambda config, data: False)
 
     def refused(*candidates: NodeConfig) -> str:
-        with pytest.raises(Mistake) as error:
+        with pytest.raises(UserError) as error:
             train_in_folder(blind, candidates, tmp_path / "model")
         assert not (tmp_path / "model").exists()
         return str(error.value)
@@ -138,7 +138,7 @@ def test_without_validation_data_what_would_be_chosen_must_be_set(tmp_path: Path
 def test_a_folder_that_holds_a_training_is_refused_and_left_alone(tmp_path: Path) -> None:
     trained([config_of()], tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(Mistake, match=r"already holds records\.jsonl, card\.json, model\.sa"):
+    with pytest.raises(UserError, match=r"already holds records\.jsonl, card\.json, model\.sa"):
         trained([config_of(**{"train.lr": 0.2})], tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -158,7 +158,7 @@ def test_a_finished_training_is_resumed_by_doing_nothing(tmp_path: Path) -> None
 def test_a_finished_training_without_its_bundle_cannot_be_resumed(tmp_path: Path) -> None:
     trained([config_of()], tmp_path)
     (tmp_path / "card.json").unlink()
-    with pytest.raises(Mistake, match="no whole bundle: train again in another folder"):
+    with pytest.raises(UserError, match="no whole bundle: train again in another folder"):
         trained([config_of()], tmp_path, resume=True)
 
 
@@ -172,14 +172,14 @@ def test_more_seeds_of_the_same_settings_go_on_from_those_that_are_there(tmp_pat
 @pytest.mark.parametrize("changed", [{"train.lr": 0.2}, {"model.hidden_quats": 3}, {"seeds": 1}])
 def test_other_settings_cannot_resume_a_training(tmp_path: Path, changed: dict[str, Any]) -> None:
     trained([config_of(seeds=2)], tmp_path)
-    with pytest.raises(Mistake, match="holds a training with other settings"):
+    with pytest.raises(UserError, match="holds a training with other settings"):
         trained([config_of(**changed)], tmp_path, resume=True)
 
 
 def test_other_settings_cannot_resume_a_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(Paused):
         trained([config_of()], tmp_path, deadline=Deadline(0))
-    with pytest.raises(Mistake, match="checkpoint of another run"):
+    with pytest.raises(UserError, match="checkpoint of another run"):
         trained([config_of(**{"train.lr": 0.2})], tmp_path, resume=True)
     # The checkpoint is still there for the run it belongs to.
     assert len(trained([config_of()], tmp_path, resume=True).records) == 1
@@ -245,7 +245,7 @@ class StopAfterOneEnsemble(Deadline):
 def test_a_paused_training_is_not_begun_anew_by_mistake(tmp_path: Path) -> None:
     with pytest.raises(Paused):
         trained([config_of()], tmp_path, deadline=Deadline(0))
-    with pytest.raises(Mistake, match=r"already holds checkpoint\.safetensors: .* --resume"):
+    with pytest.raises(UserError, match=r"already holds checkpoint\.safetensors: .* --resume"):
         trained([config_of()], tmp_path)
     assert len(trained([config_of()], tmp_path, resume=True).records) == 1
 
@@ -269,14 +269,14 @@ def test_what_a_kill_between_bundle_and_records_left_is_run_again(
 
 def test_data_that_cannot_be_read_leaves_no_folder(tmp_path: Path) -> None:
     config = config_of(**{"data.name": "", "data.path": str(tmp_path / "nowhere")})
-    with pytest.raises(Mistake, match="there is no file or folder"):
+    with pytest.raises(UserError, match="there is no file or folder"):
         trained([config], tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_that_cannot_be_made_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("a file")
-    with pytest.raises(Mistake, match="cannot write"):
+    with pytest.raises(UserError, match="cannot write"):
         trained([config_of()], tmp_path / "file" / "out")
 
 

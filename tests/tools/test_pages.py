@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib
 import pytest
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot.style import Drawing, digest, render_figure
 from quatgraph.reproduce.run import read_results
 from tools.pages import (
@@ -90,12 +90,12 @@ def test_text_is_replace_between_its_markers_and_nowhere_else() -> None:
     ],
 )
 def test_a_file_without_both_markers_is_a_mistake(content: str) -> None:
-    with pytest.raises(Mistake, match="needs exactly one <!-- table x --> and one"):
+    with pytest.raises(UserError, match="needs exactly one <!-- table x --> and one"):
         replace_between(content, "table x", "new")
 
 
 def test_markers_in_the_wrong_order_are_a_mistake() -> None:
-    with pytest.raises(Mistake, match="needs exactly one <!-- table x -->"):
+    with pytest.raises(UserError, match="needs exactly one <!-- table x -->"):
         replace_between("<!-- /table x -->\nkeep\n<!-- table x -->\n", "table x", "new")
 
 

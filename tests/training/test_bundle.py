@@ -12,7 +12,7 @@ import commands
 import pytest
 import torch
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.training.bundle import FORMAT_VERSION, Bundle, load_bundle, save_bundle
 
 
@@ -57,7 +57,7 @@ def test_a_card_without_a_digest_is_refused(folder: Path) -> None:
     card = json.loads((folder / "card.json").read_text())
     del card["card_sha256"]
     (folder / "card.json").write_text(json.dumps(card))
-    with pytest.raises(Mistake, match="was changed after the training"):
+    with pytest.raises(UserError, match="was changed after the training"):
         load_bundle(folder)
 
 
@@ -121,12 +121,12 @@ def test_a_damaged_bundle_is_refused(
     folder: Path, damage: Callable[[Path], object], message: str
 ) -> None:
     damage(folder)
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         load_bundle(folder, task="link")
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Mistake, match=r"there is no bundle .*absent"):
+    with pytest.raises(UserError, match=r"there is no bundle .*absent"):
         load_bundle(tmp_path / "absent")
 
 
@@ -143,7 +143,7 @@ def test_a_kill_between_the_two_files_is_noticed(
     monkeypatch.setattr(os, "replace", killed)
     with pytest.raises(KeyboardInterrupt):
         save_bundle(folder, Bundle(bundle.card, {"weight": torch.zeros(2)}))
-    with pytest.raises(Mistake, match="only half written"):
+    with pytest.raises(UserError, match="only half written"):
         load_bundle(folder)
 
 
@@ -161,5 +161,5 @@ def test_a_kill_before_the_first_file_keeps_the_old_bundle(
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path: Path, bundle: Bundle) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Mistake, match="cannot write"):
+    with pytest.raises(UserError, match="cannot write"):
         save_bundle(tmp_path / "file" / "bundle", bundle)

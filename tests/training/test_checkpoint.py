@@ -8,7 +8,7 @@ from typing import NoReturn
 import pytest
 import torch
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.training import checkpoint
 from quatgraph.training.checkpoint import load_checkpoint, remove_checkpoint, save_checkpoint
 
@@ -103,7 +103,7 @@ def test_a_corrupt_checkpoint_is_a_mistake(tmp_path: Path) -> None:
     whole = (tmp_path / FILE).read_bytes()
     for broken in (b"", whole[:5], whole[:40], whole[:-1], b"x" * 100, whole + b"more"):
         (tmp_path / FILE).write_bytes(broken)
-        with pytest.raises(Mistake, match=f"{FILE} is damaged, .* remove the file to train"):
+        with pytest.raises(UserError, match=f"{FILE} is damaged, .* remove the file to train"):
             load_checkpoint(tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_tensors_without_their_state_are_a_mistake(tmp_path: Path) -> None:
     from safetensors.torch import save_file
 
     save_file({"x": torch.ones(3)}, tmp_path / FILE)
-    with pytest.raises(Mistake, match=f"{FILE} is damaged, or no checkpoint of quatgraph"):
+    with pytest.raises(UserError, match=f"{FILE} is damaged, or no checkpoint of quatgraph"):
         load_checkpoint(tmp_path)
 
 
@@ -121,12 +121,12 @@ def test_a_checkpoint_of_another_version_is_refused_and_kept(
     with monkeypatch.context() as other:
         other.setattr(checkpoint, "_FORMAT", "1")
         save_checkpoint(tmp_path, {"x": torch.ones(3)}, {"epoch": 1})
-    with pytest.raises(Mistake, match="of another version of quatgraph"):
+    with pytest.raises(UserError, match="of another version of quatgraph"):
         load_checkpoint(tmp_path)
     assert (tmp_path / FILE).is_file()
 
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Mistake, match="cannot write"):
+    with pytest.raises(UserError, match="cannot write"):
         save_checkpoint(tmp_path / "file" / "run", {}, {})

@@ -9,7 +9,7 @@ import torch.utils._pytree as pytree
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import QGNNConv, QuaternionDropout
 from quatgraph.models.node import GAT, GCN, QGNN
 from quatgraph.training.ensemble import Ensemble
@@ -172,7 +172,7 @@ class Random(nn.Module):
 @pytest.mark.parametrize("draw", [F.dropout, lambda x: x + torch.randn(CLASSES)])
 def test_a_random_operation_of_torch_is_refused_with_a_remedy(draw):
     ensemble = Ensemble([lambda: Random(draw)] * 2, [0, 1])
-    with pytest.raises(Mistake, match=r"cannot use torch's random .* use quatgraph.Quaternion"):
+    with pytest.raises(UserError, match=r"cannot use torch's random .* use quatgraph.Quaternion"):
         ensemble(torch.ones(N, IN))
 
 

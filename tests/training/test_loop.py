@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.node import QGNN
 from quatgraph.training.batches import WholeData
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
@@ -138,7 +138,9 @@ def test_the_remaining_time_is_reported_once_with_the_share_of_evaluations(monke
 
 def test_monitoring_what_is_not_measured_is_a_mistake():
     plan = Plan(epochs=5, select="best-valid", monitor="valid/acuracy")
-    with pytest.raises(Mistake, match="valid/acuracy is not measured; there are test/epoch, valid"):
+    with pytest.raises(
+        UserError, match="valid/acuracy is not measured; there are test/epoch, valid"
+    ):
         scripted(SCRIPT, plan)
 
 
@@ -219,7 +221,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, other):
     plan = replace(PLAN, checkpoint=tmp_path, resume=True)
     with pytest.raises(Paused):
         train(replace(plan, deadline=Deadline(0)))
-    with pytest.raises(Mistake, match="another run"):
+    with pytest.raises(UserError, match="another run"):
         train(replace(plan, **other))
 
 
@@ -228,7 +230,7 @@ def test_a_checkpoint_of_other_measures_is_refused(tmp_path, before):
     plan = replace(PLAN, checkpoint=tmp_path, resume=True)
     with pytest.raises(Paused):
         train(replace(plan, deadline=Deadline(0)), measured=before)
-    with pytest.raises(Mistake, match="another run"):
+    with pytest.raises(UserError, match="another run"):
         train(plan, measured=("valid/macro-f1",))
 
 
@@ -296,5 +298,5 @@ def test_a_checkpoint_of_another_device_is_refused(tmp_path):
         train(plan)
     tensors, state = load_checkpoint(tmp_path)
     save_checkpoint(tmp_path, tensors, state | {"device": "cuda"})
-    with pytest.raises(Mistake, match="made on cuda: resume it with --device cuda"):
+    with pytest.raises(UserError, match="made on cuda: resume it with --device cuda"):
         train(replace(plan, resume=True))

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import pytest
 from made_up import made_up
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.training.record import RunRecord, append_records, read_records
 
 
@@ -110,7 +110,7 @@ def test_a_corrupt_line_elsewhere_is_named(path: Path) -> None:
     line = path.read_bytes()
     for broken in (b"{", b"[]", b"3", b"null", b"\xff", b'{"schema": 1}', b'{"task": "node"}'):
         path.write_bytes(line + broken + b"\n" + line)
-        with pytest.raises(Mistake, match=r"line 2 of .*node\.jsonl is not a run record"):
+        with pytest.raises(UserError, match=r"line 2 of .*node\.jsonl is not a run record"):
             read_records(path)
 
 
@@ -118,19 +118,19 @@ def test_a_record_with_an_unknown_field_is_refused(path: Path) -> None:
     values = dataclasses.asdict(record()) | {"colour": "red"}
     path.parent.mkdir()
     path.write_text(json.dumps(values) + "\n")
-    with pytest.raises(Mistake, match=r"line 1 of .* is not a run record"):
+    with pytest.raises(UserError, match=r"line 1 of .* is not a run record"):
         read_records(path)
 
 
 def test_another_schema_is_refused(path: Path) -> None:
     append_records(path, [record()])
     append_records(path, [record(schema=2)])
-    with pytest.raises(Mistake, match=r"line 2 of .*node\.jsonl has schema 2.* reads schema 1"):
+    with pytest.raises(UserError, match=r"line 2 of .*node\.jsonl has schema 2.* reads schema 1"):
         read_records(path)
 
 
 def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(Mistake, match=r"cannot read the records in .*node\.jsonl"):
+    with pytest.raises(UserError, match=r"cannot read the records in .*node\.jsonl"):
         read_records(path)
 
 
@@ -142,7 +142,7 @@ def test_a_write_that_fails_is_taken_back(path: Path, monkeypatch: pytest.Monkey
     before = path.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", fail)
-        with pytest.raises(Mistake, match=r"cannot write .*node\.jsonl: No space left"):
+        with pytest.raises(UserError, match=r"cannot write .*node\.jsonl: No space left"):
             append_records(path, [record(1)])
     assert path.read_bytes() == before
     append_records(path, [record(2)])
@@ -151,9 +151,9 @@ def test_a_write_that_fails_is_taken_back(path: Path, monkeypatch: pytest.Monkey
 
 def test_a_place_that_cannot_be_written_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Mistake, match="cannot write"):
+    with pytest.raises(UserError, match="cannot write"):
         append_records(tmp_path / "file" / "node.jsonl", [record()])
-    with pytest.raises(Mistake, match="cannot write"):
+    with pytest.raises(UserError, match="cannot write"):
         append_records(tmp_path, [record()])
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import quatgraph
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.training import runtime
 from quatgraph.training.runtime import (
     Deadline,
@@ -37,7 +37,7 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_cuda_auto_is_the_cpu_and_cuda_a_mistake() -> None:
     assert resolve_device("auto") == resolve_device("cpu") == CPU
     for name in ("cuda", "cuda:1"):
-        with pytest.raises(Mistake, match="needs CUDA, which is not available here; use cpu"):
+        with pytest.raises(UserError, match="needs CUDA, which is not available here; use cpu"):
             resolve_device(name)
 
 
@@ -46,13 +46,13 @@ def test_with_cuda_a_device_has_its_index() -> None:
     assert resolve_device("auto") == resolve_device("cuda") == torch.device("cuda:0")
     assert resolve_device("cuda:1") == torch.device("cuda:1")
     assert resolve_device("cpu") == CPU
-    with pytest.raises(Mistake, match="the last one here is 'cuda:1'"):
+    with pytest.raises(UserError, match="the last one here is 'cuda:1'"):
         resolve_device("cuda:2")
 
 
 @pytest.mark.parametrize("name", ["gpu", "", "cuda:", "cuda:-1", "cuda:x", "CPU", "mps"])
 def test_an_unknown_device_is_a_mistake(name: str) -> None:
-    with pytest.raises(Mistake, match="unknown device"):
+    with pytest.raises(UserError, match="unknown device"):
         resolve_device(name)
 
 
@@ -128,7 +128,7 @@ def test_without_minutes_a_deadline_never_passes() -> None:
 
 @pytest.mark.parametrize("minutes", [-1.0, float("nan")])
 def test_a_deadline_needs_a_sensible_number(minutes: float) -> None:
-    with pytest.raises(Mistake, match="zero or more"):
+    with pytest.raises(UserError, match="zero or more"):
         Deadline(minutes)
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from quatgraph import __version__
-from quatgraph.errors import Mistake, printable
+from quatgraph.errors import UserError, printable
 from quatgraph.signals import cleanup_pending, exit_code, interruptible
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def report_errors() -> Iterator[None]:
     """Reports an error in one sentence and exits with the right code."""
     try:
         yield
-    except Mistake as mistake:
+    except UserError as mistake:
         log(str(mistake))
         raise typer.Exit(2) from None
     except KeyboardInterrupt as interrupt:

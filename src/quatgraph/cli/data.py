@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, log
-from quatgraph.errors import Mistake, check_known
+from quatgraph.errors import UserError, check_known
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data", help="Fetch, verify or describe a dataset.")
@@ -162,7 +162,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     path = Path(name)
     own = path.exists()
     if not own and (path.suffix or len(path.parts) > 1):
-        raise Mistake(f"no such file or folder: {name}")
+        raise UserError(f"no such file or folder: {name}")
     source = {"path": str(path)} if own else {"name": name}
     values = configs.override({"data": source}, set_)
     if own:  # only texts have columns to set
@@ -171,7 +171,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     else:
         task = store.entry(name).task
     if task not in TASKS:
-        raise Mistake(f"{name!r} is a dataset of {task}, which has no statistics")
+        raise UserError(f"{name!r} is a dataset of {task}, which has no statistics")
     config = configs.build(TASKS[task].config, values)
     load: Callable[..., Any] = load_documents if task == "text" else TASKS[task].load
     statistics: dict[str, Callable[[Any], dict[str, int]]] = {
@@ -182,7 +182,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     }
     try:
         found = load(config)
-    except Mistake:  # data without labels cannot be trained on, but counted
+    except UserError:  # data without labels cannot be trained on, but counted
         if task == "link":
             raise
         found = load(config, labels_needed=False)

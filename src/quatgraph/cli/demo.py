@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from quatgraph.cli.common import Device, app, command, training_context
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from quatgraph.data.link import Triples
@@ -84,7 +84,7 @@ def _train_or_load(triples: "Triples", device: str) -> tuple["Job", bool]:
         try:
             loaded = (FOLDER / RECORDS).exists() and bool(read_records(FOLDER / RECORDS))
             return train(replace(context, resume=True)), loaded
-        except Mistake:
+        except UserError:
             if not FOLDER.is_dir():
                 raise
             # It is damaged, or from another version or device.

@@ -10,7 +10,7 @@ import typer
 
 from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
 from quatgraph.cli.tables import STDOUT, WORDS, align, encode, escape, format_of, is_stream
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.query_options import OPTIONS, check_options, options_of
 
 
@@ -36,11 +36,11 @@ def evaluate(
     predictor = load(bundle, device=device)
     if by_relation:
         if (task := predictor.card["task"]) != "link":
-            raise Mistake(
+            raise UserError(
                 f"--by-relation is for link models, but {bundle} is for the task {task!r}"
             )
         if data is not None:
-            raise Mistake(f"{bundle} holds its triples: leave out {data}")
+            raise UserError(f"{bundle} holds its triples: leave out {data}")
         _print_relations(predictor, json_)
         return
     recorded, computed = predictor.card["metrics"], predictor.evaluate(data)
@@ -191,7 +191,7 @@ def predict(
 
 def _read_path(data: list[str], task: str, bundle: Path) -> Path | None:
     if len(data) > 1:
-        raise Mistake(
+        raise UserError(
             f"{bundle} is for the task {task!r}, which takes one path of new data: "
             f"leave out {data[1]!r}"
         )
@@ -207,10 +207,10 @@ def _read_texts(data: list[str]) -> str | list[str] | None:
     if data == ["-"]:
         lines = lines_of(typer.get_binary_stream("stdin").read(), "standard input")
         if not lines:
-            raise Mistake("standard input is empty; write one text per line")
+            raise UserError("standard input is empty; write one text per line")
         return lines
     if other := next((one for one in data if one == "-" or names_a_file(one)), None):
-        raise Mistake(f"{other!r} is not a text: give one file, -, or texts")
+        raise UserError(f"{other!r} is not a text: give one file, -, or texts")
     if not any(len(one.split()) > 1 for one in data):
         log(f"{len(data)} texts of one word each; quote several words to make them one text")
     return data

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from quatgraph.errors import Mistake, printable
+from quatgraph.errors import UserError, printable
 
 Rows = Sequence[Mapping[str, Any]]
 WORDS = 10
@@ -21,21 +21,21 @@ def format_of(out: Path | None, json_: bool) -> str:
     """The output format, one of :data:`FORMATS`.
 
     The suffix of the file decides. Without a suffix or file, it is JSON lines with ``json_``, else
-    CSV. Raises a Mistake for an unknown suffix, a suffix that contradicts ``json_``, or Parquet
+    CSV. Raises a UserError for an unknown suffix, a suffix that contradicts ``json_``, or Parquet
     without pyarrow.
     """
     suffix = "" if out is None or _is_device(out) else out.suffix.lower()
     if not suffix:
         return ".jsonl" if json_ else ".csv"
     if suffix not in FORMATS:
-        raise Mistake(f"cannot write predictions to {out}; use one of {', '.join(FORMATS)}")
+        raise UserError(f"cannot write predictions to {out}; use one of {', '.join(FORMATS)}")
     if json_ and suffix not in JSON_FORMATS:
-        raise Mistake(
+        raise UserError(
             f"--json does not match the suffix of {out}; omit --json or use "
             f"{' or '.join(JSON_FORMATS)}"
         )
     if suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise Mistake("writing Parquet needs pyarrow; install it with pip install pyarrow")
+        raise UserError("writing Parquet needs pyarrow; install it with pip install pyarrow")
     return suffix
 
 

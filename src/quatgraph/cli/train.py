@@ -21,7 +21,7 @@ from quatgraph.cli.common import (
     log,
     training_context,
 )
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
@@ -121,14 +121,14 @@ def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: st
     from quatgraph.presets import names, preset
 
     if protocol not in ("paper", "honest"):
-        raise Mistake(f"--protocol must be honest or paper, got {protocol!r}")
+        raise UserError(f"--protocol must be honest or paper, got {protocol!r}")
     if any(item.partition("=")[0].strip() == "protocol" for item in set_):
-        raise Mistake("set the protocol with --protocol, not with --set")
+        raise UserError("set the protocol with --protocol, not with --set")
     if protocol == "paper" and "/" not in what:
-        raise Mistake("--protocol paper needs a preset; your own data uses the protocol honest")
+        raise UserError("--protocol paper needs a preset; your own data uses the protocol honest")
     if "/" in what:
         if data is not None:
-            raise Mistake(
+            raise UserError(
                 f"a preset has its own data; use `train {what.split('/')[0]} --data ...` instead"
             )
         preset(what)
@@ -137,9 +137,9 @@ def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: st
     if what not in tasks:
         hint = did_you_mean(what, [*tasks, *names()])
         hint = hint or "; `quatgraph list presets` lists them"
-        raise Mistake(f"there is no task or preset {what!r}{hint}")
+        raise UserError(f"there is no task or preset {what!r}{hint}")
     if data is None:
-        raise Mistake(
+        raise UserError(
             f"no data given; use `quatgraph train {what} --data PATH`, or a preset from "
             "`quatgraph list presets`"
         )
@@ -154,7 +154,7 @@ def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, A
         options["vectors"] = vectors if vectors in catalog() else str(Path(vectors).resolve())
     for option, owner in (("directed", "node"), ("vectors", "text")):
         if option in options and task != owner:
-            raise Mistake(f"--{option} is an option of the task {owner}, not of {task}")
+            raise UserError(f"--{option} is an option of the task {owner}, not of {task}")
     return options
 
 
@@ -198,8 +198,8 @@ def _build_candidates(
 
 
 def _print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
+    from quatgraph.metrics.classification import mean_std
     from quatgraph.tasks.selection import choose_by_validation
-    from quatgraph.training.metrics import mean_std
 
     # Each split uses the configuration that is best on its own validation data. The bundle's
     # configuration is selected by the mean over splits, whose data include other splits' test data.
@@ -351,7 +351,7 @@ def reproduce(
 
     table_values(table)  # rejects an unknown table before torch is loaded
     from quatgraph.reproduce.render import cells, render
-    from quatgraph.reproduce.run import NoData, read_results, run_missing
+    from quatgraph.reproduce.run import MissingDataError, read_results, run_missing
     from quatgraph.reproduce.table import load_table
     from quatgraph.training.loop import Paused
 
@@ -364,11 +364,11 @@ def reproduce(
                 pass
     except Paused:
         log("time limit reached; repeat the command to continue")
-    except NoData as error:
+    except MissingDataError as error:
         missing_data = error
     records = read_results(results)
     if not records and recorded:
-        raise Mistake(
+        raise UserError(
             f"{results} has no records; pass the results folder of a checkout with --results"
         )
     if missing_data and not records:

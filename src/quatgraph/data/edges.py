@@ -9,7 +9,7 @@ from torch import Tensor
 
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.io.numbers import Ids
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def merge_edges(
@@ -25,7 +25,7 @@ def merge_edges(
 
     Weights of edges that repeat in one direction are summed. An undirected edge gets both
     directions, with the larger weight if they differ, so listing every edge in both directions
-    changes nothing. A sum beyond float32 is a :class:`Mistake` that names the nodes by
+    changes nothing. A sum beyond float32 is a :class:`UserError` that names the nodes by
     ``node_ids``.
 
     Returns:
@@ -41,7 +41,7 @@ def merge_edges(
     if (beyond := merged > np.finfo(np.float32).max).any():
         ends = divmod(int(key[beyond.argmax()]), num_nodes)
         names = [repr(end if node_ids is None else node_ids[end]) for end in ends]
-        raise Mistake(
+        raise UserError(
             f"the weights of the repeated edge from {names[0]} to {names[1]} sum to more than a "
             "float32 holds: divide all weights of the graph by the same large number"
         )

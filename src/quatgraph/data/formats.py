@@ -19,7 +19,7 @@ from quatgraph.data.io.files import (
     unpacked_suffix,
 )
 from quatgraph.data.io.table import split_cells
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 Data = TypeVar("Data")
 _TEXT_KEY = re.compile(r'"text"\s*:', re.IGNORECASE)
@@ -62,22 +62,24 @@ class Reader(Generic[Data]):
 def select_reader(task: str, readers: Sequence[Reader[Data]], path: Path) -> Reader[Data]:
     """The first reader that matches a path.
 
-    A path that no reader matches is a :class:`Mistake`, which lists the formats of the task and
+    A path that no reader matches is a :class:`UserError`, which lists the formats of the task and
     names the task that reads this one.
     """
     known = ", or ".join(reader.description for reader in readers)
     if not path.exists():
-        raise Mistake(f"there is no file or folder {path}; the task {task} reads {known}")
+        raise UserError(f"there is no file or folder {path}; the task {task} reads {known}")
     _refuse_foreign(path)
     for reader in readers:
         if reader.matches(path):
             return reader
-    raise Mistake(f"{path} is not {task} data: the task {task} reads {known}{_suggest_task(path)}")
+    raise UserError(
+        f"{path} is not {task} data: the task {task} reads {known}{_suggest_task(path)}"
+    )
 
 
 def infer_task(path: Path) -> str:
     """The task whose data a path looks like; a path of no task, or of several, is a
-    :class:`Mistake`."""
+    :class:`UserError`."""
     return _infer_folder_task(path) if path.is_dir() else _infer_file_task(path)
 
 
@@ -127,7 +129,7 @@ _FOLDERS: dict[str, Callable[[Path], bool]] = {
 def _suggest_task(path: Path) -> str:
     try:
         task = infer_task(path)
-    except Mistake:
+    except UserError:
         return "; unpack it first" if is_packed(path) else ""
     return f"; it looks like {task} data, which `quatgraph train {task}` reads"
 
@@ -135,14 +137,14 @@ def _suggest_task(path: Path) -> str:
 def _infer_folder_task(path: Path) -> str:
     train = _training_file(path)
     if train is not None and is_text_header(split_cells(first_line(train))):
-        raise Mistake(
+        raise UserError(
             f"{path} has texts in {train.name}; put all texts into one table, with a column split "
             "that says train, valid or test"
         )
     for task, has_files in _FOLDERS.items():
         if has_files(path):
             return task
-    raise Mistake(
+    raise UserError(
         f"{path} is not data of any task, which is a folder with nodes.csv, with NAME_A.txt, with "
         "train.tsv, or with a sub-folder of .txt files per label"
     )
@@ -152,12 +154,12 @@ def _infer_file_task(path: Path) -> str:
     _refuse_foreign(path)
     line = first_line(path)
     if not line and not is_packed(path):
-        raise Mistake(f"{path} is empty; write the data into it, or name another file")
+        raise UserError(f"{path} is empty; write the data into it, or name another file")
     if "\0" in line or "\N{REPLACEMENT CHARACTER}" in line:
-        raise Mistake(f"{path} is not UTF-8 text; save it as UTF-8, or name another file")
+        raise UserError(f"{path} is not UTF-8 text; save it as UTF-8, or name another file")
     cells, suffix = split_cells(line), unpacked_suffix(path)
     if is_packed(path) and (suffix == ".jsonl" or is_text_header(cells)):
-        raise Mistake(f"{path} is packed, which only triples may be; unpack it")
+        raise UserError(f"{path} is packed, which only triples may be; unpack it")
     match suffix:
         case ".jsonl":
             return _infer_object_task(path, line)
@@ -168,12 +170,12 @@ def _infer_file_task(path: Path) -> str:
         case ".txt" if line.count("\t") == len(TRIPLE_COLUMNS) - 1:
             return "link"
         case ".txt":
-            raise Mistake(
+            raise UserError(
                 f"{path} is neither a file of graphs, whose first line is their number, nor of "
                 "triples separated by tabs; write texts as a .csv file with the columns text and "
                 "label"
             )
-    raise Mistake(
+    raise UserError(
         f"{path} has an unknown format; graphs are .jsonl files, triples .tsv or .csv, and texts "
         ".csv, .tsv or .jsonl"
     )
@@ -184,7 +186,7 @@ def _infer_object_task(path: Path, line: str) -> str:
         return "text"
     if '"edges"' in line or not line.startswith("{"):
         return "graph"
-    raise Mistake(
+    raise UserError(
         f"the first line of {path} has neither 'edges', as a graph has, nor 'text', as a text "
         "has; name the key of the texts by --set data.text=NAME"
     )
@@ -194,14 +196,14 @@ def _infer_table_task(path: Path, cells: list[str]) -> str:
     ends = places_by_role(cells, {"source": EDGE_ENDS.keys(), "target": EDGE_ENDS.values()})
     has_triples = all(places_by_role(cells, TRIPLE_COLUMNS).values())
     if path.name in ("nodes.csv", "edges.csv") or (all(ends.values()) and not has_triples):
-        raise Mistake(
+        raise UserError(
             f"{path} is part of a graph of the task node, which is a folder with nodes.csv and "
             "edges.csv; name the folder"
         )
     if is_text_header(cells):
         return "text"
     if len(cells) == 1 and cells != [""]:  # of a damaged file nothing is known
-        raise Mistake(
+        raise UserError(
             f"{path} has one column, separated by commas, tabs or semicolons; texts have the "
             "columns text and label, triples head, relation and tail"
         )
@@ -215,9 +217,9 @@ def _refuse_foreign(path: Path) -> None:
     suffix = unpacked_suffix(path)
     for suffixes, remedy in _CONVERSIONS.items():
         if suffix in suffixes:
-            raise Mistake(f"{path} cannot be read: {suffix} files are not supported; {remedy}")
+            raise UserError(f"{path} cannot be read: {suffix} files are not supported; {remedy}")
     if first_line(path).startswith("__label__"):
-        raise Mistake(
+        raise UserError(
             f"{path} cannot be read: fastText's format is not supported; write a .csv file with "
             "the columns text and label"
         )

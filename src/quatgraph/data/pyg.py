@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -25,12 +25,12 @@ def count_nodes(data: "Data", *keys: str) -> int | None:
 def check_features(x: object, name: str) -> Tensor:
     """Features as a dense float32 tensor ``(N, F)`` on the CPU; messages call it ``name``."""
     if not isinstance(x, Tensor) or x.dim() != 2 or x.is_complex():
-        raise Mistake(f"{name} must be a tensor of real numbers of shape (nodes, features)")
+        raise UserError(f"{name} must be a tensor of real numbers of shape (nodes, features)")
     x = x.detach().cpu()
     x = (x if x.layout == torch.strided else x.to_dense()).float()
     if not bool(x.isfinite().all()):
         row, column = (~x.isfinite()).nonzero()[0].tolist()
-        raise Mistake(f"{name}[{row}, {column}] is not a finite number; replace it")
+        raise UserError(f"{name}[{row}, {column}] is not a finite number; replace it")
     return x
 
 
@@ -41,12 +41,12 @@ def check_edge_index(edge_index: object, num_nodes: int, name: str) -> Tensor:
         and edge_index.dtype in (torch.int64, torch.int32)
         and edge_index.shape[:-1] == (2,)
     ):
-        raise Mistake(f"{name} must be a tensor of whole numbers of shape (2, edges)")
+        raise UserError(f"{name} must be a tensor of whole numbers of shape (2, edges)")
     # PyG's EdgeIndex is a subclass that does not stack.
     edge_index = torch.stack(tuple(edge_index.detach().cpu().long().as_subclass(Tensor)))
     outside = (edge_index < 0) | (edge_index >= num_nodes)
     if bool(outside.any()):
-        raise Mistake(
+        raise UserError(
             f"{name} names the node {int(edge_index[outside][0])} but the nodes are "
             f"0..{num_nodes - 1}; correct it or num_nodes"
         )

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 Kind = Literal["none", "row", "standard"]
 KINDS: tuple[Kind, ...] = ("none", "row", "standard")
@@ -48,7 +48,7 @@ class Scaling:
             counts = not negative and int(x.count_nonzero()) <= x.numel() // 2
             kind = "row" if counts else "standard"
         if kind not in KINDS:
-            raise Mistake(f"there is no scaling {kind!r}; choose auto, {', '.join(KINDS)}")
+            raise UserError(f"there is no scaling {kind!r}; choose auto, {', '.join(KINDS)}")
         if kind == "row":
             _refuse_negative(negative)
         if kind != "standard":
@@ -62,7 +62,7 @@ class Scaling:
     def apply(self, x: Tensor) -> Tensor:
         """Scales ``x`` ``(N, width)``; zero rows stay zero, constant columns become zero."""
         if x.dim() != 2 or x.size(1) != self.width:
-            raise Mistake(
+            raise UserError(
                 f"the features have shape {tuple(x.shape)} but the model was trained with "
                 f"{self.width} features a node; give the same features in the same order"
             )
@@ -88,13 +88,13 @@ class Scaling:
             kind, width = values["kind"], int(values["width"])
             mean, std = (tuple(float(v) for v in values[key]) for key in ("mean", "std"))
         except (KeyError, TypeError, ValueError) as error:
-            raise Mistake(f"the stored feature scaling is damaged ({error!r})") from error
+            raise UserError(f"the stored feature scaling is damaged ({error!r})") from error
         moments = width if kind == "standard" else 0
         if kind not in KINDS or len(mean) != moments or len(std) != moments:
-            raise Mistake(f"the stored feature scaling is damaged (kind {kind!r}, width {width})")
+            raise UserError(f"the stored feature scaling is damaged (kind {kind!r}, width {width})")
         return cls(kind, width, mean, std)
 
 
 def _refuse_negative(negative: bool) -> None:
     if negative:
-        raise Mistake("scaling by rows needs features without negative values; use 'standard'")
+        raise UserError("scaling by rows needs features without negative values; use 'standard'")

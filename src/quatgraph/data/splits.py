@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.labels import missing_hint
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 Fold = tuple[Tensor, Tensor]
 """Indices of the items for training, and of those for testing or validation."""
-Masks = tuple[Tensor, Tensor, Tensor]
+SplitMasks = tuple[Tensor, Tensor, Tensor]
 PARTS = ("train", "valid", "test")
 SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
 """Index into ``PARTS`` of each word for a split, in lower case; -1 for none."""
@@ -24,7 +24,7 @@ def part_numbers(
     folded = [word.casefold() for word in words]
     for word in set(folded) - set(known):
         row = folded.index(word)
-        raise Mistake(
+        raise UserError(
             f"{at(row)} has the unknown split {words[row]!r}; "
             f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
         )
@@ -33,7 +33,7 @@ def part_numbers(
 
 def stratified_split(
     y: Tensor, seed: int, fractions: tuple[float, float, float] = (0.6, 0.2, 0.2)
-) -> Masks:
+) -> SplitMasks:
     """Draws train, valid and test masks ``(N,)``, class by class.
 
     A class of three or more nodes has at least one in each split; a smaller class is in train only.
@@ -45,9 +45,9 @@ def stratified_split(
         (2, 2, 2)
     """
     if seed < 0:
-        raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
+        raise UserError(f"the seed of a split must be 0 or more, got {seed}")
     if min(fractions) <= 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise Mistake(f"the fractions of a split must be positive and sum to 1, got {fractions}")
+        raise UserError(f"the fractions of a split must be positive and sum to 1, got {fractions}")
     masks = [torch.zeros(y.numel(), dtype=torch.bool) for _ in PARTS]
     for nodes in _shuffled_classes(y, seed):
         sizes = _sizes(nodes.numel(), fractions)
@@ -72,36 +72,38 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
     """
     check_seed(seed)
     if not 0 < fraction < 1:
-        raise Mistake(f"the validation share must be between 0 and 1, got {fraction}")
+        raise UserError(f"the validation share must be between 0 and 1, got {fraction}")
     train = train[y[train] >= 0].sort().values
     is_valid = torch.zeros(train.numel(), dtype=torch.bool)
     for members in _shuffled_classes(y[train], seed):
         count = min(max(1, int(members.numel() * fraction + 0.5)), members.numel() - 1)
         is_valid[members[:count]] = True
     if not bool(is_valid.any()):
-        raise Mistake("no class has two items to train on, so none can be held out; add some")
+        raise UserError("no class has two items to train on, so none can be held out; add some")
     return train[~is_valid], train[is_valid]
 
 
-def check_split(y: Tensor, masks: Masks, label_names: list[str], *, where: str) -> None:
+def check_split(y: Tensor, masks: SplitMasks, label_names: list[str], *, where: str) -> None:
     """Refuses masks ``(N, S)`` with an empty split, or with a class that no training node has.
 
     Unlabelled nodes (``-1``) are ignored. ``where`` is the source of the split, for messages.
     """
     if len(label_names) < 2:
-        raise Mistake(f"all labelled nodes in {where} have one class; training needs at least two")
+        raise UserError(
+            f"all labelled nodes in {where} have one class; training needs at least two"
+        )
     train, valid, test = parts = tuple(mask & (y >= 0).unsqueeze(1) for mask in masks)
     if bool(((train & valid) | (train & test) | (valid & test)).any()):
-        raise Mistake(f"{where} puts a node into two parts of one split; let each be in one")
+        raise UserError(f"{where} puts a node into two parts of one split; let each be in one")
     for part, mask in zip(PARTS, parts, strict=True):
         if not bool(mask.any(dim=0).all()):
-            raise Mistake(
+            raise UserError(
                 f"{where} leaves no labelled node for the {part} part; "
                 "label more nodes or give a split of your own"
             )
     for label, name in enumerate(label_names):
         if not bool(train[y == label].any(dim=0).all()):
-            raise Mistake(
+            raise UserError(
                 f"class {name!r} has no training node in {where}; "
                 f"mark at least one of its nodes as train or remove the class{missing_hint(name)}"
             )
@@ -127,4 +129,4 @@ def _sizes(count: int, fractions: tuple[float, float, float]) -> list[int]:
 def check_seed(seed: int) -> None:
     """Refuses a seed that numpy's generators do not accept."""
     if not 0 <= seed < 2**32:
-        raise Mistake(f"a seed must be a whole number from 0 to {2**32 - 1}, got {seed}")
+        raise UserError(f"a seed must be a whole number from 0 to {2**32 - 1}, got {seed}")

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear
 from quatgraph.ops.members import add_bias
 
@@ -58,7 +58,7 @@ class QGNNConv(nn.Module):
     ) -> None:
         super().__init__()
         if not tiled and in_channels > 0 and in_channels % 4:
-            raise Mistake(
+            raise UserError(
                 f"the width of x must be a multiple of four, got {in_channels}: pad x with zeros "
                 f"to {-(-in_channels // 4) * 4}, or use tiled=True for real features of any width"
             )
@@ -82,11 +82,11 @@ class QGNNConv(nn.Module):
         if isinstance(edge_index, Blocks):
             return edge_index
         if len(getattr(x, "shape", ())) < 2:  # a pair, as PyG's bipartite layers take
-            raise Mistake("a quaternion convolution takes one node matrix, with a row per node")
+            raise UserError("a quaternion convolution takes one node matrix, with a row per node")
         nodes = x.shape[-2]
         if self._prepared is not None and not isinstance(edge_index, Adjacency):
             if nodes != (cached := self._prepared.shape[0]):
-                raise Mistake(
+                raise UserError(
                     f"this layer caches its first graph, which has {cached} nodes, but x has "
                     f"{nodes}: remove cached=True"
                 )
@@ -137,7 +137,7 @@ class SimplifiedQGNNConv(nn.Module):
     ) -> None:
         super().__init__()
         if num_hops < 1:
-            raise Mistake(f"num_hops must be at least 1, got {num_hops}")
+            raise UserError(f"num_hops must be at least 1, got {num_hops}")
         self.num_hops = num_hops
         self.conv = QGNNConv(in_channels, out_channels, tiled=tiled)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.algebra import conjugate, hamilton_product, unit
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops import lookup, table_and_rows
@@ -54,7 +54,7 @@ class DistMult(nn.Module):
     ) -> None:
         super().__init__()
         if width % self.components:
-            raise Mistake(
+            raise UserError(
                 f"{type(self).__name__} needs a width divisible by {self.components}, got {width}"
             )
         self.reciprocal = reciprocal

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import quats
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.linear import Features
 from quatgraph.ops.dropout import keyed_dropout
 
@@ -44,9 +44,9 @@ class QuaternionDropout(nn.Module):
     def __init__(self, rate: float = 0.5, *, masks: Masks = "real") -> None:
         super().__init__()
         if not 0 <= rate < 1:
-            raise Mistake(f"a dropout rate must be at least 0 and less than 1, got {rate}")
+            raise UserError(f"a dropout rate must be at least 0 and less than 1, got {rate}")
         if masks not in ("real", "quaternion"):
-            raise Mistake(f"dropout masks must be 'real' or 'quaternion', got {masks!r}")
+            raise UserError(f"dropout masks must be 'real' or 'quaternion', got {masks!r}")
         self.masks = masks
         self.register_buffer("rate", torch.tensor(float(rate)), persistent=False)
         self.register_buffer("draws", torch.zeros(2, dtype=torch.int64), persistent=False)

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.linear import Edges, GlorotLinear, QuaternionLinear
 from quatgraph.ops import gated_step, hamilton_matrix
 from quatgraph.ops.activation import Activation
@@ -60,7 +60,7 @@ class GatedQGNNConv(nn.Module):
     ) -> None:
         super().__init__()
         if steps < 1:
-            raise Mistake(f"a gated layer needs at least one step, got steps={steps}")
+            raise UserError(f"a gated layer needs at least one step, got steps={steps}")
         self.width, self.steps, self.activation = width, steps, activation
         self.of_sum = self.linear(width, 3 * width, bias=bias)  # W of z, of r, of the candidate
         self.of_own = self.linear(width, 2 * width, bias=False)  # U of z, of r

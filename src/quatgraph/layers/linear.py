@@ -9,7 +9,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix_tiled, quats, right_matrix
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops import hamilton_linear, hamilton_matrix, lookup
 from quatgraph.ops.members import add_bias
 
@@ -72,10 +72,10 @@ class QuaternionLinear(nn.Module):
         is_tiled = self.tiled and width == self.in_quats
         if not is_tiled and width != 4 * self.in_quats:
             expected = self.in_quats if self.tiled else 4 * self.in_quats
-            raise Mistake(f"{self} takes inputs of width {expected}, got {width}")
+            raise UserError(f"{self} takes inputs of width {expected}, got {width}")
         if isinstance(x, Tensor):
             if not x.is_floating_point():
-                raise Mistake(f"{self} takes real numbers, got {x.dtype}: use x.float()")
+                raise UserError(f"{self} takes real numbers, got {x.dtype}: use x.float()")
             return hamilton_linear(
                 x, self.weight, self.bias, tiled=is_tiled, product_dtype=product_dtype
             )
@@ -90,7 +90,7 @@ class QuaternionLinear(nn.Module):
         """The product with one-hot rows, each scaled by a quaternion: looks up the row's column of
         the matrix and multiplies its quaternions by the scale."""
         if not self.tiled:
-            raise Mistake(f"{self} takes quaternion vectors; only a tiled layer takes codes")
+            raise UserError(f"{self} takes quaternion vectors; only a tiled layer takes codes")
         column = lookup(self.weight.flatten(-3, -2).mT, x.code).unflatten(-1, (4, self.out_quats))
         return (right_matrix(x.weight) @ column).flatten(-2)
 

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.layers.norm import BatchNorm
@@ -127,7 +127,7 @@ class GraphAttention(nn.Module):
 def check_heads(width: int, heads: int) -> None:
     """Checks that GAT's real width is divisible by its heads."""
     if width % heads:
-        raise Mistake(
+        raise UserError(
             f"GAT's width of {width} reals cannot be shared among {heads} heads: change heads or "
             "hidden_quats, which is a quarter of the width"
         )

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.algebra import lift
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.linear import Features
 
 X = TypeVar("X", bound=Features)
@@ -76,5 +76,5 @@ def layer_sizes(
 ) -> list[tuple[int, int]]:
     """The input and output width of each layer: ``num_layers`` hidden ones, then ``last``."""
     if num_layers < 1:
-        raise Mistake(f"a model needs at least one layer, got num_layers={num_layers}")
+        raise UserError(f"a model needs at least one layer, got num_layers={num_layers}")
     return list(pairwise([in_channels, *[hidden] * num_layers, *last]))

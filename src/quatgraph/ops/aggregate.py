@@ -30,7 +30,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.csr import entry_products, sum_rows
 from quatgraph.ops.members import batch_first, vmap_product
 from quatgraph.ops.transforms import active_transforms, is_tracing, jvp_depth, operation
@@ -70,7 +70,7 @@ def aggregate(
     matrix = rowptr, col, None, weight, x, t_rowptr, t_col, t_perm
     if torch.compiler.is_compiling() or (is_tracing(weight, x) and not active_transforms()):
         if jvp_depth():
-            raise Mistake("forward-mode derivatives are not supported within torch.compile")
+            raise UserError("forward-mode derivatives are not supported within torch.compile")
         return _aggregate_op(*matrix, product_dtype, weight.dtype)
     return _aggregate(*matrix, product_dtype, weight.dtype)
 
@@ -160,7 +160,7 @@ def _product_rule(
 ) -> Tensor | None:
     """The tangent of a product, from those of its factors."""
     if jvp_depth() > 1:  # torch would lose the tangents of saved tensors
-        raise Mistake(
+        raise UserError(
             "forward-over-forward derivatives are not supported: take one of them backward, as "
             "torch.func.hessian does"
         )

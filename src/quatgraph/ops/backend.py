@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.transforms import grad_depth, is_batched
 
 Backend = Literal["auto", "torch", "triton"]
@@ -25,7 +25,7 @@ def chosen_backend() -> str:
     forced = _forced[-1]
     choice = os.environ.get("QUATGRAPH_BACKEND", "auto") if forced == "auto" else forced
     if choice not in ("auto", "torch", "triton"):
-        raise Mistake(f"QUATGRAPH_BACKEND must be auto, torch or triton, got {choice!r}")
+        raise UserError(f"QUATGRAPH_BACKEND must be auto, torch or triton, got {choice!r}")
     return choice
 
 
@@ -36,7 +36,7 @@ def use_triton(*tensors: Tensor) -> bool:
     available = all(t.is_cuda and not is_batched(t) for t in tensors)
     available = available and TRITON_INSTALLED and not grad_depth()
     if choice == "triton" and not available:
-        raise Mistake("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
+        raise UserError("the backend 'triton' needs Triton and CUDA tensors; use 'auto' or 'torch'")
     return available and choice != "torch"
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from quatgraph.algebra import hamilton_matrix as plain_matrix
 from quatgraph.algebra import hamilton_matrix_tiled
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import add_bias
 from quatgraph.ops.rounded_linear import rounded_linear
@@ -49,7 +49,7 @@ def hamilton_linear(
     matrix = hamilton_matrix_tiled(weight) if tiled else hamilton_matrix(weight)
     if product_dtype is not None:
         if bias is not None or x.dim() != weight.dim() - 1:
-            raise Mistake("a product of rounded numbers takes a matrix of vectors, and no bias")
+            raise UserError("a product of rounded numbers takes a matrix of vectors, and no bias")
         return rounded_linear(x, matrix, product_dtype)
     if weight.dim() == 3:
         return F.linear(x, matrix, bias)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def batch_first(size: int, in_dims: Sequence[int | None], values: Sequence[Any]) -> list[Any]:
@@ -118,6 +118,6 @@ def _block_diagonal(
 def _block_rowptr(rowptr: Tensor, entries: int) -> Tensor:
     """The row pointers of the block-diagonal matrix of M matrices with equally many entries."""
     if rowptr.size(0) * entries >= 1 << 31:
-        raise Mistake(f"{rowptr.size(0)} graphs of {entries} edges are too many for one product")
+        raise UserError(f"{rowptr.size(0)} graphs of {entries} edges are too many for one product")
     total = torch.full((1,), rowptr.size(0) * entries, device=rowptr.device, dtype=rowptr.dtype)
     return torch.cat((flatten_index(rowptr[:, :-1], entries), total))

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch._C._functorch import TransformType, get_interpreter_stack, is_legacy_batchedtensor
 from torch.autograd import Function, forward_ad
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 _PLAIN = Tensor, nn.Parameter
 _TRACING_MODES = torch._C._TorchDispatchModeKey.__members__.values()
@@ -103,7 +103,7 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
         if not torch.compiler.is_compiling():
             depth = grad_depth()
             if depth > 1 or (depth == 0 and torch.is_grad_enabled()):
-                raise Mistake(
+                raise UserError(
                     "double backward is not supported here: leave out create_graph=True, or take "
                     "the gradient within torch.no_grad()"
                 )

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from quatgraph.errors import Mistake, check_known, printable
+from quatgraph.errors import UserError, check_known, printable
+from quatgraph.metrics.classification import mean_std
 from quatgraph.plot.style import BLUE, INK, ORANGE, PALE, SOFT, WIDTH, new_figure
 from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.job import CURVES, RECORDS
 from quatgraph.tasks.selection import drop_diverged, select_group
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord, read_records
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
     """
     records = _filter_records(_read(path), only, path)
     if not any(record.curves for record in records):
-        raise Mistake(
+        raise UserError(
             f"the records in {path} have no curves; `quatgraph train` records them for up to "
             f"{CURVES} runs"
         )
@@ -111,7 +111,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
             name = f"{record.method} on {record.dataset}, {record.protocol}"
             groups.setdefault(name, []).append(record)
     if len(groups) > MAX_GROUPS:
-        raise Mistake(
+        raise UserError(
             f"{path} has curves of {len(groups)} methods and datasets, at most {MAX_GROUPS} "
             "fit in a figure; select some with --only"
         )
@@ -127,7 +127,7 @@ def curves(path: Path, *, metrics: Sequence[str] = (), only: Sequence[str] = ())
         if any(len(curve.epochs) > 1 for curves in panel.curves.values() for curve in curves)
     ]
     if not drawn:
-        raise Mistake(
+        raise UserError(
             f"the runs in {path} were evaluated only once, so there is no curve; train with more "
             "epochs, train.select=best-valid or a lower train.evaluate_every"
         )
@@ -138,11 +138,11 @@ def _read(path: Path) -> list[RunRecord]:
     if path.is_dir():
         inside = path / RECORDS
         if not inside.is_file():
-            raise Mistake(f"{path} is not a training folder: it has no {RECORDS}")
+            raise UserError(f"{path} is not a training folder: it has no {RECORDS}")
         path = inside
     records = read_records(path)
     if not records:
-        raise Mistake(f"{path} has no run records")
+        raise UserError(f"{path} has no run records")
     return records
 
 
@@ -152,7 +152,7 @@ def _filter_records(records: list[RunRecord], only: Sequence[str], path: Path) -
         only = [name for name in only if name not in wanted]
         records = [r for r in records if not wanted or getattr(r, kind) in wanted]
     if only:
-        raise Mistake(f"no run in {path} has the dataset, method or protocol {only[0]!r}")
+        raise UserError(f"no run in {path} has the dataset, method or protocol {only[0]!r}")
     return records
 
 
@@ -189,7 +189,7 @@ def _lines(metric: str, runs: Sequence[RunRecord]) -> dict[str, list[Curve]]:
 
 def _curve(record: RunRecord, values: list[float]) -> Curve:
     if not record.curve_epochs and len(values) != record.epochs_run:
-        raise Mistake("the record of a curve lacks its epochs; train again")
+        raise UserError("the record of a curve lacks its epochs; train again")
     return Curve(record.curve_epochs or list(range(1, len(values) + 1)), values)
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from quatgraph.errors import Mistake, printable
+from quatgraph.errors import UserError, printable
 from quatgraph.plot.style import BLUE, INK, ORANGE, format_log_axes, new_figure
 from quatgraph.predictors import LinkPredictor
 from quatgraph.reproduce.render import format_metric
@@ -66,10 +66,10 @@ class RankBars:
 def rank_bars(bundle: Path, part: str = "test", device: str = "auto") -> RankBars:
     """Ranks the ``valid`` or ``test`` triples of a bundle from both sides."""
     if part not in ("valid", "test"):
-        raise Mistake(f"--part must be valid or test, got {part!r}")
+        raise UserError(f"--part must be valid or test, got {part!r}")
     model = LinkPredictor(load_bundle(bundle, task="link"), resolve_device(device))
     if not len(getattr(model.triples, part)):
-        raise Mistake(f"{bundle} has no {part} triples to rank")
+        raise UserError(f"{bundle} has no {part} triples to rank")
     ranks = model.ranks(part)
     metrics = summarize_ranks(ranks, part)
     bounds = bin_bounds(model.triples.num_entities)

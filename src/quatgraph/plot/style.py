@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import write_atomic
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class Drawing(Protocol):
 
 
 def check_format(path: Path) -> None:
-    """Raises a Mistake for an unsupported suffix or without matplotlib."""
+    """Raises a UserError for an unsupported suffix or without matplotlib."""
     if path.suffix.lower() not in SUFFIXES:
-        raise Mistake(f"cannot save a figure as {path}; use one of {', '.join(SUFFIXES)}")
+        raise UserError(f"cannot save a figure as {path}; use one of {', '.join(SUFFIXES)}")
     if find_spec("matplotlib") is None:
-        raise Mistake("plotting needs matplotlib; install it with pip install quatgraph[plot]")
+        raise UserError("plotting needs matplotlib; install it with pip install quatgraph[plot]")
 
 
 @contextmanager

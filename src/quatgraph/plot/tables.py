@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.plot.style import BLUE, FAINT, INK, ORANGE, SOFT, new_figure
 from quatgraph.reproduce.render import RULE_NAMES, cells, format_metric
 from quatgraph.reproduce.table import METRIC_FORMATS, PROTOCOLS, Table
@@ -185,7 +185,7 @@ def table_dots(table: Table, records: Sequence[RunRecord], only: Sequence[str] =
         method = methods.setdefault(name, Method(name, {}, one["paper"]))
         method.dots[one[by]] = Dot(one["mean"], one["std"] if one["runs"] > 1 else None)
     if not panels:
-        raise Mistake(
+        raise UserError(
             f"no run of table {table.name!r} is recorded; run `quatgraph reproduce {table.name}` "
             "or pass the results folder of a checkout with --results"
         )

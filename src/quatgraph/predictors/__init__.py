@@ -13,7 +13,7 @@ from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_data
 from quatgraph.data.text import Documents, TextOptions, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import Mistake, check_known
+from quatgraph.errors import UserError, check_known
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.link import LinkPredictor
@@ -64,10 +64,10 @@ def load(bundle: Path | str, *, device: str = "auto") -> Predictor[Any]:
     opened = load_bundle(Path(bundle))
     task = opened.card.get("task")
     if task not in PREDICTORS:
-        raise Mistake(f"{bundle} is for the task {task!r}, which this version cannot predict")
+        raise UserError(f"{bundle} is for the task {task!r}, which this version cannot predict")
     for name, tensor in opened.tensors.items():
         if not bool(tensor.isfinite().all()):
-            raise Mistake(
+            raise UserError(
                 f"the weights {name} in {bundle} are not finite numbers, so its training diverged: "
                 "train again with a lower train.lr"
             )
@@ -161,7 +161,7 @@ def train_texts(
         options: See :class:`TrainOptions`.
     """
     if (labels is None) != isinstance(texts, Documents | Path | str):
-        raise Mistake("labels belong to a list of texts; a path or documents have their own")
+        raise UserError("labels belong to a list of texts; a path or documents have their own")
     if isinstance(texts, Path | str):
         return TextPredictor(*_train(TEXT, texts, out, config, options))
     settings = config or TextConfig()

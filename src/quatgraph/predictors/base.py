@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
+from quatgraph.metrics.classification import by_class, macro_f1
 from quatgraph.predictors.predictions import AnyPredictions, refuse_not_finite
 from quatgraph.training.bundle import Bundle
-from quatgraph.training.metrics import by_class, macro_f1
 
 Config = TypeVar("Config")
 Value = TypeVar("Value")
@@ -37,7 +37,7 @@ class Cache:
 
 
 @dataclass(frozen=True, eq=False)
-class Member(Generic[Config]):
+class TrainedMember(Generic[Config]):
     """One of the models whose predictions are combined."""
 
     config: Config
@@ -63,14 +63,16 @@ class Predictor(ABC, Generic[Config]):
     def __init__(self, bundle: Bundle, device: torch.device) -> None:
         self.card = bundle.card
         self.device = device
-        self.members: list[Member[Config]] = []
+        self.members: list[TrainedMember[Config]] = []
         for index, entry in enumerate(self.card["members"]):
             config = configs.build(self.config_class, entry["config"])
             tensors = bundle.select_tensors(f"members.{index}")
             model, preparation = self._build(config, self.card | entry, tensors)
             model.to(device).eval()
             self.members.append(
-                Member(config, entry["split"], entry["seed"], entry["weight"], model, preparation)
+                TrainedMember(
+                    config, entry["split"], entry["seed"], entry["weight"], model, preparation
+                )
             )
         self._cache = Cache()
 
@@ -127,7 +129,7 @@ class Classifier(Predictor[Config]):
             with self._lock:
                 self._data, self._cache = given, Cache()
         known = self._load_training_data()
-        groups: dict[tuple[int, int], list[Member[Config]]] = {}
+        groups: dict[tuple[int, int], list[TrainedMember[Config]]] = {}
         for member in self.members:
             groups.setdefault((member.split, member.seed), []).append(member)
         total = sum(member.weight for member in self.members)
@@ -139,7 +141,7 @@ class Classifier(Predictor[Config]):
         recorded = self.card["metrics"]
         return {n: value for n, value in means.items() if n in recorded and not math.isnan(value)}
 
-    def _measure(self, members: Sequence[Member[Config]], data: Any) -> dict[str, float]:
+    def _measure(self, members: Sequence[TrainedMember[Config]], data: Any) -> dict[str, float]:
         """The metrics of members of one split and seed."""
         parts = self._parts(members[0], data)
         places = torch.cat(list(parts.values()))
@@ -156,7 +158,7 @@ class Classifier(Predictor[Config]):
         return found
 
     def _log_probabilities(
-        self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
+        self, members: Sequence[TrainedMember[Config]], data: Any, places: Sequence[int] | Tensor
     ) -> Tensor:
         """The logarithms of the combined probabilities, float64 ``(N, C)``."""
         with torch.no_grad():
@@ -165,7 +167,7 @@ class Classifier(Predictor[Config]):
 
     def _combine(
         self,
-        members: Sequence[Member[Config]],
+        members: Sequence[TrainedMember[Config]],
         logits: Tensor,
         data: Any,
         places: Sequence[int] | Tensor,
@@ -184,11 +186,11 @@ class Classifier(Predictor[Config]):
             if self._data is None:
                 source: Any = self.config.data  # type: ignore[attr-defined]
                 if not source.name and not source.path:
-                    raise Mistake(
+                    raise UserError(
                         f"the model was trained on data in memory: pass the {self.trained_on} again"
                     )
                 if source.path and not Path(source.path).exists():
-                    raise Mistake(
+                    raise UserError(
                         f"the training data is no longer at {source.path}: pass its new path"
                     )
                 self._data = self._read_training_data(None)
@@ -197,7 +199,7 @@ class Classifier(Predictor[Config]):
 
     def _check_unchanged(self, data: Any) -> None:
         if data.digest != self.card["data"]["digest"]:
-            raise Mistake(
+            raise UserError(
                 f"the data of {self.card['data']['name']!r} is no longer what the model was "
                 "trained on: restore it, or pass the path of the original"
             )
@@ -208,20 +210,20 @@ class Classifier(Predictor[Config]):
 
     @abstractmethod
     def _logits(
-        self, members: Sequence[Member[Config]], data: Any, places: Sequence[int] | Tensor
+        self, members: Sequence[TrainedMember[Config]], data: Any, places: Sequence[int] | Tensor
     ) -> Tensor:
         """The logits of each member for some of the data, ``(M, N, C)``."""
 
     @abstractmethod
-    def _parts(self, member: Member[Config], data: Any) -> dict[str, Tensor]:
+    def _parts(self, member: TrainedMember[Config], data: Any) -> dict[str, Tensor]:
         """Places of the member's training, validation and test data that are measured."""
 
     @abstractmethod
-    def _explain_overflow(self, member: Member[Config], data: Any, place: int) -> str:
+    def _explain_overflow(self, member: TrainedMember[Config], data: Any, place: int) -> str:
         """Names the input that overflows in the network; empty where there is none."""
 
 
-def combine_logits(logits: Tensor, members: Sequence[Member[Any]]) -> Tensor:
+def combine_logits(logits: Tensor, members: Sequence[TrainedMember[Any]]) -> Tensor:
     """The logarithms of the weighted mean of the members' probabilities, in float64 on the CPU.
 
     NaN where a logit is not finite: an infinite one would give probabilities that look fine.

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.data.labels import missing_labels
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
-from quatgraph.predictors.base import Cache, Classifier, Member, split_by_size
+from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
 from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
@@ -70,7 +70,10 @@ class GraphPredictor(Classifier[GraphConfig]):
         return model, NodeFeatures.from_dict(card["features"])
 
     def _logits(
-        self, members: Sequence[Member[GraphConfig]], data: Graphs, places: Sequence[int] | Tensor
+        self,
+        members: Sequence[TrainedMember[GraphConfig]],
+        data: Graphs,
+        places: Sequence[int] | Tensor,
     ) -> Tensor:
         graphs = data if isinstance(places, range) else data.select(places)
         capacity = min(max_nodes_per_chunk(1, m.config, self.device) for m in members)
@@ -81,7 +84,7 @@ class GraphPredictor(Classifier[GraphConfig]):
             pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
         return torch.cat([self._classify(members, piece) for piece in pieces], dim=1)
 
-    def _classify(self, members: Sequence[Member[GraphConfig]], graphs: Graphs) -> Tensor:
+    def _classify(self, members: Sequence[TrainedMember[GraphConfig]], graphs: Graphs) -> Tensor:
         """The logits for graphs that fit into memory together."""
         cache, logits = Cache(), []
         for member in members:
@@ -93,13 +96,15 @@ class GraphPredictor(Classifier[GraphConfig]):
             logits.append(member.model(inputs.features, inputs.adjacency, inputs.pool))
         return torch.stack(logits)
 
-    def _parts(self, member: Member[GraphConfig], data: Graphs) -> dict[str, Tensor]:
+    def _parts(self, member: TrainedMember[GraphConfig], data: Graphs) -> dict[str, Tensor]:
         folds_of = member.config.data
         problem = self._cache.get(folds_of, lambda: GRAPH.prepare(data, member.config, self.device))
         parts = split_indices(problem, member.config, member.split)
         return {"valid": parts["valid"], "test": parts["test"]}
 
-    def _explain_overflow(self, member: Member[GraphConfig], data: Graphs, place: int) -> str:
+    def _explain_overflow(
+        self, member: TrainedMember[GraphConfig], data: Graphs, place: int
+    ) -> str:
         features: NodeFeatures = member.preparation
         return features.explain_overflow(data.select([place]))
 
@@ -112,7 +117,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         read = source.from_any(graphs, labels_needed=False)
         for features in {member.preparation for member in self.members}:
             if features.kind == "tags" and features.names != ("0",) and not read.tagged:
-                raise Mistake(
+                raise UserError(
                     "the graphs have no node tags, but the model was trained with "
                     f"{len(features.names)}; give graphs like those it was trained on"
                 )
@@ -125,7 +130,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         options = [member.config.model for member in self.members]
         numbers = int(sizes[place]) * max(one.width * (one.num_layers + 4) for one in options)
         if 4 * numbers > total_memory(self.device):
-            raise Mistake(
+            raise UserError(
                 f"graph {graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, which do not "
                 "fit into memory; leave the graph out"
             )

@@ -12,10 +12,10 @@ from quatgraph.data import link as source
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
-from quatgraph.predictors.base import Cache, Member, Predictor
+from quatgraph.predictors.base import Cache, Predictor, TrainedMember
 from quatgraph.predictors.predictions import Links, refuse_not_finite
 from quatgraph.predictors.queries import OPEN, AnyQueries, example_query, parse_queries
 from quatgraph.tasks.link import LINK, evaluation
@@ -43,7 +43,7 @@ class _Combination(nn.Module):
     and the candidate vectors, each side by side, minus a constant of the query.
     """
 
-    def __init__(self, members: Sequence[Member[LinkConfig]], triples: Triples) -> None:
+    def __init__(self, members: Sequence[TrainedMember[LinkConfig]], triples: Triples) -> None:
         super().__init__()
         self.members, self.triples = members, triples
         total = sum(member.weight for member in members)
@@ -83,11 +83,11 @@ class _Combination(nn.Module):
     def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
         return [m.model.decoder(self._encode(m), head, relation) for m in self.members]
 
-    def _encode(self, member: Member[LinkConfig]) -> Tensor:
+    def _encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
         """The vectors of all entities, computed once."""
         return self._cache.get(member, lambda: member.model.encode(self._adjacency(member)))
 
-    def _adjacency(self, member: Member[LinkConfig]) -> Adjacency:
+    def _adjacency(self, member: TrainedMember[LinkConfig]) -> Adjacency:
         matrix = member.config.model.matrix
         device = next(member.model.parameters()).device
         return self._cache.get(matrix, lambda: entity_adjacency(self.triples, matrix).to(device))
@@ -144,15 +144,15 @@ class LinkPredictor(Predictor[LinkConfig]):
                 triple that was given is scored in any case.
         """
         if top < 1:
-            raise Mistake(f"top must be at least 1, got {top}")
+            raise UserError(f"top must be at least 1, got {top}")
         if known not in get_args(Known):
-            raise Mistake(f"known must be one of {', '.join(get_args(Known))}, got {known!r}")
+            raise UserError(f"known must be one of {', '.join(get_args(Known))}, got {known!r}")
         single = (head, relation, tail)
         if queries is not None and single != (None,) * 3:
-            raise Mistake("give a single query or a file of queries, not both")
+            raise UserError("give a single query or a file of queries, not both")
         if queries is None and single == (None,) * 3:
             example = example_query(self.triples)
-            raise Mistake(f"give a query, such as {example}, or a file of queries")
+            raise UserError(f"give a query, such as {example}, or a file of queries")
         notes: list[str] = []
         rows = parse_queries([single] if queries is None else queries, self.triples, notes)
         whole = (rows != OPEN).all(dim=1)
@@ -171,7 +171,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         """Recomputes the bundle's metrics, those of all members combined, from its weights and
         triples; metrics of a part without triples are left out."""
         if data is not None:
-            raise Mistake("a link bundle holds its triples: evaluate it without data")
+            raise UserError("a link bundle holds its triples: evaluate it without data")
         found = classification_metrics(self.model, self._problem)
         for part in self._problem.parts:
             found |= evaluation.summarize_ranks(self.ranks(part), part)
@@ -200,7 +200,7 @@ class LinkPredictor(Predictor[LinkConfig]):
             part: ``valid`` or ``test``.
         """
         if part not in self._problem.parts:
-            raise Mistake(f"part must be valid or test, got {part!r}")
+            raise UserError(f"part must be valid or test, got {part!r}")
         queries = self._problem.parts[part]
         query, candidates = self.model.combine_vectors(queries.head, queries.relation)
         return evaluation.rank_candidates(query, candidates, queries)
@@ -250,7 +250,7 @@ class LinkPredictor(Predictor[LinkConfig]):
             scores = query[some_rows.to(self.device)] @ candidates.mT
             known = self._find_known(pairs[some_rows])
             entities, best, ranks, new = (
-                column.cpu() for column in rank_candidates(scores, known, top, only_new)
+                column.cpu() for column in top_candidates(scores, known, top, only_new)
             )
             wanted = (some_rows < len(places))[:, None] & (new | (not only_new))
             row = some_rows[wanted.nonzero()[:, 0]]
@@ -301,7 +301,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         return self._cache.get("problem", lambda: LINK.prepare(self.triples, config, self.device))
 
 
-def rank_candidates(
+def top_candidates(
     scores: Tensor, known: Tensor, top: int, only_new: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The entities with the best scores, and their filtered ranks.
@@ -322,7 +322,7 @@ def rank_candidates(
     Example:
         >>> scores = torch.tensor([[3.0, 1.0, 2.0, 1.0]])
         >>> known = torch.tensor([[True, False, False, False]])
-        >>> entities, _, ranks, _ = rank_candidates(scores, known, top=3)
+        >>> entities, _, ranks, _ = top_candidates(scores, known, top=3)
         >>> entities[0, :2].tolist(), ranks.tolist()
         ([0, 2], [[1.0, 1.0, 2.5]])
     """
@@ -354,7 +354,7 @@ def read_bundled_triples(bundle: Bundle) -> Triples:
         values[name] = card[name]
     triples = Triples(card["data"]["name"], **values)
     if triples.digest != card["data"]["digest"]:
-        raise Mistake(
+        raise UserError(
             f"the bundle's triples of {triples.name!r} are not those its card describes: "
             "the bundle was changed, so train it again"
         )

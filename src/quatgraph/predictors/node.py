@@ -12,9 +12,9 @@ from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.node.assembly import default_feature_names
 from quatgraph.data.scaling import Scaling
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 from quatgraph.models.node import MODELS
-from quatgraph.predictors.base import Cache, Classifier, Member
+from quatgraph.predictors.base import Cache, Classifier, TrainedMember
 from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
@@ -67,25 +67,28 @@ class NodePredictor(Classifier[NodeConfig]):
         return model, None if scaling is None else Scaling.from_dict(scaling)
 
     def _logits(
-        self, members: Sequence[Member[NodeConfig]], data: "Data", places: Sequence[int] | Tensor
+        self,
+        members: Sequence[TrainedMember[NodeConfig]],
+        data: "Data",
+        places: Sequence[int] | Tensor,
     ) -> Tensor:
         cache = self._cache if data is self._data else Cache()
 
-        def classify(member: Member[NodeConfig]) -> Tensor:
+        def classify(member: TrainedMember[NodeConfig]) -> Tensor:
             need = member.config.model.matrix, member.preparation
             problem = cache.get(need, lambda: self._prepare(member, data))
             return cache.get(member, lambda: member.model(problem.features, problem.adjacency))
 
         return torch.stack([classify(member)[places] for member in members])
 
-    def _prepare(self, member: Member[NodeConfig], data: "Data") -> Problem:
+    def _prepare(self, member: TrainedMember[NodeConfig], data: "Data") -> Problem:
         return NODE.prepare(data, member.config, self.device, scaling=member.preparation)
 
-    def _parts(self, member: Member[NodeConfig], data: "Data") -> dict[str, Tensor]:
+    def _parts(self, member: TrainedMember[NodeConfig], data: "Data") -> dict[str, Tensor]:
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         return {part: mask[:, member.split].nonzero().flatten() for part, mask in masks.items()}
 
-    def _explain_overflow(self, member: Member[NodeConfig], data: "Data", place: int) -> str:
+    def _explain_overflow(self, member: TrainedMember[NodeConfig], data: "Data", place: int) -> str:
         return NODE.explain_overflow(data, self._prepare(member, data))
 
     def _read_training_data(self, data: "Data | Path | str | None") -> "Data":
@@ -99,7 +102,7 @@ class NodePredictor(Classifier[NodeConfig]):
         if isinstance(graph, Data):
             return source.from_data(graph, labels_needed=labels_needed)
         if not isinstance(graph, Path | str):
-            raise Mistake("node models predict one graph at a time: pass a folder or a PyG Data")
+            raise UserError("node models predict one graph at a time: pass a folder or a PyG Data")
         settings = self.config.data
         return source.read(
             Path(graph),
@@ -114,7 +117,7 @@ class NodePredictor(Classifier[NodeConfig]):
         if data.digest == self.card["data"]["digest"]:
             return data
         if self.card["scaling"] is None:
-            raise Mistake(
+            raise UserError(
                 "the model was trained without features, on the nodes themselves, so it can only "
                 "predict its training graph"
             )
@@ -125,14 +128,14 @@ class NodePredictor(Classifier[NodeConfig]):
 def _match_columns(data: "Data", wanted: list[str], *, named: bool) -> "Data":
     """Selects the features of the training data by name; unnamed ones are taken in their order."""
     if data.x is None:
-        raise Mistake(f"the graph has no features; the model needs {len(wanted)} of them")
+        raise UserError(f"the graph has no features; the model needs {len(wanted)} of them")
     if data.feature_names == wanted:
         return data
     size, needed = data.x.size(1), len(wanted)
     defaults = [default_feature_names(size), default_feature_names(needed)]
     if size != needed and (not named or [data.feature_names, wanted] == defaults):
         remedy = "" if named else ", or name its columns in data.feature_names"
-        raise Mistake(
+        raise UserError(
             f"the graph has {size} features; give it the {needed} that the model was trained on"
             f"{remedy}"
         )
@@ -150,7 +153,7 @@ def _match_columns(data: "Data", wanted: list[str], *, named: bool) -> "Data":
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         hint = did_you_mean(missing[0], places) or "; add it"
-        raise Mistake(
+        raise UserError(
             f"the graph lacks the feature {missing[0]!r}{more} of the training data{hint}"
         )
     matched.x = data.x[:, [places[name] for name in wanted]]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.link import Triples
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 from quatgraph.tasks.overflow import ADVICE
 
 
@@ -179,7 +179,7 @@ def refuse_not_finite(
     row = int(bad.nonzero()[0])
     cause = explain(row)
     why = f"{cause}, {ADVICE}" if cause else "the model overflows: train it with a lower train.lr"
-    raise Mistake(f"the prediction for {name(row)!r} is not a finite number: {why}")
+    raise UserError(f"the prediction for {name(row)!r} is not a finite number: {why}")
 
 
 def _whole_if_integer(rank: float) -> float:
@@ -195,5 +195,5 @@ def find_positions(wanted: Sequence[str] | None, ids: list[str], missing: str) -
     for name in names:
         if name not in places:
             hint = did_you_mean(name, places) or f"; the first is {ids[0]!r}" * bool(ids)
-            raise Mistake(missing.format(repr(name)) + hint)
+            raise UserError(missing.format(repr(name)) + hint)
     return [places[name] for name in names]

@@ -16,7 +16,7 @@ from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.link import Triples
 from quatgraph.data.link.parts import without_header
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 Row = Sequence[str | None]
 AnyQueries = Path | str | Iterable[Row]
@@ -65,7 +65,7 @@ def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
             empty = False
             yield f"{path} line {line}: ", row
     if empty:
-        raise Mistake(
+        raise UserError(
             f"{path} has no queries; write head, relation and tail, ? for the end to predict"
         )
 
@@ -74,11 +74,11 @@ def _check(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
     """Rows in memory, each with the start of a message about it; a single row needs none."""
     rows = list(rows)
     if not rows:
-        raise Mistake("there are no queries; give rows of head, relation and tail")
+        raise UserError("there are no queries; give rows of head, relation and tail")
     for number, row in enumerate(rows, 1):
         at = f"query {number}: " if len(rows) > 1 else ""
         if isinstance(row, str) or len(row) != len(TRIPLE_COLUMNS):
-            raise Mistake(
+            raise UserError(
                 f"{at}{row!r} is not a row of head, relation and tail, None for the end to predict"
             )
         yield at, row
@@ -87,16 +87,18 @@ def _check(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
 def _number_row(row: Row, at: str, triples: Triples) -> list[int]:
     head, relation, tail = ("" if cell is None else str(cell).strip() for cell in row)
     if _is_open(relation):
-        raise Mistake(
+        raise UserError(
             f"{at}the relation is missing; choose from {quote_some(triples.relation_labels)}"
         )
     if _is_open(head) and _is_open(tail):
-        raise Mistake(f"{at}head and tail are both missing; give one, or both to score the triple")
+        raise UserError(
+            f"{at}head and tail are both missing; give one, or both to score the triple"
+        )
     try:
         ends = [OPEN if _is_open(end) else triples.entity(end) for end in (head, tail)]
         return [ends[0], triples.relation(relation), ends[1]]
-    except Mistake as mistake:
-        raise Mistake(f"{at}{mistake}") from None
+    except UserError as mistake:
+        raise UserError(f"{at}{mistake}") from None
 
 
 def _is_open(cell: str) -> bool:

@@ -14,11 +14,11 @@ from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.io.files import is_unicode
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.base import TextModel
 from quatgraph.models.text.vectors import word_vectors
-from quatgraph.predictors.base import Cache, Classifier, Member, split_by_size
+from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
 from quatgraph.predictors.predictions import TextPredictions, find_positions
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
@@ -125,14 +125,17 @@ class TextPredictor(Classifier[TextConfig]):
         return model, table
 
     def _logits(
-        self, members: Sequence[Member[TextConfig]], data: Documents, places: Sequence[int] | Tensor
+        self,
+        members: Sequence[TrainedMember[TextConfig]],
+        data: Documents,
+        places: Sequence[int] | Tensor,
     ) -> Tensor:
         documents = data.select(torch.as_tensor(places).tolist())
         documents = documents.in_vocabulary(self.card["words"])
         return self._classify(members, documents)[0]
 
     def _explain_classes(
-        self, members: Sequence[Member[TextConfig]], documents: Documents
+        self, members: Sequence[TrainedMember[TextConfig]], documents: Documents
     ) -> tuple[Tensor, Attention | None]:
         """The combined log-probabilities, ``(N, C)``, and the attention, if a member attends."""
         logits, attention = self._classify(members, documents)
@@ -140,7 +143,7 @@ class TextPredictor(Classifier[TextConfig]):
 
     @torch.no_grad()
     def _classify(
-        self, members: Sequence[Member[TextConfig]], documents: Documents
+        self, members: Sequence[TrainedMember[TextConfig]], documents: Documents
     ) -> tuple[Tensor, Attention | None]:
         """The logits of each member, ``(M, N, C)``, and the weighted mean of their attention."""
         logits = [torch.empty(len(members), 0, len(self.card["labels"]), device=self.device)]
@@ -161,7 +164,7 @@ class TextPredictor(Classifier[TextConfig]):
         return torch.cat(logits, dim=1), attention if attends else None
 
     def _classify_piece(
-        self, member: Member[TextConfig], documents: Documents, cache: Cache
+        self, member: TrainedMember[TextConfig], documents: Documents, cache: Cache
     ) -> tuple[Tensor, Attention]:
         """The logits of a member and its attention, for texts that fit into memory together."""
         model, table = member.model, member.preparation
@@ -192,7 +195,7 @@ class TextPredictor(Classifier[TextConfig]):
 
     def _compute_support(
         self,
-        members: Sequence[Member[TextConfig]],
+        members: Sequence[TrainedMember[TextConfig]],
         documents: Documents,
         scores: Tensor,
         attention: Attention | None,
@@ -224,10 +227,12 @@ class TextPredictor(Classifier[TextConfig]):
         """Numbers of a word in the widest layer."""
         return max(member.config.model.width for member in self.members)
 
-    def _parts(self, member: Member[TextConfig], data: Documents) -> dict[str, Tensor]:
+    def _parts(self, member: TrainedMember[TextConfig], data: Documents) -> dict[str, Tensor]:
         return split_indices(data, member.config.data, member.seed)
 
-    def _explain_overflow(self, member: Member[TextConfig], data: Documents, place: int) -> str:
+    def _explain_overflow(
+        self, member: TrainedMember[TextConfig], data: Documents, place: int
+    ) -> str:
         """Names the largest number among the vectors of a text's words, if it is suspicious."""
         table = member.preparation
         if table is None:
@@ -260,7 +265,9 @@ class TextPredictor(Classifier[TextConfig]):
             )
             return source.read(Path(texts), options), "id"
         if not isinstance(texts, Sequence):
-            raise Mistake(f"texts are a string, a list of them, a path or documents, got {texts!r}")
+            raise UserError(
+                f"texts are a string, a list of them, a path or documents, got {texts!r}"
+            )
         given = [texts] if isinstance(texts, str) else list(texts)
         _check_texts(given)
         return replace(
@@ -269,10 +276,10 @@ class TextPredictor(Classifier[TextConfig]):
 
     def _extend_words(
         self, documents: Documents, vectors: WordVectors | Path | str
-    ) -> tuple[list[str], list[Member[TextConfig]]]:
+    ) -> tuple[list[str], list[TrainedMember[TextConfig]]]:
         """The words of the model and new ones of the documents, and members that know them."""
         if all(m.preparation is None for m in self.members) or not self.card["words_found"]:
-            raise Mistake(
+            raise UserError(
                 "the model learned its own word vectors, so it cannot use those of a file: train "
                 "one with that file (--vectors, or data.vectors)"
             )
@@ -305,12 +312,12 @@ def _average_attention(found: Sequence[tuple[float, Attention]]) -> Attention:
 
 def _check_texts(texts: Sequence[str]) -> None:
     if not all(isinstance(text, str) for text in texts):
-        raise Mistake("texts must be a list of strings, a document each")
+        raise UserError("texts must be a list of strings, a document each")
     if not any(map(str.strip, texts)):
-        raise Mistake("there is no text to classify; give at least one word")
+        raise UserError("there is no text to classify; give at least one word")
     for text in texts:
         if "\0" in text or not is_unicode(text):
-            raise Mistake(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
+            raise UserError(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
 
 
 def _log_odds(scores: Tensor, chosen: int) -> Tensor:

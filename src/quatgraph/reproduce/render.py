@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.rules import Selections, apply_rules, rule_cell
 from quatgraph.reproduce.table import METRIC_FORMATS, PROTOCOLS, Cell, Rule, Table, cell
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 
 REFERENCE = "qgnn"

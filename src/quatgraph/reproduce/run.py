@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.presets import Protocol, parts, preset, protocols
 from quatgraph.reproduce.table import Table, honest_finalists, protocols_to_run, select_runs
 from quatgraph.tasks import TASKS
@@ -22,7 +22,7 @@ Done = set[tuple[str, str, int, int]]
 """Recorded runs: method, digest of the configuration, split and seed."""
 
 
-class NoData(Mistake):
+class MissingDataError(UserError):
     """A run is missing, but its data is not available."""
 
 
@@ -44,10 +44,10 @@ def run_missing(
     Appends the records of each finished ensemble, so an interrupted call can be repeated.
 
     Raises:
-        NoData: The data of some cells is not available; all other cells have been run.
+        MissingDataError: The data of some cells is not available; all other cells have been run.
     """
     task, records = TASKS[table.task], read_results(results)
-    done, errors = _done(records), list[NoData]()
+    done, errors = _done(records), list[MissingDataError]()
     for dataset, method in table.cells(only):
         for several, name in _plan_runs(table, dataset, method, records):
             file = _records_file(results, name)
@@ -60,7 +60,7 @@ def run_missing(
                     records += finished
                     done |= _done(finished)
                     yield finished
-            except NoData as error:
+            except MissingDataError as error:
                 errors.append(error)
     if errors:
         raise errors[0]
@@ -103,7 +103,7 @@ def search(
     task, rules = TASKS[task_name], protocols(task_name)
     set_ = configs.flatten(configs.override({}, overrides))
     if "protocol" in set_:
-        raise Mistake(
+        raise UserError(
             f"search always runs under {' and '.join(rules['searched'])}; do not set protocol"
         )
     fixed = {key: [value] for key, value in set_.items() if not isinstance(value, list)}
@@ -145,8 +145,8 @@ def _run_configs(
     """Runs what is not ``done`` of configurations that share their data."""
     try:
         data = task.load(candidates[0])
-    except Mistake as mistake:
-        raise NoData(f"cannot run what is not recorded yet: {mistake}") from mistake
+    except UserError as mistake:
+        raise MissingDataError(f"cannot run what is not recorded yet: {mistake}") from mistake
     missing = []
     for config in candidates:
         digest = configs.digest(config.identity())

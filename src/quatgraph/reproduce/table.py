@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 from quatgraph import config as configs
 from quatgraph.errors import check_known
+from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.selection import choose_by_validation, selection_score
-from quatgraph.training.metrics import mean_std
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import machine
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.presets import protocols
 from quatgraph.tasks.config import Config
@@ -102,7 +102,7 @@ def train_in_folder(
         Paused: The deadline passed; ``resume`` continues from there.
     """
     if context.resume and overwrite:
-        raise Mistake("--resume continues a training and --overwrite replaces it: choose one")
+        raise UserError("--resume continues a training and --overwrite replaces it: choose one")
     with lock_folder(folder):
         found = _find_files(folder, replaceable=context.resume or overwrite)
         replaced = [folder / name for name in found if overwrite]
@@ -147,7 +147,7 @@ def train_in_folder(
         if best == DIVERGED:
             _remove(folder / RECORDS)  # so that the next training can use the folder
             cause = task.explain_overflow(data, task.prepare(data, candidates[0], context.device))
-            raise Mistake(_explain_all_diverged(diverged, cause))
+            raise UserError(_explain_all_diverged(diverged, cause))
         if diverged:
             context.log(_explain_some_diverged(diverged, len(done)))
         for path, mode in modes.items():  # a private file stays private
@@ -160,7 +160,7 @@ def _find_files(folder: Path, *, replaceable: bool) -> list[str]:
     """The files of an earlier training, if they may be replaced or continued."""
     found = [name for name in FILES if os.path.lexists(folder / name)]
     if found and not replaceable:
-        raise Mistake(
+        raise UserError(
             f"{folder} already holds {', '.join(found)}: choose another folder, continue the "
             "training with --resume (resume=True), or replace these files with --overwrite "
             "(overwrite=True)"
@@ -168,7 +168,9 @@ def _find_files(folder: Path, *, replaceable: bool) -> list[str]:
     for name in FILES:
         remove_leftovers(folder / name)
         if name in found and not (folder / name).is_file():
-            raise Mistake(f"{folder / name} is not a file: move it away, or choose another folder")
+            raise UserError(
+                f"{folder / name} is not a file: move it away, or choose another folder"
+            )
     return found
 
 
@@ -178,7 +180,7 @@ def _check_validation(task: AnyTask, config: Config, data: Dataset, varied: Sequ
         return
     epoch = ["train.select=last"] * (config.train.select == "best-valid")
     if unset := [*epoch, *varied]:
-        raise Mistake(
+        raise UserError(
             f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
         )
 
@@ -187,7 +189,7 @@ def _check_data_is_kept(config: Config, files: Sequence[Path]) -> None:
     """Refuses to replace the file that is trained on."""
     source = config.data.path
     if source and Path(source).resolve() in [path.resolve() for path in files]:
-        raise Mistake(f"{source} is the data and would be replaced: choose another folder")
+        raise UserError(f"{source} is the data and would be replaced: choose another folder")
 
 
 def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) -> list[RunRecord]:
@@ -202,7 +204,7 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
         own = {bundle_key_of(digest, data.digest) for digest, _, _ in wanted}
         same = same and bundle_key(folder) in own
     if not same:
-        raise Mistake(
+        raise UserError(
             f"{folder} holds a training with other settings or data, or a damaged model: choose "
             "another folder, or replace it with --overwrite"
         )
@@ -224,8 +226,8 @@ def _make_job(
 ) -> Job:
     try:
         card = load_bundle(folder, task=task.name).card
-    except Mistake as mistake:  # all runs are on record, so nothing would write it again
-        raise Mistake(
+    except UserError as mistake:  # all runs are on record, so nothing would write it again
+        raise UserError(
             f"{folder} has runs on record but no whole bundle: train again in another folder or "
             "with --overwrite"
         ) from mistake

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 LARGEST = 1e18
 """The largest input: squares and sums of products of larger ones are infinite."""
@@ -35,4 +35,4 @@ def find_beyond(values: Tensor, limit: float) -> tuple[int, ...] | None:
 def refuse_beyond(values: Tensor, describe: Callable[..., str]) -> None:
     """Refuses inputs beyond :data:`LARGEST`; ``describe`` names the one at an index."""
     if place := find_beyond(values, LARGEST):
-        raise Mistake(f"{describe(*place)}, {ADVICE}")
+        raise UserError(f"{describe(*place)}, {ADVICE}")

@@ -10,7 +10,7 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import ensure_folder, write_atomic
 from quatgraph.training.runtime import json_text, safetensors_bytes
 
@@ -65,27 +65,27 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
     found = card.get("format")
     if found != FORMAT_VERSION:
         age = "an older" if isinstance(found, int) and found < FORMAT_VERSION else "another"
-        raise Mistake(
+        raise UserError(
             f"the bundle {folder} was made by {age} version of quatgraph (format {found}, this one "
             f"reads {FORMAT_VERSION}): train it again"
         )
     if task is not None and card.get("task") != task:
-        raise Mistake(f"the bundle {folder} is for the task {card.get('task')!r}, not {task!r}")
+        raise UserError(f"the bundle {folder} is for the task {card.get('task')!r}, not {task!r}")
     try:
         data = (folder / _TENSORS).read_bytes()
     except OSError as error:
-        raise Mistake(f"cannot read {folder / _TENSORS}: {error.strerror}") from error
+        raise UserError(f"cannot read {folder / _TENSORS}: {error.strerror}") from error
     if hashlib.sha256(data).hexdigest() != card.get("sha256"):
-        raise Mistake(
+        raise UserError(
             f"{folder / _TENSORS} is not the file its {_CARD} describes: the bundle was changed "
             f"or only half written, so {_AGAIN}"
         )
     if card.get(_OWN) != _digest(card):
-        raise Mistake(f"{folder / _CARD} was changed after the training, so {_AGAIN}")
+        raise UserError(f"{folder / _CARD} was changed after the training, so {_AGAIN}")
     try:
         tensors = safetensors.torch.load(data)
     except SafetensorError as error:
-        raise Mistake(f"{folder / _TENSORS} is corrupt ({error}); {_AGAIN}") from error
+        raise UserError(f"{folder / _TENSORS} is corrupt ({error}); {_AGAIN}") from error
     return Bundle(card, tensors)
 
 
@@ -110,16 +110,16 @@ def _digest(card: dict[str, Any]) -> str:
 def _card(folder: Path) -> dict[str, Any]:
     path = folder / _CARD
     if not folder.is_dir():
-        raise Mistake(f"there is no bundle {folder}; give the folder that a training wrote")
+        raise UserError(f"there is no bundle {folder}; give the folder that a training wrote")
     if not path.is_file():
         hint = "; if its training is unfinished, go on with --resume" * any(folder.iterdir())
-        raise Mistake(f"{folder} is not a bundle: it has no {_CARD}{hint}")
+        raise UserError(f"{folder} is not a bundle: it has no {_CARD}{hint}")
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise Mistake(f"{path} is corrupt (no valid JSON: {error}); {_AGAIN}") from error
+        raise UserError(f"{path} is corrupt (no valid JSON: {error}); {_AGAIN}") from error
     except OSError as error:
-        raise Mistake(f"cannot read {path}: {error.strerror}") from error
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
     if not isinstance(card, dict):
-        raise Mistake(f"{path} is not a bundle's card: it holds no JSON object")
+        raise UserError(f"{path} is not a bundle's card: it holds no JSON object")
     return card

@@ -13,7 +13,7 @@ import safetensors.torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import ensure_folder, remove_leftovers, unwritable, write_atomic
 from quatgraph.training.runtime import safetensors_bytes
 
@@ -55,13 +55,13 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | 
                 raise ValueError("another digest")
             return safetensors.torch.load(data), state
     except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise Mistake(
+        raise UserError(
             f"{path} is damaged, or no checkpoint of quatgraph: choose another folder, or remove "
             "the file to train from the beginning"
         ) from error
     except OSError as error:
-        raise Mistake(f"cannot read the checkpoint {path}: {error.strerror}") from error
-    raise Mistake(
+        raise UserError(f"cannot read the checkpoint {path}: {error.strerror}") from error
+    raise UserError(
         f"the checkpoint {path} is of another version of quatgraph: finish that training with that "
         "version, or remove it to start afresh"
     )

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 _ALIGNED = 4
 """Offsets that are multiples of it are read fast. Parameters of other sizes come last, padded with
@@ -109,7 +109,7 @@ class Ensemble(nn.Module):
         except RuntimeError as error:
             if "randomness" not in str(error):
                 raise
-            raise Mistake(
+            raise UserError(
                 "a model of an Ensemble cannot use torch's random operations, such as nn.Dropout: "
                 "use quatgraph.QuaternionDropout, whose masks depend on the member's seed"
             ) from error

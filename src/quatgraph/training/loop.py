@@ -18,7 +18,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.ops.backend import use_triton
 from quatgraph.signals import defer_signals
 from quatgraph.training.batches import Batches, WholeData, group_steps
@@ -169,7 +169,7 @@ class _Run(Generic[Batch]):
         select = [plan.select] * members if isinstance(plan.select, str) else list(plan.select)
         self.selects = "best-valid" in select
         if self.selects and plan.monitor not in self.names:
-            raise Mistake(f"{plan.monitor} is not measured; there are {', '.join(self.names)}")
+            raise UserError(f"{plan.monitor} is not measured; there are {', '.join(self.names)}")
         self.keeps_last = torch.tensor([rule == "last" for rule in select], device=device)
         self.epoch = 0
         evaluations = -(-plan.epochs // plan.evaluate_every)
@@ -195,14 +195,14 @@ class _Run(Generic[Batch]):
             return
         tensors, state = checkpoint
         if state["device"] != self.device.type:
-            raise Mistake(
+            raise UserError(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
                 f"with --device {state['device']}, since {self.device.type} rounds differently"
             )
         measured = state["names"], tensors["curves"].shape
         own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
         if (state["key"], state["epochs"], measured) != own:
-            raise Mistake(
+            raise UserError(
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
                 "repeat that run's settings and data, or choose another folder"
             )

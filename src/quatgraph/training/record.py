@@ -17,7 +17,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.files import ensure_folder, unwritable, write_all
 from quatgraph.presets import Protocol
 from quatgraph.training.runtime import json_text, map_leaves
@@ -146,9 +146,9 @@ def read_records(path: Path) -> list[RunRecord]:
         content = path.read_bytes()
         lines = (lzma.decompress(content) if path.suffix == ".xz" else content).split(b"\n")
     except OSError as error:
-        raise Mistake(f"cannot read the records in {path}: {error.strerror}") from error
+        raise UserError(f"cannot read the records in {path}: {error.strerror}") from error
     except lzma.LZMAError as error:
-        raise Mistake(f"{path} is damaged ({error}); restore the file") from error
+        raise UserError(f"{path} is damaged ({error}); restore the file") from error
     if _is_torn(lines[-1]):
         lines.pop()
     return [
@@ -191,11 +191,11 @@ def _parse_line(line: bytes, path: Path, number: int) -> list[RunRecord]:
                     run[key] = map_leaves(run[key], lambda v: math.nan if v is None else v)
             return [RunRecord(**run) for run in runs]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise Mistake(
+        raise UserError(
             f"line {number} of {path} is not a run record, or not as it was written: restore the "
             "file, or remove that line"
         ) from error
-    raise Mistake(
+    raise UserError(
         f"line {number} of {path} has schema {schema}, but this version of quatgraph reads "
         f"schema {SCHEMA}; read it with the version that wrote it"
     )

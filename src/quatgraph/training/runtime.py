@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import quatgraph
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def resolve_device(name: str) -> torch.device:
@@ -27,15 +27,15 @@ def resolve_device(name: str) -> torch.device:
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):
-        raise Mistake(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N")
+        raise UserError(f"unknown device {name!r}; choose auto, cpu, cuda or cuda:N")
     if not torch.cuda.is_available():
-        raise Mistake(f"device {name!r} needs CUDA, which is not available here; use cpu or auto")
+        raise UserError(f"device {name!r} needs CUDA, which is not available here; use cpu or auto")
     if ":" not in name:
         # With its index, so that it equals the device of its tensors.
         return torch.device("cuda", torch.cuda.current_device())
     index, count = int(name.partition(":")[2]), torch.cuda.device_count()
     if index >= count:
-        raise Mistake(f"device {name!r} does not exist; the last one here is 'cuda:{count - 1}'")
+        raise UserError(f"device {name!r} does not exist; the last one here is 'cuda:{count - 1}'")
     return torch.device("cuda", index)
 
 
@@ -133,7 +133,7 @@ class Deadline:
 
     def __init__(self, minutes: float | None) -> None:
         if minutes is not None and not minutes >= 0:
-            raise Mistake(f"the number of minutes must be zero or more, got {minutes}")
+            raise UserError(f"the number of minutes must be zero or more, got {minutes}")
         self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
 
     def passed(self) -> bool:

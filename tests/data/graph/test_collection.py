@@ -16,7 +16,7 @@ from quatgraph.data.graph.collection import (
     from_flat_form,
     merge_graphs,
 )
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def some_graphs() -> Graphs:
@@ -70,11 +70,11 @@ def test_a_mask_selects_and_places_beyond_the_end_are_refused():
     graphs = some_graphs()
     assert graphs.select(torch.tensor([True, False, True])).graph_ids == ["a", "c"]
     assert graphs.select([2]).graph_ids == ["c"]
-    with pytest.raises(Mistake, match=r"no graph 3; the graphs are 0\.\.2"):
+    with pytest.raises(UserError, match=r"no graph 3; the graphs are 0\.\.2"):
         graphs.select([0, 3])
-    with pytest.raises(Mistake, match="no graph -1"):
+    with pytest.raises(UserError, match="no graph -1"):
         graphs.select([-1])
-    with pytest.raises(Mistake, match="a mask over 3 graphs"):
+    with pytest.raises(UserError, match="a mask over 3 graphs"):
         graphs.select(torch.tensor([True]))
 
 
@@ -121,9 +121,9 @@ def test_the_flat_form_gives_the_same_graphs_back():
 def test_graphs_need_two_classes_to_be_learned_from():
     check_labels(some_graphs(), "here")
     graph = {"name": "", "sizes": np.array([1]), "edges": np.empty((2, 0), dtype=np.int64)}
-    with pytest.raises(Mistake, match="no graph in here has a label"):
+    with pytest.raises(UserError, match="no graph in here has a label"):
         check_labels(merge_graphs(**graph, labels=(np.array([-1]), [])), "here")
-    with pytest.raises(Mistake, match="all labelled graphs in here have the class 'a'"):
+    with pytest.raises(UserError, match="all labelled graphs in here have the class 'a'"):
         check_labels(merge_graphs(**graph, labels=(np.array([0]), ["a"])), "here")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.graph.dgcnn import read_dgcnn
 from quatgraph.data.io import store
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 TWO = b"2\n3 5\n0 1 1\n7 2 0 2\n0 1 1\n2 -1\n7 1 1\n7 1 0\n"
 
@@ -90,7 +90,7 @@ def test_one_sided_repeated_and_looping_edges_become_plain_ones():
     ],
 )
 def test_a_mistake_is_named_with_its_line(content, words):
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read_dgcnn(content, name="", where="f")
 
 

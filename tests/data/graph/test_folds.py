@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from quatgraph.data.graph.folds import fixed_folds, stratified_folds
 from quatgraph.data.io import store
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def assert_scikit_learns(y: torch.Tensor, num_folds: int, seed: int) -> None:
@@ -55,7 +55,7 @@ def test_graphs_without_a_label_are_in_no_fold():
     ],
 )
 def test_folds_that_cannot_be_are_refused(labels, num_folds, seed, words):
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         stratified_folds(torch.tensor(labels), num_folds, seed)
 
 
@@ -99,10 +99,10 @@ def test_published_folds_are_read_in_their_order(monkeypatch, tmp_path):
 )
 def test_folds_that_do_not_share_out_the_graphs_are_refused(test, wrong, monkeypatch, tmp_path):
     list_toy(monkeypatch, tmp_path, lists(test))
-    with pytest.raises(Mistake, match=f"do not share out its 6 graphs: {wrong}; run"):
+    with pytest.raises(UserError, match=f"do not share out its 6 graphs: {wrong}; run"):
         fixed_folds("toy")
 
 
 def test_a_dataset_without_published_folds_says_so():
-    with pytest.raises(Mistake, match="cycles has no published folds"):
+    with pytest.raises(UserError, match="cycles has no published folds"):
         fixed_folds("cycles")

@@ -12,7 +12,7 @@ from quatgraph.data import graph
 from quatgraph.data.graph import Graphs, from_list, load, read, statistics
 from quatgraph.data.io import store
 from quatgraph.data.io.numbers import whole_numbers
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 SIZES = {  # graphs of each class, in the order of the labels
     "mutag": [63, 125],
@@ -101,9 +101,9 @@ def test_the_sample_is_cycles_against_trees():
 
 
 def test_a_dataset_of_another_task_is_refused():
-    with pytest.raises(Mistake, match="'cora' is a dataset of the task 'node'"):
+    with pytest.raises(UserError, match="'cora' is a dataset of the task 'node'"):
         load("cora")
-    with pytest.raises(Mistake, match="no dataset 'mutga'; did you mean 'mutag'"):
+    with pytest.raises(UserError, match="no dataset 'mutga'; did you mean 'mutag'"):
         load("mutga")
 
 
@@ -115,7 +115,7 @@ def test_a_dataset_that_is_not_what_the_catalog_says_is_refused(monkeypatch):
         statistics=statistics,
     )
     monkeypatch.setattr(store, "catalog", lambda: {"cycles": changed})
-    with pytest.raises(Mistake, match="cycles has 1790 edges where the catalog expects 7"):
+    with pytest.raises(UserError, match="cycles has 1790 edges where the catalog expects 7"):
         load("cycles")
 
 
@@ -154,18 +154,18 @@ def test_graphs_are_read_by_their_format(tmp_path):
         assert graphs.y.tolist() == [0, 1]
     assert found[1].digest == found[2].digest != found[0].digest
     (tmp_path / "g.txt").write_text("1\n1 0\n0 0\n")
-    with pytest.raises(Mistake, match="have the class '0'"):
+    with pytest.raises(UserError, match="have the class '0'"):
         read(tmp_path / "g.txt")
     assert len(read(tmp_path / "g.txt", labels_needed=False)) == 1
 
 
 def test_what_is_no_graphs_is_refused(tmp_path):
-    with pytest.raises(Mistake, match=r"there is no .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no .*nowhere"):
         read(tmp_path / "nowhere")
     (tmp_path / "a.csv").write_text("")
-    with pytest.raises(Mistake, match=r"a\.csv is not graph data: the task graph reads a"):
+    with pytest.raises(UserError, match=r"a\.csv is not graph data: the task graph reads a"):
         read(tmp_path / "a.csv")
-    with pytest.raises(Mistake, match=r"has no file NAME_A\.txt"):
+    with pytest.raises(UserError, match=r"has no file NAME_A\.txt"):
         read(tmp_path)
 
 
@@ -224,12 +224,12 @@ def test_a_list_may_have_features_unknown_classes_and_any_numbers():
     ],
 )
 def test_a_list_that_is_no_collection_is_refused(graphs, words):
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         from_list(graphs)
 
 
 def test_labels_that_are_none_matter_for_training_only():
     graphs = [pair(y=torch.tensor([0.5])), pair(y=1)]
-    with pytest.raises(Mistake, match=r"graphs\[0\].y must be one whole number"):
+    with pytest.raises(UserError, match=r"graphs\[0\].y must be one whole number"):
         from_list(graphs)
     assert from_list(graphs, labels_needed=False).y.tolist() == [-1, 0]

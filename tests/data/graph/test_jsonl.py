@@ -6,7 +6,7 @@ import pytest
 
 from quatgraph.data.graph import read
 from quatgraph.data.graph.jsonl import read_jsonl
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 FIRST = {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "N", "C"], "label": "toxic", "id": "m1"}
 SECOND = {"edges": [[1, 0], [0, 1], [1, 1]], "node_labels": ["C", "O"], "label": "harmless"}
@@ -56,11 +56,11 @@ def test_a_label_may_be_missing_as_nan_and_a_whole_number_have_a_point(tmp_path)
 
 def test_labels_are_needed_only_for_learning(tmp_path):
     path = written(tmp_path, {"edges": [[0, 1]]}, {"edges": [[0, 2]]})
-    with pytest.raises(Mistake, match=r"no graph in .*mine\.jsonl has a label"):
+    with pytest.raises(UserError, match=r"no graph in .*mine\.jsonl has a label"):
         read(path)
     graphs = read(path, labels_needed=False)
     assert graphs.y.tolist() == [-1, -1]
-    with pytest.raises(Mistake, match="have the class 'a'"):
+    with pytest.raises(UserError, match="have the class 'a'"):
         read(written(tmp_path, PLAIN, PLAIN))
 
 
@@ -116,5 +116,5 @@ def test_labels_are_needed_only_for_learning(tmp_path):
     ],
 )
 def test_a_mistake_is_named_with_its_line(lines, words, tmp_path):
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read_jsonl(written(tmp_path, *lines))

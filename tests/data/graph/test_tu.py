@@ -7,7 +7,7 @@ import torch
 from torch_geometric.io import read_tu_data
 
 from quatgraph.data.graph.tu import read_tu
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 FILES = {
     "A": "1, 2\n2, 1\n2, 3\n3, 2\n3, 3\n4, 5\n5, 4\n",
@@ -62,7 +62,7 @@ def test_a_folder_is_read_as_pyg_reads_it(tmp_path):
 
 def test_only_edges_and_graphs_are_needed_for_predicting(tmp_path):
     folder(tmp_path, node_labels=None, node_attributes=None, graph_labels=None)
-    with pytest.raises(Mistake, match=r"there is no file .*TOY_graph_labels\.txt"):
+    with pytest.raises(UserError, match=r"there is no file .*TOY_graph_labels\.txt"):
         read_tu(tmp_path)
     graphs = read_tu(tmp_path, labels_needed=False)
     assert graphs.y.tolist() == [-1, -1, -1]
@@ -118,12 +118,12 @@ def test_several_labels_of_a_node_are_one_tag(tmp_path):
     ],
 )
 def test_a_mistake_is_named_with_its_file_and_line(changes, words, tmp_path):
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read_tu(folder(tmp_path, **changes))
 
 
 def test_a_folder_holds_one_dataset(tmp_path):
     folder(tmp_path)
     folder(tmp_path, "OTHER")
-    with pytest.raises(Mistake, match=r"OTHER_A\.txt and TOY_A\.txt"):
+    with pytest.raises(UserError, match=r"OTHER_A\.txt and TOY_A\.txt"):
         read_tu(tmp_path)

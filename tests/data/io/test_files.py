@@ -6,13 +6,13 @@ import lzma
 import pytest
 
 from quatgraph.data.io.files import read_content, read_text
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def test_a_byte_order_mark_is_left_out_and_a_missing_file_named(tmp_path):
     (tmp_path / "a").write_bytes(b"\xef\xbb\xbf12")
     assert read_content(tmp_path / "a") == b"12"
-    with pytest.raises(Mistake, match="there is no file"):
+    with pytest.raises(UserError, match="there is no file"):
         read_content(tmp_path / "b")
 
 
@@ -26,7 +26,7 @@ def test_a_byte_order_mark_is_left_out_and_a_missing_file_named(tmp_path):
 def test_what_is_no_text_is_refused_with_its_line(content, words, tmp_path):
     file = tmp_path / "a.txt"
     file.write_bytes(content)
-    with pytest.raises(Mistake) as caught:
+    with pytest.raises(UserError) as caught:
         read_text(file)
     assert str(caught.value) == f"{file} {words}"
 
@@ -41,5 +41,5 @@ def test_packed_files_are_unpacked_and_damaged_ones_refused(tmp_path):
     for name, pack in (("b.gz", gzip.compress), ("b.xz", lzma.compress)):
         for packed in (b"no archive", pack(content)[:-9]):
             (tmp_path / name).write_bytes(packed)
-            with pytest.raises(Mistake, match=rf"{name} is damaged and cannot be unpacked"):
+            with pytest.raises(UserError, match=rf"{name} is damaged and cannot be unpacked"):
                 read_content(tmp_path / name)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from quatgraph.data.io import name_table as module
 from quatgraph.data.io.name_table import NameTable
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NAMES = ("head", "relation", "tail")
 
@@ -119,5 +119,5 @@ def test_the_first_line_can_be_looked_at_and_left_out():
     ],
 )
 def test_what_is_no_table_is_refused_with_its_line(content, message):
-    with pytest.raises(Mistake, match=f"here {message}"):
+    with pytest.raises(UserError, match=f"here {message}"):
         rows_of(content)

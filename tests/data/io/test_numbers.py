@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quatgraph.data.io import numbers
 from quatgraph.data.io.numbers import real_numbers, whole_numbers
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 MANY = st.lists(st.lists(st.integers(-(2**40), 2**40), max_size=5), max_size=12)
 
@@ -28,11 +28,11 @@ def test_a_text_read_in_pieces_is_the_same_text(monkeypatch):
     for one, pieces in zip(whole, (whole_numbers(text, "f"), real_numbers(text, "f")), strict=True):
         for key in ("values", "counts", "lines"):
             assert np.array_equal(getattr(one, key), getattr(pieces, key))
-    with pytest.raises(Mistake, match=r"f line 502 has 'x1'"):
+    with pytest.raises(UserError, match=r"f line 502 has 'x1'"):
         whole_numbers(text + b"\nx1", "f")
-    with pytest.raises(Mistake, match=r"f line 503 has '8-'"):
+    with pytest.raises(UserError, match=r"f line 503 has '8-'"):
         whole_numbers(text + b"\n9\n8- 1", "f")
-    with pytest.raises(Mistake, match=r"f line 502 has 'x1'"):
+    with pytest.raises(UserError, match=r"f line 502 has 'x1'"):
         real_numbers(text + b"\n1.5 x1", "f")
 
 
@@ -49,7 +49,7 @@ def test_a_text_read_in_pieces_is_the_same_text(monkeypatch):
     ],
 )
 def test_what_is_no_whole_number_is_named_with_its_line(text, words):
-    with pytest.raises(Mistake, match=f"f {words}"):
+    with pytest.raises(UserError, match=f"f {words}"):
         whole_numbers(text, "f")
 
 
@@ -63,13 +63,13 @@ def test_real_numbers_may_have_a_point_and_an_exponent():
 
 @pytest.mark.parametrize("value", [b"nan", b"inf", b"-inf", b"1e39", b"1e400"])
 def test_a_real_number_that_is_not_finite_is_refused_with_its_line(value):
-    with pytest.raises(Mistake, match="f line 4 has a value that is no finite number"):
+    with pytest.raises(UserError, match="f line 4 has a value that is no finite number"):
         real_numbers(b"1 2\n\n3 4\n5 " + value + b"\n6 7", "f")
 
 
 def test_rows_of_unequal_length_are_no_matrix():
     rows = whole_numbers(b"1 2\n\n3\n4 5", "f")
-    with pytest.raises(Mistake, match="f line 3 has 1 number where 2 are needed"):
+    with pytest.raises(UserError, match="f line 3 has 1 number where 2 are needed"):
         rows.matrix()
     assert whole_numbers(b"1 2\n3 4", "f").matrix().tolist() == [[1, 2], [3, 4]]
     assert whole_numbers(b"", "f").matrix(2).shape == (0, 2)

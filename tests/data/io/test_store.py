@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from quatgraph.data.io import store
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 CONTENT = b"a small file\n" * 1000
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
@@ -97,13 +97,13 @@ def test_a_redirect_is_followed_to_http_only(server, tmp_path, monkeypatch):
     assert store.read_bytes("toy", "a/b") == CONTENT
     leftovers(tmp_path)[0].unlink()
     list_dataset(monkeypatch, f"{server}/local")
-    with pytest.raises(Mistake, match="cannot download"):
+    with pytest.raises(UserError, match="cannot download"):
         store.fetch("toy")
 
 
 def test_a_download_with_another_digest_is_refused_and_removed(server, tmp_path, monkeypatch):
     list_dataset(monkeypatch, f"{server}/good", "0" * 64)
-    with pytest.raises(Mistake, match=r"/good gave another file .* QUATGRAPH_DATA"):
+    with pytest.raises(UserError, match=r"/good gave another file .* QUATGRAPH_DATA"):
         store.fetch("toy")
     assert leftovers(tmp_path) == []
 
@@ -113,7 +113,7 @@ def test_a_failed_download_names_its_address_and_the_way_out(
     page, words, server, tmp_path, monkeypatch
 ):
     list_dataset(monkeypatch, f"{server}/{page}")
-    with pytest.raises(Mistake, match=rf"{server}/{page} .*{words}.*QUATGRAPH_DATA"):
+    with pytest.raises(UserError, match=rf"{server}/{page} .*{words}.*QUATGRAPH_DATA"):
         store.fetch("toy")
     assert leftovers(tmp_path) == []
 
@@ -121,14 +121,14 @@ def test_a_failed_download_names_its_address_and_the_way_out(
 def test_a_silent_server_is_given_up(server, monkeypatch):
     list_dataset(monkeypatch, f"{server}/slow")
     monkeypatch.setattr(store, "TIMEOUT_SECONDS", 0.2)
-    with pytest.raises(Mistake, match=r"no answer within 0\.2 seconds"):
+    with pytest.raises(UserError, match=r"no answer within 0\.2 seconds"):
         store.fetch("toy")
 
 
 def test_a_file_that_is_too_large_is_given_up(server, tmp_path, monkeypatch):
     list_dataset(monkeypatch, f"{server}/good")
     monkeypatch.setattr(store, "MAX_BYTES", 100)
-    with pytest.raises(Mistake, match="larger than 100 bytes"):
+    with pytest.raises(UserError, match="larger than 100 bytes"):
         store.fetch("toy")
     assert leftovers(tmp_path) == []
 
@@ -136,27 +136,27 @@ def test_a_file_that_is_too_large_is_given_up(server, tmp_path, monkeypatch):
 def test_without_a_network_the_mistake_names_the_address(monkeypatch):
     # Port 9 of this machine refuses connections as a machine without a network does.
     list_dataset(monkeypatch, "http://127.0.0.1:9/x")
-    with pytest.raises(Mistake, match=r"http://127\.0\.0\.1:9/x \(no connection.*QUATGRAPH_DATA"):
+    with pytest.raises(UserError, match=r"http://127\.0\.0\.1:9/x \(no connection.*QUATGRAPH_DATA"):
         store.fetch("toy")
 
 
 @pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://127.0.0.1/x", "data:,x"])
 def test_only_http_addresses_are_opened(url, monkeypatch):
     list_dataset(monkeypatch, url)
-    with pytest.raises(Mistake, match="not an http address"):
+    with pytest.raises(UserError, match="not an http address"):
         store.fetch("toy")
 
 
 def test_without_a_digest_there_is_no_download(server, monkeypatch):
     list_dataset(monkeypatch, f"{server}/good", "")
-    with pytest.raises(Mistake, match="no known digest"):
+    with pytest.raises(UserError, match="no known digest"):
         store.fetch("toy")
 
 
 def test_a_cache_that_cannot_be_written_is_named(server, tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("a file where a folder should be")
     list_dataset(monkeypatch, f"{server}/good")
-    with pytest.raises(Mistake, match="QUATGRAPH_CACHE"):
+    with pytest.raises(UserError, match="QUATGRAPH_CACHE"):
         store.fetch("toy")
 
 
@@ -195,7 +195,7 @@ def test_a_changed_file_is_refused_at_every_read(data_folder):
     (data_folder / "b").write_bytes(CONTENT)
     store.read_bytes("toy", "a/b")
     (data_folder / "b").write_bytes(CONTENT + b"!")
-    with pytest.raises(Mistake, match=r"a/b is not the published file .* delete or replace"):
+    with pytest.raises(UserError, match=r"a/b is not the published file .* delete or replace"):
         store.read_bytes("toy", "a/b")
     assert store.check("toy") == [("a/b", "wrong digest")]
 
@@ -203,7 +203,7 @@ def test_a_changed_file_is_refused_at_every_read(data_folder):
 @pytest.mark.parametrize("packed", [b"no xz at all", lzma.compress(CONTENT)[:-30]])
 def test_a_damaged_packed_file_is_refused(packed, data_folder):
     (data_folder / "b.xz").write_bytes(packed)
-    with pytest.raises(Mistake, match=r"b\.xz is damaged"):
+    with pytest.raises(UserError, match=r"b\.xz is damaged"):
         store.read_bytes("toy", "a/b")
     assert store.check("toy") == [("a/b", "unreadable")]
 
@@ -211,13 +211,13 @@ def test_a_damaged_packed_file_is_refused(packed, data_folder):
 def test_a_packed_file_cannot_fill_the_memory(data_folder, monkeypatch):
     (data_folder / "b.xz").write_bytes(lzma.compress(CONTENT))
     monkeypatch.setattr(store, "MAX_BYTES", 100)
-    with pytest.raises(Mistake, match="unpacks to more than 100 bytes"):
+    with pytest.raises(UserError, match="unpacks to more than 100 bytes"):
         store.read_bytes("toy", "a/b")
 
 
 def test_a_data_folder_that_is_not_there_is_a_mistake(tmp_path, monkeypatch):
     monkeypatch.setenv("QUATGRAPH_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(Mistake, match=r"QUATGRAPH_DATA names .*nowhere"):
+    with pytest.raises(UserError, match=r"QUATGRAPH_DATA names .*nowhere"):
         store.data_root()
 
 
@@ -231,11 +231,11 @@ def test_the_cache_follows_the_environment(monkeypatch):
 
 
 def test_an_unknown_dataset_or_file_gets_a_hint():
-    with pytest.raises(Mistake, match="no dataset 'coar'; did you mean 'cora'"):
+    with pytest.raises(UserError, match="no dataset 'coar'; did you mean 'cora'"):
         store.fetch("coar")
-    with pytest.raises(Mistake, match="no dataset 'zzz'; known are citeseer, codex-l, codex-m"):
+    with pytest.raises(UserError, match="no dataset 'zzz'; known are citeseer, codex-l, codex-m"):
         store.check("zzz")
-    with pytest.raises(Mistake, match=r"no file 'ind.cora.grap'; did you mean 'ind.cora.graph'"):
+    with pytest.raises(UserError, match=r"no file 'ind.cora.grap'; did you mean 'ind.cora.graph'"):
         store.read_bytes("cora", "ind.cora.grap")
 
 
@@ -271,7 +271,7 @@ def test_a_file_without_an_address_is_used_where_it_is_there_and_missed_nowhere(
     assert store.fetch("toy") == {"a/b": data_folder / "b.xz"}
     (data_folder / "b").write_bytes(b"something else")
     assert store.check("toy") == [("a/b", "wrong digest")]
-    with pytest.raises(Mistake, match="dataset 'toy' has no file 'b'"):
+    with pytest.raises(UserError, match="dataset 'toy' has no file 'b'"):
         store.is_present("toy", "b")
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from quatgraph.data.io.table import read_table
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 @pytest.mark.parametrize("mark", [",", "\t", ";"])
@@ -51,11 +51,11 @@ def test_an_empty_file_has_no_columns(tmp_path):
 def test_what_is_no_table_is_refused_with_its_line(content, words, tmp_path):
     file = tmp_path / "t.csv"
     file.write_bytes(content)
-    with pytest.raises(Mistake, match=words) as caught:
+    with pytest.raises(UserError, match=words) as caught:
         read_table(file)
     assert str(file) in str(caught.value)
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(Mistake, match=r"there is no file .*t\.csv"):
+    with pytest.raises(UserError, match=r"there is no file .*t\.csv"):
         read_table(tmp_path / "t.csv")

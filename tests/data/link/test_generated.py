@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quatgraph.data.link.generated import random_triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def all_of(triples) -> torch.Tensor:
@@ -53,5 +53,5 @@ def test_a_seed_gives_its_graph():
     ],
 )
 def test_graphs_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         random_triples(*arguments)

@@ -10,7 +10,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data import link
 from quatgraph.data.io import store
 from quatgraph.data.link import entity_graph, load, random_triples, statistics
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 LABELLED = {"codex-s": 2034, "codex-m": 9961, "fb15k-237": 14515, "umls": 0, "nations": 0}
 CALLED = {
@@ -77,7 +77,7 @@ def test_hard_negatives_are_wrong_and_relations_have_labels(name, total):
 
 @pytest.mark.realdata
 def test_an_ambiguous_name_is_refused_with_the_ids():
-    with pytest.raises(Mistake, match=r"4 entities are called 'John Adams': 'Q11806', .* its id"):
+    with pytest.raises(UserError, match=r"4 entities are called 'John Adams': 'Q11806', .* its id"):
         load("codex-m").entity("John Adams")
 
 
@@ -104,7 +104,7 @@ def test_the_training_file_that_is_missing_is_named(monkeypatch):
     if ("codex-l/train.txt", "missing") not in store.check("codex-l"):
         pytest.skip("codex-l is whole here")
     with pytest.raises(
-        Mistake, match=r"codex-l/train\.txt .*; put the file at kg/codex-l/train\.txt in a folder"
+        UserError, match=r"codex-l/train\.txt .*; put the file at kg/codex-l/train\.txt in a folder"
     ):
         load("codex-l")
 
@@ -122,9 +122,9 @@ def test_the_countries_are_what_the_catalog_says():
 
 
 def test_a_dataset_of_another_task_is_refused():
-    with pytest.raises(Mistake, match="'cora' is a dataset of the task 'node', not of"):
+    with pytest.raises(UserError, match="'cora' is a dataset of the task 'node', not of"):
         load("cora")
-    with pytest.raises(Mistake, match="no dataset 'codex-x'; did you mean 'codex-"):
+    with pytest.raises(UserError, match="no dataset 'codex-x'; did you mean 'codex-"):
         load("codex-x")
 
 

@@ -14,7 +14,7 @@ from quatgraph.data.link.parts import (
     read_parts,
     spare_triples,
 )
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 graphs = st.lists(
     st.tuples(st.integers(0, 6), st.integers(0, 2), st.integers(0, 6)),
@@ -100,13 +100,15 @@ def test_names_that_no_triple_has_can_be_left_out():
     ],
 )
 def test_what_is_no_triple_is_refused_with_its_line(text, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         parsed(text)
 
 
 def test_a_graph_that_cannot_be_numbered_is_refused():
     triple_files.check_size(2**30, 3)
-    with pytest.raises(Mistake, match="4,294,967,296 entities and 1 relations, which is too large"):
+    with pytest.raises(
+        UserError, match="4,294,967,296 entities and 1 relations, which is too large"
+    ):
         triple_files.check_size(2**32, 1)
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from quatgraph.data.link.generated import random_triples
 from quatgraph.data.link.queries import Queries, known, queries, with_inverses
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 N, R = 6, 3
 rows = st.lists(st.tuples(st.integers(0, N - 1), st.integers(0, R - 1), st.integers(0, N - 1)))
@@ -80,11 +80,11 @@ def test_known_tails_hold_all_parts_and_both_sides():
     ],
 )
 def test_numbers_that_name_nothing_are_refused(triples, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         queries(torch.tensor(triples), N, R)
 
 
 def test_a_query_for_an_unknown_relation_is_refused():
     found = queries(torch.tensor([[0, 0, 1]]), N, R, reciprocal=False)
-    with pytest.raises(Mistake, match="there is no relation 3"):
+    with pytest.raises(UserError, match="there is no relation 3"):
         found.select(torch.tensor([[0, 3]]))

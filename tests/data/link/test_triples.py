@@ -7,7 +7,7 @@ import torch
 
 from quatgraph.data.link.parts import read_parts
 from quatgraph.data.link.triples import Triples, assemble, statistics
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def small(**more: object) -> Triples:
@@ -30,7 +30,7 @@ def test_a_graph_knows_its_parts_names_and_sizes():
     assert graph.valid_negatives is None
     assert graph.test_negatives.tolist() == [[2, 0, 2]]
     assert (graph.entity("A"), graph.entity("c"), graph.relation("OF")) == (0, 2, 1)
-    with pytest.raises(Mistake, match="there is no relation 'iz'"):
+    with pytest.raises(UserError, match="there is no relation 'iz'"):
         graph.relation("iz")
     assert statistics(graph) == {
         "entities": 3,

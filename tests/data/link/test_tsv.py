@@ -10,7 +10,7 @@ import torch
 from quatgraph.data.formats import infer_task
 from quatgraph.data.link import READERS, from_names, read
 from quatgraph.data.link.triples import Triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 TRAIN = "a\tis\tb\nb\tis\tc\nc\tof\ta\n"
 
@@ -108,7 +108,7 @@ def test_repeated_and_shared_triples_are_reported(tmp_path):
 def test_unseen_names_are_refused_dropped_or_kept(tmp_path):
     write(tmp_path, train=TRAIN, valid="a\tis\tc\n", test="a\tis\ta\nx\tis\ty\nb\tis\tx\n")
     with pytest.raises(
-        Mistake,
+        UserError,
         match=r"test.tsv line 2: no training triple has the entities 'x', 'y' of this part; "
         r"add training triples, or leave such triples out with unseen='drop'",
     ):
@@ -123,9 +123,9 @@ def test_unseen_names_are_refused_dropped_or_kept(tmp_path):
     kept = read(tmp_path, unseen="keep")
     assert kept.entities == ["a", "b", "c", "x", "y"]
     write(tmp_path, test="a\tby\tb\n")
-    with pytest.raises(Mistake, match="line 1: no training triple has the relation 'by'"):
+    with pytest.raises(UserError, match="line 1: no training triple has the relation 'by'"):
         read(tmp_path)
-    with pytest.raises(Mistake, match="unseen must be one of refuse, drop, keep; did you mean"):
+    with pytest.raises(UserError, match="unseen must be one of refuse, drop, keep; did you mean"):
         read(tmp_path, unseen="dropp")
 
 
@@ -156,7 +156,7 @@ def test_labels_name_entities_and_relations(tmp_path):
     ],
 )
 def test_a_label_file_that_does_not_match_is_refused(labels, message, tmp_path):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read(write(tmp_path, train=TRAIN, entities=labels))
 
 
@@ -175,17 +175,19 @@ def test_a_label_file_that_does_not_match_is_refused(labels, message, tmp_path):
     ],
 )
 def test_a_folder_that_is_no_graph_is_refused(texts, message, tmp_path):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read(write(tmp_path, **texts))
 
 
 def test_a_missing_path_is_refused(tmp_path):
-    with pytest.raises(Mistake, match=r"no file or folder .*nowhere; the task link reads a folder"):
+    with pytest.raises(
+        UserError, match=r"no file or folder .*nowhere; the task link reads a folder"
+    ):
         read(tmp_path / "nowhere")
-    with pytest.raises(Mistake, match="seed of a split must be 0 or more, got -1"):
+    with pytest.raises(UserError, match="seed of a split must be 0 or more, got -1"):
         read(write(tmp_path, train=TRAIN), split_seed=-1)
     (tmp_path / "bad.tsv").write_bytes(b"a\tis\tb\nc\tis\t\xe9\n")
-    with pytest.raises(Mistake, match=r"bad\.tsv line 2 is not UTF-8 text"):
+    with pytest.raises(UserError, match=r"bad\.tsv line 2 is not UTF-8 text"):
         read(tmp_path / "bad.tsv")
 
 
@@ -211,7 +213,7 @@ def test_triples_are_known_by_the_files_of_their_folder(tmp_path):
     (tmp_path / "nodes.csv").touch()
     assert infer_task(tmp_path) == "link"
     (tmp_path / "train.tsv").unlink()
-    with pytest.raises(Mistake, match=r"is not link data.* it looks like node data"):
+    with pytest.raises(UserError, match=r"is not link data.* it looks like node data"):
         read(tmp_path)
 
 
@@ -246,5 +248,5 @@ def test_rows_of_names_are_as_their_file(tmp_path):
     ],
 )
 def test_rows_that_are_no_triples_are_refused(rows, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         from_names(rows)

@@ -6,7 +6,7 @@ import pytest
 
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link.vocabulary import Vocabulary, read_labels
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 TOWNS = Vocabulary(
     "entity",
@@ -34,13 +34,13 @@ def test_an_id_goes_before_a_label_and_what_is_exact_before_what_is_not(name, pl
     ],
 )
 def test_an_unknown_or_ambiguous_entity_is_refused_with_a_remedy(name, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         TOWNS.find(name)
 
 
 def test_many_of_one_name_are_not_all_listed():
     many = Vocabulary("relation", [f"P{n}" for n in range(9)], ["of"] * 9)
-    with pytest.raises(Mistake, match=r"9 relations are called 'of': 'P0', .* 'P4' and 4 more;"):
+    with pytest.raises(UserError, match=r"9 relations are called 'of': 'P0', .* 'P4' and 4 more;"):
         many.find("of")
     assert quote_some(["a"]) == "'a'"
 
@@ -49,7 +49,7 @@ def test_a_hint_among_very_many_names_is_given_in_time():
     names = [f"{number:x} street {number % 997}" for number in range(100_000)]
     many = Vocabulary("entity", [f"Q{number}" for number in range(100_000)], names)
     start = time.process_time()
-    with pytest.raises(Mistake, match="did you mean 'ffff street 730'"):
+    with pytest.raises(UserError, match="did you mean 'ffff street 730'"):
         many.find("ffff stret 730")
     assert time.process_time() - start < 10
 
@@ -75,5 +75,5 @@ def test_labels_are_read_with_or_without_column_names():
     ],
 )
 def test_labels_that_cannot_be_are_refused(content, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read_labels(content, "f", ("id", "label"))

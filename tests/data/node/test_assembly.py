@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from quatgraph.data.node.assembly import build_data, dense, digest
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NOTHING = torch.zeros(3, 1, dtype=torch.bool)
 
@@ -95,5 +95,5 @@ def test_entries_land_in_their_places_and_repeated_ones_are_summed():
 )
 def test_a_matrix_that_contradicts_itself_is_refused(data, indices, indptr, shape):
     arrays = (np.array(data), np.array(indices), np.array(indptr))
-    with pytest.raises(Mistake, match="file does not hold a valid sparse matrix"):
+    with pytest.raises(UserError, match="file does not hold a valid sparse matrix"):
         dense(*arrays, shape, where="file")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quatgraph.data.node import read as read_folder
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NODES = """id,label,split,size,age
 a,cat,train,1,0.5
@@ -64,7 +64,7 @@ def test_edges_may_have_no_line_of_names_and_a_weight(folder):
 
 def test_a_graph_may_have_no_edges_if_its_file_says_so(folder):
     (folder / "edges.csv").write_text("")
-    with pytest.raises(Mistake, match=r"edges\.csv is empty; write an edge per line, or only"):
+    with pytest.raises(UserError, match=r"edges\.csv is empty; write an edge per line, or only"):
         read_folder(folder)
     (folder / "edges.csv").write_text("source,target,weight\n")
     assert read_folder(folder).edge_index.shape == (2, 0)
@@ -159,7 +159,7 @@ def test_predicting_needs_no_labels(folder):
 )
 def test_a_mistake_in_nodes_is_reported_with_its_place(nodes, words, folder):
     (folder / "nodes.csv").write_text(nodes)
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read_folder(folder)
 
 
@@ -179,7 +179,7 @@ def test_a_mistake_in_nodes_is_reported_with_its_place(nodes, words, folder):
 )
 def test_a_mistake_in_edges_is_reported_with_its_place(edges, words, folder):
     (folder / "edges.csv").write_text(edges)
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read_folder(folder)
 
 
@@ -206,7 +206,7 @@ def test_a_mistake_in_edges_is_reported_with_its_place(edges, words, folder):
 def test_a_mistake_in_features_is_reported(arrays, words, folder):
     strip_features(folder)
     np.savez(folder / "features.npz", **arrays)
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         read_folder(folder)
 
 
@@ -214,7 +214,7 @@ def test_a_mistake_in_features_is_reported(arrays, words, folder):
 def test_a_features_file_that_is_no_archive_is_refused(content, folder):
     strip_features(folder)
     (folder / "features.npz").write_bytes(content)
-    with pytest.raises(Mistake, match="cannot be read as plain arrays"):
+    with pytest.raises(UserError, match="cannot be read as plain arrays"):
         read_folder(folder)
 
 
@@ -222,24 +222,24 @@ def test_a_single_array_in_place_of_an_archive_is_refused(folder):
     strip_features(folder)
     with (folder / "features.npz").open("wb") as file:
         np.save(file, np.zeros((5, 2)))
-    with pytest.raises(Mistake, match="cannot be read as plain arrays"):
+    with pytest.raises(UserError, match="cannot be read as plain arrays"):
         read_folder(folder)
 
 
 def test_features_given_twice_are_refused(folder):
     np.savez(folder / "features.npz", x=np.zeros((5, 2)))
-    with pytest.raises(Mistake, match=r"'size' and .* keep one of the two"):
+    with pytest.raises(UserError, match=r"'size' and .* keep one of the two"):
         read_folder(folder)
 
 
 def test_missing_folders_and_files_are_named(folder):
-    with pytest.raises(Mistake, match=r"there is no file or folder .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no file or folder .*nowhere"):
         read_folder(folder / "nowhere")
     (folder / "edges.csv").unlink()
-    with pytest.raises(Mistake, match=r"there is no file .*edges\.csv"):
+    with pytest.raises(UserError, match=r"there is no file .*edges\.csv"):
         read_folder(folder)
     (folder / "nodes.csv").unlink()
-    with pytest.raises(Mistake, match=r"there is no file .*nodes\.csv"):
+    with pytest.raises(UserError, match=r"there is no file .*nodes\.csv"):
         read_folder(folder)
 
 

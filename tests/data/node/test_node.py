@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 from quatgraph.data import node
 from quatgraph.data.io import store
 from quatgraph.data.node.pyg import MASKS
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 CLUB = [f"{k}" for k in range(1, 35)]
 
@@ -30,18 +30,18 @@ def test_the_karate_club_ships_with_the_package(monkeypatch):
 
 
 def test_unknown_names_and_changed_data_are_mistakes(monkeypatch):
-    with pytest.raises(Mistake, match="did you mean 'karate'"):
+    with pytest.raises(UserError, match="did you mean 'karate'"):
         node.load("karat")
     entry = store.entry("karate")
     wrong = store.Entry(
         *(entry.name, "node", "", "", "", "", "", True, {"nodes": 35}, ()),
     )
     monkeypatch.setattr(store, "catalog", lambda: {"karate": wrong})
-    with pytest.raises(Mistake, match="karate has 34 nodes where the catalog expects 35"):
+    with pytest.raises(UserError, match="karate has 34 nodes where the catalog expects 35"):
         node.load("karate")
     other = store.Entry("karate", "link", "", "", "", "", "", True, {}, ())
     monkeypatch.setattr(store, "catalog", lambda: {"karate": other})
-    with pytest.raises(Mistake, match="not of 'node'"):
+    with pytest.raises(UserError, match="not of 'node'"):
         node.load("karate")
 
 
@@ -136,7 +136,7 @@ def test_a_graph_without_features_or_labels_can_be_given_for_predicting():
     assert data.x is None
     assert data.num_nodes == 12
     assert data.label_names == []
-    with pytest.raises(Mistake, match=r"set data\.num_nodes"):
+    with pytest.raises(UserError, match=r"set data\.num_nodes"):
         node.from_data(own(x=None, y=None), labels_needed=False)
 
 
@@ -189,5 +189,5 @@ def nan_at(row: int) -> torch.Tensor:
     ],
 )
 def test_a_mistake_in_data_is_reported(values, words):
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         node.from_data(own(**values))

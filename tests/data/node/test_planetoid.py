@@ -15,7 +15,7 @@ from quatgraph.data import node
 from quatgraph.data.io import store
 from quatgraph.data.node import planetoid
 from quatgraph.data.node.planetoid import read_planetoid, to_array, unpickle
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 class Raw(bytes):
@@ -134,12 +134,12 @@ def test_nodes_edges_and_masks_come_in_the_order_of_the_graph(files):
         called(mention("builtins", "eval"), "1"),
         called(mention("__builtin__", "getattr"), 1, "real"),
         called(mention("numpy", "load"), "file"),
-        mention("quatgraph.errors", "Mistake"),
+        mention("quatgraph.errors", "UserError"),
     ],
 )
 def test_a_pickle_that_asks_for_anything_else_is_refused(value, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Mistake, match=r"^file names .* get the published file"):
+    with pytest.raises(UserError, match=r"^file names .* get the published file"):
         unpickle(pickled(value), where="file")
     assert os.listdir() == []  # noqa: PTH208
 
@@ -149,7 +149,7 @@ def test_a_pickle_of_todays_python_that_runs_code_is_refused():
         def __reduce__(self) -> tuple[Callable[[str], int], tuple[str]]:
             return os.system, ("false",)
 
-    with pytest.raises(Mistake, match=r"names .*system"):
+    with pytest.raises(UserError, match=r"names .*system"):
         unpickle(pickle.dumps(Evil()), where="file")
 
 
@@ -162,7 +162,7 @@ def test_a_pickle_cannot_change_the_classes_that_read_the_next_one():
 
 @pytest.mark.parametrize("content", [b"", b"no pickle", pickled([1])[:-1], b"\x80\x02(((((R."])
 def test_bytes_that_are_no_pickle_are_refused(content):
-    with pytest.raises(Mistake, match="file is not a readable pickle"):
+    with pytest.raises(UserError, match="file is not a readable pickle"):
         unpickle(content, where="file")
 
 
@@ -185,7 +185,7 @@ def test_bytes_that_are_no_pickle_are_refused(content):
 )
 def test_an_array_that_contradicts_itself_is_refused(value):
     read = unpickle(pickled(value), where="file")
-    with pytest.raises(Mistake, match="file holds a damaged array"):
+    with pytest.raises(UserError, match="file holds a damaged array"):
         to_array(read, "file")
 
 
@@ -219,7 +219,7 @@ def test_arrays_keep_their_byte_order_and_layout():
 )
 def test_files_that_do_not_fit_are_refused(file, value, files):
     files[f"ind.toy.{file}"] = pickled(value)
-    with pytest.raises(Mistake, match=r"ind\.toy"):
+    with pytest.raises(UserError, match=r"ind\.toy"):
         read_planetoid("toy")
 
 
@@ -228,14 +228,14 @@ def test_files_that_do_not_fit_are_refused(file, value, files):
 )
 def test_a_wrong_test_index_is_refused(index, files):
     files["ind.toy.test.index"] = index
-    with pytest.raises(Mistake, match="get the published"):
+    with pytest.raises(UserError, match="get the published"):
         read_planetoid("toy")
 
 
 @pytest.mark.parametrize("content", [b"", b"no archive", split(5), split(6, np.float32)])
 def test_a_wrong_split_file_is_refused(content, files):
     files["splits/toy_split_0.6_0.2_3.npz"] = content
-    with pytest.raises(Mistake, match=r"toy_split_0\.6_0\.2_3\.npz of toy"):
+    with pytest.raises(UserError, match=r"toy_split_0\.6_0\.2_3\.npz of toy"):
         read_planetoid("toy")
 
 

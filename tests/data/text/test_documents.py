@@ -15,7 +15,7 @@ from quatgraph.data.text.documents import (
     check_trainable,
     statistics,
 )
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def some_documents(**changes) -> Documents:
@@ -96,7 +96,7 @@ def test_a_label_too_rare_to_be_split_is_for_training_and_reported():
     check_trainable(documents, "here")
     (note,) = check_drawn_split(documents, "here")
     assert note.startswith("the label 'c' has fewer than 3 documents, too few to be split")
-    with pytest.raises(Mistake, match="the label 'c' has a single document in here"):
+    with pytest.raises(UserError, match="the label 'c' has a single document in here"):
         check_drawn_split(labelled(*"aaaaabbbbbc"), "here")
 
 
@@ -118,7 +118,7 @@ def test_a_part_of_the_training_documents_can_be_put_aside():
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(labels, parts, message):
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         check_trainable(labelled(*labels, parts=parts), "here")
 
 

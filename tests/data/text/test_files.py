@@ -12,7 +12,7 @@ from quatgraph.data.formats import infer_task
 from quatgraph.data.text import TextOptions, names_a_file, read_texts
 from quatgraph.data.text.documents import Texts
 from quatgraph.data.text.files import lines_of
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 TABLE = 'text,label,split,id\n"Rain, again",weather,train,a\n"Two\nlines ""quoted""",,test,b\n'
 
@@ -29,7 +29,7 @@ def rows(texts: Texts) -> list[tuple[str, str]]:
 
 
 def refused(path: Path, message: str, **options) -> None:
-    with pytest.raises(Mistake, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         read_texts(path, TextOptions(**options))
     assert "\n" not in str(caught.value)
 
@@ -231,7 +231,7 @@ def test_lines_of_bytes_are_texts():
         (b"one\nt\xf6o\n", "here line 2 is not UTF-8 text; save it as UTF-8"),
         (b"one\ntwo\n\0\n", "here line 3 holds a NUL byte"),
     ):
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             lines_of(content, "here")
 
 
@@ -245,7 +245,7 @@ def test_a_text_names_a_file_that_is_there_or_ends_like_one(tmp_path, monkeypatc
 def looks_like_texts(path: Path) -> bool:
     try:
         return infer_task(path) == "text"
-    except Mistake:
+    except UserError:
         return False
 
 

@@ -19,7 +19,7 @@ from quatgraph.data.text import (
     vectors_for,
     word_graphs,
 )
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 CORPORA = {  # the first document's beginning, part and label; the classes
     "mr": ("'moore is like a progressive bull", "train", "1", ["0", "1"]),
@@ -62,11 +62,11 @@ def test_a_published_corpus_is_what_the_catalog_says(name):
 
 
 def test_a_dataset_of_another_task_is_refused():
-    with pytest.raises(Mistake, match="'cora' is a dataset of the task 'node', not of"):
+    with pytest.raises(UserError, match="'cora' is a dataset of the task 'node', not of"):
         load("cora")
-    with pytest.raises(Mistake, match="'glove-100d' is a dataset of the task 'vectors'"):
+    with pytest.raises(UserError, match="'glove-100d' is a dataset of the task 'vectors'"):
         load("glove-100d")
-    with pytest.raises(Mistake, match="no dataset 'snippet'; did you mean 'snippets'"):
+    with pytest.raises(UserError, match="no dataset 'snippet'; did you mean 'snippets'"):
         load("snippet")
 
 
@@ -115,7 +115,7 @@ def test_a_given_split_is_used_and_an_empty_document_reported(tmp_path):
 )
 def test_what_cannot_be_trained_on_is_refused(tmp_path, rows, message):
     path = table(tmp_path, *rows)
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         read(path)
     documents = read(path, TextOptions(labels_needed=False))
     assert len(documents) == len(rows)
@@ -131,7 +131,7 @@ def test_a_label_seen_twice_is_reported_and_one_seen_once_refused(tmp_path):
     ]
     assert {12, 13} <= set(documents.train.tolist())
     lonely = table(tmp_path, *rows, "lonely,c")
-    with pytest.raises(Mistake, match=r"the label 'c' has a single document in .*mine\.csv"):
+    with pytest.raises(UserError, match=r"the label 'c' has a single document in .*mine\.csv"):
         read(lonely)
     assert read(lonely, TextOptions(labels_needed=False)).notes == []
     rows = [f"{row},{'train' if place < 8 else 'test'}" for place, row in enumerate(rows)]
@@ -191,7 +191,7 @@ def test_texts_come_in_a_list_too():
         ([], None, "the list has no texts"),
         (["a"], ["x", "y"], "1 texts but 2 labels"),
     ):
-        with pytest.raises(Mistake, match=message):
+        with pytest.raises(UserError, match=message):
             from_list(texts, labels)
 
 

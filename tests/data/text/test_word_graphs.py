@@ -11,7 +11,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.text import load
 from quatgraph.data.text.documents import Documents, Texts, assemble
 from quatgraph.data.text.word_graphs import NO_WORD, word_graphs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 CORPORA = {  # nodes and edges of all graphs together
     "mr": (196_826, 391_600),
@@ -107,7 +107,7 @@ def test_the_matrix_of_all_graphs_is_normalised_within_each():
 
 
 def test_a_window_must_hold_a_word():
-    with pytest.raises(Mistake, match="at least 1 word, got 0"):
+    with pytest.raises(UserError, match="at least 1 word, got 0"):
         word_graphs(documents_of("a b"), window=0)
 
 

@@ -12,7 +12,7 @@ import torch
 from quatgraph.data.io import store
 from quatgraph.data.text import load
 from quatgraph.data.text.word_vectors import SPREAD, WordVectors, load_vectors, vectors_for
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 WORDS = ["the", "caf\u00e9", "of", "New York"]
 ROWS = [[0.5, -1.0, 2.0], [0.25, 0.0, -0.75], [1e-3, 7.0, 8.0], [3.0, 2.0, 1.0]]
@@ -47,7 +47,7 @@ def as_npz(path: Path, **arrays: np.ndarray) -> Path:
 
 
 def refused(path: Path, message: str, **options) -> None:
-    with pytest.raises(Mistake, match=message) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         load_vectors(path, **options)
     assert "\n" not in str(caught.value)
 
@@ -203,9 +203,9 @@ def test_drawn_numbers_are_spread_evenly_and_stay_the_same_for_ever():
 
 def test_no_words_and_impossible_numbers():
     assert vectors_for([])[0].shape == (0, 300)
-    with pytest.raises(Mistake, match="at least 1 number, got 0 dimensions"):
+    with pytest.raises(UserError, match="at least 1 number, got 0 dimensions"):
         vectors_for(["a"], dimensions=0)
-    with pytest.raises(Mistake, match="a seed must be a whole number from 0"):
+    with pytest.raises(UserError, match="a seed must be a whole number from 0"):
         vectors_for(["a"], seed=-1)
 
 
@@ -215,7 +215,7 @@ def test_new_words_follow_those_a_model_has():
     both = own.extended(more)
     assert both.words == ["b", "a", "c", "d"]
     assert both.matrix.flatten().tolist() == [1.0, 2.0, 3.0, 4.0]
-    with pytest.raises(Mistake, match="have 2 dimensions but the model's 1"):
+    with pytest.raises(UserError, match="have 2 dimensions but the model's 1"):
         own.extended(WordVectors(["c"], torch.zeros(1, 2)))
 
 

@@ -12,7 +12,7 @@ from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import BatchNorm
 from quatgraph.models.graph import (
     GraphGAT,
@@ -305,19 +305,19 @@ def test_models_that_see_no_edges(name):
 
 @every_model
 def test_a_model_without_layers_is_a_mistake(name):
-    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
+    with pytest.raises(UserError, match="at least one layer, got num_layers=0"):
         build(name, tiny.features("dense"), num_layers=0)
 
 
 def test_gats_heads_share_the_width_evenly():
-    with pytest.raises(Mistake, match="width of 6 reals cannot be shared among 4 heads"):
+    with pytest.raises(UserError, match="width of 6 reals cannot be shared among 4 heads"):
         build("GAT", tiny.features("dense"), heads=4)
 
 
 def test_gat_refuses_blocks_that_are_not_expanded():
     x = tiny.features("dense")
     made = tiny.batch(x)
-    with pytest.raises(Mistake, match=r"use adjacency.expanded"):
+    with pytest.raises(UserError, match=r"use adjacency.expanded"):
         build("GAT", x)(*tiny.member_inputs(made, 0))
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix, hamilton_matrix_tiled
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import GraphQGNN
 from quatgraph.training.ensemble import Ensemble
@@ -109,5 +109,5 @@ def test_dropout_acts_on_every_layers_input_and_on_the_sums_in_training_alone(ki
 
 
 def test_a_model_without_layers_is_a_mistake():
-    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
+    with pytest.raises(UserError, match="at least one layer, got num_layers=0"):
         GraphQGNN(3, 2, num_layers=0)

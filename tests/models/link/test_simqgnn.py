@@ -6,7 +6,7 @@ from torch import nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.link import SimQGNN, SimRGCN
 from quatgraph.training.ensemble import Ensemble
 
@@ -85,5 +85,5 @@ def test_the_query_is_dropped_out_in_training_only(graph):
 
 
 def test_a_model_without_layers_is_a_mistake():
-    with pytest.raises(Mistake, match="at least one layer"):
+    with pytest.raises(UserError, match="at least one layer"):
         SimQGNN(E, R, num_layers=0)

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch_geometric.nn import GATConv, GCNConv
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.node import GAT, GCN, MLP
 
 N, IN, CLASSES = 6, 5, 3
@@ -76,12 +76,12 @@ def test_dropout_acts_in_training_alone(model):
 
 @pytest.mark.parametrize("model", [GCN, GAT, MLP])
 def test_a_model_without_hidden_layers_is_a_mistake(model):
-    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
+    with pytest.raises(UserError, match="at least one layer, got num_layers=0"):
         model(IN, CLASSES, num_layers=0)
 
 
 def test_heads_share_the_width_evenly():
-    with pytest.raises(Mistake, match="width of 64 reals cannot be shared among 7 heads"):
+    with pytest.raises(UserError, match="width of 64 reals cannot be shared among 7 heads"):
         GAT(IN, CLASSES, hidden=64, heads=7)
 
 

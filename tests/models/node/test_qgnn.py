@@ -7,7 +7,7 @@ from torch_geometric.nn import GCNConv
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix_tiled, hamilton_product
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import QGNN
 
@@ -120,5 +120,5 @@ def test_biases_are_an_option(bias):
 
 
 def test_a_model_without_layers_is_a_mistake():
-    with pytest.raises(Mistake, match="at least one layer, got num_layers=0"):
+    with pytest.raises(UserError, match="at least one layer, got num_layers=0"):
         QGNN(IN, CLASSES, num_layers=0)

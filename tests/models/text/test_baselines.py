@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from benchmarks.measure import captured
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import BiLSTM, FastText
 from quatgraph.models.text.vectors import WithVectors
 from quatgraph.tasks.graph.batches import Batch
@@ -134,7 +134,7 @@ def test_documents_without_any_word_have_what_the_biases_say():
 
 
 def test_bi_lstm_that_reads_no_word_is_a_mistake():
-    with pytest.raises(Mistake, match="at least one word, got length=0"):
+    with pytest.raises(UserError, match="at least one word, got length=0"):
         bi_lstm(0)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_matrix
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import TextING, TextQGNN
 from quatgraph.models.text.vectors import WithVectors, word_vectors
 from quatgraph.training.ensemble import Ensemble
@@ -175,14 +175,14 @@ def test_trained_vectors_start_as_the_fixed_ones_and_are_each_members_own(kind):
 
 @pytest.mark.parametrize("width", [50, 6])
 def test_word_vectors_that_have_no_four_parts_are_a_mistake(width):
-    with pytest.raises(Mistake, match=rf"{width} numbers .* with zeros to {-(-width // 4) * 4}"):
+    with pytest.raises(UserError, match=rf"{width} numbers .* with zeros to {-(-width // 4) * 4}"):
         TextQGNN(width, 2)
     assert TextING(width, 2, hidden_quats=1).projection.weight.shape == (4, width)
 
 
 @both
 def test_a_model_without_steps_is_a_mistake(kind):
-    with pytest.raises(Mistake, match="at least one step, got steps=0"):
+    with pytest.raises(UserError, match="at least one step, got steps=0"):
         built(kind, steps=0)
 
 

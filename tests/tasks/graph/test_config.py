@@ -6,7 +6,7 @@ import pytest
 import settings
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 
@@ -43,29 +43,29 @@ def built(**values: Any) -> GraphConfig:
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(key: str, value: object, words: str) -> None:
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         built(**{key: value})
 
 
 def test_the_best_epoch_on_validation_data_needs_validation_data() -> None:
-    with pytest.raises(Mistake, match=r"select=best-valid needs data\.validation above 0"):
+    with pytest.raises(UserError, match=r"select=best-valid needs data\.validation above 0"):
         built(**{"data.validation": 0})
     assert built(**{"data.validation": 0, "train.select": "last"}).data.validation == 0
 
 
 def test_attention_heads_must_share_the_width() -> None:
-    with pytest.raises(Mistake, match="width of 12 reals cannot be shared among 8 heads"):
+    with pytest.raises(UserError, match="width of 12 reals cannot be shared among 8 heads"):
         built(**{"model.name": "gat", "model.hidden_quats": 3, "model.heads": 8})
-    with pytest.raises(Mistake, match=r"model\.heads must be at least 1"):
+    with pytest.raises(UserError, match=r"model\.heads must be at least 1"):
         built(**{"model.name": "gat", "model.heads": 0})
 
 
 def test_a_setting_that_a_model_does_not_read_is_refused() -> None:
-    with pytest.raises(Mistake, match=r"'model\.heads'; the model 'qgnn' reads model\.name, "):
+    with pytest.raises(UserError, match=r"'model\.heads'; the model 'qgnn' reads model\.name, "):
         built(**{"model.heads": 8})
-    with pytest.raises(Mistake, match=r"unknown key 'model\.dropout'; did you mean"):
+    with pytest.raises(UserError, match=r"unknown key 'model\.dropout'; did you mean"):
         built(**{"model.name": "gin", "model.dropout": 0.1})
-    with pytest.raises(Mistake, match=r"unknown key 'model\.pooled_dropuot'; did you mean"):
+    with pytest.raises(UserError, match=r"unknown key 'model\.pooled_dropuot'; did you mean"):
         built(**{"model.pooled_dropuot": 0.1})
 
 

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs, from_list, read
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.graph.features import NodeFeatures
 
 
@@ -102,9 +102,9 @@ def test_attributes_stand_beside_the_codes_standardised(tmp_path: Path) -> None:
 
 def test_attributes_must_be_there_as_they_were_in_training(tmp_path: Path, tagged: Graphs) -> None:
     with_numbers = collection(tmp_path, with_features(lines()))
-    with pytest.raises(Mistake, match=r"have some node attributes, but .* trained with no node"):
+    with pytest.raises(UserError, match=r"have some node attributes, but .* trained with no node"):
         NodeFeatures.fit(tagged, "auto").of(with_numbers)
-    with pytest.raises(Mistake, match=r"have no node attributes, but .* trained with some node"):
+    with pytest.raises(UserError, match=r"have no node attributes, but .* trained with some node"):
         NodeFeatures.fit(with_numbers, "auto").of(tagged)
 
 

@@ -10,7 +10,7 @@ from rings import collection, config_of, lines, outcome_of, without
 
 from quatgraph import config as configs
 from quatgraph.data.graph import Graphs, load
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
 from quatgraph.presets import preset
 from quatgraph.tasks.graph import GRAPH
@@ -126,7 +126,7 @@ def test_the_folds_of_a_configuration_stay_together(
 def test_without_validation_data_nothing_is_chosen(graphs: Graphs, tmp_path: Path) -> None:
     blind = {"data.validation": 0.0, "train.select": "last"}
     tried = [config_of(**blind | {"train.lr": lr}) for lr in (0.01, 0.02)]
-    with pytest.raises(Mistake, match=r"no validation data to choose by: set train\.lr"):
+    with pytest.raises(UserError, match=r"no validation data to choose by: set train\.lr"):
         train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert not (tmp_path / "model").exists()
 

@@ -9,7 +9,7 @@ from rings import collection, config_of, lines, with_features, without, written
 
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs, stratified_folds
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
@@ -26,7 +26,7 @@ def graphs(tmp_path: Path) -> Graphs:
 
 @pytest.mark.parametrize("values", [{}, {"name": "cycles", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
-    with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
+    with pytest.raises(UserError, match=r"set either data\.name, .* or data\.path"):
         GRAPH.load(GraphConfig(data=DataConfig(**values)))
 
 
@@ -131,21 +131,23 @@ def test_folds_are_drawn_by_the_configs_seed(graphs: Graphs) -> None:
 
 
 def test_published_folds_belong_to_datasets_of_the_catalog(graphs: Graphs) -> None:
-    with pytest.raises(Mistake, match=r"data\.folds=fixed needs a dataset with published folds"):
+    with pytest.raises(UserError, match=r"data\.folds=fixed needs a dataset with published folds"):
         folds_of(graphs, DataConfig(path="mine.jsonl", folds="fixed"))
-    with pytest.raises(Mistake, match="cycles has no published folds"):
+    with pytest.raises(UserError, match="cycles has no published folds"):
         folds_of(graphs, DataConfig(name="cycles", folds="fixed"))
 
 
 def test_a_class_needs_as_many_graphs_as_there_are_folds(tmp_path: Path) -> None:
     few = collection(tmp_path, [g for g in lines() if g["label"] == "chain"] + lines(8)[::2])
-    with pytest.raises(Mistake, match="the class 'ring' has 4 graphs, too few for 10 folds: take "):
+    with pytest.raises(
+        UserError, match="the class 'ring' has 4 graphs, too few for 10 folds: take "
+    ):
         folds_of(few, DataConfig())
-    with pytest.raises(Mistake, match=r"take fewer with data\.num_folds=4, add graphs"):
+    with pytest.raises(UserError, match=r"take fewer with data\.num_folds=4, add graphs"):
         folds_of(few, DataConfig())
     assert len(folds_of(few, DataConfig(num_folds=4))) == 4
     lone = collection(tmp_path, [g for g in lines() if g["label"] == "chain"] + lines(1))
-    with pytest.raises(Mistake, match="has 1 graph, too few for 10 folds: add graphs, or leave"):
+    with pytest.raises(UserError, match="has 1 graph, too few for 10 folds: add graphs, or leave"):
         folds_of(lone, DataConfig())
 
 

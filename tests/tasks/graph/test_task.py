@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
 from quatgraph.tasks.graph import GRAPH, batches, evaluation
 from quatgraph.tasks.graph import task as running
@@ -241,7 +241,7 @@ def test_a_graph_far_larger_than_memory_is_named(
 ) -> None:
     monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
     config = config_of()
-    with pytest.raises(Mistake, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
+    with pytest.raises(UserError, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
         GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
 
 

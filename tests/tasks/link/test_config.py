@@ -6,7 +6,7 @@ import pytest
 import settings
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 
@@ -45,7 +45,7 @@ def built(**values: Any) -> LinkConfig:
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(key: str, value: object, words: str) -> None:
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         built(**{key: value})
 
 

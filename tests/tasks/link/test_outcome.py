@@ -10,7 +10,7 @@ from cities import bits, cities, config_of, outcome_of, problem_of, varied, with
 from torch import nn
 
 from quatgraph.data.link import Triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link import task as running
 from quatgraph.tasks.link.config import LinkConfig
@@ -115,7 +115,7 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
     monkeypatch.setattr(running, "total_memory", lambda device: 3_000_000)
     assert 1 <= LINK.max_members(problem, config) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 1000)
-    with pytest.raises(Mistake, match=r"30 entities of 2 quaternions .* lower model\.dim_quats"):
+    with pytest.raises(UserError, match=r"30 entities of 2 quaternions .* lower model\.dim_quats"):
         LINK.max_members(problem, config)
 
 
@@ -149,7 +149,7 @@ def test_a_device_that_is_too_small_for_the_smallest_pieces_is_named(
         raise torch.OutOfMemoryError("too little memory")
 
     monkeypatch.setattr(LinkTask, "_fit", short)
-    with pytest.raises(Mistake, match=r"out of memory .* lower model\.dim_quats"):
+    with pytest.raises(UserError, match=r"out of memory .* lower model\.dim_quats"):
         LINK.train(varied(), problem_of(triples), LINK.plan(varied()))
 
 

@@ -10,7 +10,7 @@ import torch
 from cities import ENTITIES, cities, config_of, problem_of
 
 from quatgraph.data.link import Triples, random_triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.decoder import DECODERS
 from quatgraph.models.link import MODELS
 from quatgraph.tasks.link import LINK
@@ -27,7 +27,7 @@ def triples() -> Triples:
 
 @pytest.mark.parametrize("values", [{}, {"name": "countries", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
-    with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
+    with pytest.raises(UserError, match=r"set either data\.name, .* or data\.path"):
         LINK.load(LinkConfig(data=DataConfig(**values)))
 
 

@@ -6,7 +6,7 @@ import pytest
 import settings
 
 from quatgraph import config as configs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 
@@ -42,7 +42,7 @@ def built(**values: Any) -> NodeConfig:
     ],
 )
 def test_a_wrong_value_is_a_mistake(key: str, value: Any, words: str) -> None:
-    with pytest.raises(Mistake, match=words):
+    with pytest.raises(UserError, match=words):
         built(**{key: value})
 
 

@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.node import from_data
 from quatgraph.data.scaling import Scaling
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
@@ -48,7 +48,7 @@ def config_of(**values: object) -> NodeConfig:
 
 @pytest.mark.parametrize("values", [{}, {"name": "karate", "path": "here"}])
 def test_a_config_must_name_one_source_of_data(values: dict[str, str]) -> None:
-    with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
+    with pytest.raises(UserError, match=r"set either data\.name, .* or data\.path"):
         NODE.load(NodeConfig(data=DataConfig(**values)))
 
 
@@ -165,7 +165,7 @@ def test_edge_weights_reach_the_adjacency_matrix(graph: Data) -> None:
 
 
 def test_a_width_that_heads_cannot_share_is_a_mistake() -> None:
-    with pytest.raises(Mistake, match="width of 4 reals cannot be shared among 8 heads"):
+    with pytest.raises(UserError, match="width of 4 reals cannot be shared among 8 heads"):
         config_of(**{"model.name": "gat", "model.hidden_quats": 1})
 
 

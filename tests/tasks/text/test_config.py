@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import settings
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT
@@ -34,7 +34,7 @@ def built(**values: Any) -> TextConfig:
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused(key: str, value: Any, message: str) -> None:
-    with pytest.raises(Mistake, match=message):
+    with pytest.raises(UserError, match=message):
         built(**{key: value})
 
 
@@ -64,9 +64,9 @@ def test_members_differ_in_seed_rates_and_weight_decay_alone() -> None:
 
 
 def test_a_setting_that_a_model_does_not_read_is_refused() -> None:
-    with pytest.raises(Mistake, match=r"'model.dropout'; the model 'fasttext' reads model.name"):
+    with pytest.raises(UserError, match=r"'model.dropout'; the model 'fasttext' reads model.name"):
         built(**{"model.name": "fasttext", "model.dropout": 0.1})
-    with pytest.raises(Mistake, match=r"'model.steps'; the model 'bilstm' reads model.name"):
+    with pytest.raises(UserError, match=r"'model.steps'; the model 'bilstm' reads model.name"):
         built(**{"model.name": "bilstm", "model.steps": 1})
-    with pytest.raises(Mistake, match=r"model\.bigrams must not be negative"):
+    with pytest.raises(UserError, match=r"model\.bigrams must not be negative"):
         built(**{"model.name": "fasttext", "model.bigrams": -1})

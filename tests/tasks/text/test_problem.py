@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from quatgraph.data.text import NO_WORD, from_list, word_graphs
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 def test_the_data_is_either_named_or_at_a_path(configured: Any) -> None:
     for config in (TextConfig(), configured(**{"data.name": "snippets"})):
-        with pytest.raises(Mistake, match=r"set either data\.name, .* or data\.path"):
+        with pytest.raises(UserError, match=r"set either data\.name, .* or data\.path"):
             TEXT.load(config)
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from quatgraph import config as configs
 from quatgraph.data.text import from_list
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.tasks.runs import Outcome, bundle_of
 from quatgraph.tasks.task import Member
@@ -299,7 +299,7 @@ def test_fewer_members_fit_at_once_the_more_each_holds(
     monkeypatch.setattr(running, "total_memory", lambda device: 1_000_000)
     assert 1 <= TEXT.max_members(problem, config) < plenty
     monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
-    with pytest.raises(Mistake, match="17 words and a document of 6 do not fit into memory"):
+    with pytest.raises(UserError, match="17 words and a document of 6 do not fit into memory"):
         TEXT.max_members(problem, config)
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.tensors import hash_tensor, select_ranges, sizes_to_ptr
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -112,12 +112,14 @@ class Graphs:
         index = torch.as_tensor(index)
         if index.dtype == torch.bool:
             if index.shape != self.y.shape:
-                raise Mistake(f"a mask over {len(self)} graphs must have shape ({len(self)},)")
+                raise UserError(f"a mask over {len(self)} graphs must have shape ({len(self)},)")
             index = index.nonzero().flatten()
         index = index.long().flatten()
         outside = index[(index < 0) | (index >= len(self))]
         if len(outside):
-            raise Mistake(f"there is no graph {int(outside[0])}; the graphs are 0..{len(self) - 1}")
+            raise UserError(
+                f"there is no graph {int(outside[0])}; the graphs are 0..{len(self) - 1}"
+            )
         nodes, node_ptr = select_ranges(self.node_ptr, index)
         edges, edge_ptr = select_ranges(self.edge_ptr, index)
         shift = (node_ptr[:-1] - self.node_ptr[index]).repeat_interleave(edge_ptr.diff())
@@ -187,7 +189,7 @@ def merge_graphs(
     """
     num_nodes = int(sizes.sum())
     if num_nodes > MAX_NODES:
-        raise Mistake(f"{name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}")
+        raise UserError(f"{name} has {num_nodes:,} nodes; take fewer graphs, at most {MAX_NODES:,}")
     sender, receiver = edges
     edge_index = _both_directions(sender, receiver, num_nodes)
     node_ptr = np.concatenate(([0], np.cumsum(sizes)))
@@ -220,9 +222,9 @@ def join_edges(edges: Iterable[Ids], sizes: Ids) -> Ids:
 def check_labels(graphs: Graphs, where: str) -> None:
     """Refuses graphs that cannot be trained on: no labels, or one class only."""
     if not graphs.label_names:
-        raise Mistake(f"no graph in {where} has a label; give a class to every graph you know")
+        raise UserError(f"no graph in {where} has a label; give a class to every graph you know")
     if graphs.num_classes < 2:
-        raise Mistake(
+        raise UserError(
             f"all labelled graphs in {where} have the class {graphs.label_names[0]!r}; "
             "training needs at least two classes"
         )

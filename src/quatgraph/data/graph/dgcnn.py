@@ -14,7 +14,7 @@ from quatgraph.data.graph.collection import Graphs, Ids, merge_graphs
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, whole_numbers
 from quatgraph.data.labels import encode_labels, encode_numbers, label_notes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def read_dgcnn_file(path: Path, **options: Any) -> Graphs:
@@ -52,7 +52,7 @@ def read_dgcnn(
     if outside.any():
         place = int(outside.argmax())
         row = int(nodes[np.searchsorted(np.cumsum(degrees), place, side="right")])
-        raise Mistake(
+        raise UserError(
             f"{rows.at(row)} names the neighbour {neighbours[place]} but the nodes of its graph "
             f"are 0..{limits[place] - 1}; correct the line"
         )
@@ -74,26 +74,26 @@ def read_dgcnn(
 def _find_headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:
     """The header row and the number of nodes of each graph."""
     if not len(rows) or rows.counts[0] != 1 or values[0] < 1:
-        raise Mistake(f"{rows.where} has no graphs; its first line must be their number")
+        raise UserError(f"{rows.where} has no graphs; its first line must be their number")
     promised = int(values[0])
     headers: list[int] = []
     row = 1
     # A loop over graphs: the row of a header depends on the sizes of all graphs before it.
     while row < len(rows) and len(headers) < promised:
         if rows.counts[row] != 2 or values[first[row]] < 1:
-            raise Mistake(
+            raise UserError(
                 f"{rows.at(row)} must be a graph's number of nodes, at least 1, and its label; "
                 "correct it, or the number of nodes of the graph before it"
             )
         headers.append(row)
         row += 1 + int(values[first[row]])
     if len(headers) < promised or row > len(rows):
-        raise Mistake(
+        raise UserError(
             f"{rows.where} ends within graph {len(headers)} of {promised}; "
             "complete it or correct its first line"
         )
     if row < len(rows):
-        raise Mistake(
+        raise UserError(
             f"{rows.at(row)} is left over after the {promised} graphs that the first line promises"
             "; correct that number, or remove the line"
         )
@@ -104,7 +104,7 @@ def _find_headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:
 def _check_degrees(rows: Rows, values: Ids, first: Ids, nodes: Ids) -> Ids:
     short = rows.counts[nodes] < 2
     if short.any():
-        raise Mistake(
+        raise UserError(
             f"{rows.at(nodes[short.argmax()])} must be a node's tag, its number of neighbours "
             "and the neighbours; correct the line"
         )
@@ -113,7 +113,7 @@ def _check_degrees(rows: Rows, values: Ids, first: Ids, nodes: Ids) -> Ids:
     wrong = promised != degrees
     if wrong.any():
         place = int(wrong.argmax())
-        raise Mistake(
+        raise UserError(
             f"{rows.at(nodes[place])} lists {degrees[place]} neighbours but promises "
             f"{promised[place]}; correct the line"
         )

@@ -11,7 +11,7 @@ from quatgraph.data.io import store
 from quatgraph.data.io.numbers import whole_numbers
 from quatgraph.data.labels import missing_hint
 from quatgraph.data.splits import Fold, check_seed
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def stratified_folds(
@@ -33,17 +33,17 @@ def stratified_folds(
     """
     check_seed(seed)
     if num_folds < 2:
-        raise Mistake(f"there must be at least 2 folds, got {num_folds}")
+        raise UserError(f"there must be at least 2 folds, got {num_folds}")
     known = (y >= 0).nonzero().flatten()
     labels = y[known].numpy()
     if not len(labels):
-        raise Mistake("no graph has a label; folds need labelled graphs")
+        raise UserError("no graph has a label; folds need labelled graphs")
     classes, first_seen, sizes = np.unique(labels, return_index=True, return_counts=True)
     label, size = int(classes[sizes.argmin()]), int(sizes.min())
     if size < num_folds:
         fewer = f"take fewer with data.num_folds={size}, " if size > 1 else ""
         name = names[label] if names else label
-        raise Mistake(
+        raise UserError(
             f"the class {name!r} has {size} "
             f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
             f"add graphs, or leave the class out{missing_hint(str(name))}"
@@ -70,14 +70,14 @@ def fixed_folds(name: str) -> list[Fold]:
     """
     entry = store.entry(name)
     if not any(file.path.startswith("10fold_idx/") for file in entry.files):
-        raise Mistake(f"{name} has no published folds; draw them with stratified_folds")
+        raise UserError(f"{name} has no published folds; draw them with stratified_folds")
     num_graphs = entry.statistics["graphs"]
     folds = []
     for number in range(1, 11):
         paths = [f"10fold_idx/{part}_idx-{number}.txt" for part in ("train", "test")]
         train, test = (_read_list(name, path) for path in paths)
         if wrong := _find_error(torch.cat((train, test)), num_graphs):
-            raise Mistake(
+            raise UserError(
                 f"{paths[0]} and {paths[1]} of {name} do not share out its {num_graphs} graphs: "
                 f"{wrong}; run 'quatgraph data check {name}'"
             )

@@ -23,7 +23,7 @@ from quatgraph.data.graph.collection import MAX_NODES, Graphs, Ids, join_edges, 
 from quatgraph.data.io.files import is_unicode, to_word
 from quatgraph.data.io.jsonl import json_objects
 from quatgraph.data.labels import encode_labels, label_notes
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
 
@@ -43,7 +43,7 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     objects = enumerate(json_objects(path, "graph"))
     graphs = [_parse_graph(value, where, str(place)) for place, (where, value) in objects]
     if not graphs:
-        raise Mistake(f"{path} has no graphs; write one JSON object per line")
+        raise UserError(f"{path} has no graphs; write one JSON object per line")
     _check_alike(graphs)
     sizes = np.array([graph.num_nodes for graph in graphs])
     labels = [graph.label for graph in graphs]
@@ -65,12 +65,12 @@ def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph
     for key in value:
         if key not in KEYS:
             hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
-            raise Mistake(f"{where} has the unknown key {key!r}{hint}")
+            raise UserError(f"{where} has the unknown key {key!r}{hint}")
     edges = _parse_edges(value.get("edges"), where)
     counts = {}
     if (count := value.get("num_nodes")) is not None:
         if isinstance(count, bool) or not isinstance(count, int):
-            raise Mistake(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
+            raise UserError(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
         counts["num_nodes"] = count
     if (labels := value.get("node_labels")) is not None:
         labels = _parse_labels(labels, where)
@@ -80,17 +80,19 @@ def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph
         counts["node_features"] = len(features)
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{key} for {size}" for key, size in counts.items())
-        raise Mistake(f"{where} gives {shown} nodes; make the numbers agree")
+        raise UserError(f"{where} gives {shown} nodes; make the numbers agree")
     if not counts and not len(edges):
-        raise Mistake(f"{where} has no edges and no nodes; set 'num_nodes'")
+        raise UserError(f"{where} has no edges and no nodes; set 'num_nodes'")
     num_nodes = next(iter(counts.values())) if counts else int(edges.max()) + 1
     if num_nodes < 1:
-        raise Mistake(f"{where} is a graph without nodes; give it at least one or remove it")
+        raise UserError(f"{where} is a graph without nodes; give it at least one or remove it")
     if num_nodes > MAX_NODES:
-        raise Mistake(f"{where} is a graph of {num_nodes} nodes; at most {MAX_NODES} are possible")
+        raise UserError(
+            f"{where} is a graph of {num_nodes} nodes; at most {MAX_NODES} are possible"
+        )
     outside = (edges < 0) | (edges >= num_nodes)
     if outside.any():
-        raise Mistake(
+        raise UserError(
             f"{where} has an edge to the node {edges[outside][0]} but the nodes are "
             f"0..{num_nodes - 1}; correct the edge or the number of nodes"
         )
@@ -102,35 +104,35 @@ def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph
 
 def _parse_edges(value: object, where: str) -> Ids:
     if value is None:
-        raise Mistake(f"{where} has no 'edges'; write [] for a graph without any")
+        raise UserError(f"{where} has no 'edges'; write [] for a graph without any")
     if value == []:
         return np.empty((0, 2), dtype=np.int64)
     array = _to_matrix(value, {int})
     if array is None or array.dtype.kind != "i" or array.shape[1] != 2:
-        raise Mistake(f"{where}: 'edges' must be pairs of whole numbers, as [[0, 1], [1, 2]]")
+        raise UserError(f"{where}: 'edges' must be pairs of whole numbers, as [[0, 1], [1, 2]]")
     return array.astype(np.int64)
 
 
 def _parse_labels(value: object, where: str) -> list[str]:
     if not isinstance(value, list):
-        raise Mistake(f"{where}: 'node_labels' must be a list, a label per node")
+        raise UserError(f"{where}: 'node_labels' must be a list, a label per node")
     labels = [_parse_word(label, where, "a node label") for label in value]
     if "" in labels:
-        raise Mistake(f"{where}: node {labels.index('')} has no label; give every node one")
+        raise UserError(f"{where}: node {labels.index('')} has no label; give every node one")
     return labels
 
 
 def _parse_features(value: object, where: str) -> NDArray[np.float32]:
     array = _to_matrix(value, {int, float})
     if array is None or array.dtype.kind not in "iuf" or not array.shape[1]:
-        raise Mistake(
+        raise UserError(
             f"{where}: 'node_features' must be a list of numbers for each node, all of one length"
         )
     # The largest float32: what is larger becomes infinite in a model.
     bad = ~(np.abs(array) <= np.finfo(np.float32).max)
     if bad.any():
         node, column = np.argwhere(bad)[0]
-        raise Mistake(f"{where}: feature {column} of node {node} is no finite number; replace it")
+        raise UserError(f"{where}: feature {column} of node {node} is no finite number; replace it")
     return array.astype(np.float32)
 
 
@@ -149,9 +151,9 @@ def _to_matrix(value: Any, kinds: set[type]) -> NDArray[Any] | None:
 def _parse_word(value: object, where: str, what: str) -> str:
     word = to_word(value)
     if word is None:
-        raise Mistake(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
+        raise UserError(f"{where}: {what} must be text or a number, not {json.dumps(value)[:40]}")
     if not is_unicode(word):
-        raise Mistake(f"{where}: {what} holds half a character; write it in UTF-8")
+        raise UserError(f"{where}: {what} holds half a character; write it in UTF-8")
     return word
 
 
@@ -164,19 +166,19 @@ def _check_alike(graphs: list[_Graph]) -> None:
             lacks = [getattr(one, key) is None for one in (first, graph)]
             if lacks[0] != lacks[1]:
                 there, here = (first, graph) if lacks[0] else (graph, first)
-                raise Mistake(
+                raise UserError(
                     f"{here.where} has {key!r} but {there.where} has none; give them for every "
                     "graph or for none"
                 )
         if graph.node_features is not None and first.node_features is not None:
             width, expected = graph.node_features.shape[1], first.node_features.shape[1]
             if width != expected:
-                raise Mistake(
+                raise UserError(
                     f"{graph.where} has {width} features per node but {first.where} has "
                     f"{expected}; give every node the same number"
                 )
         if graph.name in seen:
-            raise Mistake(
+            raise UserError(
                 f"{graph.where} repeats the id {graph.name!r} of {seen[graph.name]}; "
                 "give each graph its own"
             )

@@ -9,7 +9,7 @@ from torch import Tensor
 from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, merge_graphs
 from quatgraph.data.labels import encode_labels, encode_numbers
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -30,24 +30,24 @@ def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs
 
     refused = isinstance(graphs, str | bytes | Mapping | Tensor | BaseData)
     if refused or not (hasattr(graphs, "__iter__") or hasattr(graphs, "__getitem__")):
-        raise Mistake(
+        raise UserError(
             "graphs must be a list of PyG's Data, or the path of a file or folder of graphs, not "
             f"{type(graphs).__name__}"
         )
     graphs = list(graphs)
     if not graphs:
-        raise Mistake("the list has no graphs; give at least one")
+        raise UserError("the list has no graphs; give at least one")
     for place, graph in enumerate(graphs):
         if not isinstance(graph, Data):
             kind = type(graph).__name__
-            raise Mistake(f"graphs[{place}] is a {kind}; give a list of PyG's Data")
+            raise UserError(f"graphs[{place}] is a {kind}; give a list of PyG's Data")
     sizes = np.empty(len(graphs), dtype=np.int64)
     edges, labels, tags, features = [], [], [], []
     for place, graph in enumerate(graphs):
         where = f"graphs[{place}]"
         sizes[place] = size = count_nodes(graph, "x", "tag", "num_nodes") or 0
         if size < 1:
-            raise Mistake(f"{where} has no nodes; give it x, tag or num_nodes")
+            raise UserError(f"{where} has no nodes; give it x, tag or num_nodes")
         edges.append(check_edge_index(graph.get("edge_index"), size, f"{where}.edge_index").numpy())
         labels.append(_parse_label(graph.get("y"), where, needed=labels_needed))
         if graph.get("tag") is not None:
@@ -76,13 +76,13 @@ def _parse_label(y: object, where: str, *, needed: bool) -> str:
     if not isinstance(y, int) or y < -1:
         if not needed:
             return ""
-        raise Mistake(f"{where}.y must be one whole number, 0 or more, or -1 for unknown")
+        raise UserError(f"{where}.y must be one whole number, 0 or more, or -1 for unknown")
     return "" if y == -1 else str(int(y))
 
 
 def _check_tags(tag: object, num_nodes: int, where: str) -> np.ndarray:
     if not isinstance(tag, Tensor) or tag.shape != (num_nodes,) or tag.is_floating_point():
-        raise Mistake(f"{where}.tag must be a whole number for each of its nodes")
+        raise UserError(f"{where}.tag must be a whole number for each of its nodes")
     return tag.detach().cpu().long().numpy()
 
 
@@ -91,11 +91,11 @@ def _check_alike(graphs: "Sequence[Data]", found: Mapping[str, Sequence[np.ndarr
     for key, arrays in found.items():
         if arrays and len(arrays) < len(graphs):
             place = [graph.get(key) is None for graph in graphs].index(True)
-            raise Mistake(f"graphs[{place}] has no {key} but others do; give all or none")
+            raise UserError(f"graphs[{place}] has no {key} but others do; give all or none")
     widths = [x.shape[1] for x in found["x"]]
     for place, width in enumerate(widths):
         if width != widths[0]:
-            raise Mistake(
+            raise UserError(
                 f"graphs[{place}].x has {width} features but graphs[0].x has {widths[0]}; "
                 "give every node the same number"
             )

@@ -21,7 +21,7 @@ from quatgraph.data.io.files import read_content
 from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.data.labels import encode_labels, label_notes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
@@ -46,9 +46,9 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
 def _find_name(folder: Path) -> str:
     found = sorted(path.name.removesuffix("_A.txt") for path in folder.glob("*_A.txt"))
     if not found:
-        raise Mistake(f"{folder} has no file NAME_A.txt; put the edges of the graphs there")
+        raise UserError(f"{folder} has no file NAME_A.txt; put the edges of the graphs there")
     if len(found) > 1:
-        raise Mistake(
+        raise UserError(
             f"{folder} has {found[0]}_A.txt and {found[1]}_A.txt; keep one dataset per folder"
         )
     return found[0]
@@ -59,13 +59,13 @@ def _read_indicator(path: Path) -> tuple[Ids, Ids]:
     rows = whole_numbers(read_content(path), str(path))
     graph_of = cast(Ids, rows.matrix(1)).flatten() - 1
     if not len(graph_of):
-        raise Mistake(f"{path} lists no nodes; give each node a line with its graph")
+        raise UserError(f"{path} lists no nodes; give each node a line with its graph")
     step = np.diff(graph_of, prepend=-1)
     step[0] = step[0] if graph_of[0] == 0 else -1
     wrong = (step < 0) | (step > 1)
     if wrong.any():
         row = int(wrong.argmax())
-        raise Mistake(
+        raise UserError(
             f"{rows.at(row)} names the graph {graph_of[row] + 1} after "
             f"{f'the graph {graph_of[row - 1] + 1}' if row else 'no other'}; number graphs from 1 "
             "without gaps and let the nodes of a graph be consecutive"
@@ -80,7 +80,7 @@ def _read_edges(path: Path, graph_of: Ids) -> Ids:
     if outside.any():
         row = int(outside.argmax())
         node = next(end + 1 for end in ends[row].tolist() if not 0 <= end < len(graph_of))
-        raise Mistake(
+        raise UserError(
             f"{rows.at(row)} names the node {node} but the nodes are 1..{len(graph_of)}; "
             "correct the line"
         )
@@ -89,7 +89,7 @@ def _read_edges(path: Path, graph_of: Ids) -> Ids:
     across = first != second
     if across.any():
         row = int(across.argmax())
-        raise Mistake(
+        raise UserError(
             f"{rows.at(row)} joins the graphs {first[row] + 1} and {second[row] + 1}; "
             "an edge must stay within one graph"
         )
@@ -101,7 +101,7 @@ def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> list[str]:
         return [""] * num_graphs
     table = read_table(path)
     if len(table.columns) > 1:
-        raise Mistake(f"{table.at(0)} has {len(table.columns)} cells; give each graph one label")
+        raise UserError(f"{table.at(0)} has {len(table.columns)} cells; give each graph one label")
     _check_count(table, num_graphs, "graphs")
     return table.columns[0] if table.columns else []
 
@@ -111,7 +111,7 @@ def _read_tags(path: Path, num_nodes: int) -> Encoded:
     _check_count(table, num_nodes, "nodes")
     for column in table.columns:
         if "" in column:
-            raise Mistake(f"{table.at(column.index(''))} has no label; give every node one")
+            raise UserError(f"{table.at(column.index(''))} has no label; give every node one")
     # Some datasets give a node several labels; together they are its tag.
     return encode_labels([",".join(cells) for cells in zip(*table.columns, strict=True)])
 
@@ -126,7 +126,7 @@ def _check_count(rows: Rows | Table, count: int, what: str) -> None:
     if len(rows) != count:
         where = rows.where if isinstance(rows, Rows) else rows.path
         extra = f", from {rows.at(count)} on too many" if len(rows) > count else ""
-        raise Mistake(
+        raise UserError(
             f"{where} has {len(rows)} lines but there are {count} {what}{extra}; "
             f"give each of the {what} one line"
         )

@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping, Sequence
 
 from quatgraph.data.io.messages import quote_some
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 EDGE_ENDS = {
     "source": "target",
@@ -54,7 +54,7 @@ def refuse_repeated(cells: Sequence[str], found: Mapping[str, Sequence[int]], wh
     for role, places in found.items():
         if len(places) > 1:
             names = " and ".join(repr(cells[place]) for place in places[:2])
-            raise Mistake(
+            raise UserError(
                 f"the first line of {where} names the {role} twice, as {names}; rename or remove "
                 "one of these columns"
             )

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NO_ARRAYS = (
     OSError,
@@ -36,7 +36,7 @@ _FIRST_LINE = 1 << 16
 def read_content(path: Path) -> bytes:
     """The bytes of a file, unpacked if it ends in ``.gz`` or ``.xz``, without a byte-order mark."""
     if not path.is_file():
-        raise Mistake(f"there is no file {path}; put it there or name another place")
+        raise UserError(f"there is no file {path}; put it there or name another place")
     with open_packed(path) as stream:
         return stream.read().removeprefix(codecs.BOM_UTF8)
 
@@ -53,9 +53,9 @@ def open_packed(path: Path) -> Iterator[IO[bytes]]:
         with _open(path) as stream:
             yield stream
     except _DAMAGED as error:
-        raise Mistake(f"{path} is damaged and cannot be unpacked; pack it again") from error
+        raise UserError(f"{path} is damaged and cannot be unpacked; pack it again") from error
     except OSError as error:
-        raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _open(path: Path) -> IO[bytes]:
@@ -91,10 +91,10 @@ def decode_text(content: bytes, where: str) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Mistake(f"{where} line {line} is not UTF-8 text; save it as UTF-8") from error
+        raise UserError(f"{where} line {line} is not UTF-8 text; save it as UTF-8") from error
     if "\0" in text:
         line = text.count("\n", 0, text.index("\0")) + 1
-        raise Mistake(f"{where} line {line} holds a NUL byte, so it is no text; remove the byte")
+        raise UserError(f"{where} line {line} holds a NUL byte, so it is no text; remove the byte")
     return text
 
 

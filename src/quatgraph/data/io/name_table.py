@@ -18,7 +18,7 @@ from quatgraph.data.io.files import decode_text
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.io.table import unquote
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 _MARKS = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 _CHUNK = 1 << 16  # characters at a time: their cells fit the CPU cache
@@ -63,7 +63,7 @@ class NameTable:
         """
         if b"\0" in content:  # as in UTF-16
             line = content.count(b"\n", 0, content.index(b"\0")) + 1
-            raise Mistake(f"{where} line {line} is not UTF-8 text; save it as UTF-8")
+            raise UserError(f"{where} line {line} is not UTF-8 text; save it as UTF-8")
         text = decode_text(content, where)
         if "\r" in text:
             text = text.replace("\r\n", "\n").replace("\r", "\n")
@@ -93,7 +93,7 @@ class NameTable:
         return replace(self, text=self.text.partition("\n")[2], line=self.line + 1)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The rows that are not blank; one of another length is a :class:`Mistake`."""
+        """The rows that are not blank; one of another length is a :class:`UserError`."""
         if self._is_quoted():
             yield from self._row_chunks(self._csv_rows(), self.line)
             return
@@ -124,14 +124,14 @@ class NameTable:
         try:
             for row in reader:
                 if self.line + reader.line_num != line + 1:
-                    raise Mistake(
+                    raise UserError(
                         f"{self.where} line {line} has a quoted name that goes on in the next "
                         "line; close its quotes"
                     )
                 yield row or [""]
                 line += 1
         except csv.Error as error:
-            raise Mistake(
+            raise UserError(
                 f"{self.where} line {line} is not valid CSV ({error}); correct its quotes"
             ) from error
 
@@ -157,8 +157,8 @@ class NameTable:
             return [unquote(cell) if '"' in cell else cell.strip() for cell in cells]
         return list(map(str.strip, cells))
 
-    def _wrong_width(self, width: int, line: int) -> Mistake:
-        return Mistake(
+    def _wrong_width(self, width: int, line: int) -> UserError:
+        return UserError(
             f"{self.where} line {line} has {count_noun(width, 'column')} where {len(self.names)} "
             f"are needed; write {', '.join(self.names)}, separated by "
             f"{_MARKS[self.mark] if width > 1 else 'tabs'}"

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quatgraph.data.io.messages import count_noun
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 Ids = NDArray[np.int64]
 _CHUNK = 1 << 22  # bytes at a time, so that arrays stay small
@@ -57,13 +57,13 @@ class Rows:
 
     def matrix(self, width: int | None = None) -> NDArray[np.generic]:
         """The values as ``(rows, width)``, by default the width of the first row; a row of another
-        length is a :class:`Mistake`."""
+        length is a :class:`UserError`."""
         if width is None:
             width = int(self.counts[0]) if len(self) else 0
         wrong = self.counts != width
         if wrong.any():
             row = int(wrong.argmax())
-            raise Mistake(
+            raise UserError(
                 f"{self.at(row)} has {count_noun(int(self.counts[row]), 'number')} where {width} "
                 f"{'is' if width == 1 else 'are'} needed; correct the line"
             )
@@ -84,7 +84,7 @@ def is_number(word: str | bytes) -> bool:
 
 
 def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDArray[np.float64]:
-    """The cells of a column as numbers; one that is not finite in float32 is a :class:`Mistake`.
+    """The cells of a column as numbers; one that is not finite in float32 is a :class:`UserError`.
 
     For messages, ``key`` is the column's name, and ``at`` gives the location of a cell.
     """
@@ -96,14 +96,14 @@ def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDAr
         plain = False
     if not plain:
         row = next(row for row, cell in enumerate(cells) if not is_number(cell))
-        raise Mistake(
+        raise UserError(
             f"{at(row)} has {cells[row]!r} in column {key!r}; write a number in plain digits, or "
             "leave the column out"
         )
     bad = ~(np.abs(values) <= np.finfo(np.float32).max)
     if bad.any():
         row = int(bad.argmax())
-        raise Mistake(f"{at(row)} has {cells[row]!r} in column {key!r}; write a finite number")
+        raise UserError(f"{at(row)} has {cells[row]!r} in column {key!r}; write a finite number")
     return values
 
 
@@ -121,7 +121,7 @@ def whole_numbers(content: bytes, where: str) -> Rows:
     beyond = (rows.values == limits.max) | (rows.values == limits.min)
     if beyond.any():
         place = rows.locate(int(beyond.argmax()))
-        raise Mistake(f"{place} has a number that is too large; at most {limits.max - 1:,}")
+        raise UserError(f"{place} has a number that is too large; at most {limits.max - 1:,}")
     return rows
 
 
@@ -131,7 +131,7 @@ def real_numbers(content: bytes, where: str) -> Rows:
     bad = ~(np.abs(rows.values) <= np.finfo(np.float32).max)
     if bad.any():
         place = rows.locate(int(bad.argmax()))
-        raise Mistake(f"{place} has a value that is no finite number; replace it")
+        raise UserError(f"{place} has a value that is no finite number; replace it")
     return rows
 
 
@@ -194,6 +194,6 @@ def _parse_words(text: bytes, where: str, line: int, pattern: re.Pattern[bytes])
         for word in row.split():
             if not pattern.fullmatch(word):
                 shown = word[:40].decode("utf-8", "backslashreplace")
-                raise Mistake(f"{where} line {number} has {shown!r}; write numbers only")
+                raise UserError(f"{where} line {number} has {shown!r}; write numbers only")
             values.append(float(word))
     return values

@@ -20,7 +20,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, Literal
 
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 from quatgraph.files import ensure_folder, replacing, write_all
 
 Status = Literal["ok", "missing", "wrong digest", "unreadable"]
@@ -65,7 +65,7 @@ class Entry:
         """Refuses data whose statistics are not those of the catalog."""
         for key, expected in self.statistics.items():
             if found[key] != expected:
-                raise Mistake(
+                raise UserError(
                     f"{self.name} has {found[key]} {key} where the catalog expects {expected}; "
                     f"run 'quatgraph data check {self.name}'"
                 )
@@ -79,13 +79,13 @@ def catalog() -> dict[str, Entry]:
 
 
 def entry(name: str, task: str | None = None) -> Entry:
-    """The catalog's entry for ``name``; an unknown name, or another task, is a :class:`Mistake`."""
+    """The catalog's entry for ``name``; rejects an unknown name and another task."""
     known = catalog()
     if name not in known:
         hint = did_you_mean(name, known) or f"; known are {', '.join(sorted(known))}"
-        raise Mistake(f"there is no dataset {name!r}{hint}")
+        raise UserError(f"there is no dataset {name!r}{hint}")
     if task is not None and known[name].task != task:
-        raise Mistake(f"{name!r} is a dataset of the task {known[name].task!r}, not of {task!r}")
+        raise UserError(f"{name!r} is a dataset of the task {known[name].task!r}, not of {task!r}")
     return known[name]
 
 
@@ -96,7 +96,9 @@ def data_root() -> Path | None:
         return None
     root = _expand_home(value)
     if root is None or not root.is_dir():
-        raise Mistake(f"QUATGRAPH_DATA names {value!r}, which is not a folder; correct or unset it")
+        raise UserError(
+            f"QUATGRAPH_DATA names {value!r}, which is not a folder; correct or unset it"
+        )
     return root
 
 
@@ -166,7 +168,7 @@ def _file(dataset: Entry, path: str) -> File:
         if file.path == path:
             return file
     hint = did_you_mean(path, (file.path for file in dataset.files))
-    raise Mistake(f"dataset {dataset.name!r} has no file {path!r}{hint}")
+    raise UserError(f"dataset {dataset.name!r} has no file {path!r}{hint}")
 
 
 def _read(dataset: Entry, file: File) -> tuple[Path, bytes]:
@@ -175,7 +177,7 @@ def _read(dataset: Entry, file: File) -> tuple[Path, bytes]:
     content = _unpack(place)
     digest = hashlib.sha256(content).hexdigest()
     if digest != file.sha256:
-        raise Mistake(
+        raise UserError(
             f"{place} is not the published file (its sha256 is {digest[:12]}..., not "
             f"{file.sha256[:12]}...); delete or replace it, then run "
             f"'quatgraph data fetch {dataset.name}'"
@@ -198,7 +200,7 @@ def _status(dataset: Entry, file: File) -> Status:
         return "missing"
     try:
         digest = hashlib.sha256(_unpack(place)).hexdigest()
-    except Mistake:
+    except UserError:
         return "unreadable"
     return "ok" if digest == file.sha256 else "wrong digest"
 
@@ -210,11 +212,13 @@ def _unpack(place: Path) -> bytes:
         with lzma.open(place) as packed:
             content = packed.read(MAX_BYTES + 1)
     except (lzma.LZMAError, EOFError) as error:
-        raise Mistake(f"{place} is damaged and cannot be unpacked; delete or replace it") from error
+        raise UserError(
+            f"{place} is damaged and cannot be unpacked; delete or replace it"
+        ) from error
     except OSError as error:
-        raise Mistake(f"{place} cannot be read: {error.strerror or error}") from error
+        raise UserError(f"{place} cannot be read: {error.strerror or error}") from error
     if len(content) > MAX_BYTES:
-        raise Mistake(f"{place} unpacks to more than {MAX_BYTES:,} bytes; delete or replace it")
+        raise UserError(f"{place} unpacks to more than {MAX_BYTES:,} bytes; delete or replace it")
     return content
 
 
@@ -223,28 +227,30 @@ def _download(dataset: Entry, file: File) -> Path:
     root = cache_root()
     instead = f"put the file at {dataset.folder}/{file.path} in a folder that QUATGRAPH_DATA names"
     if not file.sha256:
-        raise Mistake(f"{file.path} has no known digest and is not downloaded; {instead}")
+        raise UserError(f"{file.path} has no known digest and is not downloaded; {instead}")
     if not file.url.startswith(("https://", "http://")):
-        raise Mistake(f"{file.url} is not an http address and is not downloaded; {instead}")
+        raise UserError(f"{file.url} is not an http address and is not downloaded; {instead}")
     if root is None:
-        raise Mistake("there is no home folder for downloads; set QUATGRAPH_CACHE to a folder")
+        raise UserError("there is no home folder for downloads; set QUATGRAPH_CACHE to a folder")
     place = root / dataset.folder / file.path
     try:
         ensure_folder(place.parent)
-    except Mistake as error:
-        raise Mistake(f"{error}, by QUATGRAPH_CACHE") from error
+    except UserError as error:
+        raise UserError(f"{error}, by QUATGRAPH_CACHE") from error
     try:
         with replacing(place) as target:
             digest = _receive(file, target)
             if digest != file.sha256:
-                raise Mistake(
+                raise UserError(
                     f"{file.url} gave another file than the published one (sha256 "
                     f"{digest[:12]}..., not {file.sha256[:12]}...) and was discarded; {instead}"
                 )
+    except UserError:
+        raise
     except (OSError, http.client.HTTPException, ValueError) as error:
         if isinstance(error, urllib.error.HTTPError):
             error.close()
-        raise Mistake(f"cannot download {file.url} ({_reason(error)}); {instead}") from error
+        raise UserError(f"cannot download {file.url} ({_reason(error)}); {instead}") from error
     return place
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from quatgraph.data.io.files import read_text
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     import _csv
@@ -60,7 +60,7 @@ def read_table(path: Path) -> Table:
         width, widths = len(table.columns), list(map(len, chunk))
         if set(widths) != {width}:
             place = next(place for place, other in enumerate(widths) if other != width)
-            raise Mistake(
+            raise UserError(
                 f"{table.at(len(table) + place)} has {widths[place]} cells but the first line has "
                 f"{width}; give every line the same number"
             )
@@ -92,6 +92,6 @@ def _next_rows(reader: "_csv.Reader", path: Path) -> list[list[str]]:
     try:
         return list(islice(filter(None, reader), _CHUNK))
     except csv.Error as error:
-        raise Mistake(
+        raise UserError(
             f"{path} line {reader.line_num} is not valid CSV ({error}); correct its quotes"
         ) from error

@@ -84,7 +84,7 @@ def read(
         header: Whether the first line of each file names its columns; inferred by default.
         split_seed: Seed of the splits that have no file.
         unseen: What to do with a triple of valid or test whose entity or relation is in no training
-            triple: ``"refuse"`` raises a :class:`Mistake`, ``"drop"`` leaves the triple out,
+            triple: ``"refuse"`` raises a :class:`UserError`, ``"drop"`` leaves the triple out,
             ``"keep"`` keeps it.
     """
     path = Path(path)

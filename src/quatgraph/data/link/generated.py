@@ -8,7 +8,7 @@ from quatgraph.data.edges import sort_unique
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import Part, Parts, check_size, draw_parts
 from quatgraph.data.link.triples import Triples, assemble
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 _SKEWED_ROUNDS = 8
 
@@ -28,12 +28,12 @@ def random_triples(
     """
     check_size(num_entities, num_relations)
     if min(num_entities, num_relations, num_triples) < 1:
-        raise Mistake("a graph needs at least one entity, one relation and one triple")
+        raise UserError("a graph needs at least one entity, one relation and one triple")
     if seed < 0:
-        raise Mistake(f"a seed must be 0 or more, got {seed}")
+        raise UserError(f"a seed must be 0 or more, got {seed}")
     possible = num_entities**2 * num_relations
     if num_triples > possible:
-        raise Mistake(
+        raise UserError(
             f"{num_entities} entities and {num_relations} relations make at most {possible:,} "
             f"triples, not {num_triples:,}; ask for fewer"
         )

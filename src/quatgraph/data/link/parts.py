@@ -23,7 +23,7 @@ from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.splits import PARTS
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 _FEW = 5
 """In files of at most so many triples, names that occur once are usual."""
@@ -131,15 +131,15 @@ def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None
 def parse_rows(rows: Iterable[Sequence[object]]) -> Parts:
     """Rows of head, relation and tail as a training split; names may be whole numbers."""
     if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise Mistake(
+        raise UserError(
             f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
         )
     rows = [to_plain(row) for row in to_plain(rows)]
     for number, row in enumerate(rows, 1):
         if not isinstance(row, list | tuple) or len(row) != len(TRIPLE_COLUMNS):
-            raise Mistake(f"triple {number} is {row!r}; give head, relation and tail of each")
+            raise UserError(f"triple {number} is {row!r}; give head, relation and tail of each")
     if not rows:
-        raise Mistake("there are no triples; give head, relation and tail of each")
+        raise UserError("there are no triples; give head, relation and tail of each")
     columns = [
         [_parse_name(cell, number, role) for number, cell in enumerate(cells, 1)]
         for role, cells in zip(TRIPLE_COLUMNS, zip(*rows, strict=True), strict=True)
@@ -157,11 +157,11 @@ def _parse_name(cell: object, number: int, role: str) -> str:
         if name := str(cell).strip():
             return name
     elif not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
-        raise Mistake(
+        raise UserError(
             f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
             "number"
         )
-    raise Mistake(f"triple {number} has no {role}; fill it in or leave the triple out")
+    raise UserError(f"triple {number} has no {role}; fill it in or leave the triple out")
 
 
 def draw_parts(parts: Parts, seed: int) -> Parts:
@@ -171,7 +171,7 @@ def draw_parts(parts: Parts, seed: int) -> Parts:
     :func:`spare_triples`.
     """
     if seed < 0:
-        raise Mistake(f"the seed of a split must be 0 or more, got {seed}")
+        raise UserError(f"the seed of a split must be 0 or more, got {seed}")
     missing = [key for key in PARTS if key not in parts.by_name]
     if not missing:
         return parts
@@ -214,7 +214,7 @@ def spare_triples(triples: Ids, seed: int) -> Ids:
 def check_size(num_entities: int, num_relations: int) -> None:
     """Refuses a graph whose triples, with inverse relations, exceed 63 bits."""
     if 2 * num_relations * num_entities**2 >= 1 << 63:
-        raise Mistake(
+        raise UserError(
             f"the graph has {num_entities:,} entities and {num_relations:,} relations, which is "
             "too large; take a part of it"
         )
@@ -249,7 +249,7 @@ def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[
     table, note = without_header(NameTable.parse(content, where, tuple(TRIPLE_COLUMNS)), header)
     chunks = [(_encode(columns, numberings), lines) for columns, lines in table.chunks()]
     if not chunks:
-        raise Mistake(f"{where} has no triples; write one per line: head, relation, tail")
+        raise UserError(f"{where} has no triples; write one per line: head, relation, tail")
     if header is None and note:
         names = [table.names[place] for place in table.places]
         if all(name in known for name, known in zip(names, numberings, strict=True)):
@@ -259,7 +259,9 @@ def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[
         blank = triples[:, column] == numbering.get("", -1)
         if blank.any():
             line = lines[blank.argmax()]
-            raise Mistake(f"{where} line {line} has an empty {role}; fill it in or remove the line")
+            raise UserError(
+                f"{where} line {line} has an empty {role}; fill it in or remove the line"
+            )
     return Part(where, triples, lines, header=note)
 
 
@@ -278,7 +280,7 @@ def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTa
         found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
     named = all(found.values())
     if not named and len(cells) > len(TRIPLE_COLUMNS):
-        raise Mistake(
+        raise UserError(
             f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
             "others, or name three of them head, relation and tail in the first line"
         )
@@ -328,8 +330,8 @@ def _is_half_named(names: Sequence[str]) -> bool:
     return sum(map(bool, found.values())) > 1
 
 
-def _ambiguous(line: str, names: Sequence[str], why: str) -> Mistake:
-    return Mistake(
+def _ambiguous(line: str, names: Sequence[str], why: str) -> UserError:
+    return UserError(
         f"{line} may be a triple or column names: {', '.join(map(repr, names))} {why}; use --set "
         "data.header=false or --set data.header=true (in Python header=False or header=True), or "
         "name the columns head, relation and tail"

@@ -15,7 +15,7 @@ from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.parts import check_size
 from quatgraph.data.link.triples import Triples
 from quatgraph.data.tensors import select_ranges
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,7 +108,7 @@ def _pair_keys(pairs: Tensor, num_relations: int) -> Ids:
 def _check_range(rows: Tensor, sizes: tuple[int, ...]) -> None:
     """Refuses indices of unknown entities or relations."""
     if rows.dtype != torch.int64 or rows.dim() != 2 or rows.size(1) != len(sizes):
-        raise Mistake(
+        raise UserError(
             f"triples and queries must be int64 with {len(sizes)} columns, "
             f"got {rows.dtype} of shape {tuple(rows.shape)}"
         )
@@ -117,4 +117,4 @@ def _check_range(rows: Tensor, sizes: tuple[int, ...]) -> None:
         if len(found) and not 0 <= int(found.min()) <= int(found.max()) < size:
             wrong = found[(found < 0) | (found >= size)][0]
             kind = "relation" if column == 1 else "entity"
-            raise Mistake(f"there is no {kind} {int(wrong)}, only 0..{size - 1}; correct it")
+            raise UserError(f"there is no {kind} {int(wrong)}, only 0..{size - 1}; correct it")

@@ -22,7 +22,7 @@ from quatgraph.data.link.parts import Part, Parts, draw_parts, map_triples, pars
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.data.link.vocabulary import PLURAL, read_labels
 from quatgraph.data.splits import PARTS
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 Unseen = Literal["refuse", "drop", "keep"]
 
@@ -50,14 +50,14 @@ def read_folder(path: Path, **options: Any) -> Triples:
         hint = did_you_mean("train.tsv", names) or (
             f"; it holds {quote_some(names)}" if names else ""
         )
-        raise Mistake(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
+        raise UserError(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
     return _read_files(path.resolve().name, files, **options)
 
 
 def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Triples:
     """Builds a knowledge graph from rows of head, relation and tail; valid and test are drawn.
 
-    Names may be whole numbers, also in an array or a tensor. A missing cell is a :class:`Mistake`.
+    Names may be whole numbers, also in an array or a tensor. Missing cells are rejected.
 
     Example:
         >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])
@@ -73,7 +73,7 @@ def _read_files(
     """Builds a knowledge graph from the files of its splits and of labels."""
     if unseen not in get_args(Unseen):
         known = get_args(Unseen)
-        raise Mistake(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
+        raise UserError(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
     contents = {key: (str(files[key]), read_content(files[key])) for key in PARTS if key in files}
     parts = _clean_parts(read_parts(contents, header=header), unseen)
     labels = {
@@ -87,7 +87,7 @@ def _read_files(
 def _find_table(folder: Path, stems: Sequence[str]) -> Path | None:
     found = list(table_files(folder, stems))
     if len(found) > 1:
-        raise Mistake(f"{folder} has both {found[0].name} and {found[1].name}; keep one of them")
+        raise UserError(f"{folder} has both {found[0].name} and {found[1].name}; keep one of them")
     return found[0] if found else None
 
 
@@ -136,12 +136,12 @@ def _filter_unseen(parts: Parts, unseen: Unseen) -> Parts:
     return replace(parts, by_name=by_name).without_unused()
 
 
-def _unseen_names(part: Part, parts: Parts, unknown: np.ndarray) -> Mistake:
+def _unseen_names(part: Part, parts: Parts, unknown: np.ndarray) -> UserError:
     kind, columns = ("relation", [1]) if unknown[:, 1].any() else ("entity", [0, 2])
     numbers = np.unique(part.triples[:, columns][unknown[:, columns]])
     names = [getattr(parts, PLURAL[kind])[number] for number in numbers.tolist()]
     where = part.at(int(unknown[:, columns].any(axis=1).argmax()))
-    return Mistake(
+    return UserError(
         f"{where}: no training triple has the {kind if len(names) == 1 else PLURAL[kind]} "
         f"{quote_some(names)} of this part; add training triples, or leave such triples out with "
         "unseen='drop' (for a command: --set data.unseen=drop)"
@@ -153,10 +153,10 @@ def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
     known = set(getattr(parts, plural))
     labels = read_labels(read_content(file), str(file), ("id", "label"), known)
     if not labels:
-        raise Mistake(f"{file} has no labels; write an id and a label per line, or remove it")
+        raise UserError(f"{file} has no labels; write an id and a label per line, or remove it")
     found = known & labels.keys()
     if not found:
-        raise Mistake(
+        raise UserError(
             f"{file} names none of the {len(known):,} {plural} of the triples (it has "
             f"{quote_some(labels)}); write the ids of the triples in its first column, or remove it"
         )

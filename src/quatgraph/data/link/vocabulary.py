@@ -7,7 +7,7 @@ from typing import Literal
 
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 PLURAL = {"entity": "entities", "relation": "relations"}
 _COLUMN_WORDS = frozenset({"id", "entity", "relation", "name", "label", "qid", "key", "code"})
@@ -26,7 +26,7 @@ class Vocabulary:
         """The index of an id or a label.
 
         Ids come before labels, and exact matches before those in another letter case. An unknown
-        or ambiguous name is a :class:`Mistake`.
+        or ambiguous name is a :class:`UserError`.
 
         Example:
             >>> cities = Vocabulary("entity", ["Q64", "Q90"], ["Berlin", "Paris"])
@@ -40,9 +40,9 @@ class Vocabulary:
         if len(places) == 1:
             return places[0]
         if not places:
-            raise Mistake(f"there is no {self.kind} {name!r}{self._hint(name)}")
+            raise UserError(f"there is no {self.kind} {name!r}{self._hint(name)}")
         ids = quote_some(self.ids[place] for place in places)
-        raise Mistake(
+        raise UserError(
             f"{len(places)} {PLURAL[self.kind]} are called {name!r}: {ids}; name one by its id"
         )
 
@@ -79,7 +79,7 @@ def read_labels(
     """The label of each id, from a table whose first two columns are ids and labels.
 
     A header and ids with an empty label are skipped. A first line with a known id is no header. An
-    id with two labels is a :class:`Mistake`.
+    id with two labels is a :class:`UserError`.
     """
     table = NameTable.parse(content, where, columns)
     first = table.first_row()
@@ -89,9 +89,9 @@ def read_labels(
     for (ids, names, *_), lines in table.chunks():
         for line, key, label in zip(lines.tolist(), ids, names, strict=True):
             if not key:
-                raise Mistake(f"{where} line {line} has a label but no id; give it one")
+                raise UserError(f"{where} line {line} has a label but no id; give it one")
             if label and labels.setdefault(key, label) != label:
-                raise Mistake(
+                raise UserError(
                     f"{where} line {line} calls {key!r} {label!r} but an earlier line calls it "
                     f"{labels[key]!r}; keep one of the two"
                 )

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from quatgraph.data.splits import Masks
+from quatgraph.data.splits import SplitMasks
 from quatgraph.data.tensors import hash_tensor
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -26,7 +26,7 @@ def build_data(
     x: Tensor | None,
     y: Tensor,
     edge_index: Tensor,
-    masks: Masks,
+    masks: SplitMasks,
     label_names: list[str],
     directed: bool,
     edge_weight: Tensor | None = None,
@@ -89,7 +89,7 @@ def digest(data: "Data") -> str:
     return total.hexdigest()
 
 
-def as_columns(masks: Masks) -> Masks:
+def as_columns(masks: SplitMasks) -> SplitMasks:
     """Masks ``(N,)`` or ``(N, S)`` as ``(N, S)``."""
     train, valid, test = (mask.reshape(mask.size(0), -1) for mask in masks)
     return train, valid, test
@@ -107,17 +107,19 @@ def dense(
     wrong = f"{where} does not hold a valid sparse matrix"
     rows, columns = shape
     if rows < 0 or columns < 0 or rows * columns > MAX_NUMBERS:
-        raise Mistake(f"{wrong}: its shape is {rows} x {columns}; write the file again")
+        raise UserError(f"{wrong}: its shape is {rows} x {columns}; write the file again")
     if any(a.ndim != 1 for a in (data, indices, indptr)) or len(indptr) != rows + 1:
-        raise Mistake(f"{wrong}: its arrays do not fit {rows} rows; write the file again")
+        raise UserError(f"{wrong}: its arrays do not fit {rows} rows; write the file again")
     if data.dtype.kind not in "fiub" or any(a.dtype.kind not in "iu" for a in (indices, indptr)):
-        raise Mistake(f"{wrong}: its arrays are not numbers; write the file again")
+        raise UserError(f"{wrong}: its arrays are not numbers; write the file again")
     ptr, column = indptr.astype(np.int64), indices.astype(np.int64)
     lengths = np.diff(ptr)
     if ptr[0] != 0 or (lengths < 0).any() or not ptr[-1] == len(data) == len(column):
-        raise Mistake(f"{wrong}: its indptr is out of order; write the file again")
+        raise UserError(f"{wrong}: its indptr is out of order; write the file again")
     if len(column) and not 0 <= column.min() <= column.max() < columns:
-        raise Mistake(f"{wrong}: a column number is outside 0..{columns - 1}; write the file again")
+        raise UserError(
+            f"{wrong}: a column number is outside 0..{columns - 1}; write the file again"
+        )
     matrix = np.zeros((rows, columns), dtype=np.float32)
     with np.errstate(over="ignore"):  # infinite values are refused later, by name
         np.add.at(matrix, (np.repeat(np.arange(rows), lengths), column), data.astype(np.float32))

@@ -23,8 +23,14 @@ from quatgraph.data.io.table import Table, read_table
 from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.data.node.assembly import as_columns, build_data, dense
 from quatgraph.data.node.edges_csv import read_edges
-from quatgraph.data.splits import SPLIT_WORDS, Masks, check_split, part_numbers, stratified_split
-from quatgraph.errors import Mistake
+from quatgraph.data.splits import (
+    SPLIT_WORDS,
+    SplitMasks,
+    check_split,
+    part_numbers,
+    stratified_split,
+)
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -50,7 +56,7 @@ def read_folder(
     x: Tensor | None = None
     if features.exists():
         if feature_names:
-            raise Mistake(
+            raise UserError(
                 f"{nodes} has the feature column {feature_names[0]!r} and {features} gives "
                 "features too; keep one of the two"
             )
@@ -61,7 +67,7 @@ def read_folder(
     codes, label_names = encode_labels(labels, missing)
     y = torch.from_numpy(codes)
     if labels_needed and not label_names:
-        raise Mistake(f"no node in {nodes} has a label; fill in the column 'label'")
+        raise UserError(f"no node in {nodes} has a label; fill in the column 'label'")
     masks = as_columns(
         _parse_split(table, columns["split"])
         if "split" in columns
@@ -90,13 +96,15 @@ def read_folder(
 def _columns_by_name(table: Table) -> dict[str, list[str]]:
     """The cells of each column by its name."""
     if not len(table):
-        raise Mistake(f"{table.path} is empty; it needs a line of column names and a line per node")
+        raise UserError(
+            f"{table.path} is empty; it needs a line of column names and a line per node"
+        )
     header = table.row(0)
     for place, key in enumerate(header):
         if not key:
-            raise Mistake(f"column {place + 1} of {table.path} has no name; name or remove it")
+            raise UserError(f"column {place + 1} of {table.path} has no name; name or remove it")
         if key in header[:place]:
-            raise Mistake(f"{table.path} has two columns named {key!r}; rename or remove one")
+            raise UserError(f"{table.path} has two columns named {key!r}; rename or remove one")
     return {key: cells[1:] for key, cells in zip(header, table.columns, strict=True)}
 
 
@@ -107,25 +115,25 @@ def _number_nodes(
     for key in ("id", "label") if labels_needed else ("id",):
         if key not in columns:
             found = ", ".join(list(columns)[:8]) + (", ..." if len(columns) > 8 else "")
-            raise Mistake(
+            raise UserError(
                 f"{table.path} has no column {key!r}, its columns are {found}; "
                 f"name one of them {key!r}"
             )
     index: dict[str, int] = {}
     for number, node in enumerate(columns["id"]):
         if not node:
-            raise Mistake(f"{table.at(number + 1)} has no id; give every node one")
+            raise UserError(f"{table.at(number + 1)} has no id; give every node one")
         if node in index:
-            raise Mistake(
+            raise UserError(
                 f"{table.at(number + 1)} repeats the node id {node!r}; list each node once"
             )
         index[node] = number
     if not index:
-        raise Mistake(f"{table.path} lists no nodes; add a line for each")
+        raise UserError(f"{table.path} lists no nodes; add a line for each")
     return index
 
 
-def _parse_split(table: Table, cells: list[str]) -> Masks:
+def _parse_split(table: Table, cells: list[str]) -> SplitMasks:
     part = torch.tensor(part_numbers(cells, SPLIT_WORDS, lambda row: table.at(row + 1)))
     return part == 0, part == 1, part == 2
 
@@ -143,25 +151,25 @@ def _read_npz(path: Path, num_nodes: int) -> Tensor:
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in ("x", *_SPARSE) if key in archive.files}
     except NO_ARRAYS as error:
-        raise Mistake(
+        raise UserError(
             f"{path} cannot be read as plain arrays ({error}); write it with numpy.savez or "
             "scipy.sparse.save_npz, without Python objects"
         ) from error
     if "x" in arrays:
         x = arrays["x"]
         if x.ndim != 2 or x.dtype.kind not in "fiub":
-            raise Mistake(
+            raise UserError(
                 f"'x' in {path} must be numbers of shape (nodes, features), not {x.shape}"
             )
     elif len(arrays) == len(_SPARSE):
         data, indices, indptr, shape = (arrays[key] for key in _SPARSE)
         if shape.shape != (2,) or shape.dtype.kind not in "iu":
-            raise Mistake(f"'shape' in {path} must be two whole numbers; write the file again")
+            raise UserError(f"'shape' in {path} must be two whole numbers; write the file again")
         x = dense(data, indices, indptr, (int(shape[0]), int(shape[1])), where=str(path))
     else:
-        raise Mistake(f"{path} needs an array 'x', or 'data', 'indices', 'indptr' and 'shape'")
+        raise UserError(f"{path} needs an array 'x', or 'data', 'indices', 'indptr' and 'shape'")
     if len(x) != num_nodes:
-        raise Mistake(
+        raise UserError(
             f"{path} has {len(x)} rows but nodes.csv lists {num_nodes} nodes; "
             "give one row per node, in the order of nodes.csv"
         )
@@ -169,7 +177,7 @@ def _read_npz(path: Path, num_nodes: int) -> Tensor:
         x = x.astype(np.float32)
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
-        raise Mistake(
+        raise UserError(
             f"{path} has a value that is no finite number in row {row}, column {column} "
             "(counted from 0); replace it"
         )

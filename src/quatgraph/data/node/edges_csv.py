@@ -24,7 +24,7 @@ from quatgraph.data.io.columns import (
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.io.numbers import column_numbers, is_number
 from quatgraph.data.io.table import Table, read_table
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 _ROLES = {
     "source": frozenset(EDGE_ENDS),
@@ -42,14 +42,14 @@ _Layout = tuple[list[int], bool, list[str]]
 def read_edges(
     path: Path, index: Index, *, directed: bool
 ) -> tuple[Tensor, Tensor | None, list[str]]:
-    """Reads and merges the edges of a file; one to an unknown node is a :class:`Mistake`.
+    """Reads and merges the edges of a file; one to an unknown node is a :class:`UserError`.
 
     Returns:
         Edges and weights, see :func:`merge_edges`, and notes for the user.
     """
     table = read_table(path)
     if not len(table):
-        raise Mistake(
+        raise UserError(
             f"{path} is empty; write an edge per line, or only a line of names if there is none"
         )
     places, header, notes = _infer_layout(table, index)
@@ -66,7 +66,7 @@ def read_edges(
     if unknown.any():
         row = int(unknown.argmax())
         node = columns[0 if sender[row] < 0 else 1][row]
-        raise Mistake(
+        raise UserError(
             f"{at(row)} has an edge to the unknown node {node!r}; "
             f"add it to nodes.csv or remove the edge{did_you_mean(node, index)}"
         )
@@ -76,7 +76,7 @@ def read_edges(
         weight = column_numbers(columns[2], name, at)
         if (weight < 0).any():
             row = int((weight < 0).argmax())
-            raise Mistake(
+            raise UserError(
                 f"{at(row)} has the negative weight {weight[row]:g}; weights must be zero or more"
             )
     edges = merge_edges(
@@ -95,7 +95,7 @@ def _infer_layout(table: Table, index: Index) -> _Layout:
     if not named and _names_columns(cells, index):
         if len(cells) > 2 or any(found.values()):
             shown = ", ".join(map(repr, cells[:5]))
-            raise Mistake(f"the first line of {where} is {shown}, which is no edge; {_REMEDY}")
+            raise UserError(f"the first line of {where} is {shown}, which is no edge; {_REMEDY}")
         first, second = map(repr, cells)
         note = (
             f"the first line of {where} is read as column names because it names no node: {first} "
@@ -103,7 +103,7 @@ def _infer_layout(table: Table, index: Index) -> _Layout:
         )
         return [0, 1], True, [note]
     if len(cells) not in (2, 3):
-        raise Mistake(
+        raise UserError(
             f"{where} has {count_noun(len(cells), 'column')} and no first line that names them; "
             f"{_REMEDY}, separated by commas, tabs or semicolons"
         )
@@ -124,7 +124,7 @@ def _layout_by_name(cells: list[str], found: dict[str, list[int]], where: str) -
     places = [place for some in found.values() for place in some]
     source, target = (cells[place] for place in places[:2])
     if EDGE_ENDS[column_word(source)] != column_word(target):
-        raise Mistake(
+        raise UserError(
             f"the first line of {where} names the ends of an edge {source!r} and {target!r}, which "
             "are no pair; call them source and target"
         )

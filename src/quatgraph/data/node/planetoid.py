@@ -18,7 +18,7 @@ from quatgraph.data.edges import merge_edges
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.store import read_bytes
 from quatgraph.data.node.assembly import MAX_NUMBERS, build_data, dense
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -66,10 +66,10 @@ def unpickle(content: bytes, *, where: str) -> Any:
     """
     try:
         return _Unpickler(io.BytesIO(content), encoding="latin1").load()
-    except Mistake as mistake:
-        raise Mistake(f"{where} {mistake}; get the published file") from None
+    except UserError as mistake:
+        raise UserError(f"{where} {mistake}; get the published file") from None
     except Exception as error:  # a broken pickle may raise nearly anything
-        raise Mistake(f"{where} is not a readable pickle; get the published file") from error
+        raise UserError(f"{where} is not a readable pickle; get the published file") from error
 
 
 class _StandIn:
@@ -110,13 +110,13 @@ class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         known = _STAND_INS.get((module, name))
         if known is None:
-            raise Mistake(f"names {module}.{name}, which no data file needs, and was not read")
+            raise UserError(f"names {module}.{name}, which no data file needs, and was not read")
         # A new class for each mention: a pickle can set attributes of a class.
         return type(known.__name__, (known,), {})
 
 
 def to_array(value: Any, where: str) -> NDArray[Any]:
-    """The array of a stand-in; a damaged one is a :class:`Mistake`."""
+    """The array of a stand-in; a damaged one is a :class:`UserError`."""
     try:
         _, shape, dtype, fortran, content = value.state
         code, order = dtype.given[0], dtype.state[1]
@@ -127,18 +127,18 @@ def to_array(value: Any, where: str) -> NDArray[Any]:
         flat = np.frombuffer(content.encode("latin1"), dtype=order + code)
         return flat.reshape(shape, order="F" if fortran else "C")
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Mistake(f"{where} holds a damaged array; get the published file") from error
+        raise UserError(f"{where} holds a damaged array; get the published file") from error
 
 
 def to_matrix(value: Any, where: str) -> NDArray[np.float32]:
-    """The sparse matrix of a stand-in, made dense; a damaged one is a :class:`Mistake`."""
+    """The sparse matrix of a stand-in, made dense; a damaged one is a :class:`UserError`."""
     try:
         rows, columns = value.state["_shape"]
         if not (type(rows) is int and type(columns) is int):
             raise TypeError("sizes must be whole numbers")
         parts = [value.state[key] for key in ("data", "indices", "indptr")]
     except (AttributeError, LookupError, TypeError, ValueError) as error:
-        raise Mistake(f"{where} holds no sparse matrix; get the published file") from error
+        raise UserError(f"{where} holds no sparse matrix; get the published file") from error
     data, indices, indptr = (to_array(part, where) for part in parts)
     return dense(data, indices, indptr, (rows, columns), where=where)
 
@@ -161,7 +161,7 @@ def _nodes(
         and tested.max() < known + 2 * len(tested)
         and len(np.unique(tested)) == len(tested)
     ):
-        raise Mistake(f"the files of {where} do not fit each other; get the published ones")
+        raise UserError(f"the files of {where} do not fit each other; get the published ones")
     num_nodes = int(tested.max()) + 1
     features = np.zeros((num_nodes, x.shape[1]), dtype=np.float32)
     features[:known], features[tested] = x, tx
@@ -174,16 +174,16 @@ def _test_index(content: bytes, where: str) -> NDArray[np.int64]:
     try:
         return np.array([int(line) for line in content.split()], dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        raise Mistake(f"{where} is not a list of numbers; get the published file") from error
+        raise UserError(f"{where} is not a list of numbers; get the published file") from error
 
 
 def _links(graph: object, num_nodes: int, *, where: str) -> NDArray[np.int64]:
     """Both ends of each edge in a dictionary of neighbours, ``(2, E)``."""
     if not isinstance(graph, dict) or not all(type(ends) is list for ends in graph.values()):
-        raise Mistake(f"{where} holds no lists of neighbours; get the published file")
+        raise UserError(f"{where} holds no lists of neighbours; get the published file")
     pairs = [(node, end) for node, ends in graph.items() for end in ends]
     if not all(type(v) is int and 0 <= v < num_nodes for pair in pairs for v in pair):
-        raise Mistake(
+        raise UserError(
             f"{where} links a node that is none of the {num_nodes}; get the published file"
         )
     return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
@@ -196,7 +196,7 @@ def _split(name: str, number: int, num_nodes: int) -> Tensor:
         with np.load(io.BytesIO(read_bytes(name, file)), allow_pickle=False) as archive:
             masks = [archive[f"{part}_mask"] for part in ("train", "val", "test")]
     except NO_ARRAYS as error:
-        raise Mistake(f"{file} of {name} holds no masks; get the published file") from error
+        raise UserError(f"{file} of {name} holds no masks; get the published file") from error
     if any(m.shape != (num_nodes,) or m.dtype not in (np.bool_, np.uint8) for m in masks):
-        raise Mistake(f"{file} of {name} does not fit {num_nodes} nodes; get the published file")
+        raise UserError(f"{file} of {name} does not fit {num_nodes} nodes; get the published file")
     return torch.from_numpy(np.stack(masks).astype(np.bool_))

@@ -8,8 +8,8 @@ from torch import Tensor
 from quatgraph.data.edges import is_symmetric
 from quatgraph.data.node.assembly import as_columns, build_data
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
-from quatgraph.data.splits import Masks, check_split, stratified_split
-from quatgraph.errors import Mistake
+from quatgraph.data.splits import SplitMasks, check_split, stratified_split
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -33,26 +33,26 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
     from torch_geometric.data import Data
 
     if not isinstance(data, Data):
-        raise Mistake(
+        raise UserError(
             "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and "
             f"edges.csv, not {type(data).__name__}"
         )
     x = None if data.get("x") is None else check_features(data.x, "data.x")
     num_nodes = count_nodes(data, "x", "num_nodes", "y", *MASKS)
     if num_nodes is None:
-        raise Mistake("the graph has neither x nor y; set data.num_nodes")
+        raise UserError("the graph has neither x nor y; set data.num_nodes")
     if num_nodes < 1:
-        raise Mistake("the graph has no nodes; give it at least one")
+        raise UserError("the graph has no nodes; give it at least one")
     edge_index, edge_weight = _check_edges(data, num_nodes)
     try:
         y, label_names = _check_labels(data, num_nodes)
         masks = _check_masks(data, num_nodes)
-    except Mistake:
+    except UserError:
         if labels_needed:
             raise
         y, label_names, masks = torch.full((num_nodes,), -1), [], None
     if labels_needed and not label_names:
-        raise Mistake("no node of the graph has a label; give data.y a class for some nodes")
+        raise UserError("no node of the graph has a label; give data.y a class for some nodes")
     masks = masks or as_columns(stratified_split(y, split_seed))
     if labels_needed:
         check_split(y, masks, label_names, where="the split of the graph")
@@ -77,12 +77,12 @@ def _check_edges(data: "Data", num_nodes: int) -> tuple[Tensor, Tensor | None]:
         return edge_index, None
     shape = edge_index.shape[1:]
     if not isinstance(weight, Tensor) or weight.shape != shape or weight.is_complex():
-        raise Mistake("data.edge_weight must be a tensor of one real number per edge")
+        raise UserError("data.edge_weight must be a tensor of one real number per edge")
     weight = weight.detach().cpu().float()
     bad = ~(weight.isfinite() & (weight >= 0))
     if bool(bad.any()):
         place = int(bad.nonzero()[0])
-        raise Mistake(f"data.edge_weight[{place}] must be finite and zero or more")
+        raise UserError(f"data.edge_weight[{place}] must be finite and zero or more")
     return edge_index, weight
 
 
@@ -96,17 +96,17 @@ def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
         or y.is_complex()
         or y.dtype == torch.bool
     ):
-        raise Mistake("data.y must be a tensor of whole numbers, -1 for nodes without a label")
+        raise UserError("data.y must be a tensor of whole numbers, -1 for nodes without a label")
     y = y.detach().cpu().long()
     if y.shape not in ((num_nodes,), (num_nodes, 1)):
-        raise Mistake(f"data.y has shape {tuple(y.shape)} but must be ({num_nodes},)")
+        raise UserError(f"data.y has shape {tuple(y.shape)} but must be ({num_nodes},)")
     y = y.flatten()
     if bool((y < -1).any()):
-        raise Mistake(f"data.y holds {int(y.min())}; use -1 for nodes without a label")
+        raise UserError(f"data.y holds {int(y.min())}; use -1 for nodes without a label")
     names = data.get("label_names")
     if names is not None:
         if bool((y >= len(names)).any()):
-            raise Mistake(
+            raise UserError(
                 f"data.y holds {int(y.max())} but data.label_names has {len(names)} names"
             )
         return y, [str(name) for name in names]
@@ -115,13 +115,13 @@ def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
     return places - unlabelled, [str(label) for label in classes[unlabelled:].tolist()]
 
 
-def _check_masks(data: "Data", num_nodes: int) -> Masks | None:
+def _check_masks(data: "Data", num_nodes: int) -> SplitMasks | None:
     given = {key: data.get(key) for key in MASKS}
     if all(mask is None for mask in given.values()):
         return None
     for key, mask in given.items():
         if mask is None:
-            raise Mistake(
+            raise UserError(
                 f"the graph has masks but no {key}; give all three, or none for a split by seed"
             )
         if (
@@ -129,15 +129,15 @@ def _check_masks(data: "Data", num_nodes: int) -> Masks | None:
             or mask.dtype not in (torch.bool, torch.uint8)
             or mask.dim() not in (1, 2)
         ):
-            raise Mistake(
+            raise UserError(
                 f"data.{key} must be a boolean tensor of shape (nodes,) or (nodes, splits)"
             )
         if mask.size(0) != num_nodes:
-            raise Mistake(f"data.{key} has {mask.size(0)} rows but the graph {num_nodes} nodes")
+            raise UserError(f"data.{key} has {mask.size(0)} rows but the graph {num_nodes} nodes")
     train, valid, test = (mask.detach().cpu().bool() for mask in given.values())
     train, valid, test = as_columns((train, valid, test))
     if not train.shape == valid.shape == test.shape or train.size(1) == 0:
-        raise Mistake("the three masks must have the same number of splits, at least one")
+        raise UserError("the three masks must have the same number of splits, at least one")
     return train, valid, test
 
 
@@ -146,5 +146,5 @@ def _names(data: "Data", key: str, count: int) -> list[str] | None:
     if names is None:
         return None
     if len(names) != count:
-        raise Mistake(f"data.{key} has {len(names)} names where {count} are needed")
+        raise UserError(f"data.{key} has {len(names)} names where {count} are needed")
     return [str(name) for name in names]

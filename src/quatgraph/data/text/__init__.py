@@ -40,7 +40,7 @@ from quatgraph.data.text.files import (
 )
 from quatgraph.data.text.word_graphs import NO_WORD, word_graphs
 from quatgraph.data.text.word_vectors import WordVectors, load_vectors, vectors_for
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 __all__ = [
     "NO_WORD",
@@ -141,14 +141,14 @@ def from_list(
     """
     listed = _to_list(texts)
     if listed is None or not all(isinstance(text, str) for text in listed):
-        raise Mistake("texts must be a list of strings, a document each")
+        raise UserError("texts must be a list of strings, a document each")
     given = [""] * len(listed) if labels is None else _to_list(labels)
     if given is None:
-        raise Mistake(f"labels must be a list, one for each text, not {type(labels).__name__}")
+        raise UserError(f"labels must be a list, one for each text, not {type(labels).__name__}")
     if len(given) != len(listed):
-        raise Mistake(f"there are {len(listed)} texts but {len(given)} labels; give one to each")
+        raise UserError(f"there are {len(listed)} texts but {len(given)} labels; give one to each")
     if not listed:
-        raise Mistake("the list has no texts; give at least one")
+        raise UserError("the list has no texts; give at least one")
     at = "text {} of the list".format
     found = Texts(
         texts=listed,
@@ -178,7 +178,7 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
     notes = list(texts.notes)
     blank = [row for row, text in enumerate(cleaned) if not text]
     if len(blank) == len(cleaned) and options.labels_needed:
-        raise Mistake(
+        raise UserError(
             f"no document in {where} has a word left: check the text column, and "
             "data.stop_words and data.min_count if you set them"
         )

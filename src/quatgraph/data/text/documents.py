@@ -17,7 +17,7 @@ from quatgraph.data.io.messages import count_noun, quote_some
 from quatgraph.data.labels import encode_labels, missing_hint
 from quatgraph.data.splits import PARTS, stratified_split
 from quatgraph.data.tensors import select_ranges, sizes_to_ptr
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of train, valid and test in a drawn split."""
@@ -227,22 +227,22 @@ def check_trainable(documents: Documents, where: str) -> None:
     """Refuses documents that cannot be trained on or tested with."""
     y, names = documents.y, documents.label_names
     if not names:
-        raise Mistake(f"no document in {where} has a label; label every one you know")
+        raise UserError(f"no document in {where} has a label; label every one you know")
     if len(names) < 2:
-        raise Mistake(
+        raise UserError(
             f"all labelled documents in {where} have the label {names[0]!r}; "
             "training needs at least two different labels"
         )
     for part in ("train", "test"):
         if not len(getattr(documents, part)):
-            raise Mistake(
+            raise UserError(
                 f"{where} has no labelled document for the {part} part; "
                 "label more documents or give a split of your own"
             )
     trained = y[documents.train].bincount(minlength=len(names))
     if bool((trained == 0).any()):
         name = names[int(trained.argmin())]
-        raise Mistake(
+        raise UserError(
             f"the label {name!r} has no training document in {where}; "
             f"mark at least one as train or remove the label{missing_hint(name)}"
         )
@@ -254,7 +254,7 @@ def check_drawn_split(documents: Documents, where: str) -> list[str]:
     names = documents.label_names
     if 1 in sizes:
         name = names[sizes.index(1)]
-        raise Mistake(
+        raise UserError(
             f"the label {name!r} has a single document in {where}, so nothing could be validated; "
             f"add documents, correct the label or remove it{missing_hint(name)}"
         )

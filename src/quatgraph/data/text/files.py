@@ -23,7 +23,7 @@ from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
 from quatgraph.data.splits import part_numbers
 from quatgraph.data.text.documents import SPLIT_WORDS, TextOptions, Texts
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 _LONGEST = 2**31 - 1
 _Columns = Mapping[str, list[Any]]
@@ -34,7 +34,7 @@ def read_sheet(path: Path, options: TextOptions) -> Texts:
     """Reads a ``.csv`` or ``.tsv`` file."""
     lines = _filled_lines(read_text(path))
     if not lines:
-        raise Mistake(f"{path} is empty; write a line of column names and a line per document")
+        raise UserError(f"{path} is empty; write a line of column names and a line per document")
     columns: list[list[str]]
     tabs = next(iter(lines.values())).count("\t")
     if tabs and all(line.count("\t") == tabs for line in lines.values()):
@@ -57,7 +57,7 @@ def read_sheet(path: Path, options: TextOptions) -> Texts:
     named: dict[str, list[str]] = {}
     for name, *cells in columns:
         if name in named:
-            raise Mistake(f"{path} has two columns named {name!r}; rename or remove one")
+            raise UserError(f"{path} has two columns named {name!r}; rename or remove one")
         if name:  # a column without a name holds row numbers
             named[name] = cells
     return _choose_columns(path, named, at, options)
@@ -67,7 +67,7 @@ def read_objects(path: Path, options: TextOptions) -> Texts:
     """Reads a ``.jsonl`` file."""
     read = list(json_objects(path, "document"))
     if not read:
-        raise Mistake(f"{path} is empty; write one JSON object per line")
+        raise UserError(f"{path} is empty; write one JSON object per line")
     places, objects = zip(*read, strict=True)
     keys = dict.fromkeys(key for one in objects for key in one)
     columns = {key: [one.get(key) for one in objects] for key in keys}
@@ -77,7 +77,7 @@ def read_objects(path: Path, options: TextOptions) -> Texts:
 def read_lines(path: Path, options: TextOptions) -> Texts:
     """Reads a ``.txt`` file."""
     if options.labels_needed:
-        raise Mistake(
+        raise UserError(
             f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
         )
     lines = _filled_lines(read_text(path))
@@ -98,7 +98,7 @@ def read_folder(path: Path, options: TextOptions) -> Texts:
     if not folders and not options.labels_needed:
         files = _list_files(path)
     if not files:
-        raise Mistake(
+        raise UserError(
             f"{path} has no sub-folders with texts; put the texts of each label into a sub-folder "
             "with the name of the label"
         )
@@ -133,7 +133,7 @@ def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions
         if len(others) != lacking and (options.labels_needed or len(others) != 1):
             missing = "text" if texts is None else "label"
             named = f", or select one (on the command line: --set data.{missing}=NAME)"
-            raise Mistake(
+            raise UserError(
                 f"{path} has no column {missing!r}, its columns are "
                 f"{quote_some(columns) or 'none'}; rename one of them"
                 f"{named if options.labels_needed else ''}"
@@ -153,11 +153,11 @@ def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions
         if key is not None
     }
     if not cells[texts]:
-        raise Mistake(f"{path} lists no documents; give each a line")
+        raise UserError(f"{path} lists no documents; give each a line")
     for key in (labels, names):
         for row, word in enumerate(cells[key] if key else []):
             if not is_unicode(word):
-                raise Mistake(f"{at(row)}: {key!r} holds half a character; write it in UTF-8")
+                raise UserError(f"{at(row)}: {key!r} holds half a character; write it in UTF-8")
     if names:
         _check_ids(cells[names], at)
     return Texts(
@@ -175,14 +175,14 @@ def _find_column(path: Path, columns: _Columns, name: str, usual: str) -> str | 
     if not name:
         found = [key for key in columns if key.casefold() == usual]
         if len(found) > 1:
-            raise Mistake(
+            raise UserError(
                 f"{path} has the columns {quote_some(found)}, which differ in letter case alone; "
                 "rename all but one of them"
             )
         return found[0] if found else None
     if name not in columns:
         hint = did_you_mean(name, columns) or f"; its columns are {quote_some(columns)}"
-        raise Mistake(f"{path} has no column {name!r}{hint}")
+        raise UserError(f"{path} has no column {name!r}{hint}")
     return name
 
 
@@ -191,7 +191,7 @@ def cell_word(value: object, at: _At, row: int, key: str) -> str:
     word = "" if value is None else to_word(value)
     if word is None:
         shown = json.dumps(value, default=repr)[:40]
-        raise Mistake(f"{at(row)}: {key!r} must be text or a number, not {shown}")
+        raise UserError(f"{at(row)}: {key!r} must be text or a number, not {shown}")
     return word
 
 
@@ -199,9 +199,9 @@ def _check_ids(ids: list[str], at: _At) -> None:
     first: dict[str, int] = {}
     for row, name in enumerate(ids):
         if not name:
-            raise Mistake(f"{at(row)} has no id; give every document one, or remove the column")
+            raise UserError(f"{at(row)} has no id; give every document one, or remove the column")
         if first.setdefault(name, row) != row:
-            raise Mistake(
+            raise UserError(
                 f"{at(row)} repeats the id {name!r} of {at(first[name])}; "
                 "give each document its own, or remove the column"
             )
@@ -229,7 +229,9 @@ def _list_folders(path: Path) -> list[Path]:
 def _list_files(path: Path) -> list[Path]:
     """The files in a folder that holds no other folder."""
     if nested := _list_folders(path):
-        raise Mistake(f"{nested[0]} lies within the folder of a label; put its files one level up")
+        raise UserError(
+            f"{nested[0]} lies within the folder of a label; put its files one level up"
+        )
     return _list_visible(path)
 
 

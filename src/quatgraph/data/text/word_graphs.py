@@ -4,7 +4,7 @@ import numpy as np
 
 from quatgraph.data.graph.collection import Graphs, merge_graphs
 from quatgraph.data.text.documents import Documents
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 NO_WORD = ""
 """Tag of the only node of an empty document; it comes after all words."""
@@ -29,7 +29,7 @@ def word_graphs(documents: Documents, window: int = 3) -> Graphs:
         ['one', 'fish', 'two', 'red', 'blue', 'fish']
     """
     if window < 1:
-        raise Mistake(f"a window must hold at least 1 word, got {window}")
+        raise UserError(f"a window must hold at least 1 word, got {window}")
     tag_names = [*documents.vocabulary, NO_WORD]
     ptr = documents.ptr.numpy()
     lengths = np.diff(ptr)

@@ -22,7 +22,7 @@ from quatgraph.data.io import store
 from quatgraph.data.io.files import NO_ARRAYS, open_packed, unpacked_suffix
 from quatgraph.data.io.numbers import is_number
 from quatgraph.data.splits import check_seed
-from quatgraph.errors import Mistake, did_you_mean
+from quatgraph.errors import UserError, did_you_mean
 
 SPREAD = 0.01
 """Bound of the random vectors."""
@@ -53,7 +53,7 @@ class WordVectors:
     def extended(self, others: "WordVectors") -> "WordVectors":
         """These words, then those that only the others have, so known words keep their numbers."""
         if others.dimensions != self.dimensions:
-            raise Mistake(
+            raise UserError(
                 f"the new vectors have {others.dimensions} dimensions but the model's "
                 f"{self.dimensions}; take vectors of the same file as in training"
             )
@@ -80,7 +80,7 @@ def load_vectors(source: str | Path, words: Collection[str] | None = None) -> Wo
     if not path.is_file():
         known = [name for name, one in store.catalog().items() if one.task == "vectors"]
         hint = did_you_mean(str(source), known) or f" or one of {', '.join(known)}"
-        raise Mistake(f"there is no file {path}; name a file of word vectors{hint}")
+        raise UserError(f"there is no file {path}; name a file of word vectors{hint}")
     if path.suffix.lower() == ".npz":
         return _select_words(_read_npz(path.read_bytes(), str(path)), words)
     wanted = None if words is None else {word.encode() for word in words}
@@ -115,7 +115,7 @@ def vectors_for(
     check_seed(seed)
     width = dimensions if vectors is None else vectors.dimensions
     if width < 1:
-        raise Mistake(f"a vector must have at least 1 number, got {width} dimensions")
+        raise UserError(f"a vector must have at least 1 number, got {width} dimensions")
     # This generator gives the same numbers in every version of numpy.
     drawn = np.random.RandomState(seed).uniform(-SPREAD, SPREAD, (len(vocabulary), width))
     matrix = torch.from_numpy(drawn.astype(np.float32))
@@ -131,7 +131,7 @@ def vectors_for(
 def _read_published(entry: store.Entry) -> WordVectors:
     file = entry.files[0]
     if not store.is_present(entry.name, file.path):
-        raise Mistake(
+        raise UserError(
             f"{entry.name} is not published as one file; put it at {entry.folder}/{file.path} in a "
             "folder that QUATGRAPH_DATA names, or give a file of word vectors, as glove.6B.100d.txt"
         )
@@ -156,17 +156,17 @@ def _read_npz(content: bytes, where: str) -> WordVectors:
             text, matrix = archive["words_utf8"], archive["vectors"]
         words = text.astype(np.uint8, casting="safe").tobytes().decode("utf-8").split("\n")
     except NO_ARRAYS as error:
-        raise Mistake(
+        raise UserError(
             f"{where} cannot be read as word vectors ({error}); write the plain arrays "
             "'words_utf8' and 'vectors' with numpy.savez"
         ) from error
     if matrix.ndim != 2 or matrix.dtype.kind != "f" or len(matrix) != len(words):
-        raise Mistake(
+        raise UserError(
             f"'vectors' in {where} must be real numbers of shape ({len(words)}, dimensions), a row "
             f"for each word, not {matrix.dtype} of shape {matrix.shape}"
         )
     if len(set(words)) < len(words):
-        raise Mistake(f"'words_utf8' in {where} has some word twice; give each word once")
+        raise UserError(f"'words_utf8' in {where} has some word twice; give each word once")
     return _check_finite(words, matrix, where)
 
 
@@ -187,7 +187,7 @@ def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Word
         if given > width:  # a word may hold spaces, but it does not end with a number
             word = line.rsplit(b" ", width)[0].rstrip()
         if given < max(width, 1) or (given > width and is_number(word.split()[-1])):
-            raise Mistake(
+            raise UserError(
                 f"{where} line {number} has {given} numbers where {width or 'some'} are needed; "
                 "write a word and its numbers, with spaces between them"
             )
@@ -201,7 +201,7 @@ def _read_text(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Word
             plain = False
         if not plain:
             wrong = next(value for value in values if not is_number(value))
-            raise Mistake(
+            raise UserError(
                 f"{where} line {number} must have {width} numbers: "
                 f"{wrong.decode('utf-8', 'replace')[:40]!r} is not a number in plain digits; "
                 "correct or remove the line"
@@ -213,7 +213,7 @@ def _read_binary(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Wo
     """Reads the wanted words of a binary file: a line of sizes, then word, space, numbers."""
     sizes = stream.readline(64).split()
     if len(sizes) != 2 or not all(size.isdigit() for size in sizes):
-        raise Mistake(
+        raise UserError(
             f"{where} does not start with the number of words and of dimensions, so it is not in "
             "word2vec's binary format; call a text .txt"
         )
@@ -225,7 +225,7 @@ def _read_binary(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Wo
         while space < 0 or len(buffer) < space + 1 + 4 * width:
             more = stream.read(_CHUNK)
             if not more:
-                raise Mistake(f"{where} ends within word {row + 1} of {count}; get it whole")
+                raise UserError(f"{where} ends within word {row + 1} of {count}; get it whole")
             buffer, start = buffer[start:] + more, 0
             space = buffer.find(b" ")
         word = buffer[start:space].lstrip(b"\n")
@@ -238,13 +238,13 @@ def _read_binary(stream: IO[bytes], where: str, wanted: set[bytes] | None) -> Wo
 def _parse_width(cell: bytes, where: str) -> int:
     if len(cell) > len(str(_WIDEST)) or not 0 < int(cell) <= _WIDEST:
         shown = cell[:20].decode()
-        raise Mistake(f"{where} gives {shown} dimensions; there must be 1 to {_WIDEST}")
+        raise UserError(f"{where} gives {shown} dimensions; there must be 1 to {_WIDEST}")
     return int(cell)
 
 
 def _to_vectors(found: dict[bytes, _Vector], width: int, where: str) -> WordVectors:
     if not width:
-        raise Mistake(f"{where} is empty; write a word and its numbers per line")
+        raise UserError(f"{where} is empty; write a word and its numbers per line")
     named: dict[str, _Vector] = {}
     for word, vector in found.items():
         named.setdefault(word.decode("utf-8", "replace"), vector)
@@ -257,5 +257,5 @@ def _check_finite(words: list[str], matrix: NDArray, where: str) -> WordVectors:
     bad = ~np.isfinite(matrix).all(axis=1)
     if bad.any():
         word = words[int(bad.argmax())]
-        raise Mistake(f"the vector of {word!r} in {where} has a value that is no finite number")
+        raise UserError(f"the vector of {word!r} in {where} has a value that is no finite number")
     return WordVectors(words, torch.from_numpy(matrix))

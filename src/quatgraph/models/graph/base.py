@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from quatgraph.adjacency import Normalization
 from quatgraph.models.common import Count, Model, Options, Rate
 
-Matrix = Literal["none", "row", "symmetric", "neighbours"]
+GraphNormalization = Normalization | Literal["neighbours"]
 """A + I, plain or normalized, or the mean over neighbours."""
 
 
@@ -25,7 +26,7 @@ class GraphOptions(Options):
         return 4 * self.hidden_quats
 
     @property
-    def matrix(self) -> Matrix:
+    def matrix(self) -> GraphNormalization:
         """The matrix that the model multiplies by."""
         return getattr(self, "normalization", "none")
 

@@ -6,7 +6,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from quatgraph.blocks import Blocks
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count
@@ -79,5 +79,5 @@ class GraphGAT(LayerwiseModel):
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         if isinstance(adjacency, Blocks):
-            raise Mistake("GAT does not take Blocks: use adjacency.expanded(...)")
+            raise UserError("GAT does not take Blocks: use adjacency.expanded(...)")
         return super().forward(x, adjacency, pool)

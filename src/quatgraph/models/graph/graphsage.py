@@ -6,7 +6,7 @@ from typing import Literal
 from torch import nn
 
 from quatgraph.layers.real import NeighbourMean
-from quatgraph.models.graph.base import Matrix
+from quatgraph.models.graph.base import GraphNormalization
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
 
 
@@ -15,7 +15,7 @@ class GraphSAGEOptions(LayerwiseOptions):
     name: Literal["sage"] = "sage"
 
     @property
-    def matrix(self) -> Matrix:
+    def matrix(self) -> GraphNormalization:
         return "neighbours"
 
 

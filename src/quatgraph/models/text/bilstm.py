@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.blocks import column_ids, row_ids
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix, RealLinear
@@ -68,7 +68,7 @@ class BiLSTM(TextModel):
     ) -> None:
         super().__init__()
         if length < 1:
-            raise Mistake(f"Bi-LSTM must read at least one word, got length={length}")
+            raise UserError(f"Bi-LSTM must read at least one word, got length={length}")
         self.length = length
         self.there = nn.LSTM(in_channels, hidden, batch_first=True)
         self.back = nn.LSTM(in_channels, hidden, batch_first=True)

@@ -8,7 +8,7 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import row_ids
 from quatgraph.codes import Codes
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.layers import AttentionReadout, GatedQGNNConv, QuaternionDropout
 from quatgraph.layers.linear import Matrix
 from quatgraph.models.common import Count
@@ -79,7 +79,7 @@ class TextQGNN(TextModel):
     ) -> None:
         super().__init__()
         if in_channels % self.gated.components:
-            raise Mistake(
+            raise UserError(
                 f"a word vector of {in_channels} numbers cannot be split into four equal parts: "
                 f"use another width, or pad the vectors with zeros to {-(-in_channels // 4) * 4}"
             )

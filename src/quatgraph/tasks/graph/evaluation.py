@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from quatgraph.metrics.classification import by_class, macro_f1
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import Capacity, Collection, assemble, look_up_sizes
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Metrics
-from quatgraph.training.metrics import by_class, macro_f1
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from quatgraph import config as configs
 from quatgraph.codes import Codes
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.scaling import Scaling
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 
 Kind = Literal["tags", "degrees"]
@@ -54,7 +54,7 @@ class NodeFeatures:
         code, known = self._encode(graphs)
         if (graphs.attributes is None) != (self.scaling is None):
             has, had = ("no", "") if graphs.attributes is None else ("", "no ")
-            raise Mistake(
+            raise UserError(
                 f"the graphs have {has or 'some'} node attributes, but the model was trained with "
                 f"{had or 'some '}node attributes; give graphs like those it was trained on"
             )

@@ -11,9 +11,9 @@ from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.splits import Fold
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS, GraphOptions
-from quatgraph.models.graph.base import Matrix
+from quatgraph.models.graph.base import GraphNormalization
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
@@ -47,7 +47,7 @@ def build_collection(
 @lru_cache(maxsize=1)  # the ensembles of a search share it
 def _build_collection(
     graphs: Graphs,
-    matrix: Matrix,
+    matrix: GraphNormalization,
     propagations: int,
     features: NodeFeatures,
     device: torch.device,
@@ -60,7 +60,7 @@ def _build_collection(
     return Collection.build(graphs.node_ptr, adjacency, x, graphs.y, device, symmetric=symmetric)
 
 
-def _matrix(graphs: Graphs, matrix: Matrix) -> Adjacency:
+def _matrix(graphs: Graphs, matrix: GraphNormalization) -> Adjacency:
     loops = matrix != "neighbours"
     made = Adjacency.from_edge_index(graphs.edge_index, graphs.num_nodes, self_loops=loops)
     return made.normalized("row" if matrix == "neighbours" else matrix)
@@ -80,13 +80,13 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
     """The folds of a config; the user's own graphs have sampled ones only."""
     if config.folds == "fixed":
         if not config.name:
-            raise Mistake(
+            raise UserError(
                 "data.folds=fixed needs a dataset with published folds; your own graphs have drawn "
                 "ones: data.folds=stratified"
             )
         folds = source.fixed_folds(config.name)
         if any(len(train) + len(test) != len(graphs) for train, test in folds):
-            raise Mistake(
+            raise UserError(
                 f"the published folds of {config.name} are not for these {len(graphs)} graphs: "
                 "use data.folds=stratified"
             )

@@ -11,7 +11,7 @@ from quatgraph import config as configs
 from quatgraph.data import graph as source
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.labels import missing_labels
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
@@ -128,7 +128,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         fitting = total_memory(problem.device) / 3 / (4 * (numbers + weights))
         if fitting < 1:
             largest = int(sizes.argmax())
-            raise Mistake(
+            raise UserError(
                 f"graph {problem.graphs.graph_ids[largest]!r} has {int(sizes[largest]):,} nodes, "
                 "and a batch with it does not fit into memory: lower model.hidden_quats or "
                 "train.batch_size, or leave the graph out"

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from quatgraph.data.link import with_inverses
+from quatgraph.metrics.ranking import ranking_metrics, ranking_values
 from quatgraph.ops import Ranks, filtered_rank
 from quatgraph.tasks.link.problem import Problem, RankingQueries
-from quatgraph.training.ranking import ranking_metrics, ranking_values
 
 SIDES = ("tails", "heads")
 """What is predicted, in the order of :class:`RankingQueries`."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def build_problem(
 ) -> Problem:
     """Builds the graph and the queries with their known entities, and moves all to the device."""
     if len(triples.train) == 0:
-        raise Mistake("there are no training triples to learn from")
+        raise UserError("there are no training triples to learn from")
     entities, relations = triples.num_entities, triples.num_relations
     training = source.queries(triples.train, entities, relations, reciprocal)
     known = source.known(triples)

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.data import link as source
 from quatgraph.data.link import Triples
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
+from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.models.link import MODELS
 from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.classification import classification_metrics
@@ -21,7 +22,6 @@ from quatgraph.tasks.link.problem import Problem, build_problem
 from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.ranking import ranking_metrics
 from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
 
 CPU_NUMBERS = 1 << 20
@@ -124,7 +124,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         # Weights, gradients, Adam's two moments, the best weights, and views.
         held = 4 * (6 * self.num_parameters(config, problem) + activations)
         if held > 0.9 * memory:
-            raise Mistake(
+            raise UserError(
                 f"{problem.num_entities:,} entities of {config.model.dim_quats} quaternions take "
                 f"about {held / 2**30:.0f} GiB in training, which {device} does not have: "
                 "lower model.dim_quats"
@@ -164,7 +164,7 @@ def _with_less_memory(work: Callable[[int], Fit]) -> Fit:
         except torch.OutOfMemoryError:
             pass  # the memory of the failed attempt is freed when this block ends
         torch.cuda.empty_cache()
-    raise Mistake(
+    raise UserError(
         "the device is out of memory even in small pieces: "
         "lower model.dim_quats or train.batch_size, or train fewer seeds"
     )

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.scaling import Scaling
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def refuse_infinite_sums(data: "Data", adjacency: Adjacency) -> None:
     sums = (adjacency @ adjacency.weight.new_ones(adjacency.shape[1], 1)).flatten()
     if bool((infinite := ~sums.isfinite()).any()):
         node = data.node_ids[int(infinite.nonzero()[0])]
-        raise Mistake(
+        raise UserError(
             f"the edge weights of node {node!r} sum to infinity in float32: divide all weights of "
             "the graph by the same large number"
         )

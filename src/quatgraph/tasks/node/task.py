@@ -14,6 +14,7 @@ from quatgraph.data import node as source
 from quatgraph.data.edges import count_edges
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.scaling import Scaling
+from quatgraph.metrics.classification import accuracy, cross_entropy
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.node.config import NodeConfig
@@ -28,7 +29,6 @@ from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.metrics import accuracy, cross_entropy
 from quatgraph.training.runtime import total_memory
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from quatgraph.data import text as source
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.splits import inner_validation
 from quatgraph.data.text import Documents
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import refuse_beyond
@@ -66,7 +66,7 @@ def corpus_of(documents: Documents, config: TextConfig) -> Corpus:
         return Corpus(documents, torch.empty(len(vocabulary), 0), 0)
     known = None if data.vectors == "none" else source.load_vectors(data.vectors, vocabulary)
     if known is not None and not len(known):
-        raise Mistake(
+        raise UserError(
             f"none of the {len(vocabulary):,} words of the texts has a vector in {data.vectors}: "
             "take vectors of the texts' language, of words in small letters"
         )

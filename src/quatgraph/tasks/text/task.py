@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
-from quatgraph.errors import Mistake
+from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import WithVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
@@ -114,7 +114,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         activations = largest * _numbers_per_node(problem, config)
         fitting = min(memory / 3 / (4 * weights), memory / 4 / (4 * activations))
         if fitting < 1:
-            raise Mistake(
+            raise UserError(
                 f"{len(problem.corpus.documents.vocabulary):,} words and a document of "
                 f"{largest:,} do not fit into memory: raise data.min_count, or lower "
                 "model.hidden_quats"

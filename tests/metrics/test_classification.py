@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 
-from quatgraph.training.metrics import accuracy, by_class, cross_entropy, macro_f1, mean_std
+from quatgraph.metrics.classification import accuracy, by_class, cross_entropy, macro_f1, mean_std
 
 M, N, C = 3, 11, 4
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from quatgraph.metrics.ranking import ranking_metrics, ranking_values
 from quatgraph.ops import Ranks, filtered_rank
-from quatgraph.training.ranking import ranking_metrics, ranking_values
 
 NAMES = ["mrr", "mr", "hits@1", "hits@3", "hits@10"]
 counts = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=8)

@@ -27,7 +27,7 @@ def accuracy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         >>> accuracy(logits, torch.tensor([0, 0, 1]), torch.tensor([1, 1, 0]))
         tensor(0.5000)
     """
-    return _masked_mean((logits.argmax(dim=-1) == labels).to(_precision(logits)), mask)
+    return masked_mean((logits.argmax(dim=-1) == labels).to(_precision(logits)), mask)
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -42,7 +42,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
         - output: ``(...)``
     """
     known = labels.clamp(min=0).expand(logits.shape[:-1])
-    return _masked_mean(smoothed_cross_entropy(logits, known, 0.0), mask)
+    return masked_mean(smoothed_cross_entropy(logits, known, 0.0), mask)
 
 
 def by_class(predicted: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
@@ -93,7 +93,7 @@ def mean_std(values: Sequence[float]) -> tuple[float, float]:
     return mean, math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (len(values) - 1))
 
 
-def _masked_mean(values: Tensor, mask: Tensor) -> Tensor:
+def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     mask = mask.to(values.dtype)
     return (values * mask).sum(dim=-1) / mask.sum(dim=-1)
 

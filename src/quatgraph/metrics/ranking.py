@@ -13,8 +13,8 @@ so a model that gives all entities the same score is no better than random.
 
 from torch import Tensor
 
+from quatgraph.metrics.classification import masked_mean
 from quatgraph.ops import Ranks
-from quatgraph.training.metrics import _masked_mean
 
 HITS = 1, 3, 10
 
@@ -38,7 +38,7 @@ def ranking_metrics(ranks: Ranks, mask: Tensor | None = None) -> dict[str, Tenso
     """
     values = ranking_values(ranks)
     mask = values["mr"].new_ones(values["mr"].size(-1)) if mask is None else mask
-    return {name: _masked_mean(value, mask) for name, value in values.items()}
+    return {name: masked_mean(value, mask) for name, value in values.items()}
 
 
 def ranking_values(ranks: Ranks) -> dict[str, Tensor]:
