@@ -3,9 +3,9 @@
 from quatgraph.errors import UserError, did_you_mean
 
 
-def test_a_mistake_is_its_message():
+def test_a_user_error_is_its_message_and_a_value_error():
     assert str(UserError("use 8")) == "use 8"
-    assert not issubclass(UserError, ValueError)  # a ValueError is a bug, and is shown as one
+    assert issubclass(UserError, ValueError)  # `except ValueError` catches a wrong argument
 
 
 def test_the_closest_known_name_is_offered_or_nothing():

@@ -69,8 +69,6 @@ def build(
             raise UserError(f"the key {under + field.name!r} is missing; set it to {expected}")
     try:
         return config(**fields)
-    except UserError:
-        raise
     except ValueError as error:
         raise UserError(str(error)) from error
 

@@ -399,17 +399,3 @@ def test_data_that_was_moved_is_named_again(pets: Path, tmp_path: Path) -> None:
     assert call("evaluate", "m", "--device", "cpu").exit_code == 2
     assert call("evaluate", "m", "moved", "--device", "cpu").exit_code == 0
     assert call("predict", "m", "moved", "--device", "cpu").exit_code == 0
-
-
-def test_data_may_be_the_name_of_a_dataset() -> None:
-    trained = call("train", "node", "--data", "karate", *SHORT, "--out", "model")
-    assert trained.exit_code == 0
-    assert "--data is the dataset 'karate': Zachary's karate club" in trained.stderr
-    assert call("predict", "model", "--node", "1").stdout.splitlines()[1].startswith("1,")
-    other = call("train", "graph", "--data", "karate")
-    assert_user_error(other, "'karate' is a dataset of the task 'node', not of 'graph'")
-
-
-def test_a_folder_goes_before_a_dataset_of_its_name(tmp_path: Path) -> None:
-    (tmp_path / "karate").mkdir()
-    assert_user_error(call("train", "node", "--data", "karate"), "nodes.csv")
