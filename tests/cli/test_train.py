@@ -32,7 +32,6 @@ def last_object(result) -> dict:
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever a command writes by default lands in the test's own folder."""
     monkeypatch.chdir(tmp_path)
 
 

@@ -37,9 +37,8 @@ class DocumentBatches:
         self.seeds = torch.tensor(seeds, device=collection.labels.device)
         self.indices = torch.stack(list(parts)).to(collection.labels.device)
         count = self.indices.size(1)
-        nodes = (
-            int(look_up_sizes(self.sizes, self.indices).sum()) / count
-        )  # per document, over all members
+        # Nodes per document, over all members.
+        nodes = int(look_up_sizes(self.sizes, self.indices).sum()) / count
         self.steps: list[tuple[slice, int]] = []
         for first in range(0, count, batch_size):
             documents = min(batch_size, count - first)
