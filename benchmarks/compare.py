@@ -30,6 +30,7 @@ def compare(
     base: Annotated[Path, typer.Argument(help="The checkout to compare with.")],
     device: Annotated[str, typer.Option(help="cpu or cuda")] = "cpu",
     rounds: Annotated[int, typer.Option(min=2, help="Measurements of each case.")] = 8,
+    only: Annotated[str, typer.Option(help="Only the presets with this in their name.")] = "",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
 ) -> None:
     """Time trainings and layers of this checkout and of another one, by turns."""
@@ -39,7 +40,7 @@ def compare(
     from quatgraph.training.runtime import environment
 
     machine = environment(torch.device(device))
-    for row in rows(base, device, rounds):
+    for row in rows(base, device, rounds, only):
         typer.echo(
             f"{row['case']}, {row['variant']}: {row['base_ms']:.4g} -> {row['ms']:.4g} ms, "
             f"ratio {row['ratio']:.3f} ({row['ratio_20']:.3f} to {row['ratio_80']:.3f})"
@@ -49,15 +50,16 @@ def compare(
             append_lines(out / "compare.jsonl", [record])
 
 
-def rows(base: Path, device: str, rounds: int) -> Iterator[dict[str, Any]]:
+def rows(base: Path, device: str, rounds: int, only: str = "") -> Iterator[dict[str, Any]]:
     """Median milliseconds of both checkouts for each case, and the ratio of paired measurements."""
     from benchmarks import conv, steps
 
     cases: list[dict[str, Any]] = [
         {"preset": name, "seeds": seeds, "epochs": LONGER[device] * epochs}
         for name, seeds, epochs in steps.CASES[device]
+        if only in name
     ]
-    cases += [{"conv": size} for size in conv.SIZES[device]]
+    cases += [{"conv": size} for size in conv.SIZES[device] if not only]
     with ExitStack() as stack:
         workers = {
             name: stack.enter_context(_start_worker(tree, device))

@@ -9,6 +9,7 @@ torch cannot shift, and the mask is saved.
 
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from quatgraph.ops.members import batch_first
 from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, draw_key, random_bits
 from quatgraph.ops.transforms import operation
 
-_CPU_BLOCK = 1 << 15  # elements to hash at once: they fit into a CPU's cache
+_CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
 
 
 def keyed_dropout(
@@ -101,15 +102,15 @@ def _draw_factor(
 ) -> Tensor:
     """0 or 1 / (1 - p) for each element of one tile of ``values`` ``(M, R, T, C)``."""
     members, num_rows, _, columns = values.shape
-    threshold = (rate.double() * 2**BITS).long().clamp(max=MASK)
-    scale = (1 / (1 - rate)).to(values.dtype)[:, None, None]
     if values.device.type != "cpu":  # a GPU without kernels
         bits = random_bits(draws, call, num_rows if rows is None else rows, columns)
-        return (bits >= threshold[:, None, None]) * scale
-    row = np.arange(num_rows)[None] if rows is None else rows.numpy()
-    key, column = draw_key(draws.numpy(), call), column_keys(np.arange(columns))
-    key, row, column, lowest = (a.astype(np.uint32) for a in (key, row, column, threshold.numpy()))
+        threshold = (rate.double() * 2**BITS).long().clamp(max=MASK)
+        return (bits >= threshold[:, None, None]) * (1 / (1 - rate)).to(values)[:, None, None]
+    lowest = np.minimum(rate.numpy().astype(np.float64) * 2**BITS, MASK).astype(np.uint32)
+    scale = torch.from_numpy(1 / (1 - rate.numpy())).to(values)[:, None, None]
+    row = np.arange(num_rows, dtype=np.uint32) if rows is None else rows.numpy().astype(np.uint32)
     row = np.broadcast_to(row, (members, num_rows))
+    key, column = draw_key(draws.numpy(), call).astype(np.uint32), _column_keys(columns)
     factor = values.new_empty(members, num_rows, columns)
     for block in _cache_blocks(members, num_rows, columns):
         some = block[0]
@@ -117,6 +118,11 @@ def _draw_factor(
         keep = _mix(row_bits[..., None] ^ column) >= lowest[some, None, None]
         torch.mul(torch.from_numpy(keep), scale[some], out=factor[block])
     return factor
+
+
+@lru_cache(maxsize=256)
+def _column_keys(columns: int) -> np.ndarray:
+    return column_keys(np.arange(columns)).astype(np.uint32)
 
 
 def _cache_blocks(members: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
