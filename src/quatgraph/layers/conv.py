@@ -11,7 +11,7 @@ from quatgraph.ops.members import add_bias
 
 
 class QGNNConv(nn.Module):
-    r"""The aggregation of `Quaternion Graph Neural Networks <https://arxiv.org/abs/2008.05089>`_.
+    r"""The graph convolution of `Quaternion Graph Neural Networks <https://arxiv.org/abs/2008.05089>`_.
 
     .. math::
         \mathbf{h}'_v = \sum_{u \in \mathcal{N}_v \cup \{v\}}
@@ -19,8 +19,9 @@ class QGNNConv(nn.Module):
 
     This is Eq. 5 without the activation, which the model applies. The layer is called like PyG's
     ``GCNConv``: it adds self-loops to a plain ``edge_index`` and normalizes it symmetrically. It
-    uses an :class:`Adjacency` unchanged, so a graph can be prepared once. It is not a
-    ``MessagePassing`` layer, so PyG's edge explainers do not support it.
+    has no bias by default, and widths are given, not inferred (-1). It uses an :class:`Adjacency`
+    unchanged, so a graph can be prepared once. It is not a ``MessagePassing`` layer, so PyG's edge
+    explainers do not support it.
 
     Args:
         in_channels: Real width of the input, a multiple of four unless ``tiled``.
@@ -30,7 +31,8 @@ class QGNNConv(nn.Module):
             default.
         normalize: Whether to normalize a plain ``edge_index`` symmetrically.
         cached: Whether to prepare the first graph and reuse it; only valid for a single graph.
-        tiled: See :class:`QuaternionLinear`.
+        tiled: Whether x is real, of any width, and stands for all four components of a quaternion
+            vector; see :class:`QuaternionLinear`.
 
     Shape:
         - x: ``(N, in_channels)``; an :class:`Adjacency` if sparse, :class:`Codes` if one-hot
@@ -57,9 +59,14 @@ class QGNNConv(nn.Module):
         tiled: bool = False,
     ) -> None:
         super().__init__()
-        if not tiled and in_channels > 0 and in_channels % 4:
+        if in_channels < 1:
             raise UserError(
-                f"the width of x must be a multiple of four, got {in_channels}: pad x with zeros "
+                f"in_channels must be at least 1, got {in_channels}: give the width of x, which is "
+                "not inferred"
+            )
+        if not tiled and in_channels % 4:
+            raise UserError(
+                f"in_channels must be a multiple of four, got {in_channels}: pad x with zeros "
                 f"to {-(-in_channels // 4) * 4}, or use tiled=True for real features of any width"
             )
         self.in_channels = in_channels

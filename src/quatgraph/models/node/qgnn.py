@@ -42,7 +42,8 @@ class QGNN(NodeModel):
         \qquad
         \hat{\mathbf{y}}_v = \sum_u a_{v,u} \mathbf{W}_1 \mathrm{Vec}(\mathbf{h}^{(L)}_u)
 
-    The paper has one QGNN layer and no skip connections. In its equation for the prediction, the
+    The paper has one QGNN layer and no skip connections, the defaults here; :class:`QGNNOptions`
+    has the defaults of training on your own data. In the paper's equation for the prediction, the
     :math:`\mathbf{h}_v` inside the sum should be the neighbours' :math:`\mathbf{h}_u`.
 
     Args:
