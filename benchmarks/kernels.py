@@ -14,6 +14,7 @@ from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.ops.dropout import keyed_dropout
 from quatgraph.ops.masked_norm import masked_norm
+from quatgraph.ops.split import split_columns
 from quatgraph.training.optim import MemberAdam
 
 MEMBERS, GRAPHS = 80, 4
@@ -95,7 +96,8 @@ def entity_works(
     table = torch.randn(entities, width, device=device, requires_grad=True)
     relations = torch.randn(RELATIONS, width, device=device, requires_grad=True)
     head, relation = (torch.randint(n, (questions,), device=device) for n in (entities, RELATIONS))
-    size = (entities + questions + 2) * width
+    sizes = (entities * width, questions * width, width, width)
+    flat = torch.randn(1, sum(sizes), device=device, requires_grad=True)
     norm, vectors = _norm(width, device)
     tanh = partial(norm, activation="tanh")
 
@@ -112,7 +114,10 @@ def entity_works(
         "batch norm and tanh of all entities": _both(of_all, (table, *vectors)),
         "entity lookup and head-relation product": _both(asked, (table, relations)),
         "the same, torch with atomics": _both(asked, (table, relations), select),
-        "Adam": (_adam(1, size, device),) * 2,
+        "gradient layout for Adam": _both(
+            lambda flat: split_columns(flat, sizes), (flat,), lambda flat: flat.split(sizes, dim=1)
+        ),
+        "Adam": (_adam(1, sum(sizes), device),) * 2,
     }
 
 

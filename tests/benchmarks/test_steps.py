@@ -32,7 +32,7 @@ def test_each_of_our_kernels_has_a_kind_of_its_own(name: str) -> None:
         ("_norm_part_sums_kernel", "norms and activations"),
         ("_pool_backward_kernel", "gates and attention"),
         ("_update_backward_kernel", "gates and attention"),
-        ("_squares_kernel", "Adam and gradient layout"),
+        ("_concat_columns_kernel", "Adam and gradient layout"),
         ("_dropout_kernel", "dropout"),
         ("_sum_rows_and_pieces_kernel", "neighbour sums"),
         ("_small_table_kernel", "row lookups"),

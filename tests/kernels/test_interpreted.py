@@ -24,6 +24,7 @@ from quatgraph.ops.gated_step import gated_step
 from quatgraph.ops.hamilton import hamilton_matrix
 from quatgraph.ops.lookup import _lookup, _lookup_gradient, _TableAndRows
 from quatgraph.ops.masked_norm import masked_norm
+from quatgraph.ops.split import split_columns
 from quatgraph.training.optim import MemberAdam
 
 pytestmark = [
@@ -164,6 +165,14 @@ def test_lookup_products() -> None:
         torch.randn(2, 6, 5),
         torch.randn(2, 4, 5),
     )
+
+
+@pytest.mark.parametrize("sizes", [[1], [2100, 5, 1, 7], [3, 0, 70, 5] * 9, [0] * 20 + [3]])
+def test_split(sizes) -> None:
+    def some(flat: Tensor) -> list[Tensor]:  # the parts in between have no gradient
+        return [part.sin() for part in split_columns(flat, sizes)[::2]]
+
+    compare("ops.split", {"split.concat_columns"}, some, torch.randn(3, sum(sizes)))
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from quatgraph.errors import UserError
+from quatgraph.ops.split import split_columns
 
 _ALIGNED = 4
 """Offsets that are multiples of it are read fast. Parameters of other sizes come last, padded with
@@ -126,7 +127,7 @@ class Ensemble(nn.Module):
             state: Values in the form of :meth:`raw_state`; the ensemble's own by default.
         """
         state = self.raw_state() if state is None else state
-        parts = state["flat"].split(self._sizes, dim=1)[: len(self._shapes)]
+        parts = split_columns(state["flat"], self._sizes)[: len(self._shapes)]
         params = {
             name: part.unflatten(1, shape) if shape else part.squeeze(1)
             for (name, shape), part in zip(self._shapes.items(), parts, strict=True)
