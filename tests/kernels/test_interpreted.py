@@ -24,6 +24,7 @@ from quatgraph.ops.gated_step import gated_step
 from quatgraph.ops.hamilton import hamilton_matrix
 from quatgraph.ops.lookup import _lookup, _lookup_gradient, _TableAndRows
 from quatgraph.ops.masked_norm import masked_norm
+from quatgraph.ops.random import random_bits, take_step
 from quatgraph.ops.split import split_columns
 from quatgraph.training.optim import MemberAdam
 
@@ -97,6 +98,23 @@ def test_dropout(shape, tiles, call, keyed) -> None:
     )
     keep = keyed_dropout(torch.ones_like(given), draws, rate, call, tiles, rows) != 0
     assert torch.equal(y != 0, keep)
+
+
+@pytest.mark.parametrize(("rows", "columns", "call"), [(1, 1, 0), (40, 9, 1), (3000, 1, 1 << 30)])
+def test_random_bits(rows, columns, call) -> None:
+    draws = torch.tensor([[0, 0], [5, 2], [7 + (3 << 32), 9]])
+    bits = partial(random_bits, draws, call, rows, columns)
+    (found,) = compare("ops.random", {"random.random_bits"}, bits)
+    assert torch.equal(found, bits())
+
+
+def test_take_step() -> None:
+    def call() -> tuple[Tensor, Tensor]:
+        draws = torch.tensor([[0, 0], [7 + (3 << 32), 9]])
+        return take_step(draws), draws
+
+    current, following = compare("ops.random", {"random.take_step"}, call)
+    assert torch.equal(following - current, torch.tensor([[0, 1], [0, 1]]))
 
 
 def test_dropout_of_numbers_in_memory_once() -> None:

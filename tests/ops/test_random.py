@@ -12,6 +12,7 @@ from quatgraph.ops.random import (
     mix,
     random_bits,
     random_order,
+    take_step,
 )
 
 SEEDS = torch.tensor([[0, 0], [1, 0], [0, 1], [7 + (3 << 32), 12]])
@@ -86,3 +87,17 @@ def test_an_order_is_a_permutation_of_each_members_own():
 @pytest.mark.gpu
 def test_a_gpu_draws_what_a_cpu_draws():
     assert torch.equal(random_bits(SEEDS.cuda(), 2, 40, 9).cpu(), random_bits(SEEDS, 2, 40, 9))
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_a_step_is_taken_in_place_and_its_own_draws_are_returned(device):
+    draws = torch.tensor([[3, 0], [7 + (5 << 32), 41]], device=device)
+    taken = take_step(draws)
+    assert taken.tolist() == [[3, 0], [7 + (5 << 32), 41]]
+    assert draws.tolist() == [[3, 1], [7 + (5 << 32), 42]]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [1, 1000, 5003])
+def test_a_gpu_shuffles_as_a_cpu_does(count):
+    assert torch.equal(random_order(SEEDS.cuda(), 3, count).cpu(), random_order(SEEDS, 3, count))

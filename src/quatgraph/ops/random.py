@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from quatgraph.ops.backend import use_triton
+
 Array = TypeVar("Array", Tensor, np.ndarray)
 BITS = 32
 MASK = (1 << BITS) - 1
@@ -64,6 +66,10 @@ def random_bits(draws: Tensor, call: int, rows: Tensor | int, columns: int) -> T
         True
     """
     if isinstance(rows, int):
+        if use_triton(draws) and draws.dim() == 2 and 0 < rows * columns < 2**31:
+            from quatgraph.ops.kernels import random
+
+            return random.random_bits(draws, call, rows, columns)
         rows = torch.arange(rows, device=draws.device)
     row_keys = mix(draw_key(draws, call)[..., None] ^ (rows & MASK))
     return mix(row_keys[..., None] ^ column_keys(torch.arange(columns, device=draws.device)))
@@ -72,6 +78,17 @@ def random_bits(draws: Tensor, call: int, rows: Tensor | int, columns: int) -> T
 def column_keys(columns: Array) -> Array:
     """The hash of each column, ``(C,) -> (C,)``."""
     return mix((columns + GOLDEN) & MASK)
+
+
+def take_step(draws: Tensor) -> Tensor:
+    """A copy of ``draws`` ``(M, 2)`` for the current step; increments their steps in place."""
+    if use_triton(draws):
+        from quatgraph.ops.kernels import random
+
+        return random.take_step(draws)
+    current = draws.clone()
+    draws[:, 1] += 1
+    return current
 
 
 def epoch_draws(seeds: Tensor, epoch: int) -> Tensor:

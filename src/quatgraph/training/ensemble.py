@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
 from quatgraph.errors import UserError
+from quatgraph.ops.random import take_step
 from quatgraph.ops.split import split_columns
 
 _ALIGNED = 4
@@ -99,10 +100,9 @@ class Ensemble(nn.Module):
 
         state = self.stacked()
         if self.training:
-            draws = self.draws.clone()  # the backward pass needs the current values
+            # A copy: the backward pass needs the current values.
+            draws = take_step(self.draws) if last else self.draws.clone()
             state |= dict.fromkeys(self._template.drawing, draws)
-            if last:
-                self.draws[:, 1] += 1
         if getattr(template, "supports_members", False):
             return functional_call(template, state, inputs)
         try:

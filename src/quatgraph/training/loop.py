@@ -28,6 +28,7 @@ from quatgraph.training.optim import MemberAdam
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch
 
 Batch = TypeVar("Batch")
+T = TypeVar("T")
 Metrics = dict[str, Tensor]
 Select = Literal["last", "best-valid"]
 
@@ -187,7 +188,7 @@ class _Run(Generic[Batch]):
             if self.selects
         }
         self.loss_weights = torch.ones(members, device=device)
-        self.captured: dict[Hashable, torch.cuda.CUDAGraph] = {}
+        self.captured: dict[Hashable, tuple[torch.cuda.CUDAGraph, Any]] = {}
 
     def restore(self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
         """Restores a checkpoint, if there is one; it must be of this run and type of device."""
@@ -219,7 +220,8 @@ class _Run(Generic[Batch]):
                 name = "train", shapes[step], count
                 train = self._ready(name, partial(self._train_on, loaded))
                 with self.clock:
-                    train()
+                    loss = train()
+            self.step_loss.copy_(loss)
             self.epoch += 1
             if self.epoch % self.plan.evaluate_every == 0 or self.epoch == self.plan.epochs:
                 evaluate = self._ready("evaluate", self._evaluate_once)
@@ -296,14 +298,15 @@ class _Run(Generic[Batch]):
             **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
         }
 
-    def _train_on(self, batches: Sequence[Batch]) -> None:
+    def _train_on(self, batches: Sequence[Batch]) -> Tensor:
+        """Takes a step on each batch and returns the loss of the last."""
         self.ensemble.train()
         for batch in batches:
             self.optimizer.zero_grad()
             loss = self.loss(batch)
             torch.autograd.backward(loss, self.loss_weights)
             self.optimizer.step()
-        self.step_loss.copy_(loss.detach())
+        return loss.detach()
 
     def _measure(self) -> Metrics:
         self.ensemble.eval()
@@ -330,15 +333,24 @@ class _Run(Generic[Batch]):
                 best.copy_(torch.where(mask, weight, best))
         self.evaluation += 1
 
-    def _ready(self, name: Hashable, work: Callable[[], None]) -> Callable[[], None]:
-        """The work itself, or on a GPU its replay, captured on first use."""
+    def _ready(self, name: Hashable, work: Callable[[], T]) -> Callable[[], T]:
+        """The work itself, or on a GPU its replay, captured on first use.
+
+        The result of a replay is valid until the next one, which may use the same memory.
+        """
         if not self.replays:
             return work
         if name not in self.captured:
             self.captured[name] = self._capture(work)
-        return self.captured[name].replay
+        graph, result = self.captured[name]
 
-    def _capture(self, work: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        def replay() -> T:
+            graph.replay()
+            return result
+
+        return replay
+
+    def _capture(self, work: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
         """Captures the work as a CUDA graph; the warm-up leaves the state unchanged."""
         before = {name: value.detach().clone() for name, value in self.tensors().items()}
         side = torch.cuda.Stream()
@@ -350,13 +362,13 @@ class _Run(Generic[Batch]):
         torch.cuda.current_stream().wait_stream(side)
         self.optimizer.zero_grad()
         graph = torch.cuda.CUDAGraph()
-        # One memory pool for all graphs: they never run concurrently and share no results.
-        pool = next((other.pool() for other in self.captured.values()), None)
+        # One memory pool for all graphs: they never run concurrently.
+        pool = next((other.pool() for other, _ in self.captured.values()), None)
         with torch.cuda.graph(graph, pool=pool):
-            work()
+            result = work()
         self.optimizer.zero_grad()
         _copy_into(self.tensors(), before)
-        return graph
+        return graph, result
 
 
 def _copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:

@@ -5,39 +5,33 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from quatgraph.ops.kernels.random import draw_key, hash_place
+
 _BLOCK = 1024
-
-
-@triton.jit
-def _mix(x):
-    x = x ^ (x >> 16)
-    x = x * 0x7FEB352D
-    x = x ^ (x >> 15)
-    x = x * 0x846CA68B
-    return x ^ (x >> 16)
 
 
 @triton.jit
 def _dropout_kernel(
     x, draws, rate, rows, out, size, columns, call,
-    KEYED: tl.constexpr, TILES: tl.constexpr, REPEATS: tl.constexpr, BLOCK: tl.constexpr,
+    WIDE: tl.constexpr, KEYED: tl.constexpr, TILES: tl.constexpr, REPEATS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    block = tl.program_id(0)
+    # Division of 64-bit integers is slow.
+    at = (block.to(tl.int64) if WIDE else block) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     p = tl.load(rate + member)
-    seed = tl.load(draws + 2 * member)
-    step = tl.load(draws + 2 * member + 1).to(tl.uint32)
-    key = _mix(_mix(seed.to(tl.uint32)) ^ (seed >> 32).to(tl.uint32))
-    key = _mix(_mix(key ^ step) ^ call)  # no .to(): Triton passes a 1 as a Python number
     row = at // columns
-    column = ((at - row * columns) % (columns // TILES)).to(tl.uint32)
+    column = at - row * columns
+    if TILES > 1:
+        column = column % (columns // TILES)
     if KEYED:
         row = tl.load(rows + member * (size // columns) + row, mask=inside, other=0)
-    bits = _mix(_mix(key ^ row.to(tl.uint32)) ^ _mix(column + 0x9E3779B9))
-    threshold = (p.to(tl.float64) * 4294967296.0).to(tl.int64)
+    bits = hash_place(draw_key(draws, member, call), row, column)
+    threshold = (p.to(tl.float64) * 4294967296.0).to(tl.uint32)
     value = tl.load(x + (member * size + at) // REPEATS, mask=inside, other=0.0)
-    dropped = tl.where(bits.to(tl.int64) >= threshold, value * (1 / (1 - p)).to(value.dtype), 0.0)
+    dropped = tl.where(bits >= threshold, value * (1 / (1 - p)).to(value.dtype), 0.0)
     tl.store(out + member * size + at, dropped, mask=inside)
 
 
@@ -55,6 +49,7 @@ def dropout(
     with torch.cuda.device(x.device):
         _dropout_kernel[(triton.cdiv(size, _BLOCK), members)](
             x, draws, rate, draws if rows is None else rows.contiguous(), out, size, columns, call,
-            KEYED=rows is not None, TILES=tiles, REPEATS=repeats, BLOCK=_BLOCK,
+            WIDE=size > 2**31 - _BLOCK, KEYED=rows is not None, TILES=tiles, REPEATS=repeats,
+            BLOCK=_BLOCK,
         )  # fmt: skip
     return out
