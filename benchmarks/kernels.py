@@ -14,6 +14,7 @@ from quatgraph.ops.batch_rows import batch_rows
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.ops.dropout import keyed_dropout
 from quatgraph.ops.masked_norm import masked_norm
+from quatgraph.ops.random import random_order
 from quatgraph.ops.split import split_columns
 from quatgraph.training.optim import MemberAdam
 
@@ -21,7 +22,8 @@ MEMBERS, GRAPHS = 80, 4
 SIZES = {"32 quaternions": (96, 128), "128 quaternions": (96, 512)}
 """Nodes per member and reals per node, as in a batch of molecules."""
 ENTITIES, RELATIONS = (17_050, 1_024, 128), 102
-"""Entities, queries, reals per vector and relations with inverses, as on CoDEx-M."""
+"""Entities, queries of a step, reals per vector and relations with inverses, as on CoDEx-M."""
+QUERIES = 101_136
 
 Run = Callable[..., Tensor | tuple[Tensor, ...]]
 Work = tuple[Callable[[], tuple[Tensor, ...]], Callable[[], tuple[Tensor, ...]]]
@@ -98,6 +100,7 @@ def entity_works(
     head, relation = (torch.randint(n, (questions,), device=device) for n in (entities, RELATIONS))
     sizes = (entities * width, questions * width, width, width)
     flat = torch.randn(1, sum(sizes), device=device, requires_grad=True)
+    draws = torch.tensor([[0, 0]], device=device)
     norm, vectors = _norm(width, device)
     tanh = partial(norm, activation="tanh")
 
@@ -118,6 +121,7 @@ def entity_works(
             lambda flat: split_columns(flat, sizes), (flat,), lambda flat: flat.split(sizes, dim=1)
         ),
         "Adam": (_adam(1, sum(sizes), device),) * 2,
+        "random order of all queries": (lambda: (random_order(draws, 0, QUERIES),),) * 2,
     }
 
 
