@@ -42,7 +42,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         Option(
             "known",
             Literal["mark", "leave-out"],
-            "Leave out triples that the data has.",
+            "Leave out known triples.",
             default="mark",
             flag="new",
             flag_value="leave-out",
@@ -57,7 +57,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
     ),
     "text": (
         Option("ids", list[str], "ID of a document to classify; may repeat.", flag="document"),
-        Option("vectors", str, "Vectors for new words, from the source that training read."),
+        Option("vectors", str, "Vectors for new words: the file that training read."),
         Option(
             "explain",
             bool,

@@ -102,17 +102,17 @@ class Draws:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Draws]:
     """The draws of each training, the last one last."""
     found: list[Draws] = []
-    drop = dropout._dropout_members
+    draw = dropout._draw_factor
 
     def watched(
-        x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int
-    ) -> tuple[Tensor, Tensor]:
-        mask, _ = drop(torch.ones_like(x), draws, rate, rows, call, tiles)
+        x: Tensor, draws: Tensor, rate: Tensor, rows: Tensor | None, call: int, tiles: int = 1
+    ) -> Tensor:
+        mask = draw(x, draws, rate, rows, call, tiles)
         places = torch.arange(x.size(1)).expand(x.shape[:2]) if rows is None else rows
         found[-1].masks.append((draws, torch.tensor(call), places, mask))
-        return drop(x, draws, rate, rows, call, tiles)
+        return mask
 
-    monkeypatch.setattr(dropout, "_dropout_members", watched)
+    monkeypatch.setattr(dropout, "_draw_factor", watched)
     for kind in (TrainingBatches, QueryBatches, DocumentBatches):
         monkeypatch.setattr(kind, "draw", _recording(kind.draw, found))
     return found

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from quatgraph.tasks.task import AnyTask
     from quatgraph.training.record import RunRecord
 
-Protocol = Annotated[str, typer.Option(help="Evaluation protocol: honest or paper.")]
+Protocol = Annotated[
+    str, typer.Option(help="honest: select on validation data; paper: as in the paper.")
+]
 Only = Annotated[list[str] | None, typer.Option(help="Only this dataset or method. Repeatable.")]
 Results = Annotated[Path, typer.Option(help="Folder with the run records.")]
 
@@ -67,9 +69,11 @@ def train(
     ] = None,
     set_: Set = None,
     protocol: Protocol = "honest",
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds per split.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Seeds per split, 1 by default.")] = None,
     device: Device = "auto",
-    out: Annotated[Path | None, typer.Option(help="Folder for the bundle and the records.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the bundle; below quatgraph-runs by default.")
+    ] = None,
     resume: Annotated[bool, typer.Option(help="Continue an interrupted training.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the training in the output folder.")
