@@ -38,8 +38,8 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         f"{MEMBERS} members, {case}": ensemble_works(MEMBERS, *sizes, device)
         for case, sizes in SIZES.items()
     }
-    entities, questions, width = ENTITIES
-    case = f"{entities:,} entities, {questions:,} questions, {width} wide"
+    entities, queries, width = ENTITIES
+    case = f"{entities:,} entities, {queries:,} queries, {width} wide"
     cases[case] = entity_works(*ENTITIES, device)
     for case, works in cases.items():
         for work, (ours, plain) in works.items():
@@ -91,14 +91,12 @@ def ensemble_works(members: int, nodes: int, width: int, device: torch.device) -
     }
 
 
-def entity_works(
-    entities: int, questions: int, width: int, device: torch.device
-) -> dict[str, Work]:
+def entity_works(entities: int, queries: int, width: int, device: torch.device) -> dict[str, Work]:
     """The work of a step on all entities of a knowledge graph."""
     table = torch.randn(entities, width, device=device, requires_grad=True)
     relations = torch.randn(RELATIONS, width, device=device, requires_grad=True)
-    head, relation = (torch.randint(n, (questions,), device=device) for n in (entities, RELATIONS))
-    sizes = (entities * width, questions * width, width, width)
+    head, relation = (torch.randint(n, (queries,), device=device) for n in (entities, RELATIONS))
+    sizes = (entities * width, queries * width, width, width)
     flat = torch.randn(1, sum(sizes), device=device, requires_grad=True)
     draws = torch.tensor([[0, 0]], device=device)
     norm, vectors = _norm(width, device)
@@ -107,7 +105,7 @@ def entity_works(
     def of_all(x: Tensor, *vectors: Tensor) -> Tensor:
         return tanh(x, None, *vectors)
 
-    def asked(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
+    def look_up_heads(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
         return table_and_rows(table, head, times=(relations, relation))
 
     def select(table: Tensor, relations: Tensor) -> tuple[Tensor, Tensor]:
@@ -115,8 +113,8 @@ def entity_works(
 
     return {
         "batch norm and tanh of all entities": _both(of_all, (table, *vectors)),
-        "entity lookup and head-relation product": _both(asked, (table, relations)),
-        "the same, torch with atomics": _both(asked, (table, relations), select),
+        "entity lookup and head-relation product": _both(look_up_heads, (table, relations)),
+        "the same, torch with atomics": _both(look_up_heads, (table, relations), select),
         "gradient layout for Adam": _both(
             lambda flat: split_columns(flat, sizes), (flat,), lambda flat: flat.split(sizes, dim=1)
         ),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
 from quatgraph.ops.members import batch_first
-from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, draw_key, random_bits
+from quatgraph.ops.random import BITS, FACTORS, MASK, column_keys, random_bits, step_key
 from quatgraph.ops.transforms import is_eager_on_cpu, operation
 
 _CPU_BLOCK = 1 << 16  # elements to hash at once: they fit into a CPU's cache
@@ -108,24 +108,38 @@ def _draw_factor(
         bits = random_bits(draws, call, num_rows if rows is None else rows, columns)
         threshold = (rate.double() * 2**BITS).long().clamp(max=MASK)
         return (bits >= threshold[:, None, None]) * (1 / (1 - rate)).to(x)[:, None, None]
-    rates = rate.numpy()
-    lowest = np.minimum(rates.astype(np.float64) * 2**BITS, MASK).astype(np.uint32)[:, None, None]
-    scale = torch.from_numpy(1 / (1 - rates)).to(x.dtype)[:, None, None]
-    row = np.arange(num_rows) if rows is None else rows.numpy()
-    row = np.broadcast_to(row.astype(np.uint32), (members, num_rows))
-    key, column = draw_key(draws.numpy(), call).astype(np.uint32)[:, None], _column_keys(columns)
-    factor = torch.empty(members, num_rows, columns, dtype=x.dtype)
-    for block in _cache_blocks(members, num_rows, columns):
-        some = block[0]
-        row_bits = _mix(key[some] ^ row[block])
+    rates = (rate if rate.dtype == torch.float64 else rate.float()).numpy()
+    lowest, scale = _bounds(rates.tobytes(), rates.dtype)
+    key = _mix(_step_key(draws.numpy().tobytes()) ^ np.uint32(call))
+    row = np.arange(num_rows, dtype=np.uint32) if rows is None else rows.numpy()
+    row, column = np.atleast_2d(row).astype(np.uint32, copy=False), _column_keys(columns)
+    factor = np.empty((members, num_rows, columns), dtype=rates.dtype)
+    for some, part in _cache_blocks(members, num_rows, columns):
+        row_bits = _mix(key[some] ^ row[some if len(row) > 1 else slice(None), part])
         keep = _mix(row_bits[..., None] ^ column) >= lowest[some]
-        torch.mul(torch.from_numpy(keep), scale[some], out=factor[block])
-    return factor
+        np.multiply(keep, scale[some], out=factor[some, part])
+    return torch.from_numpy(factor).to(x.dtype)
+
+
+# Small graphs feel the fixed cost of a call, so what few calls change is cached.
 
 
 @lru_cache(maxsize=256)
 def _column_keys(columns: int) -> np.ndarray:
     return column_keys(np.arange(columns)).astype(np.uint32)
+
+
+@lru_cache(maxsize=16)
+def _bounds(rates: bytes, dtype: np.dtype[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The lowest bits that are not dropped, and the scale of what is not, each ``(M, 1, 1)``."""
+    rate = np.frombuffer(rates, dtype)[:, None, None]
+    return np.minimum(rate.astype(np.float64) * 2**BITS, MASK).astype(np.uint32), 1 / (1 - rate)
+
+
+@lru_cache(maxsize=16)
+def _step_key(draws: bytes) -> np.ndarray:
+    """The keys of a step, ``(M, 1)``."""
+    return step_key(np.frombuffer(draws, dtype=np.int64).reshape(-1, 1, 2)).astype(np.uint32)
 
 
 def _cache_blocks(members: int, rows: int, columns: int) -> Iterator[tuple[slice, slice]]:

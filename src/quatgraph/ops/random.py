@@ -39,11 +39,15 @@ def mix(x: Array) -> Array:
     return x ^ (x >> 16)
 
 
-def draw_key(draws: Array, call: int) -> Array:
+def draw_key(draws: Tensor, call: int) -> Tensor:
     """The key k of a seed and a step, ``(..., 2) -> (...)``, for one call within the step."""
+    return mix(step_key(draws) ^ call)
+
+
+def step_key(draws: Array) -> Array:
+    """The part of the key that all calls of a step share."""
     seed, step = draws[..., 0], draws[..., 1]
-    key = mix(mix(seed & MASK) ^ ((seed >> BITS) & MASK))
-    return mix(mix(key ^ (step & MASK)) ^ call)
+    return mix(mix(mix(seed & MASK) ^ ((seed >> BITS) & MASK)) ^ (step & MASK))
 
 
 def random_bits(draws: Tensor, call: int, rows: Tensor | int, columns: int) -> Tensor:
