@@ -67,7 +67,7 @@ bench: $(VENV)/.tested
 pages: $(VENV)/.tested
 	$(BIN)/python -m tools.pages
 
-# Measures the tree against the targets of the redesign.
+# Measures the source tree against its limits.
 outcomes: $(VENV)/.tested
 	$(BIN)/python -m tools.outcomes
 

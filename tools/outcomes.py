@@ -1,4 +1,4 @@
-"""``python -m tools.outcomes``: measures the source tree against the targets of the redesign.
+"""``python -m tools.outcomes``: measures the source tree against its limits.
 
 Counts come from the syntax trees; nothing is imported. ``--places`` lists where each count comes
 from. Tests check targets on behaviour, such as the independence of seeds.

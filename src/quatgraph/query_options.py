@@ -32,8 +32,8 @@ class Option:
 
 
 OPTIONS: dict[str, tuple[Option, ...]] = {
-    "node": (Option("nodes", list[str], "ID of a node to classify; may repeat.", flag="node"),),
-    "graph": (Option("ids", list[str], "ID of a graph to classify; may repeat.", flag="graph"),),
+    "node": (Option("nodes", list[str], "ID of a node to classify. Repeatable.", flag="node"),),
+    "graph": (Option("ids", list[str], "ID of a graph to classify. Repeatable.", flag="graph"),),
     "link": (
         Option("head", str, "The head; tails are predicted."),
         Option("relation", str, "The relation."),
@@ -56,7 +56,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
         ),
     ),
     "text": (
-        Option("ids", list[str], "ID of a document to classify; may repeat.", flag="document"),
+        Option("ids", list[str], "ID of a document to classify. Repeatable.", flag="document"),
         Option("vectors", str, "Vectors for new words: the file that training read."),
         Option(
             "explain",

@@ -115,7 +115,7 @@ def predict(
         list[str] | None,
         typer.Argument(
             help="New data in a format of `train`; the training data by default. "
-            "link: a table of head, relation and tail, ? for the end to predict. "
+            "link: a table of head, relation and tail, with ? for the entity to predict. "
             "text: one or more texts, a file of them, or - for standard input, one text per line.",
             show_default=False,
         ),
@@ -124,7 +124,7 @@ def predict(
         Path | None,
         typer.Option(
             help="Write here instead of the screen: a .csv, .tsv, .jsonl, .json or .parquet file; "
-            "CSV without a suffix, and to - or a device as /dev/stdout."
+            "CSV if there is no suffix, and for - or a device such as /dev/stdout."
         ),
     ] = None,
     device: Device = "auto",
@@ -132,10 +132,10 @@ def predict(
     **options: Any,
 ) -> None:
     """Classify nodes, graphs or texts, or complete triples. Prints CSV, JSON lines, or a table for
-    a single query; a file has the format of its suffix.
+    a single query; the suffix of an output file sets its format.
 
-    For a text, support is the drop of its class's log-odds when a word is left out, and attention
-    is how much of the word enters the text's vector, from 0 to 1.
+    For a text, support is the drop in the log-odds of its class when a word is left out, and
+    attention, from 0 to 1, is how much of the word enters the text's vector.
 
     quatgraph predict my-model --node alice
 

@@ -72,7 +72,7 @@ def train(
     seeds: Annotated[int | None, typer.Option(help="Seeds per split, 1 by default.")] = None,
     device: Device = "auto",
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the bundle; below quatgraph-runs by default.")
+        Path | None, typer.Option(help="Folder for the bundle; under quatgraph-runs by default.")
     ] = None,
     resume: Annotated[bool, typer.Option(help="Continue an interrupted training.")] = False,
     overwrite: Annotated[
