@@ -62,8 +62,15 @@ def test_the_gradient_has_the_same_mask():
     assert torch.equal(grad, keyed_dropout(torch.ones_like(x), DRAWS, RATES, 1))
 
 
-def test_nothing_is_dropped_of_nothing():
-    assert keyed_dropout(torch.empty(3, 0, 4), DRAWS, RATES, 0).shape == (3, 0, 4)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("shape", [(3, 0, 4), (3, 0)])
+@pytest.mark.parametrize("tiles", [1, 4])
+def test_nothing_is_dropped_of_nothing(shape, tiles, device):
+    x, draws, rates = (value.to(device) for value in (torch.empty(shape), DRAWS, RATES))
+    if tiles == 1 or len(shape) > 2:
+        assert keyed_dropout(x, draws, rates, 0, tiles).shape == shape
+    each = torch.vmap(lambda x, draws, rate: keyed_dropout(x, draws, rate, 0))
+    assert each(x, draws, rates).shape == shape
 
 
 def on_gpu(*values: Tensor) -> list[Tensor]:

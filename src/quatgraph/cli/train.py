@@ -162,13 +162,19 @@ def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, A
     return options
 
 
-def _data_source(task: str, data: Path) -> dict[str, Any]:
+def _data_source(task: str, data: Path, directed: bool) -> dict[str, Any]:
     """Your files or, where there is no such path, a dataset of that name."""
     from quatgraph.data.io import store
 
-    if data.exists() or str(data) not in store.catalog():
+    name = str(data)
+    if data.exists() or name not in store.catalog():
+        hint = did_you_mean(name, [e.name for e in store.catalog().values() if e.task == task])
+        if hint and not data.exists():
+            raise UserError(f"there is no file, folder or dataset {name!r}{hint}")
         return {"path": str(data.resolve())}
-    entry = store.entry(str(data), task)
+    if directed:
+        raise UserError(f"--directed is for your own files, not for the dataset {name!r}")
+    entry = store.entry(name, task)
     log(f"--data is the dataset {entry.name!r}: {entry.title}")
     return {"name": entry.name}
 
@@ -194,8 +200,8 @@ def _build_candidates(
         values = configs.replace_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
         values["data"] = values["data"] | options
         return task, [configs.build(task.config, configs.override(values, set_) | more)]
-    given = {"protocol": protocol, "data": _data_source(what, data) | options, **more}
-    values = configs.override(given, set_)
+    source = _data_source(what, data, "directed" in options) | options
+    values = configs.override({"protocol": protocol, "data": source, **more}, set_)
     config = configs.build(task.config, values)
     # Explicit settings are fixed; validation data selects the others.
     return task, default_candidates(task, config, fixed=configs.flatten(values).keys())

@@ -15,10 +15,10 @@ def count_nodes(data: "Data", *keys: str) -> int | None:
     """The number of nodes by the first of some attributes; PyG would guess it from the edges."""
     for key in keys:
         value = data.get(key)
-        if isinstance(value, Tensor) and value.dim():
-            return value.size(0)
         if key == "num_nodes" and value is not None:
             return int(value)
+        if isinstance(value, Tensor) and value.dim():
+            return value.size(0)
     return None
 
 

@@ -4,7 +4,7 @@ r"""Dropout whose masks are a function of seed, step, call, row and column:
 
 with the bits b of :mod:`quatgraph.ops.random`. On a GPU one kernel draws and drops; the backward
 pass draws the same mask again, so nothing is saved. On a CPU NumPy hashes unsigned integers, which
-torch cannot shift, and the mask is saved.
+torch cannot shift, and the mask is saved; there a dropped infinity is NaN, as in torch's dropout.
 """
 
 import math
@@ -96,7 +96,8 @@ def _dropout_members(
 
         return dropout(x, draws, rate, rows, call, tiles), x.new_empty(len(x), 0)
     factor = _draw_factor(x, draws, rate, rows, call, tiles)[:, :, None]
-    return (x.reshape(*x.shape[:2], tiles, -1) * factor).view(x.shape), factor
+    values = x.reshape(*x.shape[:2], tiles, factor.size(-1))
+    return (values * factor).view(x.shape), factor
 
 
 def _draw_factor(

@@ -166,7 +166,7 @@ def _run_configs(
         append_records(file, outcome.records)
         checkpoint = checkpoints / outcome.records[0].ensemble
         remove_checkpoint(checkpoint)
-        with suppress(OSError):  # not empty, or never made
-            checkpoint.rmdir()
-            checkpoints.rmdir()
+        for folder in (checkpoint, checkpoints):
+            with suppress(OSError):  # not empty, or never made
+                folder.rmdir()
         yield outcome.records

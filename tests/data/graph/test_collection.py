@@ -1,5 +1,7 @@
 """Many graphs as one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -21,15 +23,15 @@ from quatgraph.errors import UserError
 
 def some_graphs() -> Graphs:
     """A path of three nodes, one lone node, and a pair."""
-    return merge_graphs(
+    graphs = merge_graphs(
         name="some",
         sizes=np.array([3, 1, 2]),
         edges=np.array([[1, 0, 1, 4, 4, 1], [0, 1, 2, 5, 4, 2]]),
         labels=(np.array([1, 0, -1]), ["no", "yes"]),
         tags=(np.array([0, 1, 0, 2, 2, 2]), ["C", "N", "O"]),
         attributes=np.arange(12, dtype=np.float32).reshape(6, 2),
-        graph_ids=["a", "b", "c"],
     )
+    return replace(graphs, graph_ids=["a", "b", "c"])
 
 
 def test_edges_get_both_directions_once_and_self_loops_go():
@@ -132,3 +134,11 @@ def test_names_of_classes_that_no_graph_has_are_left_out_and_unknown_stays_unkno
     some = from_list(listed).select([1, 2, 3]).with_present_labels()
     assert some.label_names == ["1", "2"]
     assert some.y.tolist() == [0, 1, -1]
+
+
+def test_a_number_of_nodes_may_be_a_tensor_of_one_number():
+    edges = torch.tensor([[0], [4]])
+    graphs = [
+        Data(edge_index=edges, num_nodes=torch.tensor([5]), y=torch.tensor([k])) for k in (0, 1)
+    ]
+    assert from_list(graphs).node_ptr.tolist() == [0, 5, 10]

@@ -1,5 +1,8 @@
 """Text full of numbers, and the lines of its mistakes."""
 
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -73,3 +76,24 @@ def test_rows_of_unequal_length_are_no_matrix():
         rows.matrix()
     assert whole_numbers(b"1 2\n3 4", "f").matrix().tolist() == [[1, 2], [3, 4]]
     assert whole_numbers(b"", "f").matrix(2).shape == (0, 2)
+
+
+def test_threads_that_read_numbers_leave_the_filters_of_warnings_alone():
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(
+            pool.map(lambda _: real_numbers(b"1 2.5\n", "here").values.tolist(), range(500))
+        )
+    assert found == 500 * [[1, 2.5]]
+    assert list(warnings.filters) == before
+
+
+def test_a_word_that_two_numbers_make_up_for_is_refused():
+    with pytest.raises(UserError, match="here line 1 has '1-2'; write numbers only"):
+        real_numbers(b"1-2 x", "here")
+
+
+@pytest.mark.parametrize("text", [b"9007199254740993\x0c5", b"1" + 400 * b"0" + b"\x0c5"])
+def test_a_form_feed_separates_no_whole_numbers(text):
+    with pytest.raises(UserError, match=r"here line 1 has .*; write numbers only"):
+        whole_numbers(text, "here")

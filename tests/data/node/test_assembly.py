@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 import torch
+from torch_geometric.data import Data
 
-from quatgraph.data.node.assembly import build_data, dense, digest
+from quatgraph.data.node.assembly import complete_data, dense, digest
 from quatgraph.errors import UserError
 
 NOTHING = torch.zeros(3, 1, dtype=torch.bool)
@@ -22,7 +23,9 @@ def graph(**other):
         "label_names": ["a", "b"],
         "directed": False,
     }
-    return build_data(**(values | other))
+    values |= other
+    masks = values.pop("masks")
+    return complete_data(Data(**values), masks)
 
 
 def test_nodes_without_a_label_leave_the_masks():

@@ -175,17 +175,15 @@ def merge_graphs(
     labels: Encoded,
     tags: Encoded | None = None,
     attributes: NDArray[np.float32] | None = None,
-    graph_ids: list[str] | None = None,
-    notes: Sequence[str] = (),
 ) -> Graphs:
-    """Builds a collection with each edge once in both directions, without self-loops.
+    """Builds a collection with each edge once in both directions, without self-loops. Graphs are
+    numbered; a reader that knows their ids replaces the numbers.
 
     Args:
         sizes: Number of nodes of each graph.
         edges: Sender and receiver of each edge, numbered through the whole collection; in any
             order, repeated, in one direction or in both.
         tags: Of each node; by default all nodes have the same one.
-        graph_ids: Name of each graph; by default its number.
     """
     num_nodes = int(sizes.sum())
     if num_nodes > MAX_NODES:
@@ -205,9 +203,8 @@ def merge_graphs(
         attributes=None if attributes is None else torch.from_numpy(attributes),
         y=torch.from_numpy(y),
         label_names=label_names,
-        graph_ids=graph_ids or [str(place) for place in range(len(sizes))],
+        graph_ids=[str(place) for place in range(len(sizes))],
         tagged=tags is not None,
-        notes=list(notes),
     )
 
 

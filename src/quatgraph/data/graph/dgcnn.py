@@ -58,7 +58,7 @@ def read_dgcnn(
         )
     offsets = np.repeat(np.cumsum(sizes) - sizes, sizes)
     labels = list(map(str, values[first[headers] + 1].tolist()))
-    return merge_graphs(
+    merged = merge_graphs(
         name=name,
         sizes=sizes,
         edges=(
@@ -67,8 +67,10 @@ def read_dgcnn(
         ),
         labels=encode_labels(labels, missing),
         tags=encode_numbers(values[first[nodes]]),
-        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
     )
+    if labels_needed:
+        merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
+    return merged
 
 
 def _find_headers(rows: Rows, values: Ids, first: Ids) -> tuple[Ids, Ids]:

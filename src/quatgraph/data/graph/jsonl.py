@@ -12,6 +12,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,16 +50,17 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     labels = [graph.label for graph in graphs]
     tags = [graph.node_labels for graph in graphs if graph.node_labels is not None]
     features = [graph.node_features for graph in graphs if graph.node_features is not None]
-    return merge_graphs(
+    merged = merge_graphs(
         name=path.stem,
         sizes=sizes,
         edges=join_edges((graph.edges.T for graph in graphs), sizes),
         labels=encode_labels(labels, missing),
         tags=encode_labels(list(chain.from_iterable(tags))) if tags else None,
         attributes=np.concatenate(features) if features else None,
-        graph_ids=[graph.name for graph in graphs],
-        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
     )
+    if labels_needed:
+        merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
+    return replace(merged, graph_ids=[graph.name for graph in graphs])
 
 
 def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph:

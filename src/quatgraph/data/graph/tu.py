@@ -32,15 +32,17 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
     labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
     tags = folder / f"{name}_node_labels.txt"
     attributes = folder / f"{name}_node_attributes.txt"
-    return merge_graphs(
+    merged = merge_graphs(
         name=name,
         sizes=sizes,
         edges=edges,
         labels=encode_labels(labels, missing),
         tags=_read_tags(tags, len(graph_of)) if tags.exists() else None,
         attributes=_read_attributes(attributes, len(graph_of)) if attributes.exists() else None,
-        notes=label_notes(labels, missing, ("graph", "graphs")) if labels_needed else (),
     )
+    if labels_needed:
+        merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
+    return merged
 
 
 def _find_name(folder: Path) -> str:

@@ -5,6 +5,7 @@ unless there is an error to locate.
 """
 
 import re
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from quatgraph.errors import UserError
 Ids = NDArray[np.int64]
 _CHUNK = 1 << 22  # bytes at a time, so that arrays stay small
 _NEWLINE, _SPACE = b"\n "
+_WARNINGS = threading.Lock()
 _WHOLE, _LONE_SIGN = re.compile(rb"-?\d++"), re.compile(rb"-(?!\d)")
 # Possessive, without backtracking: a word may have very many digits.
 _REAL = re.compile(rb"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?")
@@ -143,7 +145,9 @@ def _parse(content: bytes, where: str, dtype: type, pattern: re.Pattern[bytes]) 
         values.append(_parse_chunk(text, dtype))
         if len(values[-1]) != counts[-1].sum():
             line = content.count(b"\n", 0, start) + 1
-            values[-1] = np.array(_parse_words(text, where, line, pattern), dtype)
+            kind = int if dtype is np.int64 else float
+            words = _split_words(text, where, line, pattern)
+            values[-1] = np.array([kind(word) for word in words], dtype)
     every = np.concatenate(counts)
     filled = np.flatnonzero(every)
     return Rows(where, np.concatenate(values), every[filled], filled + 1)
@@ -154,12 +158,14 @@ def _parse_chunk(text: bytes, dtype: type) -> NDArray:
     # numpy finds a zero in a text of nothing but spaces, and in a sign for a whole number.
     if not text.strip() or (dtype is np.int64 and _is_not_whole(text)):
         return np.empty(0, dtype)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", DeprecationWarning)
+    # numpy warns where it stops before the end. The filters of warnings belong to all threads.
+    with _WARNINGS, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", DeprecationWarning)
         try:
-            return np.fromstring(text, dtype=dtype, sep=" ")
-        except (ValueError, DeprecationWarning):
+            found: NDArray = np.fromstring(text, dtype=dtype, sep=" ")
+        except ValueError:
             return np.empty(0, dtype)
+    return found[:0] if caught else found
 
 
 def _is_not_whole(text: bytes) -> bool:
@@ -187,13 +193,13 @@ def _counts(text: bytes) -> Ids:
     return np.diff(np.searchsorted(np.flatnonzero(is_start), ends), prepend=0)
 
 
-def _parse_words(text: bytes, where: str, line: int, pattern: re.Pattern[bytes]) -> list[float]:
-    """Parses word by word to find what is no number, from a line number on."""
-    values = []
+def _split_words(text: bytes, where: str, line: int, pattern: re.Pattern[bytes]) -> list[bytes]:
+    """The words of a text whose first line has this number; refuses what is no number."""
+    words = []
     for number, row in enumerate(text.split(b"\n"), line):
-        for word in row.split():
+        for word in filter(None, re.split(rb"[ \t\r]+", row)):
             if not pattern.fullmatch(word):
                 shown = word[:40].decode("utf-8", "backslashreplace")
                 raise UserError(f"{where} line {number} has {shown!r}; write numbers only")
-            values.append(float(word))
-    return values
+            words.append(word)
+    return words

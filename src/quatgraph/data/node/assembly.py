@@ -2,12 +2,10 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from quatgraph.data.splits import SplitMasks
 from quatgraph.data.tensors import hash_tensor
@@ -20,49 +18,22 @@ MAX_NUMBERS = 2**30
 """Maximum size of a dense matrix (4 GiB): a wrong shape must not fill the memory."""
 
 
-def build_data(
-    *,
-    name: str,
-    x: Tensor | None,
-    y: Tensor,
-    edge_index: Tensor,
-    masks: SplitMasks,
-    label_names: list[str],
-    directed: bool,
-    edge_weight: Tensor | None = None,
-    node_ids: list[str] | None = None,
-    feature_names: list[str] | None = None,
-    notes: Sequence[str] = (),
-) -> "Data":
-    """Builds a graph with the attributes of :mod:`quatgraph.data.node`.
+def complete_data(data: "Data", masks: SplitMasks) -> "Data":
+    """Adds to a graph what :mod:`quatgraph.data.node` promises, such as its masks and digest.
 
     Nodes without ids are numbered, and so are features without names. Unlabelled nodes leave the
     masks, which are train, valid and test, ``(N, S)`` each.
     """
-    from torch_geometric.data import Data
-
-    labelled = (y >= 0).unsqueeze(1)
-    train, valid, test = (mask & labelled for mask in masks)
-    if x is not None and x.size(1) == 0:
-        x = None
-    data = Data(
-        x=x,
-        y=y,
-        edge_index=edge_index,
-        train_mask=train,
-        val_mask=valid,
-        test_mask=test,
-        # Given: PyG would have to guess it from the edges of a graph without features.
-        num_nodes=y.numel(),
-        node_ids=node_ids or [str(node) for node in range(y.numel())],
-        label_names=label_names,
-        feature_names=feature_names or default_feature_names(0 if x is None else x.size(1)),
-        name=name,
-        directed=directed,
-        notes=list(notes),
-    )
-    if edge_weight is not None:
-        data.edge_weight = edge_weight
+    labelled = (data.y >= 0).unsqueeze(1)
+    data.train_mask, data.val_mask, data.test_mask = (mask & labelled for mask in masks)
+    if data.x is not None and data.x.size(1) == 0:
+        data.x = None
+    # PyG would have to guess it from the edges of a graph without features.
+    data.num_nodes = data.y.numel()
+    data.node_ids = data.get("node_ids") or [str(node) for node in range(data.num_nodes)]
+    num_features = 0 if data.x is None else data.x.size(1)
+    data.feature_names = data.get("feature_names") or default_feature_names(num_features)
+    data.notes = data.get("notes") or []
     data.digest = digest(data)
     return data
 

@@ -21,7 +21,7 @@ from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.numbers import column_numbers
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.data.labels import encode_labels, label_notes
-from quatgraph.data.node.assembly import as_columns, build_data, dense
+from quatgraph.data.node.assembly import as_columns, complete_data, dense
 from quatgraph.data.node.edges_csv import read_edges
 from quatgraph.data.splits import (
     SPLIT_WORDS,
@@ -78,19 +78,21 @@ def read_folder(
     edge_index, edge_weight, notes = read_edges(path / "edges.csv", index, directed=directed)
     if labels_needed:
         notes += label_notes(labels, missing, ("node", "nodes"))
-    return build_data(
+    from torch_geometric.data import Data
+
+    graph = Data(
         name=path.resolve().name,
         x=x,
         y=y,
         edge_index=edge_index,
         edge_weight=edge_weight,
-        masks=masks,
         label_names=label_names,
         directed=directed,
         node_ids=list(index),
         feature_names=feature_names,
         notes=notes,
     )
+    return complete_data(graph, masks)
 
 
 def _columns_by_name(table: Table) -> dict[str, list[str]]:

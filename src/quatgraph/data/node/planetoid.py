@@ -17,7 +17,7 @@ from torch import Tensor
 from quatgraph.data.edges import merge_edges
 from quatgraph.data.io.files import NO_ARRAYS
 from quatgraph.data.io.store import read_bytes
-from quatgraph.data.node.assembly import MAX_NUMBERS, build_data, dense
+from quatgraph.data.node.assembly import MAX_NUMBERS, complete_data, dense
 from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,15 +47,17 @@ def read_planetoid(name: str) -> "Data":
     edge_index, _ = merge_edges(sender, receiver, len(y), directed=False)
     splits = [_split(name, number, len(y)) for number in range(NUM_SPLITS)]
     train, valid, test = torch.stack(splits, dim=-1)
-    return build_data(
+    from torch_geometric.data import Data
+
+    graph = Data(
         name=name,
         x=torch.from_numpy(x),
         y=torch.from_numpy(y),
         edge_index=edge_index,
-        masks=(train, valid, test),
         label_names=[str(label) for label in range(int(y.max()) + 1)],
         directed=False,
     )
+    return complete_data(graph, (train, valid, test))
 
 
 def unpickle(content: bytes, *, where: str) -> Any:
@@ -192,8 +194,9 @@ def _links(graph: object, num_nodes: int, *, where: str) -> NDArray[np.int64]:
 def _split(name: str, number: int, num_nodes: int) -> Tensor:
     """Train, valid and test masks of a split, ``(3, N)``."""
     file = f"splits/{name}_split_0.6_0.2_{number}.npz"
+    content = read_bytes(name, file)
     try:
-        with np.load(io.BytesIO(read_bytes(name, file)), allow_pickle=False) as archive:
+        with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             masks = [archive[f"{part}_mask"] for part in ("train", "val", "test")]
     except NO_ARRAYS as error:
         raise UserError(f"{file} of {name} holds no masks; get the published file") from error

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.edges import is_symmetric
-from quatgraph.data.node.assembly import as_columns, build_data
+from quatgraph.data.node.assembly import as_columns, complete_data
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
 from quatgraph.data.splits import SplitMasks, check_split, stratified_split
 from quatgraph.errors import UserError
@@ -56,18 +56,18 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
     masks = masks or as_columns(stratified_split(y, split_seed))
     if labels_needed:
         check_split(y, masks, label_names, where="the split of the graph")
-    return build_data(
+    graph = Data(
         name=str(data.get("name") or "data"),
         x=x,
         y=y,
         edge_index=edge_index,
         edge_weight=edge_weight,
-        masks=masks,
         label_names=label_names,
         directed=not is_symmetric(edge_index, edge_weight, num_nodes),
         node_ids=_names(data, "node_ids", num_nodes),
         feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),
     )
+    return complete_data(graph, masks)
 
 
 def _check_edges(data: "Data", num_nodes: int) -> tuple[Tensor, Tensor | None]:

@@ -1,5 +1,7 @@
 """Word co-occurrence graphs of documents."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from quatgraph.data.graph.collection import Graphs, merge_graphs
@@ -49,11 +51,11 @@ def word_graphs(documents: Documents, window: int = 3) -> Graphs:
         sender.append(node[:-apart][together])
         receiver.append(node[apart:][together])
     node_batch, tags = np.divmod(key[order], len(tag_names))
-    return merge_graphs(
+    graphs = merge_graphs(
         name=documents.name,
         sizes=np.bincount(node_batch, minlength=len(documents)),
         edges=(np.concatenate(sender), np.concatenate(receiver)),
         labels=(documents.y.numpy(), documents.label_names),
         tags=(tags, tag_names),
-        graph_ids=documents.ids,
     )
+    return replace(graphs, graph_ids=documents.ids)
