@@ -41,7 +41,7 @@ def keyed_dropout(
         - output: as x
         - of several members each with a leading ``M``
     """
-    if tiles == 1 and draws.dim() == 2 and is_eager_on_cpu(x):
+    if tiles == 1 and draws.dim() == 2 and not use_triton(x) and is_eager_on_cpu(x):
         # A product has less overhead than a function of our own.
         return x * _draw_factor(x, draws, rate, rows, call).view(x.shape)
     y, _ = _dropout(x, draws, rate, rows, call, tiles)
