@@ -27,7 +27,7 @@ TABLE = Table(
 
 
 def record(protocol: Protocol, fold: int, *changes: str, **others: Any) -> RunRecord:
-    """A run of QGNN on MUTAG unless told otherwise, with ``changes`` of its preset."""
+    """A run of QGNN on MUTAG by default, with ``changes`` of its preset."""
     fields = {"metrics": {"test/accuracy": 0.5}, "epochs_run": 3, **others}
     dataset, method = fields.pop("dataset", "mutag"), fields.pop("method", "qgnn")
     return made_up("graph", dataset, method, *changes, protocol=protocol, split=fold, **fields)

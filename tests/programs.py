@@ -28,8 +28,8 @@ def started(*arguments: str, code: str = "", **how: Any) -> subprocess.Popen[str
 def ended(*arguments: str, **how: Any) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
     process = started(*arguments, **how)
-    printed, told = process.communicate(timeout=120)
-    return process.returncode, printed, told
+    printed, result = process.communicate(timeout=120)
+    return process.returncode, printed, result
 
 
 def shell(line: str, **how: Any) -> tuple[int, str, str]:

@@ -109,7 +109,7 @@ def test_models_are_listed_all() -> None:
 
 
 def completed(*words: str) -> list[str]:
-    """What a shell is told could be the last word."""
+    """The completions that a shell is offered for the last word."""
     environment = {
         "_QUATGRAPH_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(("quatgraph", *words)),
@@ -141,11 +141,11 @@ def test_info_tells_versions_device_and_where_data_is_looked_for(
 ) -> None:
     monkeypatch.setenv("QUATGRAPH_DATA", str(tmp_path))
     result = call("info", "--json", "--device", "cpu")
-    told = json.loads(result.stdout)
-    assert told["quatgraph"] == quatgraph.__version__
-    assert told["device"] == "cpu"
-    assert told["data"] == str(tmp_path)
-    assert told.keys() >= {"torch", "torch_geometric", "cuda", "backend", "triton", "cache"}
+    refused = json.loads(result.stdout)
+    assert refused["quatgraph"] == quatgraph.__version__
+    assert refused["device"] == "cpu"
+    assert refused["data"] == str(tmp_path)
+    assert refused.keys() >= {"torch", "torch_geometric", "cuda", "backend", "triton", "cache"}
     plain = dict(line.split(maxsplit=1) for line in call("info").stdout.splitlines())
     assert plain["data"] == str(tmp_path)
 
@@ -168,8 +168,8 @@ def test_the_data_of_a_folder_of_ones_own_is_counted(tmp_path: Path) -> None:
     lines = [f"n{i},{'ab'[i % 2]},{i},0" for i in range(10)]
     (tmp_path / "nodes.csv").write_text("id,label,f,g\n" + "\n".join(lines))
     (tmp_path / "edges.csv").write_text("n0,n1\nn1,n0\nn1,n2\n")
-    told = json.loads(call("data", "stats", str(tmp_path), "--json").stdout)
-    assert (told["nodes"], told["edges"], told["features"]) == (10, 2, 2)
+    result = json.loads(call("data", "stats", str(tmp_path), "--json").stdout)
+    assert (result["nodes"], result["edges"], result["features"]) == (10, 2, 2)
     one_way = call("data", "stats", str(tmp_path), "--json", "--set", "data.directed=true")
     assert json.loads(one_way.stdout)["edges"] == 3
     for assignment, sentence in {
@@ -229,10 +229,10 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         stderr=subprocess.PIPE,
     )
     process.stdout.close()
-    told = process.stderr.read()
+    result = process.stderr.read()
     process.stderr.close()
     assert process.wait(timeout=60) == 0
-    assert told == b""
+    assert result == b""
 
 
 def test_collections_of_graphs_are_counted_too(tmp_path: Path) -> None:

@@ -50,16 +50,16 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
     some = [*options("model.dropout"), "--device", "cpu", "--out", "model"]
     trained = call("train", "graph", "--data", "mine.jsonl", *some)
     assert (trained.exit_code, trained.stderr) == (0, "")
-    told = trained.stdout.splitlines()
+    result = trained.stdout.splitlines()
     own = "each fold with the configuration best on its validation data"
-    assert re.fullmatch(rf"test accuracy \d+\.\d\d ± \d+\.\d\d % over 3 folds, {own}", told[0])
+    assert re.fullmatch(rf"test accuracy \d+\.\d\d ± \d+\.\d\d % over 3 folds, {own}", result[0])
     assert re.fullmatch(
-        r"selected from 2 configurations on validation data: dropout 0\.\d", told[1]
+        r"selected from 2 configurations on validation data: dropout 0\.\d", result[1]
     )
-    assert told[2] == "graphs: 30 in 2 classes, 50.0 % in the largest"
-    assert told[3] == "features: the tag of each node among 3"
-    assert told[4] == "saved all 3 models; their predictions are combined"
-    assert told[5] == "predict with: quatgraph predict model"
+    assert result[2] == "graphs: 30 in 2 classes, 50.0 % in the largest"
+    assert result[3] == "features: the tag of each node among 3"
+    assert result[4] == "saved all 3 models; their predictions are combined"
+    assert result[5] == "predict with: quatgraph predict model"
 
     evaluated = call("evaluate", "model", "--json")
     assert evaluated.exit_code == 0
@@ -77,10 +77,10 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     place = tmp_path_factory.mktemp("world")
     data = written(place / "mine.jsonl", lines())
-    told = last_object(
+    result = last_object(
         call("train", "graph", "--data", str(data), *SHORT, "--out", f"{place}/m", "--json")
     )
-    assert (told["runs"], told["configs"]) == (3, 1)
+    assert (result["runs"], result["configs"]) == (3, 1)
     return f"{place}/m"
 
 
@@ -168,11 +168,11 @@ def test_graphs_without_a_label_take_no_part_and_are_answered_for(tmp_path: Path
 
 
 def test_the_sample_has_a_preset_that_is_learned_in_a_moment() -> None:
-    told = last_object(call("train", "graph/cycles-qgnn", "--device", "cpu", "--json"))
-    assert told["bundle"] == "quatgraph-runs/graph/cycles-qgnn-honest"
-    assert told["mean"] > 0.95
-    assert told["runs"] == 10
-    assert {row["prediction"] for row in rows_of(call("predict", told["bundle"]))} == {
+    result = last_object(call("train", "graph/cycles-qgnn", "--device", "cpu", "--json"))
+    assert result["bundle"] == "quatgraph-runs/graph/cycles-qgnn-honest"
+    assert result["mean"] > 0.95
+    assert result["runs"] == 10
+    assert {row["prediction"] for row in rows_of(call("predict", result["bundle"]))} == {
         "cycle",
         "tree",
     }
@@ -180,8 +180,8 @@ def test_the_sample_has_a_preset_that_is_learned_in_a_moment() -> None:
 
 @pytest.mark.usefixtures("mine")
 def test_runs_of_several_seeds_are_told_as_such() -> None:
-    told = call("train", "graph", "--data", "mine.jsonl", *SHORT, "--seeds", "2", "--out", "m")
-    assert "% over 3 folds and 2 seeds\n" in told.stdout
+    result = call("train", "graph", "--data", "mine.jsonl", *SHORT, "--seeds", "2", "--out", "m")
+    assert "% over 3 folds and 2 seeds\n" in result.stdout
 
 
 def test_a_preset_without_validation_data_is_trained_and_evaluated() -> None:
@@ -230,9 +230,9 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_pa
         time.sleep(0.01)
     time.sleep(0.3)
     process.send_signal(signal.SIGINT)
-    printed, told = process.communicate(timeout=60)
+    printed, result = process.communicate(timeout=60)
     assert (process.returncode, printed) == (130, "")
-    assert told.startswith("quatgraph: interrupted")
+    assert result.startswith("quatgraph: interrupted")
     assert [path.name for path in (tmp_path / "m").iterdir()] == ["checkpoint.safetensors"]
     resumed = last_object(call(*long, "--out", "m", "--resume"))
     assert resumed["metrics"] == whole["metrics"]
@@ -259,7 +259,7 @@ def test_a_published_preset_is_trained_and_asked(
 ) -> None:
     monkeypatch.setenv("QUATGRAPH_CACHE", str(tmp_path / "cache"))
     short = ["--set", "train.epochs=1", "--set", "model.hidden_quats=2", "--device", "cpu"]
-    told = last_object(call("train", "graph/mutag-qgnn", *short, "--out", "m", "--json"))
-    assert told["runs"] == 10
+    result = last_object(call("train", "graph/mutag-qgnn", *short, "--out", "m", "--json"))
+    assert result["runs"] == 10
     assert call("evaluate", "m").exit_code == 0
     assert len(rows_of(call("predict", "m"))) == 188

@@ -196,9 +196,9 @@ def test_a_graph_far_larger_than_memory_is_told(
     star = {"edges": [[0, node] for node in range(1, 5000)], "label": "ring", "id": "huge"}
     written(tmp_path / "mine.jsonl", [*without(lines(), "node_labels"), star])
     monkeypatch.setattr(running, "total_memory", lambda device: 2_000_000)
-    told = call(*TRAIN, "mine.jsonl")
+    result = call(*TRAIN, "mine.jsonl")
     assert_user_error(
-        told, "graph 'huge' has 5,000 nodes, and a batch with it does not fit into memory"
+        result, "graph 'huge' has 5,000 nodes, and a batch with it does not fit into memory"
     )
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -256,8 +256,8 @@ def test_a_list_of_folds_with_unknown_or_repeated_graphs_is_told(
 ) -> None:
     toy_catalog(tmp_path / "data", monkeypatch, test)
     fixed = ["--set", "data.name=toy", "--set", "data.folds=fixed"]
-    told = call("train", "graph/mutag-qgnn", *SHORT, *fixed)
-    assert_user_error(told, words)
+    result = call("train", "graph/mutag-qgnn", *SHORT, *fixed)
+    assert_user_error(result, words)
     assert not (tmp_path / "m").exists()
 
 
@@ -280,9 +280,9 @@ def test_a_published_list_of_folds_that_was_changed_is_told(
     text = changed.read_text()
     changed.unlink()  # the copy may be read-only
     changed.write_text(text + text.splitlines()[0] + "\n")
-    told = call("train", "graph/mutag-qgnn", *SHORT, "--set", "data.folds=fixed")
+    result = call("train", "graph/mutag-qgnn", *SHORT, "--set", "data.folds=fixed")
     assert_user_error(
-        told, "test_idx-3.txt is not the published file", "quatgraph data fetch mutag"
+        result, "test_idx-3.txt is not the published file", "quatgraph data fetch mutag"
     )
 
 

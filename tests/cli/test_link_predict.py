@@ -231,7 +231,9 @@ def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
         ["--top", "1"],
         ["--new"],
     ):
-        told = call("predict", str(tmp_path), *option)
-        assert_user_error(told, f"{option[0]} is an option for link models", "for the task 'node'")
-    told = call("evaluate", str(tmp_path), "--by-relation")
-    assert_user_error(told, "--by-relation is for link models", "for the task 'node'")
+        result = call("predict", str(tmp_path), *option)
+        assert_user_error(
+            result, f"{option[0]} is an option for link models", "for the task 'node'"
+        )
+    result = call("evaluate", str(tmp_path), "--by-relation")
+    assert_user_error(result, "--by-relation is for link models", "for the task 'node'")

@@ -1,4 +1,4 @@
-"""Training on one's own triples by the command line: what is told, asked, noted and refused."""
+"""Training on your own triples from the command line: reports, queries, notes and errors."""
 
 import itertools
 import json
@@ -79,11 +79,11 @@ def test_several_seeds_are_told_by_mean_and_deviation_also_to_programs(towns: Pa
     assert re.fullmatch(
         r"test MRR \.\d{3} ± \.\d{3}, Hits@10 \d+\.\d ± \d+\.\d % over 3 seeds", first
     )
-    told = json.loads(call(*several, "--out", "again", "--json").stdout)
-    assert (told["runs"], told["configs"]) == (3, 1)
-    assert told["test"].keys() == {"mrr", "hits@10"}
-    assert told["test"]["mrr"] == {"mean": told["mean"], "std": told["std"]}
-    assert f"{told['test']['hits@10']['mean'] * 100:.1f} ± " in first
+    result = json.loads(call(*several, "--out", "again", "--json").stdout)
+    assert (result["runs"], result["configs"]) == (3, 1)
+    assert result["test"].keys() == {"mrr", "hits@10"}
+    assert result["test"]["mrr"] == {"mean": result["mean"], "std": result["std"]}
+    assert f"{result['test']['hits@10']['mean'] * 100:.1f} ± " in first
 
 
 def test_a_preset_of_link_is_trained(tmp_path: Path) -> None:

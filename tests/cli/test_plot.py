@@ -1,4 +1,4 @@
-"""The command plot: figures of records and bundles, and what is told of what cannot be drawn."""
+"""The command plot: figures of records and bundles, and errors about what cannot be drawn."""
 
 from pathlib import Path
 

@@ -84,16 +84,16 @@ def test_a_new_graph_without_labels_is_predicted_for(world: Path, tmp_path: Path
 
 def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path) -> None:
     write_graph(tmp_path / "new", {"x": COLUMNS["x"]})
-    told = call("predict", f"{world}/m", str(tmp_path / "new"))
-    assert_user_error(told, "lacks the feature 'y' of the training data")
+    result = call("predict", f"{world}/m", str(tmp_path / "new"))
+    assert_user_error(result, "lacks the feature 'y' of the training data")
     assert_user_error(
         call("predict", f"{world}/m", str(tmp_path / "nowhere")), "there is no file or folder"
     )
 
 
 def test_an_unknown_node_is_a_mistake_with_a_hint(world: Path) -> None:
-    told = call("predict", f"{world}/m", "--node", "alise")
-    assert_user_error(told, "no node 'alise' in the graph; did you mean 'alice'?")
+    result = call("predict", f"{world}/m", "--node", "alise")
+    assert_user_error(result, "no node 'alise' in the graph; did you mean 'alice'?")
 
 
 class Echo:
@@ -121,9 +121,9 @@ def test_a_model_of_another_task_takes_no_nodes(
     assert answered.stdout == "id,prediction\ng0,of new.jsonl\n"
     assert answered.stderr == "quatgraph: of another task\n"
     for option in ("node", "graph"):
-        told = call("predict", model, f"--{option}", "alice")
+        result = call("predict", model, f"--{option}", "alice")
         assert_user_error(
-            told, f"--{option} is an option for {option} models", "for the task 'sound'"
+            result, f"--{option} is an option for {option} models", "for the task 'sound'"
         )
 
 

@@ -84,8 +84,8 @@ def test_a_folder_without_records_is_told_and_no_table_is_shown() -> None:
 @pytest.mark.usefixtures("_no_data")
 def test_a_name_that_a_table_lacks_is_a_mistake_and_no_table() -> None:
     for more in ([], ["--recorded"]):
-        told = call("reproduce", "graph", "--only", "mutagg", *more, "--device", "cpu")
-        assert_user_error(told, "has no 'mutagg'; did you mean 'mutag'?")
+        result = call("reproduce", "graph", "--only", "mutagg", *more, "--device", "cpu")
+        assert_user_error(result, "has no 'mutagg'; did you mean 'mutag'?")
 
 
 def test_both_metrics_of_table_3_are_printed() -> None:

@@ -38,9 +38,9 @@ def model(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return f"{world}/m"
 
 
-def answered(*arguments: str, told: str = "") -> str:
+def answered(*arguments: str, log: str = "") -> str:
     result = call("predict", *arguments, "--device", "cpu")
-    assert (result.exit_code, result.stderr) == (0, told)
+    assert (result.exit_code, result.stderr) == (0, log)
     return result.stdout
 
 
@@ -61,9 +61,9 @@ def test_a_training_tells_its_accuracy_and_what_to_compare_it_with(world: Path) 
 
 def test_a_text_is_answered_by_a_table_of_its_classes_and_words(model: str) -> None:
     unknown = "quatgraph: unknown words are left out: 'little'\n"
-    lines = answered(model, "A charming little film", told=unknown).splitlines()
+    lines = answered(model, "A charming little film", log=unknown).splitlines()
     asked = ("A charming little film", "--json")
-    (row,) = map(json.loads, answered(model, *asked, told=unknown).splitlines())
+    (row,) = map(json.loads, answered(model, *asked, log=unknown).splitlines())
     classes = sorted(("blame", "praise"), key=lambda name: -row[f"p({name})"])
     assert [line.split() for line in lines[:3]] == [
         ["class", "probability"],
@@ -100,9 +100,9 @@ def test_a_table_is_answered_as_csv_with_the_weightiest_words(model: str, world:
 
 
 def test_words_without_quotes_are_told_to_be_texts(model: str) -> None:
-    told = "quatgraph: 2 texts of one word each; quote several words to make them one text"
-    assert told in call("predict", model, "great", "film").stderr
-    assert told not in call("predict", model, "a great film", "film").stderr
+    result = "quatgraph: 2 texts of one word each; quote several words to make them one text"
+    assert result in call("predict", model, "great", "film").stderr
+    assert result not in call("predict", model, "a great film", "film").stderr
 
 
 def test_several_texts_or_a_text_a_line_are_answered_as_csv(model: str, tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_several_texts_or_a_text_a_line_are_answered_as_csv(model: str, tmp_path
 
 
 def test_some_documents_are_asked_for_and_answers_go_to_a_file(model: str, tmp_path: Path) -> None:
-    told = answered(model, "--document", "7", "--document", "1", "--out", "some.csv")
-    assert told == "2 predictions in some.csv\n"
+    result = answered(model, "--document", "7", "--document", "1", "--out", "some.csv")
+    assert result == "2 predictions in some.csv\n"
     assert [row["id"] for row in rows_of((tmp_path / "some.csv").read_text())] == ["7", "1"]
     answered(model, TEXTS[0], "--out", "one.csv")
     assert rows_of((tmp_path / "one.csv").read_text())[0]["text"] == TEXTS[0]
@@ -169,7 +169,7 @@ def test_vectors_make_new_words_count(world: Path, model: str, tmp_path: Path) -
     trained = call("train", "text", "--data", f"{world}/reviews.csv", *SHORT, *fixed, "--out", "v")
     assert "words: 18 of 22 have a vector" in trained.stdout
     text = "a splendid film"
-    plain = answered("v", text, told="quatgraph: unknown words are left out: 'splendid'\n")
+    plain = answered("v", text, log="quatgraph: unknown words are left out: 'splendid'\n")
     assert "splendid" not in plain
     assert "splendid" in answered("v", text, "--vectors", "vectors.txt")
     config = json.loads((tmp_path / "v" / "card.json").read_text())["members"][0]["config"]

@@ -142,10 +142,10 @@ def test_vectors_that_are_not_there_or_not_asked_for_are_told(tmp_path: Path) ->
     written(tmp_path / "mine.csv")
     words = "there is no file", "name a file of word vectors", "glove-100d"
     assert_refused("mine.csv", *words, more=("--vectors", "glov.txt"))
-    told = call("train", "node", "--data", "mine.csv", "--vectors", "glove-100d")
-    assert_user_error(told, "--vectors is an option of the task text, not of node")
-    told = call(*TRAIN, "mine.csv", "--directed")
-    assert_user_error(told, "--directed is an option of the task node, not of text")
+    result = call("train", "node", "--data", "mine.csv", "--vectors", "glove-100d")
+    assert_user_error(result, "--vectors is an option of the task text, not of node")
+    result = call(*TRAIN, "mine.csv", "--directed")
+    assert_user_error(result, "--directed is an option of the task node, not of text")
 
 
 def test_a_folder_without_sub_folders_is_told(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_models_of_other_tasks_take_one_path_and_no_options_of_texts(tmp_path: P
     assert call("train", "node", "--data", "g", *short).exit_code == 0
     assert_user_error(call("predict", "m", "g", "h"), "takes one path of new data: leave out 'h'")
     for option in ("vectors", "document"):
-        told = call("predict", "m", f"--{option}", "x")
+        result = call("predict", "m", f"--{option}", "x")
         assert_user_error(
-            told, f"--{option} is an option for text models, but the model is for the task 'node'"
+            result, f"--{option} is an option for text models, but the model is for the task 'node'"
         )

@@ -78,35 +78,35 @@ def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Pat
 def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
     result = call("train", "node/karate-qgnn", *SHORT, "--seeds", "3", "--out", "m", "--json")
     assert len(result.stdout.splitlines()) == 1
-    told = last_object(result)
-    assert told["bundle"] == "m"
-    assert (told["runs"], told["configs"]) == (3, 1)
-    assert told["metrics"].keys() == {
+    refused = last_object(result)
+    assert refused["bundle"] == "m"
+    assert (refused["runs"], refused["configs"]) == (3, 1)
+    assert refused["metrics"].keys() == {
         "train/accuracy",
         "valid/accuracy",
         "test/accuracy",
         "valid/loss",
     }
-    assert all(0 <= told["metrics"][f"{part}/accuracy"] <= 1 for part in ("train", "test"))
-    assert told["config"]["train"]["epochs"] == 5
-    assert told["seconds"] > 0
+    assert all(0 <= refused["metrics"][f"{part}/accuracy"] <= 1 for part in ("train", "test"))
+    assert refused["config"]["train"]["epochs"] == 5
+    assert refused["seconds"] > 0
     card = json.loads((tmp_path / "m" / "card.json").read_text())
-    assert card["metrics"] == told["metrics"]
+    assert card["metrics"] == refused["metrics"]
     records = read_records(tmp_path / "m" / "records.jsonl")
     tests = [record.metrics["test/accuracy"] for record in records]
-    assert told["mean"] == pytest.approx(sum(tests) / 3)
+    assert refused["mean"] == pytest.approx(sum(tests) / 3)
 
 
 def test_a_training_goes_to_a_folder_of_its_name_unless_told(pets: Path, tmp_path: Path) -> None:
     fixed = ["--set", "train.lr=0.05", "--set", "model.dropout=0.1", "--seeds", "2"]
-    told = last_object(call("train", "node", "--data", "pets/", *SHORT, *fixed, "--json"))
-    assert told["bundle"] == "quatgraph-runs/pets"
+    result = last_object(call("train", "node", "--data", "pets/", *SHORT, *fixed, "--json"))
+    assert result["bundle"] == "quatgraph-runs/pets"
     # What was set is not searched: only the weight decay has two values left.
-    assert (told["configs"], told["runs"]) == (2, 2)
-    assert told["config"]["train"]["lr"] == 0.05
-    told = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
-    assert told["bundle"] == "quatgraph-runs/node/karate-qgnn-honest"
-    assert (tmp_path / told["bundle"] / "card.json").exists()
+    assert (result["configs"], result["runs"]) == (2, 2)
+    assert result["config"]["train"]["lr"] == 0.05
+    result = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
+    assert result["bundle"] == "quatgraph-runs/node/karate-qgnn-honest"
+    assert (tmp_path / result["bundle"] / "card.json").exists()
 
 
 @pytest.mark.parametrize(("place", "name"), [("my.pets.jsonl", "my.pets"), ("my.pets", "my.pets")])
@@ -133,8 +133,8 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
 
 def test_directed_edges_belong_to_nodes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(TASKS, "graph", changed(TASKS["node"], name="graph"))
-    told = call("train", "graph", "--data", "mine.jsonl", "--directed")
-    assert_user_error(told, "--directed is an option of the task node")
+    result = call("train", "graph", "--data", "mine.jsonl", "--directed")
+    assert_user_error(result, "--directed is an option of the task node")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -142,8 +142,8 @@ def test_the_protocol_is_honest_unless_told() -> None:
     honest = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
     assert honest["config"]["protocol"] == "honest"
     paper = ["--protocol", "paper", "--out", "paper", "--json"]
-    told = last_object(call("train", "node/karate-qgnn", *SHORT, *paper))
-    assert told["config"]["protocol"] == "paper"
+    result = last_object(call("train", "node/karate-qgnn", *SHORT, *paper))
+    assert result["config"]["protocol"] == "paper"
 
 
 MISTAKES = [
@@ -181,9 +181,9 @@ def test_a_mistake_is_told_in_one_sentence_and_leaves_nothing(
 
 def test_cuda_without_cuda_is_a_mistake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    told = call("train", "node/karate-qgnn", "--device", "cuda")
+    result = call("train", "node/karate-qgnn", "--device", "cuda")
     assert_user_error(
-        told, "device 'cuda' needs CUDA, which is not available here; use cpu or auto"
+        result, "device 'cuda' needs CUDA, which is not available here; use cpu or auto"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -296,11 +296,11 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(
     whole = last_object(call(*LONG, "--out", "whole"))
     process = started("-c", SAVE_OFTEN, until=tmp_path / "m" / "checkpoint.safetensors")
     process.send_signal(polite)
-    printed, told = process.communicate(timeout=60)
+    printed, result = process.communicate(timeout=60)
     assert process.returncode == code
     assert printed == ""
-    assert told.startswith("quatgraph: interrupted: repeat the command with --resume")
-    assert told.count("\n") == 1
+    assert result.startswith("quatgraph: interrupted: repeat the command with --resume")
+    assert result.count("\n") == 1
     assert [path.name for path in (tmp_path / "m").iterdir()] == ["checkpoint.safetensors"]
     resumed = last_object(call(*LONG, "--out", "m", "--resume"))
     assert resumed["metrics"] == whole["metrics"]

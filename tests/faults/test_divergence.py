@@ -1,4 +1,4 @@
-"""Trainings that diverge: told with their cause, left out of the choice, never kept as a bundle."""
+"""Runs that diverge: reported with their cause, never selected, never in a bundle."""
 
 import csv
 import dataclasses
@@ -76,9 +76,9 @@ def test_a_training_that_diverges_is_told_and_leaves_nothing(
 ) -> None:
     model = tmp_path / "model"
     words = ["train", task, "--data", str(data_of(tmp_path)[task]), "--out", str(model)]
-    told = call(*words, *options_of(task, lr), "--device", "cpu")
+    result = call(*words, *options_of(task, lr), "--device", "cpu")
     assert_user_error(
-        told, "every run diverged: lower train.lr; the ", f"(train.lr={float(lr):g}", notes=True
+        result, "every run diverged: lower train.lr; the ", f"(train.lr={float(lr):g}", notes=True
     )
     assert not model.exists()
     again = call(*words, *options_of(task, "0.01"), "--device", "cpu")
@@ -98,11 +98,11 @@ def test_data_that_overflows_is_named_instead_of_the_learning_rate(
 ) -> None:
     data = write_graph(tmp_path / "graph", **graph)
     words = ["--set", setting, "--set", "train.epochs=4", "--out", str(tmp_path / "m")]
-    told = call("train", "node", "--data", str(data), *words, "--device", "cpu")
+    result = call("train", "node", "--data", str(data), *words, "--device", "cpu")
     assert_user_error(
-        told, f"every run diverged, because {named}", "correct it or scale it down", notes=True
+        result, f"every run diverged, because {named}", "correct it or scale it down", notes=True
     )
-    assert "train.lr" not in told.stderr
+    assert "train.lr" not in result.stderr
     assert not (tmp_path / "m").exists()
 
 
@@ -112,20 +112,20 @@ def test_word_vectors_that_overflow_are_named(tmp_path: Path) -> None:
     vectors.write_text("\n".join(" ".join(line.split()[:9]) for line in lines) + "\n")
     texts = str(reviews.written(tmp_path / "reviews.csv"))
     words = ["train", "text", "--data", texts, "--vectors", str(vectors), *reviews.options()]
-    told = call(*words, "--out", str(tmp_path / "m"), "--device", "cpu")
+    result = call(*words, "--out", str(tmp_path / "m"), "--device", "cpu")
     assert_user_error(
-        told,
+        result,
         "every run diverged, because the vector of the word 'film' has 3e+16 in col",
         notes=True,
     )
 
 
 def test_runs_that_diverge_are_told_and_the_others_are_chosen_from(tmp_path: Path) -> None:
-    told: list[str] = []
+    result: list[str] = []
     candidates = [karate.config_of(seeds=2, **{"train.lr": lr}) for lr in (1e20, 0.05)]
-    job = train_in_folder(NODE, candidates, tmp_path, log=told.append)
-    assert len(told) == 1
-    assert told[0].startswith("2 of 4 runs diverged and are left out: train.lr=1e+20, split 0, ")
+    job = train_in_folder(NODE, candidates, tmp_path, log=result.append)
+    assert len(result) == 1
+    assert result[0].startswith("2 of 4 runs diverged and are left out: train.lr=1e+20, split 0, ")
     assert job.chosen.config["train"]["lr"] == 0.05
     assert [run.config["train"]["lr"] for run in job.healthy] == [0.05, 0.05]
     assert len(job.records) == 4
@@ -148,20 +148,20 @@ def poisoned(task: Any, member: int) -> Any:
 
 def test_a_diverged_fold_is_not_in_a_bundle_of_folds(tmp_path: Path) -> None:
     graphs = rings.collection(tmp_path)
-    told: list[str] = []
+    result: list[str] = []
     job = train_in_folder(
         poisoned(GRAPH, 1),
         [rings.config_of()],
         tmp_path / "m",
         device=CPU,
         data=graphs,
-        log=told.append,
+        log=result.append,
     )
     bundle = load_bundle(tmp_path / "m")
     assert [member["split"] for member in bundle.card["members"]] == [0, 2]
     assert all(bool(value.isfinite().all()) for value in bundle.tensors.values())
     assert job.num_bundled == 2
-    assert told[0].startswith("1 of 3 runs diverged and is left out: train.lr=0.02, split 1, ")
+    assert result[0].startswith("1 of 3 runs diverged and is left out: train.lr=0.02, split 1, ")
 
 
 def test_a_model_of_triples_with_weights_that_are_not_finite_has_diverged(tmp_path: Path) -> None:

@@ -121,10 +121,10 @@ def test_a_first_line_of_two_nodes_is_an_edge_unless_another_column_says_otherwi
     ],
 )
 def test_what_may_mean_two_things_is_refused(edges: str, words: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         read_folder(folder(tmp_path, edges))
-    assert words in str(told.value)
-    assert str(tmp_path / "edges.csv") in str(told.value)
+    assert words in str(result.value)
+    assert str(tmp_path / "edges.csv") in str(result.value)
 
 
 def test_the_command_line_shows_what_was_inferred_once_on_standard_error(tmp_path: Path) -> None:

@@ -132,9 +132,9 @@ def test_features_of_graphs_are_named_by_graph_node_and_column(
     lines = rings.with_features(rings.lines(4))
     lines[1]["node_features"][2][1] = 3e38
     new = rings.written(tmp_path / "new.jsonl", lines)
-    told = call("predict", str(models / "graph"), str(new))
+    result = call("predict", str(models / "graph"), str(new))
     assert_user_error(
-        told, "graph 'chain-1' has 3e+38 in column 2 of the features of its node 2, too large for"
+        result, "graph 'chain-1' has 3e+38 in column 2 of the features of its node 2, too large for"
     )
     lines[1]["node_features"][2][1] = 1e15
     rings.written(new, lines)
@@ -185,8 +185,10 @@ def test_a_bundle_whose_weights_are_not_finite_is_refused(models: Path, tmp_path
         broken.view(-1)[0] = math.nan
         save_bundle(tmp_path / task, Bundle(bundle.card, bundle.tensors | {name: broken}))
         for command in ("predict", "evaluate"):
-            told = call(command, str(tmp_path / task))
-            assert_user_error(told, f"the weights {name} in ", "its training diverged: train again")
+            result = call(command, str(tmp_path / task))
+            assert_user_error(
+                result, f"the weights {name} in ", "its training diverged: train again"
+            )
 
 
 def test_answers_cannot_be_made_of_numbers_that_are_not_finite(models: Path) -> None:

@@ -112,18 +112,18 @@ def test_every_format_holds_awkward_names_exactly() -> None:
 
 @pytest.mark.parametrize("name", ["p.xlsx", "p.csv.gz", "p.parq", "p.txt"])
 def test_another_suffix_is_refused_before_the_model_is_opened(name: str, tmp_path: Path) -> None:
-    told = call("predict", "no-model", "--out", str(tmp_path / name))
+    result = call("predict", "no-model", "--out", str(tmp_path / name))
     assert_user_error(
-        told, "cannot write predictions to ", "use one of .csv, .tsv, .jsonl, .json, .parquet"
+        result, "cannot write predictions to ", "use one of .csv, .tsv, .jsonl, .json, .parquet"
     )
     assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".parquet"])
 def test_json_into_a_file_of_another_format_is_refused(suffix: str, tmp_path: Path) -> None:
-    told = call("predict", "no-model", "--json", "--out", str(tmp_path / f"p{suffix}"))
+    result = call("predict", "no-model", "--json", "--out", str(tmp_path / f"p{suffix}"))
     assert_user_error(
-        told, "--json does not match the suffix of ", f"{suffix}; omit --json or use .jsonl"
+        result, "--json does not match the suffix of ", f"{suffix}; omit --json or use .jsonl"
     )
 
 
@@ -131,8 +131,8 @@ def test_parquet_without_pyarrow_is_told_before_the_model_is_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "find_spec", lambda name: None)
-    told = call("predict", "no-model", "--out", str(tmp_path / "p.parquet"))
-    assert_user_error(told, "pip install pyarrow")
+    result = call("predict", "no-model", "--out", str(tmp_path / "p.parquet"))
+    assert_user_error(result, "pip install pyarrow")
 
 
 def test_a_file_without_a_suffix_is_csv_or_json_lines(models: Path, tmp_path: Path) -> None:

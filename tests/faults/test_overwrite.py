@@ -185,9 +185,9 @@ def test_the_command_says_what_to_do_and_does_it(
     first = ["train", "node/karate-qgnn", "--set", "train.epochs=2", "--device", "cpu"]
     first += ["--out", "m"]
     assert call(*first).exit_code == 0
-    told = call(*first, "--seeds", "2")
+    result = call(*first, "--seeds", "2")
     assert_user_error(
-        told, "m already holds records.jsonl, card.json, model.safetensors: choose another"
+        result, "m already holds records.jsonl, card.json, model.safetensors: choose another"
     )
     both = "--resume continues a training and --overwrite replaces it: choose one"
     assert_user_error(call(*first, "--resume", "--overwrite"), both)

@@ -88,9 +88,9 @@ def test_candidates_that_diverged_are_not_drawn(tmp_path: Path) -> None:
 @pytest.mark.parametrize("changes", [{"train.select": "last"}, {"train.epochs": 1}])
 def test_a_single_evaluation_is_no_curve(changes: dict[str, Any], tmp_path: Path) -> None:
     trained(tmp_path / "m", 0.05, **changes)
-    told = call("plot", str(tmp_path / "m"), "--out", str(tmp_path / "m.png"))
+    result = call("plot", str(tmp_path / "m"), "--out", str(tmp_path / "m.png"))
     assert_user_error(
-        told, "were evaluated only once, so there is no curve; train with more epochs"
+        result, "were evaluated only once, so there is no curve; train with more epochs"
     )
     assert not (tmp_path / "m.png").exists()
 

@@ -53,10 +53,10 @@ def test_a_signal_while_modules_are_imported_shows_no_traceback(
     name: str, number: signal.Signals, tmp_path: Path
 ) -> None:
     program = DURING_AN_IMPORT.format(name=name, number=int(number))
-    code, printed, told = ended(*SHORT, "--out", "m", code=program, cwd=tmp_path)
+    code, printed, result = ended(*SHORT, "--out", "m", code=program, cwd=tmp_path)
     assert (code, printed) == (CODES[number], "")
-    assert told.startswith("quatgraph: interrupted")
-    assert told.count("\n") == 1
+    assert result.startswith("quatgraph: interrupted")
+    assert result.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
@@ -64,10 +64,10 @@ def test_a_signal_while_a_module_is_imported_in_a_locked_folder_leaves_no_lock(
     tmp_path: Path,
 ) -> None:
     program = DURING_AN_IMPORT.format(name="torch_geometric.data", number=int(signal.SIGTERM))
-    code, printed, told = ended(*LONG, code=program, cwd=tmp_path)
+    code, printed, result = ended(*LONG, code=program, cwd=tmp_path)
     assert (code, printed) == (143, "")
-    assert told.startswith("quatgraph: interrupted")
-    assert told.count("\n") == 1
+    assert result.startswith("quatgraph: interrupted")
+    assert result.count("\n") == 1
     # A signal that comes in time for the first epoch finds something to save.
     assert {path.name for path in tmp_path.rglob("*")} <= {"m", "checkpoint.safetensors"}
 
@@ -132,8 +132,8 @@ def test_a_training_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     )
     until(tmp_path / "m" / "checkpoint.safetensors")
     process.send_signal(signal.SIGHUP)
-    printed, told = process.communicate(timeout=60)
-    assert (process.returncode, told) == (0, "")
+    printed, result = process.communicate(timeout=60)
+    assert (process.returncode, result) == (0, "")
     assert "predict with: quatgraph predict m" in printed
 
 

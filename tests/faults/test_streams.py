@@ -18,8 +18,8 @@ TRAIN = f"quatgraph {' '.join(SHORT)} --out m"
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
 def test_a_closed_stream_is_no_mistake(closed: str) -> None:
-    code, printed, told = shell(f"quatgraph list {closed}")
-    assert (code, told) == (0, "")
+    code, printed, result = shell(f"quatgraph list {closed}")
+    assert (code, result) == (0, "")
     assert printed.startswith("datasets") == (closed != ">&-")
 
 
@@ -36,14 +36,14 @@ def test_a_mistake_keeps_its_exit_code_where_nobody_hears_of_it(tmp_path: Path) 
 
 @pytest.mark.parametrize("command", ["list", "--help", "--version", "train --help"])
 def test_a_full_disk_under_standard_output_is_told(command: str) -> None:
-    told = "quatgraph: standard output: No space left on device\n"
-    assert shell(f"quatgraph {command} >/dev/full") == (2, "", told)
-    assert shell(f"PYTHONUNBUFFERED=1 quatgraph {command} >/dev/full") == (2, "", told)
+    result = "quatgraph: standard output: No space left on device\n"
+    assert shell(f"quatgraph {command} >/dev/full") == (2, "", result)
+    assert shell(f"PYTHONUNBUFFERED=1 quatgraph {command} >/dev/full") == (2, "", result)
 
 
 def test_a_reader_that_has_seen_enough_is_no_mistake() -> None:
-    code, printed, told = shell("quatgraph list --json | head -c 1")
-    assert (code, printed, told) == (0, "{", "")
+    code, printed, result = shell("quatgraph list --json | head -c 1")
+    assert (code, printed, result) == (0, "{", "")
 
 
 @pytest.fixture
@@ -82,6 +82,6 @@ def test_a_person_whom_the_machine_does_not_know_can_train(tmp_path: Path) -> No
         subprocess.run([*STRANGER.split(), "true"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("this machine has no user namespaces")
-    code, printed, told = shell(f"{STRANGER} {TRAIN}", cwd=tmp_path)
-    assert (code, told) == (0, "")
+    code, printed, result = shell(f"{STRANGER} {TRAIN}", cwd=tmp_path)
+    assert (code, result) == (0, "")
     assert printed.endswith("predict with: quatgraph predict m\n")

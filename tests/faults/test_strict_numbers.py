@@ -59,14 +59,14 @@ def graph_folder(path: Path, size: str, weight: str) -> Path:
 
 @pytest.mark.parametrize("word", [*PYTHONIC, *NOT_FINITE])
 def test_a_feature_and_a_weight_must_be_plain(word: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         read_folder(graph_folder(tmp_path, word, "1"))
     where = f"{tmp_path / 'nodes.csv'} line 3 has {word!r} in column 'size'; write a "
-    assert str(told.value).startswith(where)
-    with pytest.raises(UserError) as told:
+    assert str(result.value).startswith(where)
+    with pytest.raises(UserError) as result:
         read_folder(graph_folder(tmp_path, "1", word))
     where = f"{tmp_path / 'edges.csv'} line 3 has {word!r} in column 'weight'; write a "
-    assert str(told.value).startswith(where)
+    assert str(result.value).startswith(where)
 
 
 @pytest.mark.parametrize("word", [word for word in PYTHONIC if "," not in word])
@@ -96,10 +96,10 @@ def test_a_whole_number_that_does_not_fit_is_refused(number: str) -> None:
 def test_vectors_of_words_must_be_plain(word: str, tmp_path: Path) -> None:
     path = tmp_path / "vectors.txt"
     path.write_text(f"a_b 1 2\nc {word} 2\n", encoding="utf-8")
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         load_vectors(path)
-    assert str(path) in str(told.value)
-    assert "line 2 must have 2 numbers: " in str(told.value) or "'c'" in str(told.value)
+    assert str(path) in str(result.value)
+    assert "line 2 must have 2 numbers: " in str(result.value) or "'c'" in str(result.value)
     assert load_vectors(path, {"a_b"}).matrix.tolist() == [[1.0, 2.0]]
 
 
@@ -129,10 +129,10 @@ def test_true_is_no_number_in_a_graph(key: str, value: Any, words: str, tmp_path
     path = tmp_path / "graphs.jsonl"
     lines = [json.dumps(GOOD), json.dumps(GOOD | {key: value}), json.dumps(GOOD | {"label": "y"})]
     path.write_text("\n".join(lines))
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         read_jsonl(path)
-    assert f"{path} line 2" in str(told.value)
-    assert words in str(told.value)
+    assert f"{path} line 2" in str(result.value)
+    assert words in str(result.value)
 
 
 def test_a_key_that_comes_twice_is_refused(tmp_path: Path) -> None:
@@ -140,9 +140,9 @@ def test_a_key_that_comes_twice_is_refused(tmp_path: Path) -> None:
     path.write_text(
         '{"edges": [[0, 1]], "label": "x"}\n{"label": "x", "edges": [], "label": "y"}\n'
     )
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         read_jsonl(path)
-    assert str(told.value) == f"{path} line 2 has the key 'label' twice; keep one of the two"
+    assert str(result.value) == f"{path} line 2 has the key 'label' twice; keep one of the two"
     path.write_text('{"text": "a", "label": "x", "more": {"a": 1, "a": 2}}\n')
     with pytest.raises(UserError, match="line 1 has the key 'a' twice"):
         read_texts(path)

@@ -87,8 +87,8 @@ def test_programs_get_names_exactly(world: Path, tmp_path: Path) -> None:
     assert [row["id"] for row in rows][: len(NAMES)] == NAMES
     assert {row["prediction"] for row in rows} <= set(LABELS)
     out = tmp_path / f"{RED}.csv"
-    told = call("predict", str(world / "node"), "--out", str(out))
-    assert told.stdout == f"20 predictions in {tmp_path}/{ALIGNED}.csv\n"
+    refused = call("predict", str(world / "node"), "--out", str(out))
+    assert refused.stdout == f"20 predictions in {tmp_path}/{ALIGNED}.csv\n"
     assert out.read_bytes().decode() == result.stdout
 
 

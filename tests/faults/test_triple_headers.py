@@ -84,9 +84,9 @@ def test_a_header_of_too_much_is_refused(header: str, words: str, tmp_path: Path
 
 def test_a_first_line_that_may_be_both_is_refused_until_it_is_said(tmp_path: Path) -> None:
     path = written(tmp_path / "facts.csv", "wer,wie,wen")
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         read(path)
-    assert str(told.value) == (
+    assert str(result.value) == (
         f"{path} line 1 may be a triple or column names: 'wer', 'wie', 'wen' do not occur anywhere "
         "else; use --set data.header=false or --set data.header=true (in Python header=False or "
         "header=True), or name the columns head, relation and tail"

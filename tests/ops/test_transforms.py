@@ -1,4 +1,4 @@
-"""What of torch.func is told to be at work."""
+"""Which transforms of torch.func are active."""
 
 import pytest
 import torch

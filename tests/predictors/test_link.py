@@ -137,12 +137,12 @@ def test_the_best_answers_are_those_of_counting_by_hand(
     assert len(set(answers)) == len(answers) == min(top, len(scores))
     assert new == [entity not in known for entity in answers]
     expected = by_hand(scores, known)
-    told = [place for place in range(len(answers)) if new[place] or not only_new]
-    assert [best[place] for place in told] == [scores[answers[place]] for place in told]
-    assert [ranks[place] for place in told] == [expected[answers[place]] for place in told]
-    assert [ranks[place] for place in told] == sorted(ranks[place] for place in told)
+    result = [place for place in range(len(answers)) if new[place] or not only_new]
+    assert [best[place] for place in result] == [scores[answers[place]] for place in result]
+    assert [ranks[place] for place in result] == [expected[answers[place]] for place in result]
+    assert [ranks[place] for place in result] == sorted(ranks[place] for place in result)
     possible = [s for entity, s in enumerate(scores) if not only_new or entity not in known]
-    assert [best[place] for place in told] == sorted(possible, reverse=True)[:top]
+    assert [best[place] for place in result] == sorted(possible, reverse=True)[:top]
 
 
 def test_answers_are_in_the_persons_own_words(predictor: LinkPredictor) -> None:
@@ -364,9 +364,9 @@ def test_triples_are_trained_from_a_file(tmp_path: Path) -> None:
 def test_a_query_without_a_prediction_is_a_mistake(
     predictor: LinkPredictor, query: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         predictor.predict(**query)
-    assert words in str(told.value)
+    assert words in str(result.value)
 
 
 def test_a_bundle_whose_triples_are_others_is_a_mistake(bundle: Path, tmp_path: Path) -> None:

@@ -77,10 +77,10 @@ def test_a_mistake_in_a_file_is_told_with_its_line(
 ) -> None:
     file = tmp_path / "queries.tsv"
     file.write_bytes(content)
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as result:
         parse_queries(file, GRAPH)
-    assert words in str(told.value)
-    assert str(file) in str(told.value)
+    assert words in str(result.value)
+    assert str(file) in str(result.value)
 
 
 def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:

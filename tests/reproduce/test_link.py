@@ -25,7 +25,7 @@ WIDE = "model.dim_quats=64"
 
 
 def record(valid: float, mrr: float, hits: float, *changes: str, **others: Any) -> RunRecord:
-    """A run on CoDEx-S, of SimQGNN unless told, with ``changes`` of its preset."""
+    """A run on CoDEx-S, of SimQGNN by default, with ``changes`` of its preset."""
     metrics = {"valid/merit": valid, "test/mrr": mrr, "test/hits@10": hits}
     fields = {"method": "simqgnn", "metrics": metrics, "parameters": 1000, **others}
     return made_up("link", "codex-s", fields.pop("method"), *changes, **fields)
