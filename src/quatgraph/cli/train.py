@@ -166,12 +166,14 @@ def _data_source(task: str, data: Path, directed: bool) -> dict[str, Any]:
     """Your files or, where there is no such path, a dataset of that name."""
     from quatgraph.data.io import store
 
-    name = str(data)
-    if data.exists() or name not in store.catalog():
-        hint = did_you_mean(name, [e.name for e in store.catalog().values() if e.task == task])
-        if hint and not data.exists():
+    name, files = str(data), {"path": str(data.resolve())}
+    if data.exists():
+        return files
+    if name not in store.catalog():
+        own = [entry.name for entry in store.catalog().values() if entry.task == task]
+        if hint := did_you_mean(name, own):
             raise UserError(f"there is no file, folder or dataset {name!r}{hint}")
-        return {"path": str(data.resolve())}
+        return files  # which the task's reader rejects, with the formats it reads
     if directed:
         raise UserError(f"--directed is for your own files, not for the dataset {name!r}")
     entry = store.entry(name, task)

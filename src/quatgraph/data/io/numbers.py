@@ -19,7 +19,7 @@ from quatgraph.errors import UserError
 Ids = NDArray[np.int64]
 _CHUNK = 1 << 22  # bytes at a time, so that arrays stay small
 _NEWLINE, _SPACE = b"\n "
-_WARNINGS = threading.Lock()
+_WARNINGS_LOCK = threading.Lock()
 _WHOLE, _LONE_SIGN = re.compile(rb"-?\d++"), re.compile(rb"-(?!\d)")
 # Possessive, without backtracking: a word may have very many digits.
 _REAL = re.compile(rb"[-+]?(?:\d++(?:\.\d*+)?|\.\d++)(?:[eE][-+]?\d++)?")
@@ -159,7 +159,7 @@ def _parse_chunk(text: bytes, dtype: type) -> NDArray:
     if not text.strip() or (dtype is np.int64 and _is_not_whole(text)):
         return np.empty(0, dtype)
     # numpy warns where it stops before the end. The filters of warnings belong to all threads.
-    with _WARNINGS, warnings.catch_warnings(record=True) as caught:
+    with _WARNINGS_LOCK, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DeprecationWarning)
         try:
             found: NDArray = np.fromstring(text, dtype=dtype, sep=" ")
