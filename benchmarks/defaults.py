@@ -13,10 +13,8 @@ import torch
 from torch_geometric.data import Data
 
 from quatgraph.data.node import from_data
-from quatgraph.models.node import QGNN
-from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.node import NODE
-from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.tasks.runs import run
 from quatgraph.training.context import Context
 
@@ -33,11 +31,11 @@ NODES, CLASSES, FEATURES, GRAPHS = 800, 4, 32, 3
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     for kind, skip, layers in product(KINDS, (False, True), (1, 2)):
-        model = QGNN.Options(skip=skip, num_layers=layers)
+        model = {"name": "qgnn", "skip": skip, "num_layers": layers}
         valid = []
         for seed in range(GRAPHS):
             data = random_graph(*KINDS[kind], seed=seed)
-            candidates = default_candidates(NODE, NodeConfig(model=model))
+            candidates = default_candidates(NODE, {"model": model})
             members = [m for config in candidates for m in NODE.members(config, data)]
             outcomes = run(NODE, members, data, Context(device))
             records = [record for outcome in outcomes for record in outcome.records]

@@ -20,9 +20,10 @@ from benchmarks import (
     rows,
     text,
 )
+from quatgraph import config as configs
 from quatgraph.config import override
 from quatgraph.presets import names, preset
-from quatgraph.tasks.node.config import TrainConfig
+from quatgraph.tasks.node.config import NodeConfig, TrainConfig
 
 CPU = torch.device("cpu")
 TIMES = {"ms", "ms_20", "ms_80"}
@@ -191,7 +192,9 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
     monkeypatch.setattr(
         defaults,
         "default_candidates",
-        lambda task, config: [dataclasses.replace(config, train=few)],
+        lambda task, values: [
+            dataclasses.replace(configs.build(NodeConfig, values), train=few)
+        ],
     )
     rows = list(defaults.rows(CPU))
     assert [row["case"] for row in rows] == ["with features"] * 4 + ["without"] * 4

@@ -21,7 +21,7 @@ from quatgraph.predictors import graph as predicting
 from quatgraph.tasks import job
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.job import default_candidates
+from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.record import read_records
 
@@ -299,7 +299,7 @@ def test_without_a_config_a_few_settings_are_tried(
 
     monkeypatch.setattr(predictors, "train_in_folder", shorter)
     train_graphs(graphs, tmp_path / "m", device="cpu")
-    assert tried == default_candidates(GRAPH, GraphConfig())
+    assert tried == default_candidates(GRAPH)
     assert len(tried) > 1
 
 

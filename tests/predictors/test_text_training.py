@@ -15,7 +15,7 @@ from quatgraph.data.text import from_list
 from quatgraph.errors import UserError
 from quatgraph.predictors import load, train_texts
 from quatgraph.tasks import job
-from quatgraph.tasks.job import default_candidates
+from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 
@@ -130,4 +130,4 @@ def test_without_a_config_a_few_settings_are_tried(
     monkeypatch.setattr(predictors, "train_in_folder", shorter)
     train_texts(place, None, tmp_path / "m", device="cpu")
     assert [config.data.path for config in tried] == [str(place)] * len(tried)
-    assert len(tried) == len(default_candidates(TEXT, TextConfig())) > 1
+    assert len(tried) == len(default_candidates(TEXT)) > 1

@@ -13,11 +13,9 @@ from on_cpu import changed, train_in_folder
 from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.tasks import job as jobs
-from quatgraph.tasks.job import CURVES, Job, default_candidates
+from quatgraph.tasks.job import CURVES, Job
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.runs import group_by_shape
-from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Fit, Paused
 from quatgraph.training.record import RunRecord, read_records
@@ -286,14 +284,3 @@ def test_curves_are_kept_for_a_few_runs_and_not_for_many(tmp_path: Path) -> None
     many = trained([config_of(seeds=CURVES + 1, **{"train.epochs": 1})], tmp_path / "many")
     assert many.records[0].curves == {}
     assert json.loads((tmp_path / "many" / "card.json").read_text())["task"] == "node"
-
-
-def test_a_graph_of_ones_own_is_tried_with_a_few_settings() -> None:
-    candidates = default_candidates(NODE, config_of())
-    assert len(candidates) == 8
-    assert len({configs.digest(c.identity()) for c in candidates}) == 8
-    assert {c.model.hidden_quats for c in candidates} == {2}
-    assert len(group_by_shape(NODE, [Member(c, 0, 0) for c in candidates])) == 1
-    fixed = default_candidates(NODE, config_of(), fixed={"train.lr", "model.dropout"})
-    assert {(c.train.lr, c.model.dropout) for c in fixed} == {(0.05, 0.5)}
-    assert len(fixed) == 2

@@ -88,7 +88,7 @@ def _train_or_load(triples: "Triples", device: str) -> tuple["Job", bool]:
             if not FOLDER.is_dir():
                 raise
             # It is damaged, or from another version or device.
-            return train(context, overwrite=True), False
+            return train(replace(context, overwrite=True)), False
 
 
 def _print_metrics(model: Any) -> None:

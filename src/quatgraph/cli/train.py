@@ -1,8 +1,6 @@
 """Commands that train: train, search, reproduce."""
 
-import math
 import shlex
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,13 +19,12 @@ from quatgraph.cli.common import (
     log,
     training_context,
 )
+from quatgraph.cli.results import print_results
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
-    from quatgraph.tasks.job import Job
     from quatgraph.tasks.task import AnyTask
-    from quatgraph.training.record import RunRecord
 
 Protocol = Annotated[
     str, typer.Option(help="honest: select on validation data; paper: as in the paper.")
@@ -68,6 +65,13 @@ def train(
         typer.Option(help="text: pretrained word vectors, a file or a name such as glove-100d."),
     ] = None,
     set_: Set = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(help="Try only this model of the portfolio, such as qgnn. Repeatable."),
+    ] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Try only the fast entries of the portfolio.")
+    ] = False,
     protocol: Protocol = "honest",
     seeds: Annotated[int | None, typer.Option(help="Seeds per split, 1 by default.")] = None,
     device: Device = "auto",
@@ -90,29 +94,38 @@ def train(
     quatgraph train text --data reviews.csv
     """
     _check_arguments(what, data, set_ or [], protocol)
+    if data is None and (only or fast):
+        raise UserError("--only and --fast choose from the portfolio for your own data: add --data")
     options = _data_options(what.partition("/")[0], directed, vectors)
-    from quatgraph.tasks.job import holds_training, train_in_folder
+    from quatgraph import config as configs
+    from quatgraph.tasks.job import has_bundle, holds_training, train_in_folder
+    from quatgraph.tasks.portfolio import default_candidates
     from quatgraph.training.loop import Paused
 
-    task, candidates = _build_candidates(what, data, options, set_ or [], protocol, seeds)
+    task, values = _build_values(what, data, options, set_ or [], protocol, seeds)
+    candidates = [configs.build(task.config, values)]
+    if data is not None:
+        candidates = default_candidates(task, values, only=only or [], fast=fast)
     folder = out or Path("quatgraph-runs") / (_dataset_name(data) if data else f"{what}-{protocol}")
     instead = " in place of --overwrite" * overwrite
     repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
         with training_context(device, max_minutes) as context:
-            context = replace(context, resume=resume, log=log)
-            job = train_in_folder(task, candidates, folder, context, overwrite=overwrite)
+            context = replace(context, resume=resume, overwrite=overwrite, log=log)
+            job = train_in_folder(task, candidates, folder, context, combine=data is not None)
     except Paused as paused:
         if json_:
             done, epochs = paused.done, paused.epochs
             emit({"paused": True, "done": done, "epochs": epochs, "out": str(folder)})
         else:
             echo(f"{paused}: {repeat}")
+            if has_bundle(folder):
+                echo(f"the best model so far is in {folder}")
         return
     except KeyboardInterrupt as interrupt:
         log(f"interrupted: {repeat if holds_training(folder) else 'nothing was saved yet'}")
         raise typer.Exit(exit_code(interrupt)) from None
-    _print_results(task, job, json_)
+    print_results(task, job, json_)
 
 
 def _dataset_name(data: Path) -> str:
@@ -181,19 +194,18 @@ def _data_source(task: str, data: Path, directed: bool) -> dict[str, Any]:
     return {"name": entry.name}
 
 
-def _build_candidates(
+def _build_values(
     what: str,
     data: Path | None,
     options: dict[str, Any],
     set_: list[str],
     protocol: str,
     seeds: int | None,
-) -> tuple["AnyTask", list[Any]]:
-    """The task, and the configurations to select from on validation data."""
+) -> tuple["AnyTask", dict[str, Any]]:
+    """The task and the settings that are given; validation data selects the others."""
     from quatgraph import config as configs
     from quatgraph.presets import preset
     from quatgraph.tasks import TASKS
-    from quatgraph.tasks.job import default_candidates
 
     task = TASKS[what.partition("/")[0]]
     more: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
@@ -201,108 +213,9 @@ def _build_candidates(
         other = configs.flatten(configs.override({}, set_)).get("model.name")
         values = configs.replace_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
         values["data"] = values["data"] | options
-        return task, [configs.build(task.config, configs.override(values, set_) | more)]
+        return task, configs.override(values, set_) | more
     source = _data_source(what, data, "directed" in options) | options
-    values = configs.override({"protocol": protocol, "data": source, **more}, set_)
-    config = configs.build(task.config, values)
-    # Explicit settings are fixed; validation data selects the others.
-    return task, default_candidates(task, config, fixed=configs.flatten(values).keys())
-
-
-def _print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
-    from quatgraph.metrics.classification import mean_std
-    from quatgraph.tasks.selection import choose_by_validation
-
-    # Each split uses the configuration that is best on its own validation data. The bundle's
-    # configuration is selected by the mean over splits, whose data include other splits' test data.
-    runs = choose_by_validation(job.healthy)
-    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.reported_metrics}
-    mean, std = found[task.reported_metrics[0]]
-    if json_:
-        emit(
-            {
-                "bundle": str(job.folder),
-                "metrics": job.metrics,
-                "mean": mean,
-                "std": std,
-                "test": {name: {"mean": m, "std": s} for name, (m, s) in found.items()},
-                "runs": len(runs),
-                "configs": job.num_configs,
-                "seconds": sum({r.ensemble: r.seconds for r in job.records}.values()),
-                "config": job.chosen.config,
-            }
-        )
-        return
-    if math.isnan(mean):
-        typer.echo("no test data, so there are no test metrics")
-    elif len(runs) > 1:
-        selected = job.chosen_settings and len({run.split for run in runs}) > 1
-        how = f", each {_split_word(runs[0])} with the configuration best on its validation data"
-        over = _count_runs(runs)
-        typer.echo(f"test {_format_metrics(found)} over {over}{how if selected else ''}")
-    else:
-        typer.echo(f"test {_format_metrics({name: (m,) for name, (m, _) in found.items()})}")
-    if job.chosen_settings:
-        names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
-        values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
-        echo(f"selected from {job.num_configs} configurations on validation data: {values}")
-    for sentence in job.summary:
-        echo(sentence)
-    typer.echo(f"saved {_describe_bundle(task, job)}")
-    example = _example_query(task, job)
-    echo(f"predict with: quatgraph predict {shlex.quote(str(job.folder))}{example}")
-
-
-def _format_metrics(metrics: Mapping[str, Sequence[float]]) -> str:
-    """Metrics with a value each, or with mean and deviation: ``MRR .478, Hits@10 76.9 %``."""
-    from quatgraph.reproduce.render import format_metric
-    from quatgraph.reproduce.table import METRIC_FORMATS
-
-    formatted = []
-    for metric, numbers in metrics.items():
-        name, times, _ = METRIC_FORMATS[f"test/{metric}"]
-        values = " ± ".join(format_metric(number, f"test/{metric}") for number in numbers)
-        formatted.append(f"{name} {values}{' %' if times == 100 else ''}")
-    return ", ".join(formatted)
-
-
-def _example_query(task: "AnyTask", job: "Job") -> str:
-    """Example arguments of ``predict``, for tasks that need a query."""
-    if task.name == "text":
-        return ' "a text of your own"'
-    if task.name != "link":
-        return ""
-    from quatgraph.predictors.link import read_bundled_triples
-    from quatgraph.predictors.queries import example_query
-    from quatgraph.training.bundle import load_bundle
-
-    return f" {example_query(read_bundled_triples(load_bundle(job.folder)))}"
-
-
-def _split_word(run: "RunRecord") -> str:
-    return "fold" if run.task == "graph" else "split"
-
-
-def _count_runs(runs: list["RunRecord"]) -> str:
-    """The number of splits and seeds: ``10 folds and 2 seeds``."""
-    splits, seeds = ({getattr(run, key) for run in runs} for key in ("split", "seed"))
-    counts = {_split_word(runs[0]): len(splits), "seed": len(seeds)}
-    return " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
-
-
-def _describe_bundle(task: "AnyTask", job: "Job") -> str:
-    """Which runs the bundle holds, and the metrics of a single one."""
-    if job.num_bundled > 1:
-        return f"all {job.num_bundled} models; their predictions are combined"
-    run = job.chosen
-    details = [f"{_split_word(run)} {run.split}, seed {run.seed}"]
-    for part in ("valid", "test"):
-        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
-        if not any(math.isnan(value) for (value,) in found.values()):
-            details.append(f"{part} {_format_metrics(found)}")
-    validated = not math.isnan(run.metrics[f"valid/{task.reported_metrics[0]}"])
-    reason = "the best run on" if validated else "the first run, without"
-    return f"{reason} validation data: {', '.join(details)}"
+    return task, configs.override({"protocol": protocol, "data": source, **more}, set_)
 
 
 @command(app)

@@ -23,11 +23,12 @@ from quatgraph.predictors.text import TextPredictor
 from quatgraph.tasks.config import Config
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.job import default_candidates, train_in_folder
+from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -186,18 +187,17 @@ def _train(
 
     Returns the bundle, the device to predict on, and the data if it is in memory.
     """
-    candidates: list[Any] = [config]
-    if config is None:
-        candidates = default_candidates(task, task.config())
+    candidates: list[Any] = default_candidates(task) if config is None else [config]
     if isinstance(data, Path | str):
         path, data = str(Path(data).resolve()), None
         candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
     for name in options:
         check_known(name, TrainOptions.__annotations__, f"unknown option {name!r}")
     device = resolve_device(options.get("device", "auto"))
-    context = Context(device, resume=options.get("resume", False))
-    overwrite = options.get("overwrite", False)
-    job = train_in_folder(task, candidates, Path(out), context, data=data, overwrite=overwrite)
+    context = Context(
+        device, resume=options.get("resume", False), overwrite=options.get("overwrite", False)
+    )
+    job = train_in_folder(task, candidates, Path(out), context, data=data, combine=config is None)
     return load_bundle(job.folder), device, data
 
 

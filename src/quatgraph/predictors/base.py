@@ -15,6 +15,7 @@ from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.metrics.classification import by_class, macro_f1
 from quatgraph.predictors.predictions import AnyPredictions, refuse_not_finite
+from quatgraph.tasks.combination import apply_temperature
 from quatgraph.training.bundle import Bundle
 
 Config = TypeVar("Config")
@@ -172,7 +173,10 @@ class Classifier(Predictor[Config]):
         data: Any,
         places: Sequence[int] | Tensor,
     ) -> Tensor:
-        ids, combined = getattr(data, self.id_field), combine_logits(logits, members)
+        ids, combined = (
+            getattr(data, self.id_field),
+            combine_logits(logits, members, self.card.get("temperature", 1.0)),
+        )
         refuse_not_finite(
             combined,
             lambda row: ids[int(places[row])],
@@ -223,8 +227,11 @@ class Classifier(Predictor[Config]):
         """Names the input that overflows in the network; empty where there is none."""
 
 
-def combine_logits(logits: Tensor, members: Sequence[TrainedMember[Any]]) -> Tensor:
-    """The logarithms of the weighted mean of the members' probabilities, in float64 on the CPU.
+def combine_logits(
+    logits: Tensor, members: Sequence[TrainedMember[Any]], temperature: float = 1.0
+) -> Tensor:
+    """The logarithms of the weighted mean of the members' probabilities, calibrated by a
+    temperature, in float64 on the CPU.
 
     NaN where a logit is not finite: an infinite one would give probabilities that look fine.
 
@@ -235,7 +242,8 @@ def combine_logits(logits: Tensor, members: Sequence[TrainedMember[Any]]) -> Ten
     finite = logits.isfinite().all(dim=-1, keepdim=True)
     each = torch.where(finite, logits.double().log_softmax(dim=-1), torch.nan).cpu()
     weights = torch.tensor([member.weight for member in members], dtype=torch.float64)
-    return (each + (weights / weights.sum()).log()[:, None, None]).logsumexp(dim=0)
+    combined = (each + (weights / weights.sum()).log()[:, None, None]).logsumexp(dim=0)
+    return apply_temperature(combined, temperature)
 
 
 def split_by_size(sizes: Sequence[float], capacity: float) -> Iterator[list[int]]:

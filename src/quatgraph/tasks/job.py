@@ -2,19 +2,19 @@
 
 import os
 import stat
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
-from quatgraph.presets import protocols
 from quatgraph.tasks.config import Config
 from quatgraph.tasks.overflow import ADVICE
+from quatgraph.tasks.portfolio import combine_runs, has_runs, remove_runs, save_runs
 from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
 from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
-from quatgraph.tasks.task import AnyTask, ConfigT, Dataset, DataT, Member, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, Card, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
 from quatgraph.training.checkpoint import (
     CHECKPOINT,
@@ -23,6 +23,7 @@ from quatgraph.training.checkpoint import (
     remove_checkpoint,
 )
 from quatgraph.training.context import Context
+from quatgraph.training.loop import Paused
 from quatgraph.training.record import RunRecord, append_records, read_records
 
 RECORDS = "records.jsonl"
@@ -39,9 +40,9 @@ class Job:
     folder: Path
     records: list[RunRecord]
     chosen: RunRecord
-    """The run in the bundle; of several, the one that is best on validation data."""
-    num_bundled: int
-    """Number of runs in the bundle."""
+    """The best run on validation data, of the configuration with the best mean."""
+    members: list[Card]
+    """The entries of the bundle's members in its card."""
     num_configs: int
     """Number of configurations tried."""
     chosen_settings: configs.Values
@@ -50,6 +51,24 @@ class Job:
     """The metrics of the bundle."""
     summary: list[str]
     """Sentences about the bundle; see :meth:`quatgraph.tasks.task.Task.summarize`."""
+    selection: list[Card]
+    """If runs were combined: for each split and seed, the metrics of the ``single`` best run and of
+    the ``combination``; see :func:`quatgraph.tasks.portfolio.combine_runs`."""
+
+    @property
+    def num_bundled(self) -> int:
+        """Number of runs in the bundle."""
+        return len(self.members)
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The share of each model in the bundle's predictions, by its name."""
+        total = sum(member["weight"] for member in self.members)
+        shares: dict[str, float] = {}
+        for member in self.members:
+            name = member["config"]["model"]["name"]
+            shares[name] = shares.get(name, 0.0) + member["weight"] / total
+        return shares
 
     @property
     def healthy(self) -> list[RunRecord]:
@@ -57,22 +76,14 @@ class Job:
         return drop_diverged(self.records)
 
 
-def default_candidates(
-    task: Task[ConfigT, DataT, ProblemT], config: ConfigT, fixed: Container[str] = ()
-) -> list[ConfigT]:
-    """The few configurations that are tried on the user's own data.
-
-    Args:
-        fixed: Settings, as ``train.lr``, that keep their value.
-    """
-    values = configs.to_dict(config)
-    grid = configs.restrict_grid(protocols(task.name)["own"], values, fixed)
-    return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
-
-
 def holds_training(folder: Path) -> bool:
     """Whether a folder holds a training, finished or not."""
     return (folder / RECORDS).exists() or has_checkpoint(folder)
+
+
+def has_bundle(folder: Path) -> bool:
+    """Whether a folder holds a model."""
+    return all((folder / name).exists() for name in BUNDLE)
 
 
 def train_in_folder(
@@ -82,31 +93,33 @@ def train_in_folder(
     context: Context,
     *,
     data: DataT | None = None,
-    overwrite: bool = False,
+    combine: bool = False,
 ) -> Job:
     """Trains every candidate on every split and seed, and bundles the best on validation data.
 
     The chosen configuration is the one with the best mean; see
     :func:`quatgraph.tasks.selection.select_group`. The bundle holds its best run, or all of them if
-    the task averages runs.
+    the task averages runs. If runs are to be combined, it holds the members that
+    :func:`quatgraph.tasks.portfolio.combine_runs` selects.
 
     Args:
         candidates: Configurations of the task that share their data.
         folder: Locked during the training, so that no other training writes there.
-        context: With ``resume`` it continues an earlier call with the same candidates.
+        context: With ``resume`` it continues an earlier call with the same candidates; with
+            ``overwrite`` it replaces the :data:`FILES` of an earlier training.
         data: The task's data; by default what the configurations name.
-        overwrite: Whether to replace the :data:`FILES` of an earlier training: its records after
-            the first epoch, its model only by a new one.
+        combine: Whether the bundle may hold several configurations, combined and calibrated.
 
     Raises:
-        Paused: The deadline passed; ``resume`` continues from there.
+        Paused: The deadline passed; ``resume`` continues from there. The bundle is made of the
+            runs that are trained by then, if there are any.
     """
-    if context.resume and overwrite:
+    if context.resume and context.overwrite:
         raise UserError("--resume continues a training and --overwrite replaces it: choose one")
     with lock_folder(folder):
-        found = _find_files(folder, replaceable=context.resume or overwrite)
-        replaced = [folder / name for name in found if overwrite]
-        data = task.load(candidates[0]) if data is None else data
+        found = _find_files(folder, replaceable=context.resume or context.overwrite)
+        replaced = [folder / name for name in found if context.overwrite]
+        data = task.load_for(candidates) if data is None else data
         varied = _varied_settings(task, candidates)
         _check_validation(task, candidates[0], data, varied)
         members = [member for config in candidates for member in task.members(config, data)]
@@ -126,10 +139,26 @@ def train_in_folder(
         def advance(title: str, epochs: int, total: int) -> None:
             while outdated:  # only now: nothing is lost if the training cannot start
                 _remove(outdated.pop(0))
+                remove_runs(folder)
             context.progress(title, epochs, total)
 
         advancing = replace(context, progress=advance)
-        for outcome in run(task, missing, data, advancing, checkpoint=lambda _: folder):
+
+        def save_combination() -> None:
+            made = has_runs(folder) and combine_runs(
+                task, folder, [record.ensemble for record in done], data, context.device
+            )
+            if made:
+                save_bundle(folder, made)
+
+        def trained() -> Iterator[Outcome[ConfigT, ProblemT]]:
+            try:
+                yield from run(task, missing, data, advancing, checkpoint=lambda _: folder)
+            except Paused:
+                save_combination()
+                raise
+
+        for outcome in trained():
             if len(members) <= CURVES:
                 outcome = outcome.with_curves()
             diverged |= _describe_diverged(outcome, varied)
@@ -141,6 +170,8 @@ def train_in_folder(
                 for path in filter(Path.is_symlink, modes):
                     _remove(path)  # a new file takes its place, not that of its target
                 save_bundle(folder, bundle_of(task, picks, data))
+            if combine:
+                save_runs(folder, task, outcome, data)
             append_records(folder / RECORDS, outcome.records)
             remove_checkpoint(folder)
             done = done + outcome.records
@@ -148,6 +179,8 @@ def train_in_folder(
             _remove(folder / RECORDS)  # so that the next training can use the folder
             cause = task.explain_overflow(data, task.prepare(data, candidates[0], context.device))
             raise UserError(_explain_all_diverged(diverged, cause))
+        save_combination()
+        remove_runs(folder)
         if diverged:
             context.log(_explain_some_diverged(diverged, len(done)))
         for path, mode in modes.items():  # a private file stays private
@@ -237,11 +270,12 @@ def _make_job(
         folder=folder,
         records=records,
         chosen=group.best,
-        num_bundled=len(group.healthy) if task.averages_runs else 1,
+        members=card["members"],
         num_configs=num_configs,
-        chosen_settings={key: settings[key] for key in varied},
+        chosen_settings={key: settings[key] for key in varied if key in settings},
         metrics=card["metrics"],
         summary=task.summarize(card),
+        selection=card.get("selection", []),
     )
 
 
@@ -253,7 +287,7 @@ def _describe_diverged(
     for member, why in zip(outcome.members, outcome.divergence, strict=True):
         if why:
             flat = configs.flatten(member.config.identity())
-            keys = dict.fromkeys(("train.lr", *varied))
+            keys = [key for key in dict.fromkeys(("train.lr", *varied)) if key in flat]
             chosen = [f"{key}={_format_value(flat[key])}" for key in keys]
             reasons[f"{', '.join(chosen)}, split {member.split}, seed {member.seed}"] = why
     return reasons
@@ -288,4 +322,7 @@ def _varied_settings(task: AnyTask, candidates: Sequence[Config]) -> list[str]:
     """The settings in which the candidates differ; those that may vary in an ensemble first."""
     first, *others = (configs.flatten(config.identity()) for config in candidates)
     keys = dict.fromkeys((*(key for key in task.varying if key in first), *first))
-    return [key for key in keys if any(other[key] != first[key] for other in others)]
+    # Models read different settings: what only some of them have does not distinguish the others.
+    return [
+        key for key in keys if any(other.get(key, first[key]) != first[key] for other in others)
+    ]

@@ -75,13 +75,18 @@ class RunGroup:
         return max(self.runs, key=lambda run: selection_score(run.metrics))
 
 
-def select_group(records: Sequence[RunRecord]) -> RunGroup:
-    """Selects the runs of which a bundle is made: those with the best mean, for a single run may
-    get its few validation items right by luck."""
+def rank_groups(records: Sequence[RunRecord]) -> list[RunGroup]:
+    """Groups runs by ensemble and configuration, the best mean first: a single run may get its few
+    validation items right by luck."""
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for record in records:
         groups.setdefault((record.ensemble, record.config_digest), []).append(record)
-    return max(map(RunGroup, groups.values()), key=lambda group: group.score)
+    return sorted(map(RunGroup, groups.values()), key=lambda group: group.score, reverse=True)
+
+
+def select_group(records: Sequence[RunRecord]) -> RunGroup:
+    """Selects the runs of which a bundle is made: those with the best mean."""
+    return rank_groups(records)[0]
 
 
 Score = Callable[[Mapping[str, float]], tuple[float, ...]]

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from quatgraph.tasks.combination import ClassifierPool, Pool, TrainedRun
 from quatgraph.tasks.config import Config
 from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.training.ensemble import Ensemble
@@ -106,6 +107,14 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     def card(self, config: ConfigT, data: DataT, problem: ProblemT) -> Card:
         """What predictors need from a bundle's card, besides what every card has; see
         :func:`quatgraph.tasks.runs.bundle_of`."""
+
+    def load_for(self, candidates: Sequence[ConfigT]) -> DataT:
+        """Loads the data of configurations that share it, with all that any of them needs."""
+        return self.load(candidates[0])
+
+    def pool(self, runs: Sequence[TrainedRun], data: DataT, device: torch.device) -> Pool:
+        """Runs of one split and seed, to be combined."""
+        return ClassifierPool(runs)
 
     def num_splits(self, config: ConfigT, data: DataT) -> int:
         return 1

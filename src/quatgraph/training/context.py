@@ -17,6 +17,9 @@ class Context:
     """When to stop with a checkpoint."""
     resume: bool = False
     """Whether to continue from checkpoints."""
+    overwrite: bool = False
+    """Whether to replace an earlier training: its records after the first epoch, its model only by
+    a new one."""
     progress: Callable[[str, int, int], None] = lambda title, done, total: None
     """Called with what is trained, the epochs done and the total."""
     log: Callable[[str], None] = lambda message: None

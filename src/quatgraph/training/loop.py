@@ -10,7 +10,7 @@ checkpoint, or stop.
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -93,6 +93,10 @@ class Fit:
     """Wall time of the training steps, without evaluation and without warm-up."""
     epochs_run: int
     device: torch.device
+    outputs: list[dict[str, Tensor]] = field(default_factory=list)
+    """For each member of a classifier its ``valid/logits``, ``valid/labels``, ``test/logits`` and
+    ``test/labels`` at the selected epoch, on the CPU; validation data also selects combinations of
+    members. Empty for other models."""
 
 
 def fit(

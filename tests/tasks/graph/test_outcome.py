@@ -16,7 +16,6 @@ from quatgraph.presets import preset
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.job import default_candidates
 from quatgraph.tasks.runs import bundle_of
 from quatgraph.training.bundle import load_bundle
 
@@ -129,9 +128,3 @@ def test_without_validation_data_nothing_is_chosen(graphs: Graphs, tmp_path: Pat
     with pytest.raises(UserError, match=r"no validation data to choose by: set train\.lr"):
         train_in_folder(GRAPH, tried, tmp_path / "model", data=graphs)
     assert not (tmp_path / "model").exists()
-
-
-@pytest.mark.parametrize(("name", "tried"), [("qgnn", 4), ("gin", 2)])
-def test_what_a_model_does_not_read_is_not_tried(name: str, tried: int) -> None:
-    config = configs.build(GraphConfig, {"data": {"path": "x"}, "model": {"name": name}})
-    assert len(default_candidates(GRAPH, config)) == tried

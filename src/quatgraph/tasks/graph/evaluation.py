@@ -117,3 +117,29 @@ def compute_metrics(
     if "valid" in totals:
         metrics[SELECTION_SCORE] = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
     return metrics
+
+
+@torch.no_grad()
+def compute_outputs(
+    ensemble: Ensemble, collection: Collection, chunks: Sequence[EvaluationChunk]
+) -> list[dict[str, Tensor]]:
+    """The logits of each member on each part, with labels; see
+    :attr:`quatgraph.training.loop.Fit.outputs`. The graphs of a part are in ascending order."""
+    ensemble.eval()
+    found = []
+    for chunk in chunks:
+        batch = assemble(collection, chunk.graphs, chunk.capacity)
+        logits = batch.through(ensemble, batch.features)
+        parts = {part: (mask > 0).cpu() for part, mask in chunk.parts.items()}
+        found.append((chunk.graphs.cpu(), logits.cpu(), parts))
+    labels = collection.labels.cpu()
+    outputs: list[dict[str, Tensor]] = []
+    for member in range(ensemble.num_members):
+        own: dict[str, Tensor] = {}
+        for part in chunks[0].parts:
+            graphs = torch.cat([g[member, parts[part][member]] for g, _, parts in found])
+            logits = torch.cat([out[member, parts[part][member]] for _, out, parts in found])
+            order = graphs.argsort()
+            own |= {f"{part}/logits": logits[order], f"{part}/labels": labels[graphs[order]]}
+        outputs.append(own)
+    return outputs

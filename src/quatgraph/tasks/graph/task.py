@@ -1,5 +1,6 @@
 """The task of graph classification."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,12 @@ from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, max_nodes_per_chunk
+from quatgraph.tasks.graph.evaluation import (
+    build_chunks,
+    compute_metrics,
+    compute_outputs,
+    max_nodes_per_chunk,
+)
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import Problem, build_collection, folds_of, split_indices
 from quatgraph.tasks.runs import count_classes, describe_classes
@@ -107,9 +113,11 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             return compute_metrics(ensemble, collection, chunks)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
-            return fit(
+            fitted = fit(
                 ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
             )
+            outputs = compute_outputs(ensemble, collection, chunks)
+            return dataclasses.replace(fitted, outputs=outputs)
 
     def max_members(self, problem: Problem, config: GraphConfig) -> int:
         """As many as fit with the largest possible batch. On a CPU at least all runs of one

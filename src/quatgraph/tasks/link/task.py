@@ -13,11 +13,13 @@ from quatgraph.data.link import Triples
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.models.link import MODELS
+from quatgraph.tasks.combination import TrainedRun
 from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import rank_candidates, rank_part, summarize_ranks
 from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
+from quatgraph.tasks.link.pool import RankingPool
 from quatgraph.tasks.link.problem import Problem, build_problem
 from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.tasks.task import Card, Member, Task
@@ -115,6 +117,15 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             found.append(summarize_ranks(ranks, "test") | classification_metrics(model, problem))
         tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
         return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+
+    def pool(self, runs: Sequence[TrainedRun], data: Triples, device: torch.device) -> RankingPool:
+        models = []
+        for one in runs:
+            problem = self.prepare(data, one.config, device)
+            model = self.build(one.config, problem)
+            model.load_state_dict(dict(one.state))
+            models.append((model.to(device).eval(), problem))
+        return RankingPool(models, runs[0].config.train.monitor)
 
     def max_members(self, problem: Problem, config: LinkConfig) -> int:
         vectors = problem.num_entities * config.model.width

@@ -1,5 +1,6 @@
 """The task of node classification."""
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -136,7 +137,18 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             }
             return metrics | {"valid/loss": cross_entropy(logits, problem.labels, masks["valid"])}
 
-        return fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
+        fitted = fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
+        with torch.no_grad():
+            logits = ensemble.eval()(problem.features, problem.adjacency).cpu()
+        outputs = [
+            {
+                f"{part}/{name}": values[masks[part][member].cpu() > 0]
+                for part in ("valid", "test")
+                for name, values in (("logits", own), ("labels", problem.labels.cpu()))
+            }
+            for member, own in enumerate(logits)
+        ]
+        return dataclasses.replace(fitted, outputs=outputs)
 
     def max_members(self, problem: Problem, config: NodeConfig) -> int:
         nodes, features, device = problem.labels.numel(), problem.features, problem.device

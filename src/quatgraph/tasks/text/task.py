@@ -11,7 +11,7 @@ from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import WithVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, assemble
-from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics
+from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, compute_outputs
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
@@ -43,6 +43,11 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
     def load(self, config: TextConfig, *, labels_needed: bool = True) -> Corpus:
         return corpus_of(load_documents(config, labels_needed=labels_needed), config)
+
+    def load_for(self, candidates: Sequence[TextConfig]) -> Corpus:
+        """With word vectors, if any of the models takes them."""
+        takes = [config for config in candidates if not MODELS[config.model.name].takes_words]
+        return self.load((takes or candidates)[0])
 
     def prepare(self, data: Corpus, config: TextConfig, device: torch.device) -> Problem:
         """Builds the documents' graphs, and moves all to the device."""
@@ -101,7 +106,10 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             with torch.no_grad():
                 found = compute_metrics(ensemble.eval(), collection, others, with_f1=True)
             tests = {name: value.cpu() for name, value in found.items()}
-            return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
+            held_out = build_chunks(collection, parts, ("valid", "test"), max_nodes)
+            outputs = compute_outputs(ensemble, collection, held_out)
+            metrics = fitted.metrics | tests
+            return dataclasses.replace(fitted, metrics=metrics, outputs=outputs)
 
     def max_members(self, problem: Problem, config: TextConfig) -> int:
         """As many as also have their largest documents in a piece of a batch. On a CPU at least all

@@ -1,0 +1,191 @@
+"""Prints the results of a training."""
+
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import typer
+
+from quatgraph.cli.common import echo, emit
+
+if TYPE_CHECKING:
+    from quatgraph.tasks.job import Job
+    from quatgraph.tasks.task import AnyTask
+    from quatgraph.training.record import RunRecord
+
+
+def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
+    """Prints the test metrics, how the members were selected, and what was saved."""
+    from quatgraph.tasks.selection import choose_by_validation
+
+    # Each split uses what is best on its own validation data. The members of the bundle are
+    # selected by the mean over splits, whose data include other splits' test data.
+    runs = choose_by_validation(job.healthy)
+    single = [run.metrics for run in runs]
+    combined = single
+    if job.selection:
+        combined = [each["combination"] for each in job.selection]
+        single = [each["single"] for each in job.selection]
+    found = _summarize(task, combined)
+    if json_:
+        mean, std = found[task.reported_metrics[0]]
+        by_kind = {"test": found} | ({"single": _summarize(task, single)} if job.selection else {})
+        emit(
+            {
+                "bundle": str(job.folder),
+                "metrics": job.metrics,
+                "mean": mean,
+                "std": std,
+                **{
+                    kind: {name: {"mean": m, "std": s} for name, (m, s) in values.items()}
+                    for kind, values in by_kind.items()
+                },
+                "runs": len(combined),
+                "configs": job.num_configs,
+                "shares": job.shares,
+                "seconds": sum({r.ensemble: r.seconds for r in job.records}.values()),
+                "config": job.chosen.config,
+            }
+        )
+        return
+    typer.echo(_describe_test(runs, found, selected=job.num_configs > 1))
+    if len({r.method for r in job.records}) > 1:
+        typer.echo(f"\n{_format_models(task, job)}")
+        if job.num_bundled > 1 and not _lacks_test(found):
+            alone = _format_metrics(_shorten(_summarize(task, single), len(single)))
+            typer.echo(f"the best single model alone: test {alone}")
+    elif job.chosen_settings:
+        names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
+        values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
+        echo(f"selected from {job.num_configs} configurations on validation data: {values}")
+    for sentence in job.summary:
+        echo(sentence)
+    typer.echo(f"saved {_describe_bundle(task, job)}")
+    example = _example_query(task, job)
+    echo(f"predict with: quatgraph predict {shlex.quote(str(job.folder))}{example}")
+
+
+def _summarize(
+    task: "AnyTask", results: Sequence[Mapping[str, float]]
+) -> dict[str, tuple[float, float]]:
+    """Mean and standard deviation of the reported test metrics; NaN without test data."""
+    from quatgraph.metrics.classification import mean_std
+
+    return {
+        name: mean_std([each.get(f"test/{name}", math.nan) for each in results])
+        for name in task.reported_metrics
+    }
+
+
+def _lacks_test(found: Mapping[str, tuple[float, float]]) -> bool:
+    return any(math.isnan(mean) for mean, _ in found.values())
+
+
+def _shorten(found: Mapping[str, tuple[float, float]], count: int) -> dict[str, tuple[float, ...]]:
+    """The deviations are left out for a single result."""
+    return {name: (mean, std) if count > 1 else (mean,) for name, (mean, std) in found.items()}
+
+
+def _describe_test(
+    runs: list["RunRecord"], found: Mapping[str, tuple[float, float]], *, selected: bool
+) -> str:
+    """The test metrics, and over what they are averaged."""
+    if _lacks_test(found):
+        return "no test data, so there are no test metrics"
+    text = f"test {_format_metrics(_shorten(found, len(runs)))}"
+    if len(runs) == 1:
+        return text
+    how = f", each {_split_word(runs[0])} with what is best on its validation data"
+    several = selected and len({run.split for run in runs}) > 1
+    return f"{text} over {_count_runs(runs)}{how if several else ''}"
+
+
+def _format_models(task: "AnyTask", job: "Job") -> str:
+    """A table of the models: configurations tried, the best on validation data, and the share of
+    each in the bundle."""
+    from quatgraph.cli.tables import align
+    from quatgraph.reproduce.table import METRIC_FORMATS
+    from quatgraph.tasks.selection import select_group
+
+    metric = task.reported_metrics[0]
+    name = METRIC_FORMATS[f"test/{metric}"][0]
+    rows = []
+    for model in dict.fromkeys(record.method for record in job.records):
+        runs = [record for record in job.healthy if record.method == model]
+        shown = "diverged"
+        if runs:
+            best = [run.metrics[f"valid/{metric}"] for run in select_group(runs).runs]
+            shown = _format_values(metric, sum(best) / len(best))
+        rows.append(
+            {
+                "model": model,
+                "configurations": len({r.config_digest for r in job.records if r.method == model}),
+                f"valid {name}": shown,
+                "share": f"{100 * job.shares.get(model, 0.0):.0f} %",
+            }
+        )
+    combined = _format_values(metric, job.metrics[f"valid/{metric}"])
+    rows.append({"model": "combined", "configurations": "", f"valid {name}": combined, "share": ""})
+    return align(rows)
+
+
+def _format_metrics(metrics: Mapping[str, Sequence[float]]) -> str:
+    """Metrics with a value each, or with mean and deviation: ``MRR .478, Hits@10 76.9 %``."""
+    from quatgraph.reproduce.table import METRIC_FORMATS
+
+    return ", ".join(
+        f"{METRIC_FORMATS[f'test/{metric}'][0]} {_format_values(metric, *numbers)}"
+        for metric, numbers in metrics.items()
+    )
+
+
+def _format_values(metric: str, *numbers: float) -> str:
+    """A value, perhaps with its deviation: ``76.9 ± 0.2 %``."""
+    from quatgraph.reproduce.render import format_metric
+    from quatgraph.reproduce.table import METRIC_FORMATS
+
+    _, scale, _ = METRIC_FORMATS[f"test/{metric}"]
+    values = " ± ".join(format_metric(number, f"test/{metric}") for number in numbers)
+    return f"{values}{' %' if scale == 100 else ''}"
+
+
+def _example_query(task: "AnyTask", job: "Job") -> str:
+    """Example arguments of ``predict``, for tasks that need a query."""
+    if task.name == "text":
+        return ' "a text of your own"'
+    if task.name != "link":
+        return ""
+    from quatgraph.predictors.link import read_bundled_triples
+    from quatgraph.predictors.queries import example_query
+    from quatgraph.training.bundle import load_bundle
+
+    return f" {example_query(read_bundled_triples(load_bundle(job.folder)))}"
+
+
+def _split_word(run: "RunRecord") -> str:
+    return "fold" if run.task == "graph" else "split"
+
+
+def _count_runs(runs: list["RunRecord"]) -> str:
+    """The number of splits and seeds: ``10 folds and 2 seeds``."""
+    splits, seeds = ({getattr(run, key) for run in runs} for key in ("split", "seed"))
+    counts = {_split_word(runs[0]): len(splits), "seed": len(seeds)}
+    return " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
+
+
+def _describe_bundle(task: "AnyTask", job: "Job") -> str:
+    """Which runs the bundle holds, and the metrics of a single one."""
+    if job.num_bundled > 1:
+        return f"{job.num_bundled} models; their predictions are combined"
+    (member,) = job.members
+    metrics = member["metrics"]
+    details = [f"{_split_word(job.chosen)} {member['split']}, seed {member['seed']}"]
+    for part in ("valid", "test"):
+        found = {metric: [metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
+        if not any(value is None or math.isnan(value) for (value,) in found.values()):
+            details.append(f"{part} {_format_metrics(found)}")
+    valid = metrics[f"valid/{task.reported_metrics[0]}"]
+    validated = valid is not None and not math.isnan(valid)
+    reason = "the best run on" if validated else "the first run, without"
+    return f"{reason} validation data: {', '.join(details)}"

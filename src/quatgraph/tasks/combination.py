@@ -1,0 +1,171 @@
+"""Combines trained runs: validation data selects the members of a bundle and their weights.
+
+Greedy forward selection with replacement (`Caruana et al., 2004
+<https://doi.org/10.1145/1015330.1015432>`_): starting from the best run, the run that helps most on
+validation data is added again and again. A run that never helps has weight zero, and a single run
+is kept where no combination is better. Test data plays no part.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from quatgraph.metrics.classification import by_class, macro_f1
+
+MAX_PICKS = 12
+"""How often runs are added: the sum of the weights."""
+TEMPERATURES = 0.2, 20.0
+"""The range of temperatures: with few validation items the best one may be zero or infinite."""
+
+Score = tuple[float, ...]
+Weights = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRun:
+    """A run that may become a member of a bundle."""
+
+    config: Any
+    """A configuration of the task."""
+    state: Mapping[str, Tensor]
+    """The state dict of its model."""
+    outputs: Mapping[str, Tensor]
+    """See :attr:`quatgraph.training.loop.Fit.outputs`."""
+
+
+class Pool(Protocol):
+    """Runs of one split and seed whose weighted combinations can be measured."""
+
+    def score(self, weights: Sequence[int]) -> Score:
+        """How good a combination is on validation data; larger is better."""
+
+    def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
+        """The metrics of a combination on validation and test data, as ``test/accuracy``."""
+
+    def log_probabilities(self, weights: Sequence[int]) -> tuple[Tensor, Tensor] | None:
+        """The log-probabilities ``(N, C)`` of the validation data and the labels ``(N,)``, which a
+        temperature is fitted to; None if there are no classes."""
+
+
+class ClassifierPool:
+    """Classifiers, combined by the weighted mean of their probabilities.
+
+    Args:
+        runs: Runs with ``outputs`` for the same items.
+    """
+
+    def __init__(self, runs: Sequence[TrainedRun]) -> None:
+        parts = ("valid", "test")
+        self.probabilities = {
+            part: torch.stack(
+                [run.outputs[f"{part}/logits"].double().softmax(dim=-1) for run in runs]
+            )
+            for part in parts
+        }
+        self.labels = {part: runs[0].outputs[f"{part}/labels"].long() for part in parts}
+
+    def score(self, weights: Sequence[int]) -> Score:
+        found = measure_classes(self._combine(weights, "valid"), self.labels["valid"])
+        return found["accuracy"], -found["loss"]
+
+    def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
+        found = {}
+        for part, labels in self.labels.items():
+            if len(labels):
+                scores = apply_temperature(self._combine(weights, part), temperature)
+                measured = measure_classes(scores, labels)
+                found |= {f"{part}/{name}": value for name, value in measured.items()}
+        return found
+
+    def log_probabilities(self, weights: Sequence[int]) -> tuple[Tensor, Tensor] | None:
+        return self._combine(weights, "valid"), self.labels["valid"]
+
+    def _combine(self, weights: Sequence[int], part: str) -> Tensor:
+        """The logarithms of the combined probabilities, ``(N, C)``."""
+        used = [index for index, weight in enumerate(weights) if weight]
+        shares = torch.tensor([weights[index] for index in used], dtype=torch.float64)
+        mean = torch.einsum("k,knc->nc", shares / shares.sum(), self.probabilities[part][used])
+        return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
+
+
+def measure_classes(scores: Tensor, labels: Tensor) -> dict[str, float]:
+    """The metrics of log-probabilities ``(N, C)``."""
+    predicted = scores.argmax(dim=1)
+    counts = (count.sum(dim=0) for count in by_class(predicted, labels, scores.size(1)))
+    return {
+        "accuracy": float((predicted == labels).double().mean()),
+        "loss": -float(scores.gather(1, labels[:, None]).mean()),
+        "macro-f1": float(macro_f1(*counts)),
+    }
+
+
+def select_weights(score: Callable[[Weights], Score], count: int) -> Weights:
+    """Selects the weights of ``count`` runs: the best found by adding one run at a time.
+
+    Example:
+        >>> select_weights(lambda weights: (-abs(weights[0] - 2 * weights[1]),), 2)
+        (2, 1)
+    """
+    weights: Weights = (0,) * count
+    best: tuple[Score, Weights] | None = None
+    for _ in range(MAX_PICKS):
+        trials = [
+            tuple(weight + (index == added) for index, weight in enumerate(weights))
+            for added in range(count)
+        ]
+        scored = [(score(trial), trial) for trial in trials]
+        top, weights = max(scored, key=lambda pair: pair[0])
+        if best is None or top > best[0]:
+            best = top, weights
+        if count == 1:
+            break
+    assert best is not None
+    divisor = math.gcd(*best[1])
+    return tuple(weight // divisor for weight in best[1])
+
+
+def select_single(score: Callable[[Weights], Score], count: int) -> Weights:
+    """The weights of the best single run."""
+    singles = [tuple(int(i == index) for i in range(count)) for index in range(count)]
+    return max(singles, key=score)
+
+
+def mean_score(pools: Sequence[Pool], weights: Sequence[int]) -> Score:
+    """The mean score over splits and seeds."""
+    return tuple(map(fmean, zip(*(pool.score(weights) for pool in pools), strict=True)))
+
+
+def fit_temperature(scores: Tensor, labels: Tensor) -> float:
+    r"""Fits a temperature T to validation data: :math:`p^{1/T}`, normalised, has the least
+    cross-entropy (`Guo et al., 2017 <https://arxiv.org/abs/1706.04599>`_).
+
+    A weak prior, worth about one item, keeps T near 1 where there are few items.
+
+    Shape:
+        - scores: log-probabilities ``(N, C)``
+        - labels: ``(N,)``
+    """
+
+    def cost(log_temperature: float) -> float:
+        fitted = apply_temperature(scores, math.exp(log_temperature))
+        return -float(fitted.gather(1, labels[:, None]).sum()) + 0.5 * log_temperature**2
+
+    low, high = map(math.log, TEMPERATURES)
+    ratio = (math.sqrt(5) - 1) / 2
+    while high - low > 1e-4:  # golden-section search: the cost is convex in 1 / T
+        left, right = high - ratio * (high - low), low + ratio * (high - low)
+        if cost(left) < cost(right):
+            high = right
+        else:
+            low = left
+    return round(math.exp((low + high) / 2), 4)
+
+
+def apply_temperature(scores: Tensor, temperature: float) -> Tensor:
+    """Log-probabilities at another temperature, ``(..., C)``."""
+    return scores if temperature == 1.0 else (scores / temperature).log_softmax(dim=-1)

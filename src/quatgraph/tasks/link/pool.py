@@ -1,0 +1,84 @@
+"""Combinations of models of triples, measured by the ranks of the true entities."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.metrics.ranking import ranking_metrics
+from quatgraph.ops import Ranks
+from quatgraph.tasks.link.evaluation import rank_candidates, summarize_ranks
+from quatgraph.tasks.link.problem import Problem, RankingQueries
+
+NUMBERS = 1 << 28
+"""Scores of validation queries that are held to select a combination, over all models."""
+
+
+class RankingPool:
+    """Models of triples, combined by the weighted mean of their log-softmax scores.
+
+    Combinations are selected by as many validation queries, evenly spaced, as fit into
+    :data:`NUMBERS`; metrics are computed for all queries.
+
+    Args:
+        models: Models in evaluation mode, each with its problem.
+        monitor: The metric to select by, such as ``mrr``.
+    """
+
+    @torch.no_grad()
+    def __init__(self, models: Sequence[tuple[nn.Module, Problem]], monitor: str) -> None:
+        self.models, self.monitor = models, monitor
+        queries = models[0][1].parts["valid"]
+        count, entities = len(queries.head), models[0][1].num_entities
+        held = max(1, min(count, NUMBERS // (len(models) * entities)))
+        rows = torch.arange(held, device=queries.head.device) * count // held
+        self.truth = queries.truth[rows][:, None]
+        hidden = _other_answers(queries, rows, entities)
+        self.scores = []
+        for model, problem in models:
+            query, candidates = model(problem.adjacency, queries.head[rows], queries.relation[rows])
+            scores = (query @ candidates.mT).log_softmax(dim=1)
+            self.scores.append(scores.masked_fill_(hidden, -torch.inf))
+
+    def score(self, weights: Sequence[int]) -> tuple[float, float]:
+        total = sum(weights)
+        used = [(weight / total, own) for weight, own in zip(weights, self.scores, strict=True)]
+        combined = torch.stack([share * own for share, own in used if share]).sum(dim=0)
+        true = combined.gather(1, self.truth)
+        greater = (combined > true).sum(dim=1)
+        equal = (combined == true).sum(dim=1) - 1
+        metrics = ranking_metrics(Ranks(greater=greater, equal=equal))
+        return float(metrics[self.monitor]), float(true.mean())
+
+    @torch.no_grad()
+    def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for part in ("valid", "test"):
+            queries = self.models[0][1].parts[part]
+            vectors = [
+                (weight, model(problem.adjacency, queries.head, queries.relation))
+                for weight, (model, problem) in zip(weights, self.models, strict=True)
+                if weight
+            ]
+            # The weighted sum of scores is an inner product too, of vectors side by side. What
+            # log-softmax subtracts is the same for all candidates of a query.
+            query = torch.cat([weight / sum(weights) * own for weight, (own, _) in vectors], dim=1)
+            candidates = torch.cat([own for _, (_, own) in vectors], dim=1)
+            found |= summarize_ranks(rank_candidates(query, candidates, queries), part)
+        return found
+
+    def log_probabilities(self, weights: Sequence[int]) -> None:
+        return None
+
+
+def _other_answers(queries: RankingQueries, rows: Tensor, entities: int) -> Tensor:
+    """Which entities are known to complete some of the queries, besides the true one, ``(Q, E)``;
+    filtered ranks leave them out."""
+    counts = queries.ptr.diff()[rows]
+    row = torch.arange(len(rows), device=rows.device).repeat_interleave(counts)
+    first = queries.ptr[rows] - counts.cumsum(0) + counts
+    place = torch.arange(len(row), device=rows.device) + first.repeat_interleave(counts)
+    hidden = torch.zeros(len(rows), entities, dtype=torch.bool, device=rows.device)
+    hidden[row, queries.known[place]] = True
+    hidden[torch.arange(len(rows), device=rows.device), queries.truth[rows]] = False
+    return hidden

@@ -1,0 +1,129 @@
+"""Combinations of runs: greedy selection, temperatures, pools of classifiers."""
+
+from itertools import product
+
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from quatgraph.tasks.combination import (
+    MAX_PICKS,
+    TEMPERATURES,
+    ClassifierPool,
+    TrainedRun,
+    apply_temperature,
+    fit_temperature,
+    mean_score,
+    select_single,
+    select_weights,
+)
+
+
+def run_of(valid: Tensor, test: Tensor, labels: Tensor) -> TrainedRun:
+    outputs = {"valid/logits": valid, "test/logits": test}
+    return TrainedRun(None, {}, outputs | {"valid/labels": labels, "test/labels": labels})
+
+
+def random_runs(count: int, seed: int = 0, items: int = 40, classes: int = 3) -> list[TrainedRun]:
+    """Classifiers that are right more often than not, each in its own way."""
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (items,), generator=draw)
+    truth = torch.nn.functional.one_hot(labels, classes)
+
+    def logits() -> Tensor:
+        return truth + 1.5 * torch.randn(items, classes, generator=draw)
+
+    return [run_of(logits(), logits(), labels) for _ in range(count)]
+
+
+def test_a_combination_is_at_least_as_good_as_the_best_run() -> None:
+    for seed in range(5):
+        pool = ClassifierPool(random_runs(6, seed))
+        single, several = select_single(pool.score, 6), select_weights(pool.score, 6)
+        assert sum(single) == 1
+        assert pool.score(several) >= pool.score(single)
+        assert pool.score(single) == max(
+            pool.score([int(i == run) for i in range(6)]) for run in range(6)
+        )
+        assert sum(several) <= MAX_PICKS
+
+
+def test_two_runs_get_the_weights_that_a_full_search_finds() -> None:
+    pool = ClassifierPool(random_runs(2))
+    every = [w for w in product(range(MAX_PICKS + 1), repeat=2) if 0 < sum(w) <= MAX_PICKS]
+    best = max(map(pool.score, every))
+    assert pool.score(select_weights(pool.score, 2)) == pytest.approx(best)
+
+
+def test_a_single_run_is_kept_where_others_hurt() -> None:
+    labels = torch.arange(30) % 3
+    good = 4.0 * torch.nn.functional.one_hot(labels, 3)
+    runs = [run_of(good, good, labels), run_of(-good, -good, labels)]
+    pool = ClassifierPool(runs)
+    assert select_weights(pool.score, 2) == (1, 0)
+
+
+def test_probabilities_are_averaged() -> None:
+    runs = random_runs(3)
+    pool = ClassifierPool(runs)
+    each = [run.outputs["valid/logits"].double().softmax(dim=1) for run in runs]
+    scores, labels = pool.log_probabilities((2, 0, 1)) or (torch.empty(0), torch.empty(0))
+    torch.testing.assert_close(scores.exp(), (2 * each[0] + each[2]) / 3)
+    loss = torch.nn.functional.nll_loss(scores, labels)
+    accuracy = (scores.argmax(dim=1) == labels).double().mean()
+    assert pool.score((2, 0, 1)) == pytest.approx((float(accuracy), -float(loss)))
+    metrics = pool.metrics((2, 0, 1), temperature=1.0)
+    assert metrics["valid/loss"] == pytest.approx(float(loss))
+    assert set(metrics) == {
+        f"{part}/{name}" for part in ("valid", "test") for name in ("accuracy", "loss", "macro-f1")
+    }
+
+
+def test_a_part_without_items_has_no_metrics() -> None:
+    (run,) = random_runs(1)
+    empty = {"test/logits": torch.empty(0, 3), "test/labels": torch.empty(0, dtype=torch.long)}
+    pool = ClassifierPool([TrainedRun(None, {}, {**run.outputs, **empty})])
+    assert all(name.startswith("valid/") for name in pool.metrics((1,), 1.0))
+
+
+def test_the_mean_score_is_over_splits() -> None:
+    pools = [ClassifierPool(random_runs(2, seed)) for seed in range(3)]
+    one, two, three = (pool.score((1, 1)) for pool in pools)
+    mean = tuple((a + b + c) / 3 for a, b, c in zip(one, two, three, strict=True))
+    assert mean_score(pools, (1, 1)) == pytest.approx(mean)
+
+
+@pytest.mark.parametrize("factor", [0.3, 1.0, 5.0])
+def test_the_temperature_has_the_least_cross_entropy(factor: float) -> None:
+    draw = torch.Generator().manual_seed(1)
+    logits = torch.randn(500, 4, generator=draw, dtype=torch.float64)
+    labels = torch.distributions.Categorical(logits=logits).sample()
+    scores = (factor * logits).log_softmax(dim=1)
+
+    def cost(log_temperature: float) -> float:
+        fitted = (scores / torch.tensor(log_temperature).exp()).log_softmax(dim=1)
+        return float(torch.nn.functional.nll_loss(fitted, labels, reduction="sum")) + (
+            0.5 * log_temperature**2
+        )
+
+    expected = minimize_scalar(cost, bounds=(-1.6, 3.0), method="bounded").x
+    assert fit_temperature(scores, labels) == pytest.approx(float(torch.tensor(expected).exp()), 1e-2)
+    assert fit_temperature(scores, labels) == pytest.approx(factor, rel=0.25)
+
+
+def test_the_temperature_stays_in_its_range() -> None:
+    sure = torch.tensor([[0.0, -50.0]], dtype=torch.float64).log_softmax(dim=1).repeat(200, 1)
+    low, high = TEMPERATURES
+    assert fit_temperature(sure, torch.ones(200, dtype=torch.long)) == pytest.approx(high, rel=1e-2)
+    assert fit_temperature(sure, torch.zeros(200, dtype=torch.long)) >= low
+    flat = torch.full((1, 2), 0.5, dtype=torch.float64).log()
+    assert fit_temperature(flat, torch.zeros(1, dtype=torch.long)) == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_temperature_keeps_the_order_and_sums_to_one() -> None:
+    scores = torch.randn(5, 3, dtype=torch.float64).log_softmax(dim=1)
+    cooled = apply_temperature(scores, 2.0)
+    assert torch.equal(cooled.argsort(dim=1), scores.argsort(dim=1))
+    torch.testing.assert_close(cooled.exp().sum(dim=1), torch.ones(5, dtype=torch.float64))
+    assert apply_temperature(scores, 1.0) is scores
