@@ -131,7 +131,9 @@ def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
     result = call("evaluate", f"{world}/m", "--json")
     assert result.exit_code == 0
     rows = {row["metric"]: row for row in map(json.loads, result.stdout.splitlines())}
-    assert rows.keys() == {"train/accuracy", "valid/accuracy", "test/accuracy", "valid/loss"}
+    assert rows.keys() == {
+        f"{part}/{name}" for part in ("valid", "test") for name in ("accuracy", "loss", "macro-f1")
+    }
     for row in rows.values():
         assert row["computed"] == pytest.approx(row["recorded"], abs=1e-4)
 

@@ -18,6 +18,7 @@ from quatgraph.errors import UserError
 from quatgraph.predictors import NodePredictor, load, train_nodes
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 from quatgraph.training.record import read_records
 
@@ -252,11 +253,12 @@ def test_a_data_is_learned_and_asked_in_three_lines(tmp_path: Path) -> None:
     predictor = quatgraph.train_nodes(data, tmp_path / "model", device="cpu")
     answer = predictor.predict()
     assert answer.classes == ["0", "1"]
-    # A few settings were tried on the ring.
+    # The portfolio was tried on the ring.
     records = read_records(tmp_path / "model" / "records.jsonl")
-    assert len({record.config_digest for record in records}) == len(records) == 8
-    assert predictor.evaluate()["train/accuracy"] == pytest.approx(
-        json.loads((tmp_path / "model" / "card.json").read_text())["metrics"]["train/accuracy"]
+    tried = len(default_candidates(NODE))
+    assert len({record.config_digest for record in records}) == len(records) == tried
+    assert predictor.evaluate()["valid/accuracy"] == pytest.approx(
+        json.loads((tmp_path / "model" / "card.json").read_text())["metrics"]["valid/accuracy"]
     )
 
 

@@ -1,5 +1,6 @@
 """Runs as ensembles: grouping, complete records, bundles; by the task of nodes."""
 
+import dataclasses
 import math
 import re
 from itertools import product
@@ -14,6 +15,7 @@ from on_cpu import changed, run
 from torch_geometric.data import Data
 
 from quatgraph import config as configs
+from quatgraph.tasks import runs
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.runs import (
@@ -23,8 +25,9 @@ from quatgraph.tasks.runs import (
 )
 from quatgraph.tasks.task import Member
 from quatgraph.training.context import Context
-from quatgraph.training.loop import Plan
+from quatgraph.training.loop import Fit, Paused, Plan
 from quatgraph.training.record import RunRecord, read_records
+from quatgraph.training.runtime import Deadline
 
 RECORDS = Path(__file__).parents[2] / "results" / "records" / "node-cora.jsonl"
 
@@ -268,3 +271,37 @@ def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> 
     outcomes = list(run(pairs, NODE.members(config_of(seeds=5), karate), karate))
     assert [[m.seed for m in outcome.members] for outcome in outcomes] == [[0, 1], [2, 3], [4]]
     assert len({outcome.records[0].ensemble for outcome in outcomes}) == 3
+
+
+def test_the_time_of_a_training_is_estimated_before_it_starts(
+    graph: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a clock that only epochs advance: two seconds each, after a slow first one."""
+    now, said = [0.0], list[str]()
+    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
+
+    def train(members: Any, problem: Any, plan: Plan) -> Fit:
+        def advance(done: int, epochs: int) -> None:
+            now[0] += 30.0 if done == 1 else 2.0
+            plan.progress(done, epochs)
+
+        fit = NODE.train(members, problem, dataclasses.replace(plan, progress=advance))
+        now[0] += 5.0  # what is done once
+        return fit
+
+    shape = {"train.epochs": 10, "train.patience": None}
+    members = [Member(config_of(**shape, **{"model.hidden_quats": k}), 0, 0) for k in (1, 2)]
+    list(run(changed(NODE, train=train), members, graph, estimate=True, log=said.append))
+    assert said[0] == "2 runs in 2 ensembles: about 50 s"
+    said.clear()
+    late = {"deadline": Deadline(0)}
+    with pytest.raises(Paused):
+        list(run(NODE, members, graph, estimate=True, log=said.append, **late))
+    assert said == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.2, "1 s"), (80, "80 s"), (100, "2 min"), (7200, "2 h")]
+)
+def test_a_time_is_rounded(seconds: float, text: str) -> None:
+    assert runs.format_seconds(seconds) == f"about {text}"

@@ -112,6 +112,7 @@ def train(
     try:
         with training_context(device, max_minutes) as context:
             context = replace(context, resume=resume, overwrite=overwrite, log=log)
+            context = replace(context, estimate=data is not None)
             job = train_in_folder(task, candidates, folder, context, combine=data is not None)
     except Paused as paused:
         if json_:

@@ -41,6 +41,9 @@ class TrainedRun:
 class Pool(Protocol):
     """Runs of one split and seed whose weighted combinations can be measured."""
 
+    num_valid: int
+    """Number of validation items."""
+
     def score(self, weights: Sequence[int]) -> Score:
         """How good a combination is on validation data; larger is better."""
 
@@ -67,6 +70,7 @@ class ClassifierPool:
             )
             for part in parts
         }
+        self.num_valid = len(runs[0].outputs["valid/labels"])
         self.labels = {part: runs[0].outputs[f"{part}/labels"].long() for part in parts}
 
     def score(self, weights: Sequence[int]) -> Score:

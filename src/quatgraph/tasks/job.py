@@ -212,9 +212,10 @@ def _check_validation(task: AnyTask, config: Config, data: Dataset, varied: Sequ
     if task.has_validation(config, data):
         return
     epoch = ["train.select=last"] * (config.train.select == "best-valid")
-    if unset := [*epoch, *varied]:
+    one = "choose a model with --only and " * ("model.name" in varied)
+    if unset := [*epoch, *(key for key in varied if not one or key.startswith("train."))]:
         raise UserError(
-            f"there is no validation data to choose by: set {' and '.join(unset)} yourself"
+            f"there is no validation data to choose by: {one}set {' and '.join(unset)} yourself"
         )
 
 

@@ -162,7 +162,8 @@ def combine_runs(
     metrics of each split and seed with weights selected on its own validation data: of the single
     best run and of the combination.
 
-    Returns None if no configuration has a healthy run for every split and seed.
+    Returns None if no configuration has a healthy run for every split and seed, or without
+    validation data.
     """
     groups: dict[tuple[int, int], dict[str, _StoredRun[ConfigT]]] = {}
     for path in (folder / RUNS / key for key in dict.fromkeys(ensembles)):
@@ -183,6 +184,8 @@ def combine_runs(
         for key, runs in groups.items()
     }
     every = list(pools.values())
+    if not all(pool.num_valid for pool in every):
+        return None
     weights = select_weights(lambda trial: mean_score(every, trial), len(shared))
     temperature = _fit_temperature(every, weights)
     best = max(pools, key=lambda key: pools[key].score(weights))

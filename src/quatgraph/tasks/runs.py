@@ -2,6 +2,7 @@
 
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,10 +23,16 @@ from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
 from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.record import RunRecord, compact_members
-from quatgraph.training.runtime import environment
+from quatgraph.training.runtime import Deadline, environment
 
 LONG = 60.0
 """Seconds of training from which on the remaining time is logged."""
+TOLD_FROM = 10.0
+"""Seconds of all trainings from which on their estimate is logged."""
+PROBED = 3
+"""Epochs that are timed to estimate how long a training takes."""
+EXPECTED_SHARE = 0.6
+"""The share of its epochs that a training with early stopping typically runs."""
 UNITS = {"h": 3600, "min": 60, "s": 1}
 
 
@@ -76,6 +83,11 @@ def run(
         ensembles = split_group(group, task.max_members(problem, group[0].config))
         pending += [(ensemble, problem) for ensemble in ensembles]
     count = len(pending)
+    if context.estimate and count > 1:  # a single one reports its own time
+        seconds = estimate_seconds(task, pending, context.deadline)
+        if seconds is not None and seconds >= TOLD_FROM:
+            runs = f"{len(members)} runs in {count} ensembles"
+            context.log(f"{runs}: {format_seconds(seconds)}")
     while pending:
         ensemble, problem = pending.pop(0)  # so that a problem is freed after its last ensemble
         config, key = ensemble[0].config, ensemble_key(task, ensemble)
@@ -103,6 +115,39 @@ def run(
             for record, why in zip(records, divergence, strict=True)
         ]
         yield Outcome(ensemble, fit, records, problem, divergence)
+
+
+def estimate_seconds(
+    task: Task[ConfigT, DataT, ProblemT],
+    ensembles: Sequence[tuple[list[Member[ConfigT]], ProblemT]],
+    deadline: Deadline,
+) -> float | None:
+    """Estimates how long ensembles train, from :data:`PROBED` epochs of each; None if the deadline
+    passes meanwhile."""
+    total = 0.0
+    for members, problem in ensembles:
+        if deadline.passed():
+            return None
+        planned, marks = task.plan(members), [(0, time.monotonic())]
+
+        def mark(done: int, epochs: int, marks: list[tuple[int, float]] = marks) -> None:
+            marks.append((done, time.monotonic()))
+
+        epochs = min(PROBED, planned.epochs)
+        task.train(members, problem, replace(planned, epochs=epochs, progress=mark))
+        end = time.monotonic()
+        # The first epoch warms up. What follows the last one is done once.
+        (before, begin), (done, last) = marks[1 if len(marks) > 2 else 0], marks[-1]
+        epoch = (last - begin) / (done - before)
+        expected = planned.epochs * (1.0 if planned.patience is None else EXPECTED_SHARE)
+        total += expected * epoch + end - last
+    return total
+
+
+def format_seconds(seconds: float) -> str:
+    """A rough time: ``about 3 min``."""
+    unit, size = next((u, s) for u, s in UNITS.items() if seconds >= 1.5 * s or s == 1)
+    return f"about {max(1, round(seconds / size))} {unit}"
 
 
 def group_by_shape(
@@ -147,16 +192,16 @@ def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: fl
     ``more`` trainings follow."""
     if seconds < LONG:
         return
-    unit, size = next((unit, size) for unit, size in UNITS.items() if seconds >= 1.5 * size)
-    about = "about" if plan.patience is None else "at most"
+    left = format_seconds(seconds)
+    if plan.patience is not None:
+        left = left.replace("about", "at most")
     if context.device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(context.device)
     else:  # in KiB, except on macOS
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         memory = peak if sys.platform == "darwin" else 1024 * peak
     context.log(
-        f"{title}: {about} {seconds / size:.0f} {unit} for the rest of {plan.epochs:,} epochs, "
-        f"{memory / 2**30:.1f} GiB{more}"
+        f"{title}: {left} for the rest of {plan.epochs:,} epochs, {memory / 2**30:.1f} GiB{more}"
     )
 
 

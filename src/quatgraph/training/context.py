@@ -20,6 +20,9 @@ class Context:
     overwrite: bool = False
     """Whether to replace an earlier training: its records after the first epoch, its model only by
     a new one."""
+    estimate: bool = False
+    """Whether to time a few epochs of each of several ensembles first, and log how long all of
+    them take."""
     progress: Callable[[str, int, int], None] = lambda title, done, total: None
     """Called with what is trained, the epochs done and the total."""
     log: Callable[[str], None] = lambda message: None

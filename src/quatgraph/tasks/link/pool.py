@@ -29,6 +29,9 @@ class RankingPool:
     def __init__(self, models: Sequence[tuple[nn.Module, Problem]], monitor: str) -> None:
         self.models, self.monitor = models, monitor
         queries = models[0][1].parts["valid"]
+        self.num_valid = len(queries.head) // 2
+        if not self.num_valid:
+            return
         count, entities = len(queries.head), models[0][1].num_entities
         held = max(1, min(count, NUMBERS // (len(models) * entities)))
         rows = torch.arange(held, device=queries.head.device) * count // held
