@@ -17,7 +17,7 @@ LAYERS = [
     {"suggestions", "signals"},
     {"errors"},
     {"algebra", "config", "files"},
-    {"ops", "presets", "query_options"},
+    {"ops", "presets", "query_options", "settings"},
     {"entries"},
     {"adjacency"},
     {"blocks", "codes"},

@@ -65,7 +65,7 @@ def build(
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         needed = field.default is dataclasses.MISSING is field.default_factory
         if needed and field.init and field.name not in fields:
-            expected = _describe_type(types_[field.name])
+            expected = describe_type(types_[field.name])
             raise UserError(f"the key {under + field.name!r} is missing; set it to {expected}")
     try:
         return config(**fields)
@@ -264,7 +264,7 @@ def _suggest_key(key: str, known: dict[str, Any], under: str, sections: Any) -> 
 
 def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
     """Converts ``value`` to the type ``kind``; ``name`` is its key in messages."""
-    options = _options(kind)
+    options = type_options(kind)
     for option in options:
         if dataclasses.is_dataclass(option) and isinstance(value, dict):
             return build(option, value, f"{name}.", sections)  # type: ignore[arg-type]
@@ -280,14 +280,14 @@ def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
         return float(value)
     if types.NoneType in options and value == "none":
         return None
-    raise UserError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
+    raise UserError(f"{name} must be {describe_type(kind)}, got {_format_value(value)}")
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
+def type_options(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def _describe_type(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     words = {
         int: "a whole number",
         float: "a number",
@@ -295,9 +295,9 @@ def _describe_type(kind: Any) -> str:
         str: "text",
         types.NoneType: "none",
     }
-    options = _options(kind)
+    options = type_options(kind)
     if len(options) > 1:
-        return " or ".join(_describe_type(option) for option in options)
+        return " or ".join(describe_type(option) for option in options)
     if get_origin(kind) is Literal:
         choices = ", ".join(_format_value(choice) for choice in get_args(kind))
         return f"one of {choices}" if len(get_args(kind)) > 1 else choices
