@@ -1,4 +1,4 @@
-"""Commands that train: train, search, reproduce."""
+"""Commands that train: train, reproduce."""
 
 import math
 import shlex
@@ -303,39 +303,6 @@ def _describe_bundle(task: "AnyTask", job: "Job") -> str:
     validated = not math.isnan(run.metrics[f"valid/{task.reported_metrics[0]}"])
     reason = "the best run on" if validated else "the first run, without"
     return f"{reason} validation data: {', '.join(details)}"
-
-
-@command(app)
-def search(
-    preset: Annotated[
-        str,
-        typer.Argument(help="A preset such as node/cora-qgnn.", autocompletion=_complete_preset),
-    ],
-    set_: Set = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds per split and configuration.")] = 1,
-    results: Results = Path("results"),
-    device: Device = "auto",
-    max_minutes: MaxMinutes = None,
-) -> None:
-    """Run a grid search over the hyperparameters of a preset.
-
-    The grid of each task is in presets/protocols.toml. --set fixes a hyperparameter or replaces its
-    list of values.
-
-    quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
-    """
-    from quatgraph.reproduce import run
-    from quatgraph.training.loop import Paused
-
-    finished = 0
-    try:
-        with training_context(device, max_minutes) as context:
-            for records in run.search(preset, results, context, seeds=seeds, overrides=set_ or []):
-                finished += len(records)
-    except Paused:
-        log(f"time limit reached after {finished} runs; repeat the command to continue")
-        return
-    echo(f"{finished} runs added to {results / 'records'}")
 
 
 @command(app)
