@@ -26,7 +26,7 @@ LAYERS = [
     {"models"},
     {"tasks"},
     {"reproduce", "predictors"},
-    {"plot"},
+    {"plot", "comparison"},
     {"cli"},
     {"__main__"},
 ]

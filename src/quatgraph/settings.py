@@ -96,7 +96,7 @@ def field_docs(kind: type[Any]) -> dict[str, str]:
     docs: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if dataclasses.is_dataclass(base):
-            docs |= _own_docs(base)
+            docs |= {name: text for name, text in _own_docs(base).items() if text}
     return {field.name: docs.get(field.name, "") for field in dataclasses.fields(kind)}
 
 
@@ -110,8 +110,8 @@ def _own_docs(kind: type[Any]) -> dict[str, str]:
         match node:
             case ast.Expr(value=ast.Constant(value=str(text))) if name:
                 docs[name] = " ".join(text.split())
-            case ast.FunctionDef() if text := ast.get_docstring(node):
-                docs[node.name] = " ".join(text.split())
+            case ast.FunctionDef():
+                docs[node.name] = " ".join((ast.get_docstring(node) or "").split())
         is_field = isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         name = node.target.id if is_field else ""  # type: ignore[attr-defined]
     return docs

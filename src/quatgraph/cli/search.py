@@ -74,10 +74,8 @@ def search(
     if "/" in what:
         for option, value in (("data", data), ("random", random), ("out", out)):
             if value is not None:
-                task = what.partition("/")[0]
-                raise UserError(
-                    f"--{option} does not go with a preset; use `search {task} --data ...` instead"
-                )
+                instead = f"`search {what.partition('/')[0]} --data ...`"
+                raise UserError(f"--{option} does not go with a preset; use {instead} instead")
         _search_preset(what, set_ or [], seeds, results, device, max_minutes)
         return
     _check_task(what, data, set_ or [])
