@@ -181,10 +181,11 @@ class _Ending:
         from quatgraph.files import write_atomic
         from quatgraph.settings import to_toml
 
-        score = _format(self.metric, self.trials[0].validation(self.metric))
+        best = self.trials[0]
+        numbers = best.validation(self.metric)[: min(2, len(best.runs))]
+        score = f"{_format(self.metric, numbers)}, {_count_runs(best.runs)}"
         lines = (
-            f"The best of {self.count()} by validation data: {score}, "
-            f"{_count_runs(self.trials[0].runs)}.",
+            f"The best of {self.count()} by validation data: {score}.",
             f"Searched by: {self.command}",
             f"Train it by: {self.train_command}",
         )
