@@ -17,7 +17,7 @@ LAYERS = [
     {"suggestions", "signals"},
     {"errors"},
     {"algebra", "config", "files"},
-    {"ops", "presets", "query_options"},
+    {"ops", "presets", "query_options", "settings"},
     {"entries"},
     {"adjacency"},
     {"blocks", "codes"},
@@ -26,7 +26,7 @@ LAYERS = [
     {"models"},
     {"tasks"},
     {"reproduce", "predictors"},
-    {"plot"},
+    {"plot", "comparison"},
     {"cli"},
     {"__main__"},
 ]

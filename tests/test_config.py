@@ -17,6 +17,7 @@ from quatgraph.config import (
     expand_grid,
     flatten,
     grid_keys,
+    grid_size,
     override,
     read_toml,
     restrict_grid,
@@ -288,3 +289,31 @@ def test_a_grid_needs_lists_of_values(choices: Any) -> None:
 def test_importing_it_does_not_load_torch() -> None:
     code = "import sys, quatgraph.config; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[qgnn, gcn]", ["qgnn", "gcn"]),
+        ("[0.1, none]", [0.1, "none"]),
+        ("['a b', c-d]", ["a b", "c-d"]),
+        ("[true, 2]", [True, 2]),
+    ],
+)
+def test_words_in_a_list_need_no_quotes(text: str, value: list[Any]) -> None:
+    assert override({}, [f"a.b={text}"]) == {"a": {"b": value}}
+
+
+@pytest.mark.parametrize("text", ["[a,]", "[a b]", "[,]", "['a, b', c]"])
+def test_a_list_that_cannot_be_read_is_a_mistake(text: str) -> None:
+    with pytest.raises(UserError, match="put text in quotes"):
+        override({}, [f"a.b={text}"])
+
+
+def test_places_select_combinations_of_a_grid() -> None:
+    grid = {"a": [1, 2, 3], "b c": [[1, 2], [3, 4]], "d": {"e": [5, 6]}}
+    points = expand_grid({"f": 0}, grid)
+    assert len(points) == grid_size(grid) == 12
+    assert expand_grid({"f": 0}, grid, [7, 0, 11]) == [points[7], points[0], points[11]]
+    assert expand_grid({"f": 0}, grid, []) == []
+    assert grid_size({}) == 1

@@ -1,4 +1,5 @@
-"""``python -m tools.pages``: renders the tables and figures of README and ``docs`` from records."""
+"""``python -m tools.pages``: renders the tables and figures of README and ``docs`` from records
+and code."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,11 +16,13 @@ from quatgraph.reproduce import table_names
 from quatgraph.reproduce.render import render
 from quatgraph.reproduce.run import read_results
 from quatgraph.reproduce.table import load_table
+from quatgraph.tasks import TASKS
 from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
 from tools.selection import render_nested, render_paired, render_rule_effects, render_search
+from tools.settings import render_settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -66,6 +69,10 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
+        **{
+            ("docs/settings.md", f"settings {name}"): partial(render_settings, task)
+            for name, task in TASKS.items()
+        },
     }
 
 

@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from quatgraph.adjacency import Adjacency
+    from quatgraph.comparison import Comparison, compare
     from quatgraph.errors import UserError
     from quatgraph.layers import (
         LayerwiseReadout,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 _NAMES_IN = {
     "adjacency": "Adjacency",
+    "comparison": "Comparison compare",
     "errors": "UserError",
     "layers": "LayerwiseReadout QGNNConv QuaternionDropout QuaternionLinear SimplifiedQGNNConv",
     "models.graph": "GraphQGNN",
@@ -54,6 +56,7 @@ _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in na
 __all__ = [
     "QGNN",
     "Adjacency",
+    "Comparison",
     "Ensemble",
     "GraphPredictor",
     "GraphQGNN",
@@ -70,6 +73,7 @@ __all__ = [
     "UserError",
     "aggregate",
     "backend",
+    "compare",
     "hamilton_linear",
     "load",
     "train_graphs",

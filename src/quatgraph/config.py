@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import datetime
 import hashlib
-import itertools
 import json
 import math
 import re
@@ -65,7 +64,7 @@ def build(
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         needed = field.default is dataclasses.MISSING is field.default_factory
         if needed and field.init and field.name not in fields:
-            expected = _describe_type(types_[field.name])
+            expected = describe_type(types_[field.name])
             raise UserError(f"the key {under + field.name!r} is missing; set it to {expected}")
     try:
         return config(**fields)
@@ -178,33 +177,48 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def expand_grid(values: dict[str, Any], grid: dict[str, Any]) -> list[dict[str, Any]]:
+def expand_grid(
+    values: dict[str, Any], grid: dict[str, Any], places: Iterable[int] | None = None
+) -> list[dict[str, Any]]:
     """Every combination of the grid's values, applied to ``values``; the last key varies fastest.
 
     Keys are dotted or nested; each holds a list of values. Keys separated by spaces vary jointly:
-    each of their values is a list with one entry per key.
+    each of their values is a list with one entry per key. With ``places``, only the combinations
+    at these places of the whole list are made.
 
     Example:
         >>> expand_grid({"seeds": 2}, {"lr": [1, 2], "decay": [0]})
         [{'seeds': 2, 'lr': 1, 'decay': 0}, {'seeds': 2, 'lr': 2, 'decay': 0}]
         >>> expand_grid({}, {"lr epochs": [[1, 20], [2, 10]]})
         [{'lr': 1, 'epochs': 20}, {'lr': 2, 'epochs': 10}]
+        >>> expand_grid({}, {"lr": [1, 2], "decay": [0, 3]}, places=[2])
+        [{'lr': 2, 'decay': 0}]
     """
+    axes = flatten(grid)
+    expanded = []
+    for place in range(grid_size(grid)) if places is None else places:
+        point = copy.deepcopy(values)
+        combination = []
+        for choices in reversed(axes.values()):
+            place, digit = divmod(place, len(choices))
+            combination.append(choices[digit])
+        for axis, value in zip(axes, reversed(combination), strict=True):
+            keys = axis.split()
+            for key, one in zip(keys, value if len(keys) > 1 else [value], strict=True):
+                _set_nested(point, key, copy.deepcopy(one))
+        expanded.append(point)
+    return expanded
+
+
+def grid_size(grid: dict[str, Any]) -> int:
+    """The number of combinations of a grid; each of its keys must hold a list of values."""
     axes = flatten(grid)
     for key, choices in axes.items():
         if not isinstance(choices, list) or not choices:
             raise UserError(
                 f"{key} must be a list of values to search, got {_format_value(choices)}"
             )
-    expanded = []
-    for combination in itertools.product(*axes.values()):
-        point = copy.deepcopy(values)
-        for axis, value in zip(axes, combination, strict=True):
-            keys = axis.split()
-            for key, one in zip(keys, value if len(keys) > 1 else [value], strict=True):
-                _set_nested(point, key, copy.deepcopy(one))
-        expanded.append(point)
-    return expanded
+    return math.prod(map(len, axes.values()))
 
 
 def grid_keys(grid: Iterable[str]) -> list[str]:
@@ -264,7 +278,7 @@ def _suggest_key(key: str, known: dict[str, Any], under: str, sections: Any) -> 
 
 def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
     """Converts ``value`` to the type ``kind``; ``name`` is its key in messages."""
-    options = _options(kind)
+    options = type_options(kind)
     for option in options:
         if dataclasses.is_dataclass(option) and isinstance(value, dict):
             return build(option, value, f"{name}.", sections)  # type: ignore[arg-type]
@@ -280,14 +294,14 @@ def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
         return float(value)
     if types.NoneType in options and value == "none":
         return None
-    raise UserError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
+    raise UserError(f"{name} must be {describe_type(kind)}, got {_format_value(value)}")
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
+def type_options(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
 
 
-def _describe_type(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
     words = {
         int: "a whole number",
         float: "a number",
@@ -295,9 +309,9 @@ def _describe_type(kind: Any) -> str:
         str: "text",
         types.NoneType: "none",
     }
-    options = _options(kind)
+    options = type_options(kind)
     if len(options) > 1:
-        return " or ".join(_describe_type(option) for option in options)
+        return " or ".join(describe_type(option) for option in options)
     if get_origin(kind) is Literal:
         choices = ", ".join(_format_value(choice) for choice in get_args(kind))
         return f"one of {choices}" if len(get_args(kind)) > 1 else choices
@@ -311,7 +325,7 @@ def _format_value(value: Any) -> str:
 
 
 def _parse_value(text: str, assignment: str) -> Any:
-    """Parses a value of ``--set`` as TOML or as a plain word."""
+    """Parses a value of ``--set`` as TOML, as a plain word or as a list with such words."""
     try:
         # A second line would be a second key.
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else None
@@ -323,6 +337,8 @@ def _parse_value(text: str, assignment: str) -> Any:
         return value
     if _PLAIN_WORD.fullmatch(text):
         return text
+    if text.startswith("[") and text.endswith("]"):
+        return [_parse_value(part.strip(), assignment) for part in text[1:-1].split(",")]
     raise UserError(f"cannot read the value in {assignment!r}; put text in quotes")
 
 

@@ -19,7 +19,7 @@ from quatgraph.presets import names
 from quatgraph.tasks import TASKS
 
 COMMANDS = ["train", "search", "reproduce", "demo", "list", "evaluate", "predict", "info"]
-COMMANDS += ["data fetch", "data check", "data stats", "data formats"]
+COMMANDS += ["compare", "data fetch", "data check", "data stats", "data formats"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -190,5 +190,5 @@ def test_a_search_runs_once() -> None:
 
 
 def test_an_unknown_preset_cannot_be_searched(tmp_path: Path) -> None:
-    assert_user_error(call("search", "karate"), "no preset 'karate'")
+    assert_user_error(call("search", "karate"), "no task or preset 'karate'")
     assert list(tmp_path.iterdir()) == []

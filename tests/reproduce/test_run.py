@@ -204,7 +204,7 @@ def test_a_list_replaces_that_of_the_search_or_is_another(tmp_path: Path) -> Non
     [
         ("protocol=paper", "search always runs under honest; do not set protocol"),
         ("train.lr=[]", "train.lr must be a list of values to search"),
-        ("train.lr=[0.1, fast]", "put text in quotes"),
+        ("train.lr=[0.1, fast]", "train.lr must be a number, got 'fast'"),
         ("train.rate=[1, 2]", "unknown key 'train.rate'"),
         ("train.lr=[0.1, true]", "train.lr must be a number"),
     ],

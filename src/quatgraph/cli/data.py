@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, log
+from quatgraph.cli.settings import print_settings
 from quatgraph.errors import UserError, check_known
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -23,15 +24,33 @@ KINDS = {
 
 @command(app, "list")
 def list_(
-    kind: Annotated[str | None, typer.Argument(help=f"{', '.join(KINDS)}; all by default.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(help=f"{', '.join(KINDS)}; all by default. Or settings, with a task."),
+    ] = None,
+    task: Annotated[
+        str | None, typer.Argument(help="With settings: node, graph, link or text.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="With settings: a model such as gcn; QGNN by default.")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """List the available datasets, models, presets and tables.
+    """List the available datasets, models, presets and tables, or the hyperparameters of a task.
 
     quatgraph list presets
+
+    quatgraph list settings node gcn
     """
+    if kind == "settings":
+        print_settings(task, model, json_)
+        return
+    if task is not None:
+        raise UserError(
+            f"{kind} takes no further argument, got {task!r}; see `quatgraph list --help`"
+        )
     if kind is not None:
-        check_known(kind, KINDS, f"cannot list {kind!r}")
+        check_known(kind, [*KINDS, "settings"], f"cannot list {kind!r}")
     for one in KINDS if kind is None else (kind,):
         heading, full_name = KINDS[one]
         groups = _list_names(one)

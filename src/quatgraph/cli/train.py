@@ -1,4 +1,4 @@
-"""Commands that train: train, search, reproduce."""
+"""Commands that train: train, reproduce."""
 
 import shlex
 from dataclasses import replace
@@ -217,39 +217,6 @@ def _build_values(
         return task, configs.override(values, set_) | more
     source = _data_source(what, data, "directed" in options) | options
     return task, configs.override({"protocol": protocol, "data": source, **more}, set_)
-
-
-@command(app)
-def search(
-    preset: Annotated[
-        str,
-        typer.Argument(help="A preset such as node/cora-qgnn.", autocompletion=_complete_preset),
-    ],
-    set_: Set = None,
-    seeds: Annotated[int, typer.Option(help="Number of seeds per split and configuration.")] = 1,
-    results: Results = Path("results"),
-    device: Device = "auto",
-    max_minutes: MaxMinutes = None,
-) -> None:
-    """Run a grid search over the hyperparameters of a preset.
-
-    The grid of each task is in presets/protocols.toml. --set fixes a hyperparameter or replaces its
-    list of values.
-
-    quatgraph search node/cora-qgnn --set model.num_layers=1 --set 'train.lr=[0.01, 0.1]'
-    """
-    from quatgraph.reproduce import run
-    from quatgraph.training.loop import Paused
-
-    finished = 0
-    try:
-        with training_context(device, max_minutes) as context:
-            for records in run.search(preset, results, context, seeds=seeds, overrides=set_ or []):
-                finished += len(records)
-    except Paused:
-        log(f"time limit reached after {finished} runs; repeat the command to continue")
-        return
-    echo(f"{finished} runs added to {results / 'records'}")
 
 
 @command(app)

@@ -27,6 +27,7 @@ class Options:
     """
 
     name: str
+    """The model."""
 
     def __post_init__(self) -> None:
         for field, hint in get_type_hints(type(self), include_extras=True).items():

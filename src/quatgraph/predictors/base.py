@@ -142,6 +142,28 @@ class Classifier(Predictor[Config]):
         recorded = self.card["metrics"]
         return {n: value for n, value in means.items() if n in recorded and not math.isnan(value)}
 
+    def test_predictions(self, data: Any = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Places in the data, predicted and true classes of the test items, ``(N,)`` each.
+
+        The members of a split predict its test items together; none of them has trained on these.
+
+        Args:
+            data: The training data, if it was moved or was in memory.
+        """
+        known = self._load_training_data() if data is None else self._read_training_data(data)
+        self._check_unchanged(known)
+        splits: dict[int, list[TrainedMember[Config]]] = {}
+        for member in self.members:
+            splits.setdefault(member.split, []).append(member)
+        none = torch.empty(0, dtype=torch.int64)
+        places, predicted = [none], [none]
+        for members in splits.values():
+            if len(test := self._parts(members[0], known)["test"].cpu()):
+                places.append(test)
+                predicted.append(self._log_probabilities(members, known, test).argmax(dim=1))
+        place = torch.cat(places)
+        return place, torch.cat(predicted), known.y[place]
+
     def _measure(self, members: Sequence[TrainedMember[Config]], data: Any) -> dict[str, float]:
         """The metrics of members of one split and seed."""
         parts = self._parts(members[0], data)

@@ -19,7 +19,9 @@ class DataSettings:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainSettings:
     epochs: int
+    """Passes over the training data."""
     lr: float
+    """Adam's learning rate."""
     weight_decay: float = 0.0
     """Adam's L2 penalty, on all weights."""
     clip: float | None = 0.5
@@ -52,8 +54,11 @@ class Config:
     seeds: int = 1
     """Runs of each split."""
     data: DataSettings
+    """What is trained on, and how it is read and split."""
     model: Options
+    """The model and its hyperparameters."""
     train: TrainSettings
+    """How the model is trained."""
 
     def __post_init__(self) -> None:
         configs.check(self, "", counts=("seeds",))
