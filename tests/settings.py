@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from quatgraph import config as configs
 
 Config = TypeVar("Config")
-OF_SOME = ("model.learned_vectors",)
+OF_SOME = ("model.learned_vectors", "model.dropout", "model.num_layers")
 
 
 def built(
@@ -17,7 +17,7 @@ def built(
 
     Args:
         small: Settings for all models of a task: those that a model does not read are left out, and
-            so is whether vectors of words are learned, which fastText always does.
+            so are the values of :data:`OF_SOME`.
     """
     chosen = dict(values)
     if small is not None:

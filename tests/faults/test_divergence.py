@@ -227,6 +227,7 @@ def test_what_counts_as_divergence(changes: dict[str, Any], found: str) -> None:
         weights={
             "weight": torch.tensor([[1.0, 1.0], given["weights"]]),
             "norm.running_var": torch.full((2, 3), 1e9),
+            "pairs": torch.full((2, 3), 10**12),  # integers are not weights
         },
         loss=torch.tensor([0.5, given["loss"]]),
         seconds=0.0,

@@ -24,7 +24,7 @@ from quatgraph.models.graph import GraphModel, GraphOptions
 from quatgraph.models.link import MODELS as LINK_MODELS
 from quatgraph.models.link import LinkModel, LinkOptions
 from quatgraph.models.node import MODELS as NODE_MODELS
-from quatgraph.models.node import NodeModel, NodeOptions
+from quatgraph.models.node import HiddenOptions, NodeModel
 from quatgraph.models.text import MODELS as TEXT_MODELS
 from quatgraph.models.text import TextModel
 from quatgraph.models.text.base import VectorOptions
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("_elsewhere")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeMineOptions(NodeOptions):
+class NodeMineOptions(HiddenOptions):
     name: Literal["mine"] = "mine"
     slope: float = 0.1
     """Of the activation below zero."""

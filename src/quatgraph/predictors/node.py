@@ -1,12 +1,14 @@
 """Predicts the classes of nodes with trained models."""
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.data import node as source
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import missing_labels
@@ -19,6 +21,7 @@ from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import Problem
+from quatgraph.tasks.node.smoothing import Smoothing, correct_and_smooth, smoothing_matrix
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 class NodePredictor(Classifier[NodeConfig]):
     """Predicts the classes of nodes with the models of a bundle.
 
-    The logits of the training graph are computed once.
+    The logits of the training graph are computed once. If the card has ``smoothing``, its
+    predictions are corrected and smoothed with the training labels, see
+    :func:`quatgraph.tasks.node.smoothing.correct_and_smooth`.
 
     Example:
         A bundle predicts the nodes of its training graph, or of a new one::
@@ -54,8 +59,51 @@ class NodePredictor(Classifier[NodeConfig]):
         places = find_positions(nodes, data.node_ids, "there is no node {} in the graph")
         scores = self._log_probabilities(self.members, data, places)
         ids = [data.node_ids[place] for place in places]
-        notes = [] if graph is None else data.notes
+        notes = [] if graph is None else [*data.notes]
+        if self.smoothing is not None and not self._is_training_graph(data):
+            notes.append("no labels of a new graph are known, so its predictions are not smoothed")
         return Predictions(ids, self.card["labels"], scores.exp().float(), notes)
+
+    @cached_property
+    def smoothing(self) -> Smoothing | None:
+        """How the predictions of the training graph are smoothed; None if they are not."""
+        values = self.card.get("smoothing")
+        return None if values is None else configs.build(Smoothing, values, "smoothing.")
+
+    def _log_probabilities(
+        self,
+        members: Sequence[TrainedMember[NodeConfig]],
+        data: "Data",
+        places: Sequence[int] | Tensor,
+    ) -> Tensor:
+        if self.smoothing is None or not self._is_training_graph(data):
+            return super()._log_probabilities(members, data, places)
+        splits: dict[int, list[TrainedMember[NodeConfig]]] = {}
+        for member in members:
+            splits.setdefault(member.split, []).append(member)
+        cache = self._cache if data is self._data else Cache()
+        combined = torch.zeros(())
+        for own in splits.values():  # members of one split share their training labels
+            smoothed = cache.get(tuple(own), partial(self._smooth, own, data, self.smoothing))
+            combined = combined + smoothed * sum(member.weight for member in own)
+        return (combined / sum(member.weight for member in members))[places].log()
+
+    def _smooth(
+        self, members: Sequence[TrainedMember[NodeConfig]], data: "Data", settings: Smoothing
+    ) -> Tensor:
+        """The smoothed probabilities of all nodes, of members of one split, float64 ``(N, C)``."""
+        scores = super()._log_probabilities(members, data, range(data.num_nodes))
+        found = correct_and_smooth(
+            scores.exp().to(self.device),
+            data.y.to(self.device),
+            data.train_mask[:, members[0].split].to(self.device),
+            smoothing_matrix(data).to(self.device),
+            settings=settings,
+        )
+        return found.cpu()
+
+    def _is_training_graph(self, data: "Data") -> bool:
+        return bool(data.digest == self.card["data"]["digest"])
 
     def _build(
         self, config: NodeConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -114,7 +162,7 @@ class NodePredictor(Classifier[NodeConfig]):
 
     def _read_new_data(self, graph: "Data | Path | str") -> "Data":
         data = self._read(graph, labels_needed=False)
-        if data.digest == self.card["data"]["digest"]:
+        if self._is_training_graph(data):
             return data
         if self.card["scaling"] is None:
             raise UserError(

@@ -115,7 +115,8 @@ class TextPredictor(Classifier[TextConfig]):
         """The model, and the vectors of words, ``(V, D)``; None if they are among its weights."""
         kind, classes = MODELS[config.model.name], len(card["labels"])
         size = len(card["words"]) if kind.takes_words else card["dimensions"]
-        model: TextModel = kind.from_options(config.model, size, classes)
+        fitted = {name: tensors[name] for name in kind.fitted}
+        model: TextModel = kind.from_options(config.model, size, classes, **fitted)
         table = None
         if not kind.takes_words:
             table = tensors.pop("vectors", None)

@@ -20,7 +20,7 @@ def find_divergence(fit: Fit) -> list[str]:
     members = len(fit.loss)
     largest = torch.zeros(members)
     for name, value in fit.weights.items():
-        if value.numel():
+        if value.numel() and value.is_floating_point():  # integers are never trained
             each = value.detach().reshape(members, -1).abs().amax(dim=1).float().cpu()
             if "running_" in name:  # statistics of the data, of any size
                 each = each.where(~each.isfinite(), 0.0)

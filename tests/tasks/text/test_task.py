@@ -63,6 +63,7 @@ def in_double(problem: Problem) -> Problem:
         ),
         dataclasses.replace(corpus, vectors=corpus.vectors.double()),
         problem.table.double(),
+        problem.fitted,  # of the default type
     )
 
 

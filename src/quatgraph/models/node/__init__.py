@@ -1,11 +1,28 @@
 """Node classifiers, one per file."""
 
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.node.base import HiddenOptions, NodeModel, NodeOptions
 from quatgraph.models.node.gat import GAT
 from quatgraph.models.node.gcn import GCN
+from quatgraph.models.node.linear import Linear
 from quatgraph.models.node.mlp import MLP
 from quatgraph.models.node.qgnn import QGNN
 
-MODELS: dict[str, type[NodeModel]] = {"qgnn": QGNN, "gcn": GCN, "gat": GAT, "mlp": MLP}
+MODELS: dict[str, type[NodeModel]] = {
+    "qgnn": QGNN,
+    "gcn": GCN,
+    "gat": GAT,
+    "mlp": MLP,
+    "linear": Linear,
+}
 
-__all__ = ["GAT", "GCN", "MLP", "MODELS", "QGNN", "NodeModel", "NodeOptions"]
+__all__ = [
+    "GAT",
+    "GCN",
+    "MLP",
+    "MODELS",
+    "QGNN",
+    "HiddenOptions",
+    "Linear",
+    "NodeModel",
+    "NodeOptions",
+]

@@ -7,13 +7,31 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
-from quatgraph.models.common import Count, Model, Options, Rate
+from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeOptions(Options):
-    """The hyperparameters of every node classifier."""
+    """The hyperparameters of a node classifier."""
+
+    @property
+    def width(self) -> int:
+        return LOGITS
+
+    @property
+    def matrix(self) -> Normalization:
+        """The normalization of the adjacency matrix with self-loops."""
+        return getattr(self, "normalization", "none")
+
+    def num_activations(self, nodes: int, edges: int) -> int:
+        """An upper estimate of the numbers that a training step stores per member."""
+        return 12 * nodes * self.width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HiddenOptions(NodeOptions):
+    """The hyperparameters of a node classifier with hidden layers."""
 
     hidden_quats: Count = 16
     """Quaternions per hidden layer; real models have four times as many reals, the same width."""
@@ -26,14 +44,8 @@ class NodeOptions(Options):
     def width(self) -> int:
         return 4 * self.hidden_quats
 
-    @property
-    def matrix(self) -> Normalization:
-        """The normalization of the adjacency matrix with self-loops."""
-        return getattr(self, "normalization", "none")
-
     def num_activations(self, nodes: int, edges: int) -> int:
-        """An upper estimate of the numbers that a training step stores per member."""
-        return 12 * nodes * self.width * self.num_layers
+        return NodeOptions.num_activations(self, nodes, edges) * self.num_layers
 
 
 class NodeModel(Model):

@@ -9,11 +9,11 @@ from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count, layer_sizes
-from quatgraph.models.node.base import ConvModel, NodeOptions
+from quatgraph.models.node.base import ConvModel, HiddenOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GATOptions(NodeOptions):
+class GATOptions(HiddenOptions):
     name: Literal["gat"] = "gat"
     skip: bool = True
     """Whether layers have a learned skip connection."""
@@ -21,11 +21,11 @@ class GATOptions(NodeOptions):
     """Number of attention heads."""
 
     def __post_init__(self) -> None:
-        NodeOptions.__post_init__(self)
+        HiddenOptions.__post_init__(self)
         check_heads(self.width, self.heads)
 
     def num_activations(self, nodes: int, edges: int) -> int:
-        return NodeOptions.num_activations(self, nodes, edges) + 12 * self.heads * edges
+        return HiddenOptions.num_activations(self, nodes, edges) + 12 * self.heads * edges
 
 
 class GAT(ConvModel):

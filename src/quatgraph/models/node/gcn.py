@@ -10,11 +10,11 @@ from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphConv
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import ConvModel, NodeOptions
+from quatgraph.models.node.base import ConvModel, HiddenOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GCNOptions(NodeOptions):
+class GCNOptions(HiddenOptions):
     name: Literal["gcn"] = "gcn"
     skip: bool = True
     """Whether layers have a learned skip connection."""

@@ -10,11 +10,11 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.node.base import HiddenOptions, NodeModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MLPOptions(NodeOptions):
+class MLPOptions(HiddenOptions):
     name: Literal["mlp"] = "mlp"
 
 

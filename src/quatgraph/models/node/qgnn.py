@@ -10,13 +10,13 @@ from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.node.base import HiddenOptions, NodeModel
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QGNNOptions(NodeOptions):
+class QGNNOptions(HiddenOptions):
     name: Literal["qgnn"] = "qgnn"
     masks: Masks = "quaternion"
     """Whether dropout masks real numbers (four per input feature) or whole quaternions."""

@@ -5,12 +5,23 @@ from quatgraph.models.text.bilstm import BiLSTM
 from quatgraph.models.text.fasttext import FastText
 from quatgraph.models.text.texting import TextING
 from quatgraph.models.text.textqgnn import TextQGNN
+from quatgraph.models.text.tfidf import TfIdf
 
 MODELS: dict[str, type[TextModel]] = {
     "textqgnn": TextQGNN,
     "texting": TextING,
     "fasttext": FastText,
     "bilstm": BiLSTM,
+    "tfidf": TfIdf,
 }
 
-__all__ = ["MODELS", "BiLSTM", "FastText", "TextING", "TextModel", "TextOptions", "TextQGNN"]
+__all__ = [
+    "MODELS",
+    "BiLSTM",
+    "FastText",
+    "TextING",
+    "TextModel",
+    "TextOptions",
+    "TextQGNN",
+    "TfIdf",
+]

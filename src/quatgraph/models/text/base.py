@@ -7,19 +7,16 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
-from quatgraph.models.common import Count, Model, Options, Rate
+from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextOptions(Options):
-    """The hyperparameters of every text classifier."""
-
-    hidden_quats: Count = 16
-    """Quaternions per node vector; real models have four times as many reals, the same width."""
+    """The hyperparameters of a text classifier."""
 
     @property
     def width(self) -> int:
-        return 4 * self.hidden_quats
+        return LOGITS
 
     @property
     def vectors_are_learned(self) -> bool:
@@ -37,7 +34,19 @@ class TextOptions(Options):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VectorOptions(TextOptions):
+class HiddenOptions(TextOptions):
+    """The hyperparameters of models with vectors of words."""
+
+    hidden_quats: Count = 16
+    """Quaternions per node vector; real models have four times as many reals, the same width."""
+
+    @property
+    def width(self) -> int:
+        return 4 * self.hidden_quats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorOptions(HiddenOptions):
     """The hyperparameters of models that take word vectors."""
 
     dropout: Rate = 0.5
@@ -69,6 +78,21 @@ class TextModel(Model):
     """Whether :meth:`classify` returns the attention of each word."""
     multiplies_nodes: ClassVar[bool] = True
     """Whether the model multiplies every word vector by a matrix, which keeps many threads busy."""
+
+    fitted: ClassVar[tuple[str, ...]] = ()
+    """Buffers that :meth:`fit_documents` computes, each a keyword argument of the constructor."""
+
+    @classmethod
+    def fit_documents(
+        cls, options: TextOptions, tokens: Tensor, ptr: Tensor, num_words: int
+    ) -> dict[str, Tensor]:
+        """The :attr:`fitted` buffers of the training documents, which need no labels.
+
+        Args:
+            tokens: Word of each position, ``(T,)``.
+            ptr: Offset of the first word of each document, then the number of words, ``(D + 1,)``.
+        """
+        return {}
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency

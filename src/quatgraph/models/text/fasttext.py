@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from quatgraph.codes import Codes
 from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix, RealLinear
-from quatgraph.models.text.base import TextModel, TextOptions
+from quatgraph.models.text.base import HiddenOptions, TextModel
 from quatgraph.ops.attention_pool import segment_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FastTextOptions(TextOptions):
+class FastTextOptions(HiddenOptions):
     name: Literal["fasttext"] = "fasttext"
     bigrams: Annotated[int, "not_negative"] = 0
     """Number of hash buckets for word bigrams; 0 for words only."""

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
@@ -29,8 +29,8 @@ class Corpus:
 
     Attributes:
         documents: The texts.
-        vectors: Of each word of the vocabulary, ``(V, D)``; for fastText, which has its own,
-            ``(V, 0)``.
+        vectors: Of each word of the vocabulary, ``(V, D)``; ``(V, 0)`` for a model that takes
+            words.
         found: How many of them were read from a file; the others are random.
     """
 
@@ -105,11 +105,13 @@ class Problem:
         collection: All documents as graphs: of distinct words, or of words in order, without edges.
         corpus: The corpus it was made of.
         table: The words' vectors on the device.
+        fitted: See :attr:`quatgraph.models.text.TextModel.fitted`.
     """
 
     collection: Collection
     corpus: Corpus
     table: Tensor
+    fitted: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def device(self) -> torch.device:

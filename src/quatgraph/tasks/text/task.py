@@ -51,9 +51,14 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
     def prepare(self, data: Corpus, config: TextConfig, device: torch.device) -> Problem:
         """Builds the documents' graphs, and moves all to the device."""
-        window = config.data.window if MODELS[config.model.name].reads_graphs else None
-        collection = cached_collection(data.documents, window, device)
-        return Problem(collection, data, data.vectors.to(device))
+        kind, documents = MODELS[config.model.name], data.documents
+        window = config.data.window if kind.reads_graphs else None
+        collection = cached_collection(documents, window, device)
+        train = documents.select(documents.train.tolist())
+        fitted = kind.fit_documents(
+            config.model, train.tokens, train.ptr, len(documents.vocabulary)
+        )
+        return Problem(collection, data, data.vectors.to(device), fitted)
 
     def build(self, config: TextConfig, problem: Problem) -> nn.Module:
         """Builds a new model, which takes words."""
@@ -61,7 +66,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         words, dimensions = corpus.vectors.shape
         classes = corpus.documents.num_classes
         if kind.takes_words:
-            return kind.from_options(config.model, words, classes)
+            return kind.from_options(config.model, words, classes, **problem.fitted)
         model = kind.from_options(config.model, dimensions, classes)
         learned = config.model.vectors_are_learned
         return WithVectors(corpus.vectors if learned else problem.table, model, learned=learned)
@@ -122,10 +127,11 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         activations = largest * _numbers_per_node(problem, config)
         fitting = min(memory / 3 / (4 * weights), memory / 4 / (4 * activations))
         if fitting < 1:
+            narrower = hasattr(config.model, "hidden_quats")
             raise UserError(
                 f"{len(problem.corpus.documents.vocabulary):,} words and a document of "
-                f"{largest:,} do not fit into memory: raise data.min_count, or lower "
-                "model.hidden_quats"
+                f"{largest:,} do not fit into memory: raise data.min_count"
+                f"{', or lower model.hidden_quats' if narrower else ''}"
             )
         if problem.device.type == "cpu":
             documents = min(config.train.batch_size, len(sizes))
