@@ -66,7 +66,7 @@ def compare(ours: Sequence[float], splits: Sequence[Scores]) -> dict[str, Any]:
     theirs = [split[name].test for split in splits]
     difference = sample([own - other for own, other in zip(ours, theirs, strict=True)])
     columns = {"ours": sample(ours), "rival": sample(theirs), "difference": difference}
-    numbers: dict[str, Any] = {"variant": name}
+    numbers: dict[str, Any] = {"variant": "defaults", "against": name}
     for key, value in columns.items():
         numbers |= {key: round(value.mean, 2)}
         if not math.isnan(value.error):
@@ -166,9 +166,9 @@ def table(found: Sequence[dict[str, Any]]) -> str:
             str(Sample(row[key], row.get(f"{key}_error", math.nan)))
             for key in ("ours", "rival", "difference")
         )
-        lost = f"**{difference}**" if is_lost(row) else difference
-        regret, *spent = (f"{row[key]:.1f}" for key in ("regret", "seconds", "rival_seconds"))
-        lines.append([row["case"], ours, row["variant"], rival, lost, regret, *spent])
+        marked = f"**{difference}**" if is_lost(row) else difference
+        numbers = [f"{row[key]:.1f}" for key in ("regret", "seconds", "rival_seconds")]
+        lines.append([row["case"], ours, row["against"], rival, marked, *numbers])
     regret = fmean(row["regret"] for row in found)
     lost = ", ".join(row["case"] for row in found if is_lost(row)) or "none"
     return (

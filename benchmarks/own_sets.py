@@ -76,6 +76,12 @@ def _num_splits(items: int) -> int:
     return 5 if items <= SMALL else 3
 
 
+def _words(masks: SplitMasks) -> Iterator[str]:
+    """The part of each item; empty for none."""
+    for marks in torch.stack(masks, dim=1).tolist():
+        yield next((part for part, marked in zip(PARTS, marks, strict=True) if marked), "")
+
+
 # --- nodes
 
 
@@ -95,9 +101,8 @@ def _write_nodes(source: str, folder: Path) -> Iterator[Path]:
 
 
 def _node_rows(graph: Data, masks: SplitMasks) -> Iterator[tuple[int, str, str]]:
-    parts = sum((place + 1) * mask.long() for place, mask in enumerate(masks))
-    for node, (label, part) in enumerate(zip(graph.y.tolist(), parts.tolist(), strict=True)):
-        yield node, f"class {label}" if label >= 0 else "", ("", *PARTS)[part]
+    for node, (label, part) in enumerate(zip(graph.y.tolist(), _words(masks), strict=True)):
+        yield node, f"class {label}" if label >= 0 else "", part
 
 
 def _node_graph(source: str) -> Data:
@@ -272,11 +277,10 @@ def _write_texts(source: str, folder: Path) -> Iterator[Path]:
     kept = _some_of_each(documents.y, LARGEST["text"])
     for seed in range(_num_splits(len(kept))):
         masks = stratified_split(documents.y[kept], seed, (0.7, 0.1, 0.2))
-        parts = sum(place * mask.long() for place, mask in enumerate(masks)).tolist()
         path = folder / f"{seed}.jsonl"
         with path.open("w", encoding="utf-8") as file:
-            for place, part in zip(kept.tolist(), parts, strict=True):
-                file.write(json.dumps(_text_object(documents, place, PARTS[part])) + "\n")
+            for place, part in zip(kept.tolist(), _words(masks), strict=True):
+                file.write(json.dumps(_text_object(documents, place, part)) + "\n")
         yield path
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import global_add_pool, global_mean_pool
@@ -160,8 +159,8 @@ def graph_rivals(graphs: Graphs, parts: Parts) -> dict[str, Score]:
     return found
 
 
-def weisfeiler_lehman(graphs: Graphs, rounds: int) -> list[csr_matrix]:
-    """How often each colour occurs in each graph, ``(G, colours)``, for each round of refinement.
+def weisfeiler_lehman(graphs: Graphs, rounds: int) -> list[Tensor]:
+    """How often each colour occurs in each graph after each round of refinement, ``(G, colours)``.
 
     The first colour of a node is its tag; the next its colour with those of its neighbours, sorted.
     """
@@ -169,7 +168,7 @@ def weisfeiler_lehman(graphs: Graphs, rounds: int) -> list[csr_matrix]:
     neighbours: list[list[int]] = [[] for _ in colours]
     for node, other in graphs.edge_index.T.tolist():
         neighbours[node].append(other)
-    graph_of = np.repeat(np.arange(len(graphs)), graphs.node_ptr.diff().numpy())
+    graph_of = torch.arange(len(graphs)).repeat_interleave(graphs.node_ptr.diff())
     counts = []
     for turn in range(rounds + 1):
         if turn:
@@ -179,9 +178,9 @@ def weisfeiler_lehman(graphs: Graphs, rounds: int) -> list[csr_matrix]:
             ]
             number = {name: place for place, name in enumerate(dict.fromkeys(signatures))}
             colours = [number[name] for name in signatures]
-        ones = np.ones(len(colours))
-        shape = (len(graphs), max(colours) + 1)
-        counts.append(csr_matrix((ones, (graph_of, colours)), shape=shape))
+        places = torch.stack((graph_of, torch.tensor(colours)))
+        ones = torch.ones(len(colours), dtype=torch.float64)
+        counts.append(torch.sparse_coo_tensor(places, ones, check_invariants=True).coalesce())
     return counts
 
 
@@ -193,7 +192,7 @@ def _kernel_machine(graphs: Graphs, parts: Parts) -> Score:
     kernel = np.zeros((len(graphs), len(graphs)))
     y, scores = graphs.y.numpy(), []
     for counts in weisfeiler_lehman(graphs, rounds=5):
-        kernel = kernel + (counts @ counts.T).toarray()
+        kernel = kernel + (counts @ counts.T).to_dense().numpy()
         lengths = np.sqrt(kernel.diagonal())
         for values, penalties in (
             (kernel / lengths[:, None] / lengths, (0.1, 1.0, 10.0, 100.0, 1_000.0)),
@@ -212,7 +211,7 @@ def _kernel_machine(graphs: Graphs, parts: Parts) -> Score:
 def _batch(graphs: Graphs, places: NDArray[np.int64]) -> Batch:
     """Graphs as PyG has them: one-hot tags or degrees, and attributes."""
     coded = graphs if graphs.num_tags > 1 else graphs.with_degrees_as_tags()
-    chosen = coded.select(places)
+    chosen = coded.select(torch.from_numpy(places))
     x = F.one_hot(chosen.tags, len(coded.tag_names)).float()
     if chosen.attributes is not None:
         x = torch.cat((x, chosen.attributes), dim=1)

@@ -6,7 +6,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.figures import growth, speed_bars
-from benchmarks.render import render_bench, render_beside, render_growth, render_steps
+from benchmarks.render import (
+    render_bench,
+    render_beside,
+    render_growth,
+    render_own_data,
+    render_steps,
+)
 from quatgraph.errors import UserError
 from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
@@ -66,6 +72,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
+        ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, hidden=True),
+        ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, hidden=False),
     }
 
 
