@@ -18,14 +18,14 @@ import torch
 
 from benchmarks.own_sets import HIDDEN, VISIBLE, written
 from benchmarks.rivals import Score, Scores, graph_rivals, link_rivals, node_rivals, text_rivals
+from quatgraph import config as configs
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.reproduce.render import markdown_table
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.config import Config
 from quatgraph.tasks.graph.problem import folds_of
 from quatgraph.tasks.graph.problem import split_indices as split_graphs
-from quatgraph.tasks.job import default_candidates, train_in_folder
-from quatgraph.tasks.selection import choose_by_validation
+from quatgraph.tasks.job import train_in_folder
+from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text.problem import split_indices as split_texts
 from quatgraph.training.context import Context
@@ -96,19 +96,24 @@ def rows(
     for task, source in _chosen(only, folders, HIDDEN if hidden else VISIBLE):
         with TemporaryDirectory() as made:
             (Path(made) / "data").mkdir()
-            configurations = written(task, source, Path(made) / "data")
-            ours, splits, spent = [], [], [0.0, 0.0]
-            for number, config in enumerate(configurations):
+            ours: list[float] = []
+            single: list[float] = []
+            splits: list[dict[str, Score]] = []
+            spent = [0.0, 0.0]
+            for number, values in enumerate(written(task, source, Path(made) / "data")):
                 began = time.perf_counter()
-                ours += _ours(TASKS[task], config, Path(made) / f"{number}", Context(device))
+                found = _train(TASKS[task], values, Path(made) / f"{number}", Context(device))
+                ours += found["combination"]
+                single += found["single"]
                 middle = time.perf_counter()
-                splits += _rivals(task, config)
+                splits += _rivals(task, configs.build(TASKS[task].config, values))
                 spent[0] += middle - began
                 spent[1] += time.perf_counter() - middle
         yield {
             "case": f"{task}: {Path(source).stem}",
             "work": f"{'hidden, ' * hidden}{len(ours)} splits",
             **compare(ours, splits),
+            "single": round(sample(single).mean, 2),
             "seconds": round(spent[0] / len(ours), 2),
             "rival_seconds": round(spent[1] / len(ours), 2),
         }
@@ -132,11 +137,17 @@ def _chosen(
     return [pair for pair in pairs if not only or set(pair) & set(only)]
 
 
-def _ours(task: AnyTask, config: Config, folder: Path, context: Context) -> list[float]:
-    """The test metric of each split after ``train`` with its defaults."""
-    job = train_in_folder(task, default_candidates(task, config), folder, context)
+def _train(
+    task: AnyTask, values: configs.Values, folder: Path, context: Context
+) -> dict[str, list[float]]:
+    """What ``train`` with its defaults reaches on the test data of each split: the combination,
+    which it reports, and the single best model."""
+    candidates = default_candidates(task, values)
+    job = train_in_folder(task, candidates, folder, context, combine=True)
     metric = f"test/{task.reported_metrics[0]}"
-    return [run.metrics[metric] for run in choose_by_validation(job.healthy)]
+    return {
+        kind: [split[kind][metric] for split in job.selection] for kind in ("combination", "single")
+    }
 
 
 def _rivals(task: str, config: Any) -> list[dict[str, Score]]:
@@ -159,7 +170,8 @@ def _rivals(task: str, config: Any) -> list[dict[str, Score]]:
 
 def table(found: Sequence[dict[str, Any]]) -> str:
     """A Markdown table, the mean regret and the lost datasets."""
-    head = ["dataset", "ours", "rival", "its result", "difference", "regret", "seconds", "rivals'"]
+    head = ["dataset", "ours", "single", "rival", "its result", "difference", "regret"]
+    head += ["seconds", "rivals'"]
     lines = []
     for row in found:
         ours, rival, difference = (
@@ -168,7 +180,8 @@ def table(found: Sequence[dict[str, Any]]) -> str:
         )
         marked = f"**{difference}**" if is_lost(row) else difference
         numbers = [f"{row[key]:.1f}" for key in ("regret", "seconds", "rival_seconds")]
-        lines.append([row["case"], ours, row["against"], rival, marked, *numbers])
+        single = f"{row['single']:.1f}"
+        lines.append([row["case"], ours, single, row["against"], rival, marked, *numbers])
     regret = fmean(row["regret"] for row in found)
     lost = ", ".join(row["case"] for row in found if is_lost(row)) or "none"
     return (

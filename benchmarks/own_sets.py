@@ -26,7 +26,6 @@ from quatgraph.data.node import from_data
 from quatgraph.data.splits import PARTS, SplitMasks, stratified_split
 from quatgraph.data.text import Documents
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.config import Config
 from quatgraph.tasks.text.problem import Corpus
 
 VISIBLE = {
@@ -51,19 +50,16 @@ SMALL = 600
 NEIGHBOURS = 8
 
 
-def written(task: str, source: str, folder: Path) -> list[Config]:
-    """Writes a dataset as own files and returns a configuration per split; of graphs one, whose
-    folds are the splits.
+def written(task: str, source: str, folder: Path) -> list[configs.Values]:
+    """Writes a dataset as own files and returns the settings of each split; of graphs only one,
+    whose folds are the splits.
 
     Args:
         source: A name of the lists above, or the path of files that the task reads.
         folder: An empty folder.
     """
     more = {"num_folds": 5} if task == "graph" else {}
-    return [
-        configs.build(TASKS[task].config, {"data": {"path": str(path), **more}})
-        for path in _WRITERS[task](source, folder)
-    ]
+    return [{"data": {"path": str(path), **more}} for path in _WRITERS[task](source, folder)]
 
 
 def _load(task: str, source: str) -> object:

@@ -192,9 +192,7 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
     monkeypatch.setattr(
         defaults,
         "default_candidates",
-        lambda task, values: [
-            dataclasses.replace(configs.build(NodeConfig, values), train=few)
-        ],
+        lambda task, values: [dataclasses.replace(configs.build(NodeConfig, values), train=few)],
     )
     rows = list(defaults.rows(CPU))
     assert [row["case"] for row in rows] == ["with features"] * 4 + ["without"] * 4
