@@ -23,10 +23,11 @@ BENCHES = (
     "text",
     "steps",
     "defaults",
+    "own_data",
 )
 """Names of modules, which are imported when they run."""
 
 
-def rows(name: str, device: "torch.device") -> Iterator[dict[str, Any]]:
-    """Runs a benchmark on a device and yields its rows."""
-    return import_module(f"benchmarks.{name}").rows(device)
+def rows(name: str, device: "torch.device", **options: Any) -> Iterator[dict[str, Any]]:
+    """Runs a benchmark on a device, perhaps with options of its own, and yields its rows."""
+    return import_module(f"benchmarks.{name}").rows(device, **options)

@@ -20,12 +20,27 @@ def bench(
     ] = None,
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="own_data: only this task or dataset. Repeatable.")
+    ] = None,
+    hidden: Annotated[
+        bool, typer.Option("--hidden", help="own_data: the hidden half of the datasets.")
+    ] = False,
+    folder: Annotated[
+        list[Path] | None, typer.Option(help="own_data: your data, TASK/NAME. Repeatable.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Time operations and trainings; runs all benchmarks by default.
 
     python -m benchmarks conv --out benchmarks/records
+
+    python -m benchmarks own_data --only node
     """
+    options = {"only": only, "hidden": hidden, "folders": folder}
+    options = {key: value for key, value in options.items() if value}
+    if options and name != "own_data":
+        raise UserError("--only, --hidden and --folder are options of the benchmark own_data")
     if name is not None and name not in BENCHES:
         hint = did_you_mean(name, BENCHES) or f"; choose from {', '.join(BENCHES)}"
         raise UserError(f"there is no benchmark {name!r}{hint}")
@@ -39,13 +54,19 @@ def bench(
     if out is not None:
         ensure_folder(out)
     for one in BENCHES if name is None else (name,):
-        for row in rows(one, resolved):
+        found = []
+        for row in rows(one, resolved, **options):
+            found.append(row)
             if json_:
                 emit({"bench": one, **row})
             else:
                 typer.echo("  ".join((one, *_format_row(row))))
             if out is not None:
                 append_lines(out / f"{one}.jsonl", [{"bench": one, **row, "environment": machine}])
+        if one == "own_data" and not json_:
+            from benchmarks.own_data import table
+
+            typer.echo(f"\n{table(found)}")
 
 
 def _format_row(row: dict[str, Any]) -> list[str]:

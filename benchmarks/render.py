@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.growth import exponent
 from benchmarks.limits import REACHED
+from benchmarks.own_data import table
 from quatgraph.reproduce.render import markdown_table
 from quatgraph.training.runtime import machine
 
@@ -123,6 +124,13 @@ def render_steps(folder: Path) -> str:
         lines.append([machine_of(row), row["case"], *times, ", ".join(shown)])
     header = ["device", "training", "epoch", "device time", "operations", "share of device time"]
     return markdown_table(header, lines)
+
+
+def render_own_data(folder: Path, *, hidden: bool) -> str:
+    """A Markdown table of the visible or the hidden datasets of ``own_data``."""
+    found = read_rows(folder, "own_data")
+    rows = [row for row in found if row["work"].startswith("hidden") == hidden]
+    return table(rows) if rows else _missing(f"own_data{' --hidden' * hidden}")
 
 
 def _missing(bench: str) -> str:

@@ -7,7 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.figures import growth, speed_bars
-from benchmarks.render import render_bench, render_beside, render_growth, render_steps
+from benchmarks.render import (
+    render_bench,
+    render_beside,
+    render_growth,
+    render_own_data,
+    render_steps,
+)
 from quatgraph.errors import UserError
 from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
@@ -73,6 +79,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             ("docs/settings.md", f"settings {name}"): partial(render_settings, task)
             for name, task in TASKS.items()
         },
+        ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, hidden=True),
+        ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, hidden=False),
     }
 
 

@@ -209,6 +209,7 @@ def test_every_bench_has_a_name() -> None:
     tasks = ["node", "graph", "link", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
-    assert list(BENCHES) == [*operations, "growth", *beside, "conv", *tasks, "steps", "defaults"]
+    defaults = ["defaults", "own_data"]
+    assert list(BENCHES) == [*operations, "growth", *beside, "conv", *tasks, "steps", *defaults]
     for name in BENCHES:
         assert isinstance(rows(name, CPU), Iterator)  # none of them is run yet

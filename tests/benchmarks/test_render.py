@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.limits import REACHED
-from benchmarks.render import render_bench, render_beside, render_growth
+from benchmarks.render import render_bench, render_beside, render_growth, render_own_data
 
 
 def row(variant: str, ms: float, device: str = "cpu", **more: Any) -> str:
@@ -37,6 +37,21 @@ def test_missing_records_say_how_to_make_them(tmp_path: Path) -> None:
     assert "python -m benchmarks conv --out" in render_bench(tmp_path, "conv")
     assert "python -m benchmarks loss --out" in render_beside(tmp_path, "loss")
     assert "python -m benchmarks growth --out" in render_growth(tmp_path)
+    shown = render_own_data(tmp_path, hidden=True)
+    assert "python -m benchmarks own_data --hidden --out" in shown
+
+
+def test_hidden_datasets_have_a_table_of_their_own(tmp_path: Path) -> None:
+    numbers = {"ours": 50.0, "rival": 60.0, "difference": -10.0, "regret": 10.0}
+    numbers |= {"against": "SVM", "single": 49.0, "seconds": 1.0, "rival_seconds": 2.0}
+    visible = row("defaults", 0.0, case="text: a", work="3 splits", **numbers)
+    numbers |= {"ours": 70.0, "difference": 10.0, "regret": 0.0, "against": "fastText"}
+    hidden = row("defaults", 0.0, case="text: b", work="hidden, 3 splits", **numbers)
+    (tmp_path / "own_data.jsonl").write_text(visible + hidden)
+    assert "| text: a | 50.0 | 49.0 | SVM |" in render_own_data(tmp_path, hidden=False)
+    shown = render_own_data(tmp_path, hidden=True)
+    assert "| text: b | 70.0 | 49.0 | fastText |" in shown
+    assert "text: a" not in shown
 
 
 def test_shares_stand_below_what_the_machine_reaches(tmp_path: Path) -> None:
