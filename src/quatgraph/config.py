@@ -136,6 +136,12 @@ def check_source(data: Any) -> None:
         )
 
 
+def added(default: Any) -> Any:
+    """A field that older records lack: it does not identify a configuration while it has its
+    default."""
+    return dataclasses.field(default=default, metadata={"added": True})
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as nested plain values, the inverse of :func:`build`."""
     return dataclasses.asdict(config)
@@ -151,6 +157,9 @@ def identity(config: Any) -> dict[str, Any]:
     values["data"]["path"] = ""
     if values["data"].get("missing") == "":
         del values["data"]["missing"]  # older records lack the field
+    for field in dataclasses.fields(config.data):
+        if "added" in field.metadata and values["data"][field.name] == field.default:
+            del values["data"][field.name]
     return values
 
 

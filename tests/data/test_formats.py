@@ -15,7 +15,7 @@ READERS = {
     "text": text.READERS,
 }
 FILES = {
-    ("node", "csv"): "g/nodes.csv",
+    ("node", "tables"): "g/nodes.csv",
     ("graph", "jsonl"): "g.jsonl",
     ("graph", "tu"): "g/TOY_A.txt",
     ("graph", "dgcnn"): "g.txt",
@@ -89,7 +89,7 @@ def test_a_folder_may_be_named_like_an_unsupported_file(tmp_path: Path) -> None:
     folder = tmp_path / "graph.net"
     touch(folder, "nodes.csv")
     assert infer_task(folder) == "node"
-    assert select_reader("node", node.READERS, folder).name == "csv"
+    assert select_reader("node", node.READERS, folder).name == "tables"
 
 
 def test_packed_texts_are_refused_with_a_remedy(tmp_path: Path) -> None:

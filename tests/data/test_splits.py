@@ -56,7 +56,7 @@ def masks_of(*parts: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     ("parts", "words"),
     [
         (("r", "r", "v", "t"), None),
-        (("r", "v", "v", "t"), "class 'b' has no training node in here"),
+        (("r", "v", "v", "t"), "all training nodes in here have one class; mark nodes of"),
         (("r", "r", "t", "t"), "no labelled node for the valid part"),
         (("r", "rv", "v", "t"), "two parts"),
     ],
@@ -68,6 +68,22 @@ def test_a_split_that_cannot_be_used_is_refused(parts, words):
         return
     with pytest.raises(UserError, match=words):
         check_split(y, masks_of(*parts), ["a", "b"], where="here")
+
+
+def test_a_class_without_a_training_node_is_reported_with_its_share_of_the_test_nodes():
+    y = torch.tensor([0, 1, 0, 0, 1, 2, 2, -1])
+    parts = ("r", "r", "v", "t", "t", "t", "t", "")
+    (note,) = check_split(y, masks_of(*parts), ["a", "b", "c"], where="here")
+    assert note == (
+        "class 'c' has no training node in here: its nodes count as errors, among them 50.0 % of "
+        "the test nodes"
+    )
+    trained = masks_of("r", "r", "v", "t", "t", "r", "t", "")
+    several = tuple(torch.cat(pair, dim=1) for pair in zip(masks_of(*parts), trained, strict=True))
+    (note,) = check_split(y, several, ["a", "b", "c"], where="here")
+    assert "no training node in here in 1 of 2 splits: its nodes count as errors, among" in note
+    (note,) = check_split(y, trained, ["a", "b", "c", "d"], where="here")
+    assert note == "no node has the class 'd'"
 
 
 def test_a_single_class_is_refused():

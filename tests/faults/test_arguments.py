@@ -20,8 +20,8 @@ def test_training_nodes_refuses_what_is_no_graph(given: Any, tmp_path: Path) -> 
     with pytest.raises(UserError) as refused:
         train_nodes(given, tmp_path / "model")
     assert str(refused.value) == (
-        "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and edges.csv, "
-        f"not {type(given).__name__}"
+        "the graph must be a folder with nodes.csv and edges.csv, a PyG Data, a networkx graph, a "
+        f"pair of frames (nodes, edges) or arrays (adjacency, x, y), not {type(given).__name__}"
     )
 
 

@@ -209,7 +209,13 @@ def rare(kind: str, path: Path) -> Path:
     return reviews.written(path.with_suffix(".csv"), [("so so", "?"), *reviews.REVIEWS])
 
 
-@pytest.mark.parametrize("task", ["node", "graph", "text"])
+def test_a_mark_without_a_training_node_is_reported_with_a_way_out(tmp_path: Path) -> None:
+    notes = node.read(rare("node", tmp_path / "data")).notes
+    assert notes[-2].startswith("class '?' has no training node")
+    assert notes[-1].endswith("--set 'data.missing=?' makes them missing")
+
+
+@pytest.mark.parametrize("task", ["graph", "text"])
 def test_a_mark_that_hinders_training_is_counted_and_refused_with_a_way_out(
     task: str, tmp_path: Path
 ) -> None:

@@ -132,7 +132,7 @@ def test_parquet_without_pyarrow_is_told_before_the_model_is_opened(
 ) -> None:
     monkeypatch.setattr(tables, "find_spec", lambda name: None)
     result = call("predict", "no-model", "--out", str(tmp_path / "p.parquet"))
-    assert_user_error(result, "pip install pyarrow")
+    assert_user_error(result, "pip install 'quatgraph[tables]'")
 
 
 def test_a_file_without_a_suffix_is_csv_or_json_lines(models: Path, tmp_path: Path) -> None:

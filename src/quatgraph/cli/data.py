@@ -184,9 +184,9 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         raise UserError(f"no such file or folder: {name}")
     source = {"path": str(path)} if own else {"name": name}
     values = configs.override({"data": source}, set_)
-    if own:  # only texts have columns to set
+    if own:  # the only files with columns to set are texts
         columns = {"data.text", "data.label"} & configs.flatten(values).keys()
-        task = "text" if columns else infer_task(path)
+        task = "text" if columns and path.is_file() else infer_task(path)
     else:
         task = store.entry(name).task
     if task not in TASKS:

@@ -35,7 +35,9 @@ def format_of(out: Path | None, json_: bool) -> str:
             f"{' or '.join(JSON_FORMATS)}"
         )
     if suffix == ".parquet" and find_spec("pyarrow") is None:
-        raise UserError("writing Parquet needs pyarrow; install it with pip install pyarrow")
+        raise UserError(
+            "writing Parquet needs pyarrow; install it with pip install 'quatgraph[tables]'"
+        )
     return suffix
 
 

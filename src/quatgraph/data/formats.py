@@ -18,6 +18,7 @@ from quatgraph.data.io.files import (
     is_packed,
     unpacked_suffix,
 )
+from quatgraph.data.io.frame import find_files
 from quatgraph.data.io.table import split_cells
 from quatgraph.errors import UserError
 
@@ -119,7 +120,7 @@ def _training_file(folder: Path) -> Path | None:
 
 _FOLDERS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: _training_file(path) is not None,
-    "node": lambda path: (path / "nodes.csv").exists(),
+    "node": lambda path: bool(find_files(path, "nodes")),
     "graph": lambda path: any(path.glob("*_A.txt")),
     "text": lambda path: any(path.glob("*/*.txt")) or any(path.glob("*/*/*.txt")),
 }

@@ -9,8 +9,8 @@ import numpy as np
 
 from quatgraph.data.io.numbers import Ids, is_number
 
-_MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
-"""What files write for a missing label, in lower case."""
+MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
+"""What files write for a missing value, in lower case."""
 
 
 def encode_labels(labels: Sequence[str], missing: Collection[str] = ()) -> tuple[Ids, list[str]]:
@@ -93,7 +93,7 @@ def _marker_notes(
 
 
 def _is_marker(name: str) -> bool:
-    return name.casefold() in _MISSING_MARKERS
+    return name.casefold() in MISSING_MARKERS
 
 
 def _missing_setting(names: Sequence[str]) -> str:

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data.labels import missing_hint
 from quatgraph.errors import UserError, did_you_mean
 
 Fold = tuple[Tensor, Tensor]
@@ -83,10 +82,13 @@ def inner_validation(y: Tensor, train: Tensor, seed: int, fraction: float = 0.1)
     return train[~is_valid], train[is_valid]
 
 
-def check_split(y: Tensor, masks: SplitMasks, label_names: list[str], *, where: str) -> None:
-    """Refuses masks ``(N, S)`` with an empty split, or with a class that no training node has.
+def check_split(y: Tensor, masks: SplitMasks, label_names: list[str], *, where: str) -> list[str]:
+    """Refuses masks ``(N, S)`` with an empty part, or with training nodes of a single class.
 
     Unlabelled nodes (``-1``) are ignored. ``where`` is the source of the split, for messages.
+
+    Returns:
+        Notes on classes without a training node, which no model can learn.
     """
     if len(label_names) < 2:
         raise UserError(
@@ -101,12 +103,26 @@ def check_split(y: Tensor, masks: SplitMasks, label_names: list[str], *, where: 
                 f"{where} leaves no labelled node for the {part} part; "
                 "label more nodes or give a split of your own"
             )
-    for label, name in enumerate(label_names):
-        if not bool(train[y == label].any(dim=0).all()):
-            raise UserError(
-                f"class {name!r} has no training node in {where}; "
-                f"mark at least one of its nodes as train or remove the class{missing_hint(name)}"
-            )
+    of_class = torch.stack([(y == label).unsqueeze(1) for label in range(len(label_names))])
+    untrained = ~(of_class & train).any(dim=1)  # (C, S)
+    if bool(((~untrained).sum(dim=0) < 2).any()):
+        raise UserError(
+            f"all training nodes in {where} have one class; mark nodes of another class as train"
+        )
+    notes = []
+    for label in untrained.any(dim=1).nonzero().flatten().tolist():
+        if not bool(of_class[label].any()):
+            notes.append(f"no node has the class {label_names[label]!r}")
+            continue
+        splits = untrained[label]
+        own = (of_class[label] & test)[:, splits].sum(dim=0).double()
+        share = float((own / test[:, splits].sum(dim=0)).mean())
+        among = f" in {int(splits.sum())} of {splits.numel()} splits" if splits.numel() > 1 else ""
+        notes.append(
+            f"class {label_names[label]!r} has no training node in {where}{among}: its nodes count "
+            f"as errors, among them {100 * share:.1f} % of the test nodes"
+        )
+    return notes
 
 
 def _shuffled_classes(y: Tensor, seed: int) -> Iterator[Tensor]:

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import torch
 
 from quatgraph.data.graph import AnyGraphs, from_any
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.link import Triples, from_names, read
-from quatgraph.data.node import from_data
+from quatgraph.data.node import from_any as graph_from_any
 from quatgraph.data.text import Documents, TextOptions, check_trainable
 from quatgraph.data.text import from_list as documents_of
 from quatgraph.errors import UserError, check_known
@@ -36,10 +36,6 @@ from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import Bundle, load_bundle
 from quatgraph.training.context import Context
 from quatgraph.training.runtime import resolve_device
-
-if TYPE_CHECKING:
-    from torch_geometric.data import Data
-
 
 PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor[Any]]] = {
     "node": NodePredictor,
@@ -76,7 +72,7 @@ def load(bundle: Path | str, *, device: str = "auto") -> Predictor[Any]:
 
 
 def train_nodes(
-    data: "Data | Path | str",
+    data: Any,
     out: Path | str,
     *,
     config: NodeConfig | None = None,
@@ -87,12 +83,16 @@ def train_nodes(
     Args:
         data: A PyG ``Data`` with ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight``
             may be missing, other features of edges (``edge_attr``) are not used. Or a folder, see
-            :func:`quatgraph.data.node.read_folder`.
+            :mod:`quatgraph.data.node.files`. Or a pair of pandas or Polars frames ``(nodes,
+            edges)``, a networkx graph, or NumPy and SciPy arrays ``(adjacency, x, y)``, see
+            :func:`quatgraph.data.node.from_any`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: See :class:`TrainOptions`.
     """
-    graph = data if isinstance(data, Path | str) else from_data(data)
+    settings = (config or NodeConfig()).data
+    in_memory = not isinstance(data, Path | str)
+    graph = graph_from_any(data, settings.read_options()) if in_memory else data
     return NodePredictor(*_train(NODE, graph, out, config, options))
 
 

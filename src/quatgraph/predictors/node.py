@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.data import node as source
 from quatgraph.data.io.messages import quote_some
-from quatgraph.data.labels import missing_labels
 from quatgraph.data.node.assembly import default_feature_names
+from quatgraph.data.node.encoding import Encoding
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.models.node import MODELS
@@ -45,13 +45,11 @@ class NodePredictor(Classifier[NodeConfig]):
     trained_on = "graph"
     id_field = "node_ids"
 
-    def predict(
-        self, graph: "Data | Path | str | None" = None, *, nodes: Sequence[str] | None = None
-    ) -> Predictions:
+    def predict(self, graph: Any = None, *, nodes: Sequence[str] | None = None) -> Predictions:
         """Classifies nodes.
 
         Args:
-            graph: A folder in the format of the training data, or a PyG ``Data``; the training
+            graph: A folder, or a graph in memory as :func:`train_nodes` takes it; the training
                 graph by default.
             nodes: Ids of the nodes to classify; all by default.
         """
@@ -139,28 +137,22 @@ class NodePredictor(Classifier[NodeConfig]):
     def _explain_overflow(self, member: TrainedMember[NodeConfig], data: "Data", place: int) -> str:
         return NODE.explain_overflow(data, self._prepare(member, data))
 
-    def _read_training_data(self, data: "Data | Path | str | None") -> "Data":
+    def _read_training_data(self, data: Any) -> "Data":
         if data is None:
             return NODE.load(self.config)
         return self._read(data, labels_needed=True)
 
-    def _read(self, graph: "Data | Path | str", *, labels_needed: bool) -> "Data":
-        from torch_geometric.data import Data
-
-        if isinstance(graph, Data):
-            return source.from_data(graph, labels_needed=labels_needed)
-        if not isinstance(graph, Path | str):
+    def _read(self, graph: Any, *, labels_needed: bool) -> "Data":
+        stored = self.card.get("encoding")  # older bundles have none
+        encoding = None if stored is None else Encoding.from_dict(stored)
+        options = self.config.data.read_options(labels_needed=labels_needed, encoding=encoding)
+        if isinstance(graph, Path | str):
+            return source.read(Path(graph), options)
+        if isinstance(graph, list):
             raise UserError("node models predict one graph at a time: pass a folder or a PyG Data")
-        settings = self.config.data
-        return source.read(
-            Path(graph),
-            directed=settings.directed,
-            split_seed=settings.split_seed,
-            missing=missing_labels(settings.missing),
-            labels_needed=labels_needed,
-        )
+        return source.from_any(graph, options)
 
-    def _read_new_data(self, graph: "Data | Path | str") -> "Data":
+    def _read_new_data(self, graph: Any) -> "Data":
         data = self._read(graph, labels_needed=False)
         if self._is_training_graph(data):
             return data
@@ -169,8 +161,7 @@ class NodePredictor(Classifier[NodeConfig]):
                 "the model was trained without features, on the nodes themselves, so it can only "
                 "predict its training graph"
             )
-        named = isinstance(graph, Path | str) or graph.get("feature_names") is not None
-        return _match_columns(data, self.card["features"], named=named)
+        return _match_columns(data, self.card["features"], named=data.has_feature_names)
 
 
 def _match_columns(data: "Data", wanted: list[str], *, named: bool) -> "Data":

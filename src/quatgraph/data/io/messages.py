@@ -12,9 +12,14 @@ def quote_some(names: Iterable[str]) -> str:
         >>> quote_some("abcdefg")
         "'a', 'b', 'c', 'd', 'e' and 2 more"
     """
-    names = list(names)
-    shown = ", ".join(map(repr, names[:_FEW]))
-    return f"{shown} and {len(names) - _FEW:,} more" if len(names) > _FEW else shown
+    return list_some(map(repr, names))
+
+
+def list_some(items: Iterable[str]) -> str:
+    """The first few of many items, without quotes."""
+    items = list(items)
+    shown = ", ".join(items[:_FEW])
+    return f"{shown} and {len(items) - _FEW:,} more" if len(items) > _FEW else shown
 
 
 def count_noun(count: int, noun: str) -> str:

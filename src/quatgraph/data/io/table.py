@@ -24,12 +24,13 @@ class Table:
     Attributes:
         path: The file.
         columns: The cells of each column, without surrounding spaces.
+        delimiter: What separates the cells.
     """
 
     path: Path
     columns: list[list[str]]
+    delimiter: str
     _text: str
-    _delimiter: str
 
     def __len__(self) -> int:
         return len(self.columns[0]) if self.columns else 0
@@ -41,7 +42,7 @@ class Table:
     def at(self, number: int) -> str:
         """The location of a row, counted from 0: ``"FILE line LINE"``."""
         # Only errors need it, so the file is parsed again: quoted cells may hold line breaks.
-        reader = _reader(self._text, self._delimiter)
+        reader = _reader(self._text, self.delimiter)
         next(islice(filter(None, reader), number, None))
         return f"{self.path} line {reader.line_num}"
 
@@ -53,7 +54,7 @@ def read_table(path: Path) -> Table:
     first = next((line for line in text.splitlines() if line.strip()), "")
     delimiter = max(DELIMITERS, key=first.count)
     rows = _reader(text, delimiter)
-    table = Table(path, [], text, delimiter)
+    table = Table(path, [], delimiter, text)
     while chunk := _next_rows(rows, path):
         if not table.columns:
             table.columns.extend([] for _ in chunk[0])

@@ -32,7 +32,10 @@ def complete_data(data: "Data", masks: SplitMasks) -> "Data":
     data.num_nodes = data.y.numel()
     data.node_ids = data.get("node_ids") or [str(node) for node in range(data.num_nodes)]
     num_features = 0 if data.x is None else data.x.size(1)
+    data.has_feature_names = data.get("feature_names") is not None
     data.feature_names = data.get("feature_names") or default_feature_names(num_features)
+    data.label_values = data.get("label_values") or list(data.label_names)
+    data.encoding = data.get("encoding")
     data.notes = data.get("notes") or []
     data.digest = digest(data)
     return data

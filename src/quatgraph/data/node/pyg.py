@@ -1,6 +1,6 @@
 """PyG ``Data`` of the user's own, checked and completed."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -34,8 +34,9 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
 
     if not isinstance(data, Data):
         raise UserError(
-            "the graph must be a PyG Data, or for train_nodes a folder with nodes.csv and "
-            f"edges.csv, not {type(data).__name__}"
+            "the graph must be a folder with nodes.csv and edges.csv, a PyG Data, a networkx "
+            "graph, a pair of frames (nodes, edges) or arrays (adjacency, x, y), not "
+            f"{type(data).__name__}"
         )
     x = None if data.get("x") is None else check_features(data.x, "data.x")
     num_nodes = count_nodes(data, "x", "num_nodes", "y", *MASKS)
@@ -54,8 +55,9 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
     if labels_needed and not label_names:
         raise UserError("no node of the graph has a label; give data.y a class for some nodes")
     masks = masks or as_columns(stratified_split(y, split_seed))
+    notes = []
     if labels_needed:
-        check_split(y, masks, label_names, where="the split of the graph")
+        notes = check_split(y, masks, label_names, where="the split of the graph")
     graph = Data(
         name=str(data.get("name") or "data"),
         x=x,
@@ -63,9 +65,11 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         edge_index=edge_index,
         edge_weight=edge_weight,
         label_names=label_names,
+        label_values=_label_values(data, label_names),
         directed=not is_symmetric(edge_index, edge_weight, num_nodes),
         node_ids=_names(data, "node_ids", num_nodes),
         feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),
+        notes=notes,
     )
     return complete_data(graph, masks)
 
@@ -113,6 +117,13 @@ def _check_labels(data: "Data", num_nodes: int) -> tuple[Tensor, list[str]]:
     classes, places = y.unique(return_inverse=True)
     unlabelled = int(bool((y < 0).any()))  # -1 sorts first
     return places - unlabelled, [str(label) for label in classes[unlabelled:].tolist()]
+
+
+def _label_values(data: "Data", label_names: list[str]) -> list[Any]:
+    """The label of each class: a name, or else the number in ``y``."""
+    if data.get("label_names") is None:
+        return [int(name) for name in label_names]
+    return list(data.get("label_values") or label_names)
 
 
 def _check_masks(data: "Data", num_nodes: int) -> SplitMasks | None:

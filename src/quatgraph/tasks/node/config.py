@@ -3,23 +3,55 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
+from quatgraph.config import added
+from quatgraph.data.labels import missing_labels
+from quatgraph.data.node import ReadOptions
+from quatgraph.data.node.encoding import Encoding
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
 from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 from quatgraph.training.loop import Select
+
+COLUMNS = ("id", "label", "split", "source", "target", "weight")
+"""The settings that name a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
     path: str = ""
-    """A folder with ``nodes.csv`` and ``edges.csv``."""
+    """A folder with the tables ``nodes`` and ``edges``."""
     directed: bool = False
-    """Whether the edges of ``edges.csv`` are directed."""
+    """Whether the edges are directed."""
     split_seed: int = 0
     """Seed of the split, if the files give none."""
     missing: str | int = ""
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     scaling: Literal["auto", "none", "row", "standard"] = "auto"
     """Rows that sum to 1, or standardised columns; auto: rows if mostly zeros, none negative."""
+    id: str = added("")
+    """The column of the node ids; this and the columns below by their usual names if empty."""
+    label: str = added("")
+    """The column of the labels."""
+    split: str = added("")
+    """The column that says train, valid or test."""
+    source: str = added("")
+    """The column of the edges' first nodes."""
+    target: str = added("")
+    """The column of the edges' second nodes."""
+    weight: str = added("")
+    """The column of the edges' weights."""
+
+    def read_options(
+        self, *, labels_needed: bool = True, encoding: Encoding | None = None
+    ) -> ReadOptions:
+        """How tables are read by these settings."""
+        return ReadOptions(
+            directed=self.directed,
+            split_seed=self.split_seed,
+            missing=missing_labels(self.missing),
+            labels_needed=labels_needed,
+            encoding=encoding,
+            **{key: getattr(self, key) for key in COLUMNS},
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,6 @@ from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.data import node as source
 from quatgraph.data.edges import count_edges
-from quatgraph.data.labels import missing_labels
 from quatgraph.data.scaling import Scaling
 from quatgraph.metrics.classification import accuracy, cross_entropy
 from quatgraph.models.common import four_copies
@@ -58,13 +57,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         configs.check_source(settings)
         if settings.name:
             return source.load(settings.name)
-        return source.read(
-            Path(settings.path),
-            directed=settings.directed,
-            split_seed=settings.split_seed,
-            missing=missing_labels(settings.missing),
-            labels_needed=labels_needed,
-        )
+        return source.read(Path(settings.path), settings.read_options(labels_needed=labels_needed))
 
     def num_splits(self, config: NodeConfig, data: "Data") -> int:
         return int(data.train_mask.size(1))
@@ -90,7 +83,10 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             nodes = torch.arange(num_nodes)
             features = Adjacency.from_entries(nodes, nodes, None, (num_nodes, num_nodes))
         else:
-            scaling = scaling or Scaling.fit(data.x, config.data.scaling)
+            kind, encoding = config.data.scaling, data.get("encoding")
+            if kind == "auto" and encoding is not None and encoding.mixes_kinds:
+                kind = "standard"  # ages and one-hot categories have no meaningful sum
+            scaling = scaling or Scaling.fit(data.x, kind)
             features = scaling.apply(data.x)
             # A row with an infinite sum is scaled to zeros, so there the raw numbers are checked.
             checked = data.x if scaling.kind == "row" else features
@@ -164,7 +160,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
 
     def card(self, config: NodeConfig, data: "Data", problem: Problem) -> Card:
         """What preparing another graph like the training graph takes."""
-        scaling = problem.scaling
+        scaling, encoding = problem.scaling, data.get("encoding")
         return {
             "data": {
                 "num_nodes": int(data.num_nodes),
@@ -173,6 +169,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             },
             "labels": data.label_names,
             "features": data.feature_names,
+            "encoding": None if encoding is None else encoding.to_dict(),
             "num_features": problem.features.shape[1],
             "scaling": None if scaling is None else scaling.to_dict(),
         }
