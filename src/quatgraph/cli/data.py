@@ -120,12 +120,12 @@ def formats(
         for reader in modules[name].READERS
     ]
     if not json_:
-        typer.echo(f"{'task':5}  {'format':6}  files")
+        typer.echo(f"{'task':5}  {'format':8}  files")
     for row in rows:
         if json_:
             emit(row)
         else:
-            typer.echo(f"{row['task']:5}  {row['format']:6}  {row['files']}")
+            typer.echo(f"{row['task']:5}  {row['format']:8}  {row['files']}")
 
 
 @command(data_app)
