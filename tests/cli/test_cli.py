@@ -268,7 +268,7 @@ print(new_pages(10), new_pages(50))
 def test_formats_are_listed_by_task() -> None:
     heading, *lines = call("data", "formats").stdout.splitlines()
     assert heading == "task   format    files"
-    assert lines[1] == "graph  jsonl   a .jsonl file with one graph per line"
+    assert lines[1].startswith("graph  jsonl     a .jsonl file with one graph per line, or a .json")
     assert list(dict.fromkeys(line.split()[0] for line in lines)) == list(TASKS)
     texts = call("data", "formats", "text").stdout.splitlines()
     assert texts == [heading, *(line for line in lines if line.startswith("text"))]
