@@ -80,7 +80,7 @@ def test_two_columns_that_may_be_the_label_are_refused(tmp_path):
         read(written(tmp_path, rows))
     data = read(written(tmp_path, rows), label="topic", split="fold")
     assert data.label_names == ["x", "y"]
-    assert any("'class' is read as a feature and 'topic' as the label" in n for n in data.notes)
+    assert any("the label is 'topic', and the features include 'class'" in n for n in data.notes)
 
 
 def test_the_index_that_pandas_writes_is_left_out_or_the_id(tmp_path):

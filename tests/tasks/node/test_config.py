@@ -71,6 +71,11 @@ def test_where_the_data_lies_is_no_part_of_the_identity() -> None:
     assert here.identity() == there.identity()
 
 
+def test_columns_that_are_not_set_are_no_part_of_the_identity() -> None:
+    assert set(built().identity()["data"]) == {"name", "path", "directed", "split_seed", "scaling"}
+    assert built(**{"data.label": "topic"}).identity()["data"]["label"] == "topic"
+
+
 def test_the_identity_is_all_but_the_number_of_seeds() -> None:
     one, many = built(seeds=1), built(seeds=10)
     assert one.identity() == many.identity()
@@ -82,6 +87,7 @@ def test_the_identity_is_all_but_the_number_of_seeds() -> None:
             "protocol": "paper",
             "data.name": "cora",
             "data.split_seed": 1,
+            "data.label": "topic",
             "model.name": "gcn",
             "model.dropout": 0.1,
             "train.lr": 0.5,

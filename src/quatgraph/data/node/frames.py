@@ -30,7 +30,7 @@ def _with_index(nodes: Any, options: ReadOptions) -> Frame:
     index = getattr(nodes, "index", None)
     name = INDEX
     cells: Values = np.arange(len(frame))
-    if hasattr(index, "to_numpy"):
+    if index is not None and hasattr(index, "to_numpy"):
         cells = pandas_cells(index)
         own = str(index.name)
         wanted = own == options.id or own.casefold() in USUAL_COLUMNS["id"]

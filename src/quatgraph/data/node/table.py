@@ -138,10 +138,11 @@ def _find_roles(frame: Frame, options: ReadOptions) -> tuple[dict[str, str], lis
     # Another label column of the training data was a feature, and stays one.
     taken = {name for name in set_.values() if name}
     taken |= {column.name for column in options.encoding.columns} if options.encoding else set()
-    roles, notes, inferred = {}, [], []
+    roles: dict[str, str] = {}
+    notes, inferred = [], []
     for role, name in set_.items():
         found = name or _find_usual(frame, role, taken)
-        if found in frame.columns:
+        if found is not None and found in frame.columns:
             roles[role] = found
             if not name and found != role:
                 inferred.append(f"{found!r} as {role}")
@@ -164,8 +165,8 @@ def _find_roles(frame: Frame, options: ReadOptions) -> tuple[dict[str, str], lis
     ]
     if lookalikes and options.encoding is None and "label" in roles:
         notes.append(
-            f"{frame.where}: {quote_some(lookalikes)} is read as a feature and "
-            f"{roles['label']!r} as the label; remove a column that tells the label"
+            f"{frame.where}: the label is {roles['label']!r}, and the features include "
+            f"{quote_some(lookalikes)}; remove a column that tells the label"
         )
     return roles, notes
 
