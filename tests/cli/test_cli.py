@@ -267,11 +267,11 @@ print(new_pages(10), new_pages(50))
 
 def test_formats_are_listed_by_task() -> None:
     heading, *lines = call("data", "formats").stdout.splitlines()
-    assert heading == "task   format  files"
-    assert lines[1] == "graph  jsonl   a .jsonl file with one graph per line"
+    assert heading == "task   format    files"
+    assert lines[1].startswith("graph  jsonl     a .jsonl file with one graph per line, or a .json")
     assert list(dict.fromkeys(line.split()[0] for line in lines)) == list(TASKS)
     texts = call("data", "formats", "text").stdout.splitlines()
     assert texts == [heading, *(line for line in lines if line.startswith("text"))]
     rows = [json.loads(line) for line in call("data", "formats", "--json").stdout.splitlines()]
-    assert [f"{row['task']:5}  {row['format']:6}  {row['files']}" for row in rows] == lines
+    assert [f"{row['task']:5}  {row['format']:8}  {row['files']}" for row in rows] == lines
     assert_user_error(call("data", "formats", "grpah"), "no task 'grpah'; did you mean 'graph'?")

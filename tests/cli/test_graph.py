@@ -265,3 +265,27 @@ def test_a_published_preset_is_trained_and_asked(
     assert result["runs"] == 10
     assert call("evaluate", "m").exit_code == 0
     assert len(rows_of(call("predict", "m"))) == 188
+
+
+def test_an_own_split_gives_one_model_and_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["train", "train", "valid", "train", "test"]
+    listed = [line | {"part": words[place % 5]} for place, line in enumerate(lines())]
+    written(Path("mine.jsonl"), listed)
+    train = ["train", "graph", "--data", "mine.jsonl", *options(), "--device", "cpu"]
+    assert_user_error(call(*train), "mine.jsonl line 1 has the unknown key 'part'")
+    trained = call(*train, "--set", "data.split=part", "--out", "m")
+    assert trained.exit_code == 0
+    assert "gives its own split instead of folds: 18 for train, 6 for valid, 6 for test" in (
+        trained.stderr
+    )
+    assert re.match(r"test accuracy \d+\.\d\d %\n", trained.stdout)
+    assert "folds" not in trained.stdout
+    evaluated = call("evaluate", "m", "--json")
+    assert evaluated.exit_code == 0
+    for row in map(json.loads, evaluated.stdout.splitlines()):
+        assert row["computed"] == pytest.approx(row["recorded"], abs=1e-5)
+    predicted = call("predict", "m", "mine.jsonl", "--json")
+    assert len(predicted.stdout.splitlines()) == 30

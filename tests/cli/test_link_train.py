@@ -109,20 +109,67 @@ def test_what_a_file_brought_up_is_told(tmp_path: Path) -> None:
     assert (tmp_path / "quatgraph-runs" / "my.towns" / "card.json").exists()
 
 
-def test_what_training_never_saw_is_named_and_can_be_left_out(towns: Path) -> None:
+def test_what_training_never_saw_is_kept_and_measured_apart(towns: Path) -> None:
     with (towns / "test.tsv").open("a") as file:
         file.write("person 1\tknows\tZoë\n")
     train = ["train", "link", "--data", "towns", *SHORT]
     line = len((towns / "test.tsv").read_text().splitlines())
+    kept = call(*train, "--out", "kept")
+    assert f"test.tsv, the first in line {line}, has an entity or a relation" in kept.stderr
+    assert "test MRR by whether all names of a triple were seen in training ." in kept.stdout
+    evaluated = call("evaluate", "kept", "--json")
+    assert evaluated.exit_code == 0
+    found = {row["metric"]: row for row in map(json.loads, evaluated.stdout.splitlines())}
+    shares = {"seen": (line - 1) / line, "unseen": 1 / line}
+    mean = sum(share * found[f"test-{kind}/mrr"]["computed"] for kind, share in shares.items())
+    assert mean == pytest.approx(found["test/mrr"]["computed"])
     assert_user_error(
-        call(*train),
+        call(*train, "--out", "refused", "--set", "data.unseen=refuse"),
         f"test.tsv line {line}: no training triple has the entity 'Zoë'",
         "--set data.unseen=drop",
     )
-    dropped = call(*train, "--set", "data.unseen=drop")
+    dropped = call(*train, "--out", "dropped", "--set", "data.unseen=drop")
     assert dropped.exit_code == 0
     assert "1 triple of" in dropped.stderr
     assert "left out for an entity or a relation that no training triple has" in dropped.stderr
+    assert "seen in training" not in dropped.stdout
+
+
+@pytest.mark.parametrize("suffix", [".nt", ".ttl"])
+def test_rdf_is_trained_on_and_asked_by_label(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyoxigraph")
+    lines = [f"<urn:{n}> <urn:next> <urn:{(n + 1) % 30}> ." for n in range(30)]
+    lines += [f"<urn:{n}> <urn:far> <urn:{(n + 7) % 30}> ." for n in range(30)]
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    lines += [f'<urn:5> {label} "five"@en .', f'<urn:next> {label} "follows"@en .']
+    Path(f"ring{suffix}").write_text("\n".join([*lines, '<urn:5> <urn:size> "5" .', ""]))
+    trained = call("train", "link", "--data", f"ring{suffix}", *SHORT, "--out", "model")
+    assert trained.exit_code == 0
+    assert f"1 literal of {tmp_path / f'ring{suffix}'} is left out" in trained.stderr
+    asked = call("predict", "model", "--head", "five", "--relation", "follows", "--json")
+    assert asked.exit_code == 0
+    Path(f"ring{suffix}").write_text("<urn:5> <urn:next>\n")
+    assert_user_error(
+        call("train", "link", "--data", f"ring{suffix}"), f"ring{suffix} line 2, column 1 is not"
+    )
+
+
+def test_columns_of_any_name_are_selected(tmp_path: Path) -> None:
+    rows = [f"{n},{n % 7},knows,{(n + 1) % 20}" for n in range(40)]
+    Path("who.csv").write_text("\n".join(["row,person,how,friend", *rows, ""]))
+    assert_user_error(call("train", "link", "--data", "who.csv"), "4 columns", "--set data.head=")
+    names = ["--set", "data.head=person", "--set", "data.tail=friend"]
+    trained = call(
+        *("train", "link", "--data", "who.csv", *SHORT, *names, "--set", "data.relation=how")
+    )
+    assert trained.exit_code == 0
+    assert "'person' as head, 'how' as relation, 'friend' as tail; not used: 'row'" in (
+        trained.stderr
+    )
+    assert_user_error(
+        call("train", "link", "--data", "who.csv", "--set", "data.head=persn", "--out", "no"),
+        "who.csv has no column 'persn'; did you mean 'person'?",
+    )
 
 
 def test_without_test_triples_nothing_is_said_of_them(towns: Path) -> None:

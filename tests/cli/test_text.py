@@ -256,3 +256,24 @@ def test_what_holds_no_texts_is_counted_as_before(tmp_path: Path) -> None:
     graph = '{"edges": [[0, 1]], "label": "text", "node_labels": ["text", "x"]}\n'
     (tmp_path / "own.jsonl").write_text(graph)
     assert counted(tmp_path / "own.jsonl")["graphs"] == 1
+
+
+def test_groups_stay_whole_and_the_split_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [(*row, f"author {place // 5}") for place, row in enumerate(REVIEWS)]
+    written(Path("mine.csv"), rows, ("text", "label", "author"))
+    group = ["--set", "data.group=author"]
+    trained = call("train", "text", "--data", "mine.csv", *SHORT, *group, "--out", "m")
+    assert trained.exit_code == 0
+    evaluated = call("evaluate", "m", "--json")
+    assert evaluated.exit_code == 0
+    for row in map(json.loads, evaluated.stdout.splitlines()):
+        assert row["computed"] == pytest.approx(row["recorded"], abs=1e-5)
+    predicted = call("predict", "m", "mine.csv", "--json")  # new texts need no such column
+    assert len(predicted.stdout.splitlines()) == len(REVIEWS)
+    assert_user_error(
+        call("train", "text", "--data", "mine.csv", "--set", "data.group=autor", "--out", "n"),
+        "mine.csv has no column 'autor'; did you mean 'author'?",
+    )

@@ -21,8 +21,11 @@ FILES = {
     ("graph", "dgcnn"): "g.txt",
     ("link", "folder"): "g/train.tsv",
     ("link", "table"): "g.TSV.gz",
+    ("link", "rdf"): "g.NT.gz",
     ("text", "table"): "g.csv",
     ("text", "jsonl"): "g.JSONL",
+    ("text", "parquet"): "g.parquet",
+    ("text", "fasttext"): "g.txt",
     ("text", "folder"): "g/spam/1.txt",
     ("text", "lines"): "g.txt",
 }
@@ -38,7 +41,7 @@ def touch(folder: Path, file: str, content: str = "") -> Path:
 
 @pytest.mark.parametrize(("task", "name"), FILES)
 def test_every_format_has_a_reader(task: str, name: str, tmp_path: Path) -> None:
-    path = touch(tmp_path, FILES[task, name])
+    path = touch(tmp_path, FILES[task, name], "__label__x a" if name == "fasttext" else "")
     assert select_reader(task, READERS[task], path).name == name
 
 

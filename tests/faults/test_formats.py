@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from commands import assert_user_error, call
 
+ROLES = ("head", "relation", "tail")
 BINARY = bytes(range(256)) * 4
 TEXTS = "text,label\na good film,x\na bad film,y\n"
 TRIPLES = "a\tknows\tb\nb\tknows\tc\n"
@@ -23,21 +24,15 @@ def packed(text: str) -> bytes:
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("facts.nt", "<a> <p> <b> .\n", "write the triples as a .tsv file: head, relation and"),
-        ("facts.NT", '<a> <p> "x, y, z" .\n', "write the triples as a .tsv file"),
-        (
-            "facts.nt.gz",
-            packed("<a> <p> <b> .\n"),
-            "write the triples as a .tsv file",
-        ),
-        ("facts.ttl", "@prefix a: <a> .\n", "write the triples as a .tsv file"),
-        ("list.json", json.dumps([{"text": "a", "label": "x"}]), "write a .jsonl file, one object"),
-        ("graph.json", GRAPH, "write a .jsonl file, one object per line"),
-        ("reviews.txt", "__label__x a good film\n", "fastText's format is not supported; write a"),
-        ("reviews.csv", "__label__x a good, old film\n", "fastText's format is not supported"),
-        ("reviews.tsv", "__label__x\ta good film\n", "fastText's format is not supported"),
+        ("facts.nq", "<a> <p> <b> <g> .\n", "write the triples as .nt or .ttl, or as a .tsv"),
+        ("facts.RDF.gz", packed("<rdf:RDF/>\n"), "write the triples as .nt or .ttl"),
+        ("reviews.csv", "__label__x a good, old film\n", "fastText's format, which only a .txt"),
+        ("reviews.tsv", "__label__x\ta good film\n", "fastText's format, which only a .txt"),
+        ("texts.json", '[{"body": "a"}]', "the first object of "),
+        ("texts.json.gz", packed('[{"text": "a"}]'), "is packed, which only triples may be"),
         ("sheet.xlsx", BINARY, "save the sheet as .csv"),
-        ("table.parquet", b"PAR1" + BINARY, "write the table as .csv"),
+        ("table.parquet", b"PAR1" + BINARY, "table.parquet cannot be read as Parquet"),
+        ("table.feather", BINARY, "write the table as .csv"),
         ("net.graphml", "<graphml/>", "write a folder with nodes.csv and edges.csv"),
         ("all.zip", BINARY, "unpack it and name what it holds"),
         ("empty.csv", "", "empty.csv is empty"),
@@ -82,8 +77,15 @@ def test_what_is_not_read_is_refused_with_a_remedy(
         ("facts.txt", TRIPLES, "entities  3"),
         ("facts.TSV", TRIPLES, "entities  3"),
         ("facts.tsv.gz", packed(TRIPLES), "entities  3"),
+        ("facts.json", '[{"subject": 1, "object": 2, "predicate": 3}]', "entities  2"),
         ("facts.csv.xz", lzma.compress(b"a,knows,b\nb,knows,c\n"), "entities  3"),
         ("mine.csv", "source,type,target\na,knows,b\nb,knows,c\n", "entities  3"),
+        ("facts.NT", "<urn:a> <urn:p> <urn:b> .\n<urn:b> <urn:p> <urn:c> .\n", "entities  3"),
+        ("facts.ttl.gz", packed("<urn:a> <urn:p> <urn:b>, <urn:c> .\n"), "entities  3"),
+        ("list.json", json.dumps([{"text": "a", "label": "x"}], indent=2), "documents  1"),
+        ("graph.json", f"\n [{GRAPH}]", "graphs    1"),
+        ("lines.json", GRAPH, "graphs    1"),
+        ("reviews.txt", "__label__x a good film\n__label__y a bad one\n", "documents  2"),
         ("graphs.txt", "1\n2 0\n0 1 1\n0 1 0\n", "graphs    1"),
         ("graphs.JSONL", GRAPH, "graphs    1"),
         ("reviews.CSV", TEXTS, "documents  2"),
@@ -107,6 +109,14 @@ def test_a_key_that_is_named_makes_lines_texts(tmp_path: Path) -> None:
     path.write_text('{"body": "a film", "label": "x"}\n')
     named = call("data", "stats", str(path), "--set", "data.text=body")
     assert "documents  1" in named.stdout.splitlines()
+
+
+def test_columns_that_are_named_make_lines_triples(tmp_path: Path) -> None:
+    path = tmp_path / "facts.csv"
+    path.write_text("who,what,text,when\na,knows,b,1\nb,knows,c,2\n")
+    names = [f"data.{key}={name}" for key, name in zip(ROLES, ("who", "what", "text"), strict=True)]
+    named = call("data", "stats", str(path), *(word for n in names for word in ("--set", n)))
+    assert "entities  3" in named.stdout.splitlines()
 
 
 def images(path: Path) -> None:
@@ -144,12 +154,9 @@ def test_a_folder_of_something_else_is_refused(
 @pytest.mark.parametrize(
     ("task", "name", "words"),
     [
-        ("link", "facts.nt", "write the triples as a .tsv file"),
+        ("link", "facts.trig", "write the triples as .nt or .ttl"),
         ("link", "sheet.xlsx", "save the sheet as .csv"),
-        ("graph", "graphs.json", "write a .jsonl file"),
-        ("text", "texts.json", "write a .jsonl file"),
-        ("text", "ft.txt", "fastText's format is not supported"),
-        ("text", "ft.csv", "fastText's format is not supported"),
+        ("text", "ft.csv", "fastText's format, which only a .txt file may be"),
     ],
 )
 def test_training_refuses_it_in_the_same_words(

@@ -315,7 +315,10 @@ def test_relations_of_the_same_label_are_told_by_their_ids(labelled: LinkPredict
 
 def test_metrics_without_validation_are_those_of_the_test(labelled: LinkPredictor) -> None:
     again = labelled.evaluate()
-    assert {name.split("/")[0] for name in again} == {"test", "test-heads", "test-tails"}
+    sides, seen = {"test-heads", "test-tails"}, {"test-seen", "test-unseen"}  # Eve is unseen
+    assert {name.split("/")[0] for name in again} == {"test", *sides, *seen}
+    for name, value in again.items():
+        assert value == pytest.approx(labelled.card["metrics"][name])
 
 
 def test_what_training_never_saw_is_noted(labelled: LinkPredictor) -> None:

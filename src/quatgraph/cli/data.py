@@ -139,12 +139,12 @@ def formats(
         for reader in modules[name].READERS
     ]
     if not json_:
-        typer.echo(f"{'task':5}  {'format':6}  files")
+        typer.echo(f"{'task':5}  {'format':8}  files")
     for row in rows:
         if json_:
             emit(row)
         else:
-            typer.echo(f"{row['task']:5}  {row['format']:6}  {row['files']}")
+            typer.echo(f"{row['task']:5}  {row['format']:8}  {row['files']}")
 
 
 @command(data_app)
@@ -184,9 +184,14 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         raise UserError(f"no such file or folder: {name}")
     source = {"path": str(path)} if own else {"name": name}
     values = configs.override({"data": source}, set_)
-    if own:  # the only files with columns to set are texts
-        columns = {"data.text", "data.label"} & configs.flatten(values).keys()
-        task = "text" if columns and path.is_file() else infer_task(path)
+    if own:  # the columns that are set tell texts and triples apart
+        columns = configs.flatten(values).keys() if path.is_file() else set()
+        if columns & {"data.text", "data.label"}:
+            task = "text"
+        elif columns & {"data.head", "data.relation", "data.tail"}:
+            task = "link"
+        else:
+            task = infer_task(path)
     else:
         task = store.entry(name).task
     if task not in TASKS:

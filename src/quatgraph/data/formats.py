@@ -16,25 +16,28 @@ from quatgraph.data.io.files import (
     TABLE_SUFFIXES,
     first_line,
     is_packed,
+    open_packed,
     unpacked_suffix,
 )
-from quatgraph.data.io.frame import find_files
+from quatgraph.data.io.frame import FRAME_SUFFIXES, JSON_SUFFIXES, find_files, read_frame
 from quatgraph.data.io.table import split_cells
 from quatgraph.errors import UserError
 
 Data = TypeVar("Data")
-_TEXT_KEY = re.compile(r'"text"\s*:', re.IGNORECASE)
-_EDGES_KEY = re.compile(r'"edges"\s*:')
+RDF_SUFFIXES = (".nt", ".ttl")
+TRIPLE_SUFFIXES = (*FRAME_SUFFIXES, *RDF_SUFFIXES)
+FASTTEXT_LABEL = "__label__"
+"""The beginning of a label in fastText's format."""
+_KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
+_BEGINNING = 1 << 16
 _CONVERSIONS = {
-    (".nt", ".nq", ".n3", ".ttl", ".trig", ".rdf", ".owl", ".jsonld"): (
-        "write the triples as a .tsv file: head, relation and tail, separated by tabs"
-    ),
-    (".json",): (
-        "write a .jsonl file, one object per line, as `jq -c '.[]'` makes of a list of objects"
+    (".nq", ".n3", ".trig", ".rdf", ".owl", ".jsonld"): (
+        "write the triples as .nt or .ttl, or as a .tsv file: head, relation and tail, separated "
+        "by tabs"
     ),
     (".xlsx", ".xls", ".ods"): "save the sheet as .csv",
-    (".parquet", ".feather", ".arrow", ".orc", ".h5", ".hdf5"): (
-        "write the table as .csv, as pandas' to_csv(index=False) does"
+    (".feather", ".arrow", ".orc", ".h5", ".hdf5"): (
+        "write the table as .csv, as pandas' to_csv(index=False) does, or as .parquet"
     ),
     (".gml", ".graphml", ".gexf", ".net", ".mtx", ".dot"): (
         "write a folder with nodes.csv and edges.csv"
@@ -101,9 +104,16 @@ def match_folder(task: str) -> Callable[[Path], bool]:
     return matches
 
 
-def table_files(folder: Path, stems: Sequence[str]) -> Iterator[Path]:
+def is_fasttext(path: Path) -> bool:
+    """Whether a path is a text file in fastText's format, by its first line."""
+    return match_suffix(".txt")(path) and first_line(path).startswith(FASTTEXT_LABEL)
+
+
+def table_files(
+    folder: Path, stems: Sequence[str], suffixes: Sequence[str] = TABLE_SUFFIXES
+) -> Iterator[Path]:
     """The files in a folder that are tables with one of these names, packed or not."""
-    for stem, suffix, packing in product(stems, TABLE_SUFFIXES, PACKINGS):
+    for stem, suffix, packing in product(stems, suffixes, PACKINGS):
         path = folder / f"{stem}{suffix}{packing}"
         if path.is_file():
             yield path
@@ -115,7 +125,7 @@ def is_text_header(cells: Sequence[str]) -> bool:
 
 
 def _training_file(folder: Path) -> Path | None:
-    return next(table_files(folder, ["train"]), None)
+    return next(table_files(folder, ["train"], TRIPLE_SUFFIXES), None)
 
 
 _FOLDERS: dict[str, Callable[[Path], bool]] = {
@@ -137,7 +147,8 @@ def _suggest_task(path: Path) -> str:
 
 def _infer_folder_task(path: Path) -> str:
     train = _training_file(path)
-    if train is not None and is_text_header(split_cells(first_line(train))):
+    is_table = train is not None and unpacked_suffix(train) in TABLE_SUFFIXES
+    if train is not None and is_table and is_text_header(split_cells(first_line(train))):
         raise UserError(
             f"{path} has texts in {train.name}; put all texts into one table, with a column split "
             "that says train, valid or test"
@@ -153,19 +164,27 @@ def _infer_folder_task(path: Path) -> str:
 
 def _infer_file_task(path: Path) -> str:
     _refuse_foreign(path)
+    suffix = unpacked_suffix(path)
+    if suffix == ".parquet":
+        return _infer_table_task(path, list(read_frame(path, "row").columns))
     line = first_line(path)
     if not line and not is_packed(path):
         raise UserError(f"{path} is empty; write the data into it, or name another file")
     if "\0" in line or "\N{REPLACEMENT CHARACTER}" in line:
         raise UserError(f"{path} is not UTF-8 text; save it as UTF-8, or name another file")
-    cells, suffix = split_cells(line), unpacked_suffix(path)
-    if is_packed(path) and (suffix == ".jsonl" or is_text_header(cells)):
+    if suffix in RDF_SUFFIXES:
+        return "link"
+    cells = split_cells(line)
+    task = _infer_object_task(path) if suffix in JSON_SUFFIXES else ""
+    if is_packed(path) and (task not in ("", "link") or (not task and is_text_header(cells))):
         raise UserError(f"{path} is packed, which only triples may be; unpack it")
     match suffix:
-        case ".jsonl":
-            return _infer_object_task(path, line)
+        case _ if task:
+            return task
         case ".csv" | ".tsv":
             return _infer_table_task(path, cells)
+        case ".txt" if line.startswith(FASTTEXT_LABEL):
+            return "text"
         case ".txt" if line.isdecimal() and line.isascii():
             return "graph"
         case ".txt" if line.count("\t") == len(TRIPLE_COLUMNS) - 1:
@@ -173,23 +192,29 @@ def _infer_file_task(path: Path) -> str:
         case ".txt":
             raise UserError(
                 f"{path} is neither a file of graphs, whose first line is their number, nor of "
-                "triples separated by tabs; write texts as a .csv file with the columns text and "
-                "label"
+                "triples separated by tabs, nor of texts with __label__; write texts as a .csv "
+                "file with the columns text and label"
             )
     raise UserError(
-        f"{path} has an unknown format; graphs are .jsonl files, triples .tsv or .csv, and texts "
-        ".csv, .tsv or .jsonl"
+        f"{path} has an unknown format; graphs are .jsonl files, triples .tsv, .csv, .nt or .ttl, "
+        "and texts .csv, .tsv or .jsonl"
     )
 
 
-def _infer_object_task(path: Path, line: str) -> str:
-    if _TEXT_KEY.search(line) and not _EDGES_KEY.search(line):
-        return "text"
-    if '"edges"' in line or not line.startswith("{"):
+def _infer_object_task(path: Path) -> str:
+    """The task of a file of JSON objects, by the keys at its beginning."""
+    with open_packed(path) as stream:
+        start = stream.read(_BEGINNING).decode("utf-8", "replace").lstrip("\ufeff[ \t\r\n")
+    keys = list(dict.fromkeys(_KEY.findall(start)))
+    if "edges" in keys or not start.startswith("{"):
         return "graph"
+    if any(key.casefold() == "text" for key in keys):
+        return "text"
+    if all(places_by_role(keys, TRIPLE_COLUMNS).values()):
+        return "link"
     raise UserError(
-        f"the first line of {path} has neither 'edges', as a graph has, nor 'text', as a text "
-        "has; name the key of the texts by --set data.text=NAME"
+        f"the first object of {path} has neither 'edges', as a graph has, nor 'text', as a text "
+        "has, nor 'head', 'relation' and 'tail'; name the key of the texts by --set data.text=NAME"
     )
 
 
@@ -219,8 +244,5 @@ def _refuse_foreign(path: Path) -> None:
     for suffixes, remedy in _CONVERSIONS.items():
         if suffix in suffixes:
             raise UserError(f"{path} cannot be read: {suffix} files are not supported; {remedy}")
-    if first_line(path).startswith("__label__"):
-        raise UserError(
-            f"{path} cannot be read: fastText's format is not supported; write a .csv file with "
-            "the columns text and label"
-        )
+    if suffix != ".txt" and first_line(path).startswith(FASTTEXT_LABEL):
+        raise UserError(f"{path} is in fastText's format, which only a .txt file may be; rename it")

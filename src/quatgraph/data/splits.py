@@ -12,7 +12,12 @@ Fold = tuple[Tensor, Tensor]
 """Indices of the items for training, and of those for testing or validation."""
 SplitMasks = tuple[Tensor, Tensor, Tensor]
 PARTS = ("train", "valid", "test")
-SPLIT_WORDS = {"train": 0, "valid": 1, "val": 1, "validation": 1, "test": 2, "": -1}
+SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), 0),
+    **dict.fromkeys(("valid", "val", "validation", "dev", "development"), 1),
+    **dict.fromkeys(("test", "testing"), 2),
+    "": -1,
+}
 """Index into ``PARTS`` of each word for a split, in lower case; -1 for none."""
 
 
@@ -21,12 +26,12 @@ def part_numbers(
 ) -> list[int]:
     """The split that each word names, in any letter case; for the words see :data:`SPLIT_WORDS`."""
     folded = [word.casefold() for word in words]
-    for word in set(folded) - set(known):
-        row = folded.index(word)
-        raise UserError(
-            f"{at(row)} has the unknown split {words[row]!r}; "
-            f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
-        )
+    for row, word in enumerate(folded):
+        if word not in known:
+            raise UserError(
+                f"{at(row)} has the unknown split {words[row]!r}; "
+                f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
+            )
     return [known[word] for word in folded]
 
 

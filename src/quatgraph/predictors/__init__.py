@@ -1,6 +1,6 @@
 """Trained models that predict."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -8,10 +8,11 @@ from typing import Any, TypedDict, Unpack
 import torch
 
 from quatgraph.data.graph import AnyGraphs, from_any
+from quatgraph.data.io.frame import is_frame
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_any as graph_from_any
-from quatgraph.data.text import Documents, TextOptions, check_trainable
+from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
 from quatgraph.errors import UserError, check_known
 from quatgraph.predictors.base import Predictor
@@ -32,7 +33,7 @@ from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import corpus_of
+from quatgraph.tasks.text.problem import corpus_of, text_options
 from quatgraph.training.bundle import Bundle, load_bundle
 from quatgraph.training.context import Context
 from quatgraph.training.runtime import resolve_device
@@ -100,6 +101,7 @@ def train_graphs(
     graphs: AnyGraphs,
     out: Path | str,
     *,
+    labels: Iterable[object] | None = None,
     config: GraphConfig | None = None,
     **options: Unpack[TrainOptions],
 ) -> GraphPredictor:
@@ -108,17 +110,26 @@ def train_graphs(
     Args:
         graphs: PyG graphs, each with ``edge_index`` and ``y``, ``-1`` or missing where unknown;
             perhaps ``x`` and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and
-            features of edges are not used. Or a path, see :func:`quatgraph.data.graph.read`.
+            features of edges are not used. Or networkx graphs, see
+            :func:`quatgraph.data.graph.networkx.from_networkx`. Or a path, see
+            :func:`quatgraph.data.graph.read`.
         out: Folder for the bundle.
+        labels: Label of each networkx graph, if ``graph.graph["label"]`` does not hold it.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: See :class:`TrainOptions`.
     """
-    known = graphs if isinstance(graphs, Path | str) else from_any(graphs)
+    known = graphs
+    if not isinstance(graphs, Path | str):
+        data = (config or GraphConfig()).data
+        missing = missing_labels(data.missing)
+        known = from_any(graphs, labels=labels, missing=missing, split=data.split, group=data.group)
+    elif labels is not None:
+        raise UserError("a list of labels is for networkx graphs; files have their own")
     return GraphPredictor(*_train(GRAPH, known, out, config, options))
 
 
 def train_triples(
-    triples: Triples | Path | str | Iterable[Sequence[object]],
+    triples: Any,
     out: Path | str,
     *,
     config: LinkConfig | None = None,
@@ -128,23 +139,29 @@ def train_triples(
 
     Args:
         triples: A knowledge graph; or a path, see :func:`quatgraph.data.link.read`; or rows of
-            names, see :func:`quatgraph.data.link.from_names`.
+            names: a list, an array, or a frame of pandas or polars, whose columns ``config.data``
+            may name, see :func:`quatgraph.data.link.from_names`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: See :class:`TrainOptions`.
     """
+    data = (config or LinkConfig()).data
     if isinstance(triples, Path | str):
-        data = (config or LinkConfig()).data
         triples = read(
-            Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
+            Path(triples),
+            header=data.header,
+            split_seed=data.split_seed,
+            unseen=data.unseen,
+            columns=data.columns,
         )
-    known = triples if isinstance(triples, Triples) else from_names(triples)
-    bundle, device, _ = _train(LINK, known, out, config, options)
+    elif not isinstance(triples, Triples):
+        triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
+    bundle, device, _ = _train(LINK, triples, out, config, options)
     return LinkPredictor(bundle, device)
 
 
 def train_texts(
-    texts: Documents | Path | str | Iterable[str],
+    texts: Any,
     labels: Iterable[object] | None,
     out: Path | str,
     *,
@@ -154,27 +171,23 @@ def train_texts(
     """Trains a classifier of texts.
 
     Args:
-        texts: A list of texts; or a path of texts with labels, see
-            :func:`quatgraph.data.text.read`; or documents.
-        labels: Label of each text of a list, empty where unknown; None for a path or documents.
+        texts: A list or a column of texts; a path of texts with labels, see
+            :func:`quatgraph.data.text.read`; a frame of pandas or polars with columns for text and
+            label, which ``config.data`` may name; or documents.
+        labels: Label of each text of a list, empty where unknown; None for all others.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: See :class:`TrainOptions`.
     """
-    if (labels is None) != isinstance(texts, Documents | Path | str):
-        raise UserError("labels belong to a list of texts; a path or documents have their own")
+    if (labels is None) != (isinstance(texts, Documents | Path | str) or is_frame(texts)):
+        raise UserError(
+            "labels belong to a list of texts; a path, a frame or documents have their own"
+        )
     if isinstance(texts, Path | str):
         return TextPredictor(*_train(TEXT, texts, out, config, options))
     settings = config or TextConfig()
     if not isinstance(texts, Documents):
-        data = settings.data
-        text_options = TextOptions(
-            split_seed=data.draw_seed,
-            stop_words=data.stop_words,
-            min_count=data.min_count,
-            missing=missing_labels(data.missing),
-        )
-        texts = documents_of(texts, labels, text_options)
+        texts = documents_of(texts, labels, text_options(settings.data))
     check_trainable(texts, "the list of texts")
     bundle, device, _ = _train(TEXT, corpus_of(texts, settings), out, config, options)
     return TextPredictor(bundle, device, texts)

@@ -111,10 +111,19 @@ class GraphPredictor(Classifier[GraphConfig]):
     def _read_training_data(self, data: "AnyGraphs | None") -> Graphs:
         if data is None:
             return GRAPH.load(self.config)
-        return source.from_any(data, missing=missing_labels(self.config.data.missing))
+        settings = self.config.data
+        return source.from_any(
+            data,
+            missing=missing_labels(settings.missing),
+            split=settings.split,
+            group=settings.group,
+        )
 
     def _read_new_graphs(self, graphs: AnyGraphs) -> Graphs:
-        read = source.from_any(graphs, labels_needed=False)
+        settings = self.config.data
+        read = source.from_any(
+            graphs, labels_needed=False, split=settings.split, group=settings.group
+        )
         for features in {member.preparation for member in self.members}:
             if features.kind == "tags" and features.names != ("0",) and not read.tagged:
                 raise UserError(

@@ -174,7 +174,8 @@ class LinkPredictor(Predictor[LinkConfig]):
             raise UserError("a link bundle holds its triples: evaluate it without data")
         found = classification_metrics(self.model, self._problem)
         for part in self._problem.parts:
-            found |= evaluation.summarize_ranks(self.ranks(part), part)
+            seen = evaluation.find_seen(self._problem, part)
+            found |= evaluation.summarize_ranks(self.ranks(part), part, seen)
         recorded = self.card["metrics"]
         return {n: value for n, value in found.items() if n in recorded and not math.isnan(value)}
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.io.files import is_unicode
+from quatgraph.data.io.frame import is_frame
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
@@ -265,6 +266,11 @@ class TextPredictor(Classifier[TextConfig]):
                 text=self.config.data.text, stop_words=drop, labels_needed=False
             )
             return source.read(Path(texts), options), "id"
+        if is_frame(texts):
+            options = source.TextOptions(
+                text=self.config.data.text, stop_words=drop, labels_needed=False
+            )
+            return source.from_list(texts, options=options), "id"
         if not isinstance(texts, Sequence):
             raise UserError(
                 f"texts are a string, a list of them, a path or documents, got {texts!r}"

@@ -92,9 +92,12 @@ def test_several_labels_of_a_node_are_one_tag(tmp_path):
         ({"graph_indicator": None}, "there is no file .*TOY_graph_indicator.txt"),
         ({"graph_indicator": ""}, "lists no nodes"),
         ({"graph_indicator": "1\n1\n2\n2\n1\n3\n"}, "indicator.txt line 5 names the graph 1 after"),
-        ({"graph_indicator": "1\n1\n1\n3\n3\n4\n"}, "indicator.txt line 4 names the graph 3"),
         ({"graph_indicator": "0\n0\n0\n1\n1\n2\n"}, "indicator.txt line 1 names the graph 0"),
-        ({"graph_indicator": "2\n2\n2\n3\n3\n4\n"}, "line 1 names the graph 2 after no other"),
+        (
+            {"graph_indicator": "1\n1\n1\n3\n3\n5\n", "graph_labels": "1\n" * 4},
+            "there are 5 graphs",
+        ),
+        ({"graph_indicator": "1\n1\n1\n3\n3\n9\n", "A": "3, 4\n"}, "joins the graphs 1 and 3"),
         ({"graph_indicator": "1\n1\n1 1\n2\n2\n3\n"}, "line 3 has 2 numbers where 1 is needed"),
         ({"A": "1, 2\n3, 4\n"}, "A.txt line 2 joins the graphs 1 and 2"),
         ({"A": "1, 2\n\n1, 7\n"}, r"A.txt line 3 names the node 7 but the nodes are 1\.\.6"),
@@ -120,6 +123,27 @@ def test_several_labels_of_a_node_are_one_tag(tmp_path):
 def test_a_mistake_is_named_with_its_file_and_line(changes, words, tmp_path):
     with pytest.raises(UserError, match=words):
         read_tu(folder(tmp_path, **changes))
+
+
+@pytest.mark.parametrize("labels", ["1\n-1\n1\n", "1\nx\n-1\nx\n1\n"])
+def test_graphs_whose_number_is_skipped_are_reported_and_left_out(labels, tmp_path):
+    whole = read_tu(folder(tmp_path))
+    graphs = read_tu(folder(tmp_path, graph_indicator="1\n1\n1\n3\n3\n5\n", graph_labels=labels))
+    assert graphs.node_ptr.tolist() == whole.node_ptr.tolist()
+    assert graphs.edge_index.tolist() == whole.edge_index.tolist()
+    assert graphs.label_names == ["-1", "1"]
+    assert graphs.y.tolist() == whole.y.tolist()
+    assert graphs.graph_ids == ["0", "2", "4"]
+    indicator = tmp_path / "TOY_graph_indicator.txt"
+    assert graphs.notes == [
+        f"{indicator} skips 2 graphs, for instance 2: they have no nodes and are left out"
+    ]
+
+
+def test_a_graph_with_a_huge_number_takes_no_memory(tmp_path):
+    graphs = read_tu(folder(tmp_path, graph_indicator=f"2\n2\n2\n3\n3\n{10**15}\n"))
+    assert graphs.graph_ids == ["1", "2", str(10**15 - 1)]
+    assert "skips 999,999,999,999,997 graphs, for instance 1:" in graphs.notes[0]
 
 
 def test_a_folder_holds_one_dataset(tmp_path):

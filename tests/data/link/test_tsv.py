@@ -112,7 +112,7 @@ def test_unseen_names_are_refused_dropped_or_kept(tmp_path):
         match=r"test.tsv line 2: no training triple has the entities 'x', 'y' of this part; "
         r"add training triples, or leave such triples out with unseen='drop'",
     ):
-        read(tmp_path)
+        read(tmp_path, unseen="refuse")
     dropped = read(tmp_path, unseen="drop")
     assert facts(dropped, "test") == [("a", "is", "a")]
     assert dropped.entities == ["a", "b", "c"]
@@ -120,11 +120,17 @@ def test_unseen_names_are_refused_dropped_or_kept(tmp_path):
         f"2 triples of {tmp_path / 'test.tsv'} left out for an entity or a relation that no "
         "training triple has"
     ]
-    kept = read(tmp_path, unseen="keep")
+    kept = read(tmp_path)
     assert kept.entities == ["a", "b", "c", "x", "y"]
+    assert facts(kept, "test") == [("a", "is", "a"), ("x", "is", "y"), ("b", "is", "x")]
+    assert kept.notes == [
+        f"2 triples of {tmp_path / 'test.tsv'}, the first in line 2, have an entity or a relation "
+        "that no training triple has; they are kept, and test metrics are reported apart for seen "
+        "and unseen ones (--set data.unseen=drop leaves them out)"
+    ]
     write(tmp_path, test="a\tby\tb\n")
     with pytest.raises(UserError, match="line 1: no training triple has the relation 'by'"):
-        read(tmp_path)
+        read(tmp_path, unseen="refuse")
     with pytest.raises(UserError, match="unseen must be one of refuse, drop, keep; did you mean"):
         read(tmp_path, unseen="dropp")
 

@@ -114,7 +114,7 @@ def test_a_part_of_the_training_documents_can_be_put_aside():
         (["a", "a", ""], None, "all labelled documents in here have the label 'a'"),
         (["a", "b"], None, "here has no labelled document for the test part"),
         (["a", "b", "a"], [2, 2, -1], "here has no labelled document for the train part"),
-        (["a", "b", "a"], [0, 2, 2], "the label 'b' has no training document in here"),
+        (["a", "b", "a"], [0, 2, 2], "all training documents in here have the label 'a'"),
     ],
 )
 def test_what_cannot_be_learned_from_is_refused(labels, parts, message):

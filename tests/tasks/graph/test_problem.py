@@ -8,7 +8,7 @@ import torch
 from rings import collection, config_of, lines, with_features, without, written
 
 from quatgraph.codes import Codes
-from quatgraph.data.graph import Graphs, stratified_folds
+from quatgraph.data.graph import Graphs, read, stratified_folds
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN
 from quatgraph.tasks.graph import GRAPH
@@ -207,3 +207,62 @@ def test_all_models_share_one_width_and_one_way_to_be_built() -> None:
 def test_untagged_graphs_start_from_their_degrees(tmp_path: Path) -> None:
     problem = GRAPH.prepare(collection(tmp_path, without(lines(), "node_labels")), config_of(), CPU)
     assert (problem.features.kind, problem.num_features) == ("degrees", 2)
+
+
+def own_split(tmp_path: Path, words: list[str], **more: list[str]) -> Graphs:
+    """Thirty graphs whose parts, and perhaps groups, are the words in turn."""
+    listed = [
+        line
+        | {"split": words[place % len(words)]}
+        | {key: names[place % len(names)] for key, names in more.items()}
+        for place, line in enumerate(lines())
+    ]
+    return read(written(tmp_path / "mine.jsonl", listed))
+
+
+def test_an_own_split_is_the_only_fold(tmp_path: Path) -> None:
+    graphs = own_split(tmp_path, ["train", "train", "valid", "train", "test"])
+    config = config_of()
+    assert GRAPH.num_splits(config, graphs) == 1
+    problem = GRAPH.prepare(graphs, config, CPU)
+    parts = split_indices(problem, config, 0)
+    assert parts["train"].tolist() == [n for n in range(30) if n % 5 in (0, 1, 3)]
+    assert parts["valid"].tolist() == list(range(2, 30, 5))
+    assert parts["test"].tolist() == list(range(4, 30, 5))
+    unchecked = config_of(**{"data.validation": 0.0, "train.select": "last"})
+    assert GRAPH.has_validation(unchecked, graphs)
+    assert torch.equal(split_indices(problem, unchecked, 0)["valid"], parts["valid"])
+
+
+def test_a_valid_part_that_an_own_split_lacks_is_sampled_from_its_training_part(
+    tmp_path: Path,
+) -> None:
+    graphs = own_split(tmp_path, ["train", "train", "test"])
+    problem = GRAPH.prepare(graphs, config_of(), CPU)
+    parts = split_indices(problem, config_of(**{"data.validation": 0.2}), 0)
+    both = torch.cat((parts["train"], parts["valid"])).sort().values
+    assert both.tolist() == [n for n in range(30) if n % 3 < 2]
+    assert len(parts["valid"]) == 4
+    last = config_of(**{"data.validation": 0.0, "train.select": "last"})
+    assert not GRAPH.has_validation(last, graphs)
+
+
+def test_folds_and_validation_parts_keep_groups_whole(tmp_path: Path) -> None:
+    graphs = own_split(tmp_path, [""], group=[f"scaffold {n}" for n in range(10)])
+    assert graphs.parts is None
+    problem = GRAPH.prepare(graphs, config_of(), CPU)
+    assert len(problem.folds) == 3
+    assert sorted(torch.cat([test for _, test in problem.folds]).tolist()) == list(range(30))
+    for split in range(3):
+        parts = split_indices(problem, config_of(), split)
+        groups = [{n % 10 for n in part.tolist()} for part in parts.values()]
+        assert all(groups)
+        assert sum(map(len, groups)) == 10
+    with pytest.raises(UserError, match=r"10 groups are too few for 11 folds: .*num_folds=10"):
+        folds_of(graphs, config_of(**{"data.num_folds": 11}).data)
+
+
+def test_names_of_keys_are_no_part_of_a_configuration() -> None:
+    identity = config_of().identity()
+    assert not {"split", "group"} & identity["data"].keys()
+    assert identity == config_of(**{"data.split": "fold", "data.group": "who"}).identity()

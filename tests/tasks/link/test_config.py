@@ -61,6 +61,21 @@ def test_seeds_and_the_place_of_the_files_are_no_part_of_a_configuration() -> No
     assert identity != built(**{"data.split_seed": 1}).identity()
 
 
+def test_records_from_before_columns_had_names_and_unseen_names_were_kept_stay_equal() -> None:
+    identity = built(**{"data.name": "countries"}).identity()
+    assert identity["data"] == {
+        "name": "countries",
+        "path": "",
+        "header": None,
+        "split_seed": 0,
+        "unseen": "refuse",
+        "reciprocal": True,
+    }
+    named = {"data.head": "a", "data.relation": "b", "data.tail": "c"}
+    assert identity == built(**{"data.name": "countries"}, **named).identity()
+    assert identity != built(**{"data.name": "countries", "data.unseen": "drop"}).identity()
+
+
 def test_members_may_differ_in_what_leaves_the_shape_of_a_step_alone() -> None:
     settings = configs.flatten(configs.to_dict(LinkConfig()))
     assert set(LINK.varying) < settings.keys()

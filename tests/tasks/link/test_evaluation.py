@@ -17,6 +17,7 @@ from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.evaluation import (
     SIDES,
     by_relation,
+    find_seen,
     rank_by_popularity,
     rank_candidates,
     rank_part,
@@ -291,3 +292,31 @@ def test_answers_are_ordered_by_how_often_they_are_one_in_training() -> None:
 def test_a_place_of_work_is_one_of_the_cities() -> None:
     ranks = rank_by_popularity(problem_of(cities()), "test").realistic
     assert ranks[: len(ranks) // 2].max() <= CITIES
+
+
+@pytest.mark.parametrize("reciprocal", [True, False])
+def test_triples_with_names_that_training_never_saw_are_measured_apart(
+    triples: Triples, reciprocal: bool
+) -> None:
+    # Training loses the relation 0 and the entities 0 and 1.
+    rare = (triples.train[:, [0, 2]] < 2).any(dim=1) | (triples.train[:, 1] == 0)
+    partly = dataclasses.replace(triples, train=triples.train[~rare])
+    model, problem = tied(partly, **{"data.reciprocal": reciprocal})
+    ranks = rank_part(model, problem, "test")
+    seen = find_seen(problem, "test")
+    known = [h > 1 and t > 1 and r > 0 for h, r, t in triples.test.tolist()]
+    assert seen.tolist() == 2 * known
+    assert 0 < sum(known) < len(known)
+    found = summarize_ranks(ranks, "test", seen)
+    rank = ranks.realistic.tolist()
+    for kind, wanted in (("seen", True), ("unseen", False)):
+        own = [1 / one for one, is_known in zip(rank, 2 * known, strict=True) if is_known == wanted]
+        assert found[f"test-{kind}/mrr"] == pytest.approx(sum(own) / len(own))
+    assert {name for name in found if "seen" not in name} == set(summarize_ranks(ranks, "test"))
+
+
+def test_without_unseen_names_nothing_is_measured_apart(triples: Triples) -> None:
+    model, problem = tied(triples)
+    seen = find_seen(problem, "test")
+    assert bool(seen.all())
+    assert "test-seen/mrr" not in summarize_ranks(rank_part(model, problem, "test"), "test", seen)

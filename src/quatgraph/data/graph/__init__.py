@@ -1,11 +1,11 @@
-"""Graphs for graph classification: datasets of the catalog, files, or PyG ``Data``.
+"""Graphs for graph classification: datasets of the catalog, files, PyG ``Data`` or networkx.
 
 Each source gives one :class:`Graphs`: many graphs as flat tensors.
 """
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -15,10 +15,15 @@ from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, me
 from quatgraph.data.graph.dgcnn import read_dgcnn, read_dgcnn_file
 from quatgraph.data.graph.folds import fixed_folds, stratified_folds
 from quatgraph.data.graph.jsonl import read_jsonl
+from quatgraph.data.graph.networkx import from_networkx
+from quatgraph.data.graph.own_split import check_own_split
 from quatgraph.data.graph.pyg import from_list
 from quatgraph.data.graph.tu import read_tu
 from quatgraph.data.io import store
+from quatgraph.data.io.frame import JSON_SUFFIXES
+from quatgraph.data.node.networkx import is_networkx
 from quatgraph.data.splits import inner_validation
+from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -37,11 +42,17 @@ __all__ = [
     "stratified_folds",
 ]
 
-AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Path | str"
+AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Iterable[Any] | Path | str"
+"""Besides PyG's ``Data``, an iterable may hold networkx graphs."""
 
 
 READERS = (
-    Reader("jsonl", "a .jsonl file with one graph per line", match_suffix(".jsonl"), read_jsonl),
+    Reader(
+        "jsonl",
+        "a .jsonl file with one graph per line, or a .json file with a list of graphs",
+        match_suffix(*JSON_SUFFIXES),
+        read_jsonl,
+    ),
     Reader("tu", "a folder with NAME_A.txt, in TU format", match_folder("graph"), read_tu),
     Reader("dgcnn", "a .txt file in DGCNN format", match_suffix(".txt"), read_dgcnn_file),
 )
@@ -62,30 +73,56 @@ def load(name: str) -> Graphs:
     return graphs
 
 
-def read(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
+def read(
+    path: Path,
+    *,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+    split: str = "",
+    group: str = "",
+) -> Graphs:
     """Reads graphs; ``notes`` report what was inferred.
 
     Args:
         path: A file or a folder in a format of :data:`READERS`.
         missing: Labels of graphs that count as missing.
-        labels_needed: Whether to refuse graphs that cannot be trained on: no labels, or one class
-            only. Prediction needs no labels.
+        labels_needed: Whether to refuse graphs that cannot be trained on: no labels, one class
+            only, or a split without a part for training or testing. Prediction needs no labels.
+        split: Name of the key that gives each graph its split; by default ``split``, if any.
+        group: Name of the key that gives each graph its group; by default ``group``, if any.
     """
     path = Path(path)
-    graphs = select_reader("graph", READERS, path).read(
-        path, missing=missing, labels_needed=labels_needed
-    )
+    reader = select_reader("graph", READERS, path)
+    keys = {"split": split, "group": group}
+    if reader.read is not read_jsonl:
+        for key, name in keys.items():
+            if name and labels_needed:
+                raise UserError(
+                    f"{path} has no keys, so data.{key}={name} names none; write the graphs as a "
+                    ".jsonl file, or leave out the setting"
+                )
+        keys = {}
+    graphs = reader.read(path, missing=missing, labels_needed=labels_needed, **keys)
     if labels_needed:
         check_labels(graphs, str(path))
+        check_own_split(graphs, str(path))
     return graphs
 
 
 def from_any(
-    graphs: AnyGraphs, *, missing: Sequence[str] = (), labels_needed: bool = True
+    graphs: AnyGraphs,
+    *,
+    labels: Iterable[object] | None = None,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+    split: str = "",
+    group: str = "",
 ) -> Graphs:
-    """Graphs from a path (see :func:`read`), PyG graphs (see :func:`from_list`) or a collection.
+    """Graphs from a path (see :func:`read`), PyG graphs (see :func:`from_list`), networkx graphs
+    (see :func:`from_networkx`) or a collection.
 
-    Labels of ``missing`` count as missing in files only.
+    Labels of ``missing`` count as missing in files and networkx graphs only. A list of ``labels``
+    belongs to networkx graphs.
     """
     if isinstance(graphs, Graphs):
         if labels_needed:
@@ -93,11 +130,22 @@ def from_any(
             check_labels(graphs, graphs.name)
         return graphs
     if isinstance(graphs, Path | str):
-        return read(Path(graphs), missing=missing, labels_needed=labels_needed)
+        path, keys = Path(graphs), {"split": split, "group": group}
+        return read(path, missing=missing, labels_needed=labels_needed, **keys)
     from torch_geometric.data import Data
 
-    listed = [graphs] if isinstance(graphs, Data) else graphs
-    return from_list(listed, labels_needed=labels_needed)
+    own = split or "split", group or "group"
+    listed: Any = [graphs] if isinstance(graphs, Data) or is_networkx(graphs) else graphs
+    if isinstance(listed, list | tuple) and listed and is_networkx(listed[0]):
+        found = from_networkx(listed, labels, own, missing=missing, labels_needed=labels_needed)
+    elif labels is not None:
+        raise UserError("a list of labels is for networkx graphs; other graphs have their own")
+    else:
+        found = from_list(listed, labels_needed=labels_needed, own=own)
+    if labels_needed:
+        check_labels(found, "the list")
+        check_own_split(found, "the list")
+    return found
 
 
 def statistics(graphs: Graphs) -> dict[str, int]:

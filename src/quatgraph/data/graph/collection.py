@@ -46,6 +46,9 @@ class Graphs:
         label_names: Name of each class, sorted like the tags.
         graph_ids: Name of each graph.
         tagged: Whether the source has tags; without, all nodes have the tag ``"0"``.
+        parts: For each graph 0, 1 or 2 for train, valid and test, ``-1`` for none; ``None`` if the
+            source gives no split.
+        groups: Number of each graph's group, which folds keep whole; ``None`` without groups.
         notes: What was inferred: sentences for the user.
 
     Shape:
@@ -53,7 +56,7 @@ class Graphs:
         - edge_index: ``(2, E)`` int64
         - tags: ``(N,)`` int64
         - attributes: ``(N, F)`` float32
-        - y: ``(G,)`` int64
+        - y, parts, groups: ``(G,)`` int64
     """
 
     name: str
@@ -67,6 +70,8 @@ class Graphs:
     label_names: list[str]
     graph_ids: list[str]
     tagged: bool = True
+    parts: Tensor | None = None
+    groups: Tensor | None = None
     notes: list[str] = field(default_factory=list)
 
     def __len__(self) -> int:
@@ -98,7 +103,7 @@ class Graphs:
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 of everything that can change a result: graphs, labels, ids and names.
+        """A sha256 of everything that can change a result: graphs, labels, splits, ids and names.
 
         It does not depend on the source of the graphs or the collection's name.
         """
@@ -131,6 +136,8 @@ class Graphs:
             tags=self.tags[nodes],
             attributes=None if self.attributes is None else self.attributes[nodes],
             y=self.y[index],
+            parts=None if self.parts is None else self.parts[index],
+            groups=None if self.groups is None else self.groups[index],
             graph_ids=[self.graph_ids[place] for place in index.tolist()],
         )
 
@@ -242,7 +249,8 @@ def flat_form(graphs: Graphs) -> dict[str, Tensor]:
     }
     if graphs.attributes is not None:
         flat["attributes"] = graphs.attributes
-    return flat
+    own = {"parts": graphs.parts, "groups": graphs.groups}
+    return flat | {key: value.int() for key, value in own.items() if value is not None}
 
 
 def flat_digest(flat: dict[str, Tensor], *names: list[str]) -> str:
@@ -271,6 +279,8 @@ def from_flat_form(flat: dict[str, Tensor], **names: Any) -> Graphs:
         tags=flat["tags"].long(),
         attributes=flat.get("attributes"),
         y=flat["y"].long(),
+        parts=flat["parts"].long() if "parts" in flat else None,
+        groups=flat["groups"].long() if "groups" in flat else None,
         **names,
     )
 

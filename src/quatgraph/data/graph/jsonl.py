@@ -1,4 +1,4 @@
-"""Graphs as JSON lines: one object per line, one graph per object.
+"""Graphs as JSON objects: one per line, or a list of them; one graph per object.
 
     {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "O"], "label": "toxic"}
 
@@ -8,10 +8,12 @@
 * ``num_nodes``: needed only for a graph without any of the above
 * ``label``: the graph's class; absent or null if unknown
 * ``id``: the graph's name; by default its number, from 0
+* ``split``: train, valid or test, instead of folds; absent for a graph in no part
+* ``group``: the graph's group, which folds keep whole; absent for a graph of its own
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -21,12 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quatgraph.data.graph.collection import MAX_NODES, Graphs, Ids, join_edges, merge_graphs
+from quatgraph.data.graph.own_split import with_own_split
 from quatgraph.data.io.files import is_unicode, to_word
 from quatgraph.data.io.jsonl import json_objects
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.errors import UserError, did_you_mean
 
-KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id")
+KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id", "split", "group")
+Located = tuple[str, dict[str, Any]]
+"""Where an object is, for messages, and the object."""
 
 
 class _Graph(NamedTuple):
@@ -37,21 +43,49 @@ class _Graph(NamedTuple):
     node_features: NDArray[np.float32] | None
     label: str
     name: str
+    split: str
+    group: str
 
 
-def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
+def read_jsonl(
+    path: Path,
+    *,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+    split: str = "",
+    group: str = "",
+) -> Graphs:
     """Reads a file; for the options see :func:`quatgraph.data.graph.read`."""
-    objects = enumerate(json_objects(path, "graph"))
-    graphs = [_parse_graph(value, where, str(place)) for place, (where, value) in objects]
-    if not graphs:
+    objects = list(json_objects(path, "graph"))
+    if not objects:
         raise UserError(f"{path} has no graphs; write one JSON object per line")
+    for name in filter(None, (split, group)):
+        keys = dict.fromkeys(key for _, value in objects for key in value)
+        if name not in keys and labels_needed:
+            hint = did_you_mean(name, keys) or f"; its keys are {quote_some(keys)}"
+            raise UserError(f"no graph in {path} has the key {name!r}{hint}")
+    own = split or "split", group or "group"
+    merged = merge_objects(objects, own, missing=missing, labels_needed=labels_needed)
+    return replace(merged, name=path.stem)
+
+
+def merge_objects(
+    objects: Iterable[Located],
+    own: tuple[str, str] = ("split", "group"),
+    *,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> Graphs:
+    """Checks graphs as JSON has them and merges them; ``own`` are the keys of split and group."""
+    located = enumerate(objects)
+    graphs = [_parse_graph(value, where, str(place), own) for place, (where, value) in located]
     _check_alike(graphs)
     sizes = np.array([graph.num_nodes for graph in graphs])
     labels = [graph.label for graph in graphs]
     tags = [graph.node_labels for graph in graphs if graph.node_labels is not None]
     features = [graph.node_features for graph in graphs if graph.node_features is not None]
     merged = merge_graphs(
-        name=path.stem,
+        name="data",
         sizes=sizes,
         edges=join_edges((graph.edges.T for graph in graphs), sizes),
         labels=encode_labels(labels, missing),
@@ -60,12 +94,16 @@ def read_jsonl(path: Path, *, missing: Sequence[str] = (), labels_needed: bool =
     )
     if labels_needed:
         merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
-    return replace(merged, graph_ids=[graph.name for graph in graphs])
+    merged = replace(merged, graph_ids=[graph.name for graph in graphs])
+    splits, groups = [graph.split for graph in graphs], [graph.group for graph in graphs]
+    return with_own_split(merged, splits, groups, lambda row: graphs[row].where)
 
 
-def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph:
+def _parse_graph(
+    value: dict[str, Any], where: str, default_name: str, own: tuple[str, str]
+) -> _Graph:
     for key in value:
-        if key not in KEYS:
+        if key not in KEYS and key not in own:
             hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
             raise UserError(f"{where} has the unknown key {key!r}{hint}")
     edges = _parse_edges(value.get("edges"), where)
@@ -101,7 +139,10 @@ def _parse_graph(value: dict[str, Any], where: str, default_name: str) -> _Graph
     label, name = value.get("label"), value.get("id")
     label = "" if label is None else _parse_word(label, where, "a graph's label")
     name = default_name if name is None else _parse_word(name, where, "an id")
-    return _Graph(where, num_nodes, edges, labels, features, label, name)
+    split, group = (
+        "" if value.get(key) is None else _parse_word(value[key], where, f"{key!r}") for key in own
+    )
+    return _Graph(where, num_nodes, edges, labels, features, label, name, split, group)
 
 
 def _parse_edges(value: object, where: str) -> Ids:

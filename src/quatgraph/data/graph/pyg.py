@@ -7,6 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, merge_graphs
+from quatgraph.data.graph.own_split import with_own_split
+from quatgraph.data.io.files import to_plain, to_word
 from quatgraph.data.labels import encode_labels, encode_numbers
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
 from quatgraph.errors import UserError
@@ -15,7 +17,12 @@ if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 
-def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs:
+def from_list(
+    graphs: "Iterable[Data]",
+    *,
+    labels_needed: bool = True,
+    own: tuple[str, str] = ("split", "group"),
+) -> Graphs:
     """Checks PyG graphs and merges them into one collection of undirected graphs.
 
     Classes may have any numbers from 0, which become their names.
@@ -24,6 +31,7 @@ def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs
         graphs: Each with ``edge_index``, optionally ``y`` (one whole number, ``-1`` for unknown),
             ``x`` (features, all graphs or none) and ``tag`` (a whole number per node, likewise).
         labels_needed: Whether to refuse graphs that cannot be trained on.
+        own: Attributes that hold a graph's split (``train``, ``valid`` or ``test``) and its group.
     """
     from torch_geometric.data import Data
     from torch_geometric.data.data import BaseData
@@ -65,7 +73,18 @@ def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs
     )
     if labels_needed:
         check_labels(whole, "the list")
-    return whole
+    splits, groups = (
+        [_parse_word(graph, key, at) for at, graph in enumerate(graphs)] for key in own
+    )
+    return with_own_split(whole, splits, groups, "graphs[{}]".format)
+
+
+def _parse_word(graph: "Data", key: str, place: int) -> str:
+    value = graph.get(key)
+    word = "" if value is None else to_word(to_plain(value))
+    if word is None:
+        raise UserError(f"graphs[{place}].{key} must be text or a number, not {value!r}")
+    return word
 
 
 def _parse_label(y: object, where: str, *, needed: bool) -> str:

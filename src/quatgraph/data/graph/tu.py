@@ -1,7 +1,8 @@
 """Graphs in the raw format of the TU Dortmund collection: a folder of text files.
 
 * ``NAME_A.txt``: an edge per line, two nodes, ``sender, receiver``; nodes count from 1
-* ``NAME_graph_indicator.txt``: for each node its graph; graphs count from 1
+* ``NAME_graph_indicator.txt``: for each node its graph; graphs count from 1, and those whose number
+  is skipped have no nodes and are left out
 * ``NAME_graph_labels.txt``: for each graph its class; may be absent where no labels are needed
 * ``NAME_node_labels.txt``, optional: for each node its tag
 * ``NAME_node_attributes.txt``, optional: for each node its features
@@ -10,6 +11,7 @@ Labels and attributes of edges, and attributes of graphs, are not read.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -18,6 +20,7 @@ from numpy.typing import NDArray
 
 from quatgraph.data.graph.collection import Encoded, Graphs, Ids, merge_graphs
 from quatgraph.data.io.files import read_content
+from quatgraph.data.io.messages import count_noun
 from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
 from quatgraph.data.io.table import Table, read_table
 from quatgraph.data.labels import encode_labels, label_notes
@@ -27,9 +30,10 @@ from quatgraph.errors import UserError
 def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = True) -> Graphs:
     """Reads a folder; for the options see :func:`quatgraph.data.graph.read`."""
     name = _find_name(folder)
-    graph_of, sizes = _read_indicator(folder / f"{name}_graph_indicator.txt")
-    edges = _read_edges(folder / f"{name}_A.txt", graph_of)
-    labels = _read_labels(folder / f"{name}_graph_labels.txt", len(sizes), needed=labels_needed)
+    indicator = folder / f"{name}_graph_indicator.txt"
+    numbers, graph_of, sizes = _read_indicator(indicator)
+    edges = _read_edges(folder / f"{name}_A.txt", numbers, graph_of)
+    labels = _read_labels(folder / f"{name}_graph_labels.txt", numbers, needed=labels_needed)
     tags = folder / f"{name}_node_labels.txt"
     attributes = folder / f"{name}_node_attributes.txt"
     merged = merge_graphs(
@@ -42,7 +46,14 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
     )
     if labels_needed:
         merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
-    return merged
+    if skipped := int(numbers[-1]) - len(numbers):
+        gap = int((numbers != np.arange(1, len(numbers) + 1)).argmax()) + 1
+        which = f"{count_noun(skipped, 'graph')}, for instance {gap}: they have"
+        merged.notes.append(
+            f"{indicator} skips {which if skipped > 1 else f'the graph {gap}: it has'} no nodes "
+            f"and {'are' if skipped > 1 else 'is'} left out"
+        )
+    return replace(merged, graph_ids=[str(number - 1) for number in numbers.tolist()])
 
 
 def _find_name(folder: Path) -> str:
@@ -56,26 +67,27 @@ def _find_name(folder: Path) -> str:
     return found[0]
 
 
-def _read_indicator(path: Path) -> tuple[Ids, Ids]:
-    """The graph of each node, from 0, and the number of nodes of each graph."""
+def _read_indicator(path: Path) -> tuple[Ids, Ids, Ids]:
+    """The numbers of the graphs that have nodes, the place in them of each node's graph, and the
+    number of nodes of each graph."""
     rows = whole_numbers(read_content(path), str(path))
-    graph_of = cast(Ids, rows.matrix(1)).flatten() - 1
-    if not len(graph_of):
+    named = cast(Ids, rows.matrix(1)).flatten()
+    if not len(named):
         raise UserError(f"{path} lists no nodes; give each node a line with its graph")
-    step = np.diff(graph_of, prepend=-1)
-    step[0] = step[0] if graph_of[0] == 0 else -1
-    wrong = (step < 0) | (step > 1)
+    wrong = np.diff(named, prepend=1) < 0
     if wrong.any():
         row = int(wrong.argmax())
         raise UserError(
-            f"{rows.at(row)} names the graph {graph_of[row] + 1} after "
-            f"{f'the graph {graph_of[row - 1] + 1}' if row else 'no other'}; number graphs from 1 "
-            "without gaps and let the nodes of a graph be consecutive"
+            f"{rows.at(row)} names the graph {named[row]} after "
+            f"{f'the graph {named[row - 1]}' if row else 'no other'}; number graphs from 1 and let "
+            "the nodes of a graph be consecutive"
         )
-    return graph_of, np.bincount(graph_of)
+    # Not by bincount: a number may be skipped, and a wrong one may be huge.
+    numbers, graph_of, sizes = np.unique(named, return_inverse=True, return_counts=True)
+    return numbers, graph_of, sizes
 
 
-def _read_edges(path: Path, graph_of: Ids) -> Ids:
+def _read_edges(path: Path, numbers: Ids, graph_of: Ids) -> Ids:
     rows = whole_numbers(read_content(path), str(path))
     ends = cast(Ids, rows.matrix(2)) - 1
     outside = ((ends < 0) | (ends >= len(graph_of))).any(axis=1)
@@ -92,20 +104,23 @@ def _read_edges(path: Path, graph_of: Ids) -> Ids:
     if across.any():
         row = int(across.argmax())
         raise UserError(
-            f"{rows.at(row)} joins the graphs {first[row] + 1} and {second[row] + 1}; "
+            f"{rows.at(row)} joins the graphs {numbers[first[row]]} and {numbers[second[row]]}; "
             "an edge must stay within one graph"
         )
     return ends
 
 
-def _read_labels(path: Path, num_graphs: int, *, needed: bool) -> list[str]:
+def _read_labels(path: Path, numbers: Ids, *, needed: bool) -> list[str]:
+    """The label of each graph that has nodes; the file may label those that are skipped too."""
     if not needed and not path.exists():
-        return [""] * num_graphs
+        return [""] * len(numbers)
     table = read_table(path)
     if len(table.columns) > 1:
         raise UserError(f"{table.at(0)} has {len(table.columns)} cells; give each graph one label")
-    _check_count(table, num_graphs, "graphs")
-    return table.columns[0] if table.columns else []
+    if len(table) == len(numbers):
+        return table.columns[0]
+    _check_count(table, int(numbers[-1]), "graphs")
+    return [table.columns[0][number - 1] for number in numbers.tolist()]
 
 
 def _read_tags(path: Path, num_nodes: int) -> Encoded:

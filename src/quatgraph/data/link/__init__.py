@@ -4,14 +4,16 @@ Each source gives one :class:`Triples`.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from torch import Tensor
 
 from quatgraph.data.edges import merge_edges
-from quatgraph.data.formats import Reader, match_folder, select_reader
+from quatgraph.data.formats import RDF_SUFFIXES, Reader, match_folder, select_reader
 from quatgraph.data.io import store
-from quatgraph.data.io.files import TABLE_SUFFIXES, unpacked_suffix
+from quatgraph.data.io.files import unpacked_suffix
+from quatgraph.data.io.frame import FRAME_SUFFIXES
 from quatgraph.data.link.generated import random_triples
 from quatgraph.data.link.parts import read_parts
 from quatgraph.data.link.queries import Queries, known, queries, with_inverses
@@ -39,14 +41,21 @@ __all__ = [
 READERS = (
     Reader(
         "folder",
-        "a folder with train.tsv and optional valid.tsv, test.tsv, entities.tsv, relations.tsv",
+        "a folder with train.tsv (or .nt, .ttl), optional valid and test, entities.tsv, "
+        "relations.tsv",
         match_folder("link"),
         read_folder,
     ),
     Reader(
         "table",
-        "a .tsv, .csv or .txt file of triples, also packed as .gz or .xz",
-        lambda path: path.is_file() and unpacked_suffix(path) in TABLE_SUFFIXES,
+        "a .tsv, .csv, .txt, .jsonl, .json or .parquet table of triples, also packed as .gz or .xz",
+        lambda path: path.is_file() and unpacked_suffix(path) in FRAME_SUFFIXES,
+        read_file,
+    ),
+    Reader(
+        "rdf",
+        "a .nt or .ttl file in N-Triples or Turtle, also packed (extra [rdf])",
+        lambda path: path.is_file() and unpacked_suffix(path) in RDF_SUFFIXES,
         read_file,
     ),
 )
@@ -73,7 +82,8 @@ def read(
     *,
     header: bool | None = None,
     split_seed: int = 0,
-    unseen: Unseen = "refuse",
+    unseen: Unseen = "keep",
+    columns: Mapping[str, str] = {},
 ) -> Triples:
     """Reads a knowledge graph in a format of :data:`READERS`.
 
@@ -84,12 +94,13 @@ def read(
         header: Whether the first line of each file names its columns; inferred by default.
         split_seed: Seed of the splits that have no file.
         unseen: What to do with a triple of valid or test whose entity or relation is in no training
-            triple: ``"refuse"`` raises a :class:`UserError`, ``"drop"`` leaves the triple out,
-            ``"keep"`` keeps it.
+            triple: ``"keep"`` keeps it, ``"drop"`` leaves it out, ``"refuse"`` raises a
+            :class:`UserError`.
+        columns: Names of the columns ``head``, ``relation`` and ``tail``, where they have others.
     """
     path = Path(path)
     reader = select_reader("link", READERS, path)
-    return reader.read(path, header=header, split_seed=split_seed, unseen=unseen)
+    return reader.read(path, header=header, split_seed=split_seed, unseen=unseen, columns=columns)
 
 
 def entity_graph(train: Tensor, num_entities: int) -> Tensor:

@@ -2,26 +2,27 @@
 
 A file has three columns, head, relation and tail, see :mod:`quatgraph.data.io.name_table`. A first
 line that names all three, as ``subject predicate object`` does (see ``TRIPLE_COLUMNS``), sets their
-order; other columns are not used. A first line of other names that occur nowhere else may be a
-triple or a header, so it is refused unless ``header`` says which; one of two such names is read as
-a triple, with a note.
+order; other columns are not used. ``columns`` names columns of any other name. A first line of
+other names that occur nowhere else may be a triple or a header, so it is refused unless ``header``
+says which; one of two such names is read as a triple, with a note.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 
 import numpy as np
 
-from quatgraph.data.io.columns import (
-    TRIPLE_COLUMNS,
-    places_by_role,
-    refuse_repeated,
-    unused_columns,
-)
-from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.columns import TRIPLE_COLUMNS, places_by_role
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.io.numbers import Ids
+from quatgraph.data.link.names import (
+    NAME_THEM,
+    NamedTriples,
+    complete_columns,
+    find_columns,
+    select_columns,
+)
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 
@@ -56,19 +57,21 @@ class Part:
         triples: Head, relation and tail of each, ``(N, 3)``.
         lines: Line number of each, counted from 1.
         header: A note on the header; empty without one.
+        unit: What the numbers count: lines, or triples of a source without lines.
     """
 
     where: str
     triples: Ids
     lines: Ids
     header: str = ""
+    unit: str = "line"
 
     def __len__(self) -> int:
         return len(self.triples)
 
     def at(self, row: int) -> str:
         """The location of a triple, counted from 0: ``"FILE line LINE"``."""
-        return f"{self.where} line {self.lines[row]}"
+        return f"{self.where} {self.unit} {self.lines[row]}"
 
     def take(self, rows: np.ndarray) -> "Part":
         """The triples at some rows, or of a mask."""
@@ -114,54 +117,35 @@ class Parts:
         )
 
 
-def read_parts(contents: Mapping[str, tuple[str, bytes]], *, header: bool | None = None) -> Parts:
-    """Reads the files of one knowledge graph: for each split the file's name and its bytes."""
+Source = tuple[str, bytes] | NamedTriples
+"""A table of triples: its name and its bytes; or triples that are read already."""
+
+
+def read_parts(
+    sources: Mapping[str, Source],
+    *,
+    header: bool | None = None,
+    columns: Mapping[str, str] = {},
+) -> Parts:
+    """Reads the triples of one knowledge graph, by split.
+
+    Args:
+        header: Whether the first line of each table names its columns; inferred by default.
+        columns: Names of the columns ``head``, ``relation`` and ``tail``, where they have others.
+    """
     ends, kinds = Numbering(), Numbering()
+    numberings = ends, kinds, ends
     by_name = {
-        key: _read(content, where, header, (ends, kinds, ends))
-        for key, (where, content) in contents.items()
+        key: _encode_names(source, numberings)
+        if isinstance(source, NamedTriples)
+        else _read(*source, header, columns, numberings)
+        for key, source in sources.items()
     }
     parts = _sort_names(by_name, ends, kinds)
     parts.notes.extend(part.header for part in by_name.values() if part.header)
     if header is None:
         parts.notes.extend(_check_first_lines(parts))
     return parts
-
-
-def parse_rows(rows: Iterable[Sequence[object]]) -> Parts:
-    """Rows of head, relation and tail as a training split; names may be whole numbers."""
-    if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
-        raise UserError(
-            f"triples must be rows of head, relation and tail, or a path, not {type(rows).__name__}"
-        )
-    rows = [to_plain(row) for row in to_plain(rows)]
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, list | tuple) or len(row) != len(TRIPLE_COLUMNS):
-            raise UserError(f"triple {number} is {row!r}; give head, relation and tail of each")
-    if not rows:
-        raise UserError("there are no triples; give head, relation and tail of each")
-    columns = [
-        [_parse_name(cell, number, role) for number, cell in enumerate(cells, 1)]
-        for role, cells in zip(TRIPLE_COLUMNS, zip(*rows, strict=True), strict=True)
-    ]
-    ends, kinds = Numbering(), Numbering()
-    triples = _encode(columns, (ends, kinds, ends))
-    part = Part("the list", triples, np.arange(1, len(rows) + 1))
-    return _sort_names({"train": part}, ends, kinds)
-
-
-def _parse_name(cell: object, number: int, role: str) -> str:
-    """The name in a cell: text or a whole number."""
-    cell = to_plain(cell)
-    if isinstance(cell, str | int) and not isinstance(cell, bool):
-        if name := str(cell).strip():
-            return name
-    elif not (cell is None or type(cell).__name__ == "NAType" or cell != cell):
-        raise UserError(
-            f"triple {number} has a {role} of type {type(cell).__name__}; give text or a whole "
-            "number"
-        )
-    raise UserError(f"triple {number} has no {role}; fill it in or leave the triple out")
 
 
 def draw_parts(parts: Parts, seed: int) -> Parts:
@@ -245,12 +229,25 @@ def _encode(columns: Sequence[Sequence[str]], numberings: Sequence[Numbering]) -
     return np.stack([numbering.encode(names) for numbering, names in pairs], axis=1)
 
 
-def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[Numbering]) -> Part:
-    table, note = without_header(NameTable.parse(content, where, tuple(TRIPLE_COLUMNS)), header)
-    chunks = [(_encode(columns, numberings), lines) for columns, lines in table.chunks()]
+def _encode_names(source: NamedTriples, numberings: Sequence[Numbering]) -> Part:
+    triples = _encode(source.columns, numberings)
+    numbers = np.arange(1, len(triples) + 1)
+    return Part(source.where, triples, numbers, header=source.note, unit="triple")
+
+
+def _read(
+    where: str,
+    content: bytes,
+    header: bool | None,
+    columns: Mapping[str, str],
+    numberings: Sequence[Numbering],
+) -> Part:
+    parsed = NameTable.parse(content, where, tuple(TRIPLE_COLUMNS))
+    table, note = without_header(parsed, header, columns)
+    chunks = [(_encode(cells, numberings), lines) for cells, lines in table.chunks()]
     if not chunks:
         raise UserError(f"{where} has no triples; write one per line: head, relation, tail")
-    if header is None and note:
+    if header is None and note and not any(columns.values()):
         names = [table.names[place] for place in table.places]
         if all(name in known for name, known in zip(names, numberings, strict=True)):
             raise _ambiguous(f"the first line of {where}", names, "occur in other lines too")
@@ -265,24 +262,32 @@ def _read(content: bytes, where: str, header: bool | None, numberings: Sequence[
     return Part(where, triples, lines, header=note)
 
 
-def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTable, str]:
+def without_header(
+    table: NameTable, header: bool | None = None, columns: Mapping[str, str] = {}
+) -> tuple[NameTable, str]:
     """Skips a header, inferred by default, and selects the columns head, relation and tail.
 
     Returns:
         The table and a note on its header, empty without one.
     """
     cells, where = table.first_row(), table.where
-    found = places_by_role(cells, TRIPLE_COLUMNS)
-    lacking = [role for role, places in found.items() if not places]
-    if header and len(cells) == len(TRIPLE_COLUMNS) and len(lacking) == 1:
+    found = find_columns(cells, where, columns)
+    if any(columns.values()):
+        if header is False:
+            raise UserError(
+                f"data.header=false says that {where} does not name its columns, so data.head, "
+                "data.relation and data.tail cannot either; leave out one or the other"
+            )
+        header = True
+        complete_columns(cells, found)
+    elif header and [*found.values()].count([]) == 1:
         # Two columns are named, so the third is the remaining one.
-        taken = {place for places in found.values() for place in places}
-        found[lacking[0]] = [place for place in range(len(cells)) if place not in taken]
+        complete_columns(cells, found)
     named = all(found.values())
     if not named and len(cells) > len(TRIPLE_COLUMNS):
         raise UserError(
             f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
-            "others, or name three of them head, relation and tail in the first line"
+            f"others, or {NAME_THEM}"
         )
     if header is False or not (header or named):
         return table, ""
@@ -294,17 +299,18 @@ def without_header(table: NameTable, header: bool | None = None) -> tuple[NameTa
             f"the first line of {where} is read as column names, and the columns by place: {used}"
         )
         return table.skip_first(), note
-    refuse_repeated(cells, found, where)
-    places = [place for (place,) in found.values()]
-    used = ", ".join(f"{cells[place]!r} as {role}" for role, (place,) in found.items())
-    note = f"the columns of {where} are read by name: {used}{unused_columns(cells, places)}"
+    places, note = select_columns(cells, found, where)
     return table.skip_first().select_columns(cells, places), note
 
 
 def _check_first_lines(parts: Parts) -> Iterator[str]:
     """Refuses a first line of names that occur in no other line, which may be a header or a triple.
     Reports one with two such names."""
-    first = {key: part.triples[0] for key, part in parts.by_name.items() if not part.header}
+    first = {
+        key: part.triples[0]
+        for key, part in parts.by_name.items()
+        if not part.header and part.unit == "line"
+    }
     others = [part.triples[key in first :] for key, part in parts.by_name.items()]
     ends, kinds = parts.find_used(np.concatenate(others))
     for key, (head, relation, tail) in first.items():

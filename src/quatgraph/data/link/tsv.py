@@ -1,12 +1,13 @@
 """A knowledge graph as a folder with a file per split, or as one file.
 
 * ``train.tsv``, ``valid.tsv``, ``test.tsv``: triples, see :mod:`quatgraph.data.link.parts`; also
-  as ``.csv`` or ``.txt``, and packed as ``.gz`` or ``.xz``. Missing splits are drawn from
-  ``train``, see :func:`quatgraph.data.link.parts.spare_triples`
+  as any other table, see :mod:`quatgraph.data.io.frame`, or as RDF, see
+  :mod:`quatgraph.data.link.rdf`; text files also packed as ``.gz`` or ``.xz``. Missing splits are
+  drawn from ``train``, see :func:`quatgraph.data.link.parts.spare_triples`
 * ``entities.tsv``, ``relations.tsv``, optional, in the same formats: an id and a label per line
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,10 +16,13 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from quatgraph.data.edges import sort_unique
-from quatgraph.data.formats import table_files
-from quatgraph.data.io.files import is_packed, read_content
+from quatgraph.data.formats import RDF_SUFFIXES, TRIPLE_SUFFIXES, table_files
+from quatgraph.data.io.files import TABLE_SUFFIXES, is_packed, read_content, unpacked_suffix
+from quatgraph.data.io.frame import read_frame
 from quatgraph.data.io.messages import count_noun, quote_some
-from quatgraph.data.link.parts import Part, Parts, draw_parts, map_triples, parse_rows, read_parts
+from quatgraph.data.link.names import name_columns, name_rows
+from quatgraph.data.link.parts import Part, Parts, Source, draw_parts, map_triples, read_parts
+from quatgraph.data.link.rdf import RdfReader
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.data.link.vocabulary import PLURAL, read_labels
 from quatgraph.data.splits import PARTS
@@ -44,7 +48,8 @@ def read_file(path: Path, **options: Any) -> Triples:
 
 def read_folder(path: Path, **options: Any) -> Triples:
     """Reads a folder; for the options see :func:`quatgraph.data.link.read`."""
-    files = {key: file for key in STEMS if (file := _find_table(path, STEMS[key]))}
+    suffixes = {key: TRIPLE_SUFFIXES if key in PARTS else TABLE_SUFFIXES for key in STEMS}
+    files = {key: file for key in STEMS if (file := _find_table(path, STEMS[key], suffixes[key]))}
     if "train" not in files:
         names = [file.name for file in sorted(path.iterdir())]
         hint = did_you_mean("train.tsv", names) or (
@@ -54,29 +59,43 @@ def read_folder(path: Path, **options: Any) -> Triples:
     return _read_files(path.resolve().name, files, **options)
 
 
-def from_names(rows: Iterable[Sequence[object]], *, split_seed: int = 0) -> Triples:
+def from_names(rows: object, *, split_seed: int = 0, columns: Mapping[str, str] = {}) -> Triples:
     """Builds a knowledge graph from rows of head, relation and tail; valid and test are drawn.
 
     Names may be whole numbers, also in an array or a tensor. Missing cells are rejected.
+
+    Args:
+        rows: A list of rows, an array, or a frame of pandas or polars.
+        split_seed: Seed of the splits.
+        columns: Names of the columns ``head``, ``relation`` and ``tail`` of a frame, where they
+            have others.
 
     Example:
         >>> from_names([("Peru", "borders", "Chile"), ("Chile", "borders", "Peru")])
         Triples('triples', 2 entities, 1 relations, 1 + 1 + 0 triples)
     """
-    parts = _clean_parts(parse_rows(rows), "refuse")
+    parts = _clean_parts(read_parts({"train": name_rows(rows, columns)}, header=False), "keep")
     return assemble(draw_parts(parts, split_seed), name="triples")
 
 
 def _read_files(
-    name: str, files: Mapping[str, Path], *, header: bool | None, split_seed: int, unseen: Unseen
+    name: str,
+    files: Mapping[str, Path],
+    *,
+    header: bool | None,
+    split_seed: int,
+    unseen: Unseen,
+    columns: Mapping[str, str],
 ) -> Triples:
     """Builds a knowledge graph from the files of its splits and of labels."""
     if unseen not in get_args(Unseen):
         known = get_args(Unseen)
         raise UserError(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
-    contents = {key: (str(files[key]), read_content(files[key])) for key in PARTS if key in files}
-    parts = _clean_parts(read_parts(contents, header=header), unseen)
-    labels = {
+    rdf = RdfReader()
+    sources = {key: _read_source(files[key], rdf, columns) for key in PARTS if key in files}
+    parts = _clean_parts(read_parts(sources, header=header, columns=columns), unseen)
+    parts.notes.extend(rdf.notes)
+    labels = {f"{kind}_labels": rdf.labels for kind in PLURAL} | {
         f"{kind}_labels": _read_label_file(files[plural], plural, parts)
         for kind, plural in PLURAL.items()
         if plural in files
@@ -84,8 +103,17 @@ def _read_files(
     return assemble(draw_parts(parts, split_seed), name=name, **labels)
 
 
-def _find_table(folder: Path, stems: Sequence[str]) -> Path | None:
-    found = list(table_files(folder, stems))
+def _read_source(file: Path, rdf: RdfReader, columns: Mapping[str, str]) -> Source:
+    suffix = unpacked_suffix(file)
+    if suffix in RDF_SUFFIXES:
+        return rdf.read(read_content(file), str(file), suffix)
+    if suffix not in TABLE_SUFFIXES:
+        return name_columns(read_frame(file, "triple"), columns)
+    return str(file), read_content(file)
+
+
+def _find_table(folder: Path, stems: Sequence[str], suffixes: Sequence[str]) -> Path | None:
+    found = list(table_files(folder, stems, suffixes))
     if len(found) > 1:
         raise UserError(f"{folder} has both {found[0].name} and {found[1].name}; keep one of them")
     return found[0] if found else None
@@ -102,7 +130,7 @@ def _clean_parts(parts: Parts, unseen: Unseen) -> Parts:
             parts.notes.append(f"{part.where} repeats {times}; each counts once")
     parts = replace(parts, by_name=by_name)
     parts.notes.extend(_leak_notes(parts))
-    return parts if unseen == "keep" else _filter_unseen(parts, unseen)
+    return _treat_unseen(parts, unseen)
 
 
 def _leak_notes(parts: Parts) -> Iterator[str]:
@@ -117,8 +145,8 @@ def _leak_notes(parts: Parts) -> Iterator[str]:
             )
 
 
-def _filter_unseen(parts: Parts, unseen: Unseen) -> Parts:
-    """Removes or refuses triples with names that are in no training triple."""
+def _treat_unseen(parts: Parts, unseen: Unseen) -> Parts:
+    """Refuses, removes or reports triples with names that are in no training triple."""
     by_name = dict(parts.by_name)
     known = parts.find_used(by_name["train"].triples)
     for key, part in parts.by_name.items():
@@ -128,12 +156,22 @@ def _filter_unseen(parts: Parts, unseen: Unseen) -> Parts:
             continue
         if unseen == "refuse":
             raise _unseen_names(part, parts, unknown)
-        by_name[key] = part.take(~rows)
+        count = count_noun(int(rows.sum()), "triple")
+        if unseen == "drop":
+            by_name[key] = part.take(~rows)
+            parts.notes.append(
+                f"{count} of {part.where} left out for an entity or a relation that no training "
+                "triple has"
+            )
+            continue
+        apart = ", and test metrics are reported apart for seen and unseen ones" * (key == "test")
         parts.notes.append(
-            f"{count_noun(int(rows.sum()), 'triple')} of {part.where} left out for an entity or a "
-            "relation that no training triple has"
+            f"{count} of {part.where}, the first in {part.unit} {part.lines[rows.argmax()]}, "
+            f"{'has' if rows.sum() == 1 else 'have'} an entity or a relation that no training "
+            f"triple has; they are kept{apart} (--set data.unseen=drop leaves them out)"
         )
-    return replace(parts, by_name=by_name).without_unused()
+    parts = replace(parts, by_name=by_name)
+    return parts if unseen == "keep" else parts.without_unused()
 
 
 def _unseen_names(part: Part, parts: Parts, unknown: np.ndarray) -> UserError:

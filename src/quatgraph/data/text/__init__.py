@@ -10,16 +10,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
+from quatgraph.data.formats import (
+    Reader,
+    is_fasttext,
+    match_folder,
+    match_suffix,
+    select_reader,
+)
 from quatgraph.data.io import store
 from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.frame import JSON_SUFFIXES, is_frame
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import label_notes
-from quatgraph.data.splits import part_numbers
+from quatgraph.data.splits import SPLIT_WORDS, part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.text.documents import (
     DEFAULTS,
-    SPLIT_WORDS,
     Documents,
     TextOptions,
     Texts,
@@ -27,12 +33,16 @@ from quatgraph.data.text.documents import (
     assemble,
     check_drawn_split,
     check_trainable,
+    group_notes,
     have,
     statistics,
+    untrained_notes,
 )
 from quatgraph.data.text.files import (
     cell_word,
+    from_frame,
     lines_of,
+    read_fasttext,
     read_folder,
     read_lines,
     read_objects,
@@ -72,7 +82,24 @@ READERS = (
         match_suffix(".csv", ".tsv"),
         read_sheet,
     ),
-    Reader("jsonl", "a .jsonl file with one text per line", match_suffix(".jsonl"), read_objects),
+    Reader(
+        "jsonl",
+        "a .jsonl or .json file of objects with a text and a label each",
+        match_suffix(*JSON_SUFFIXES),
+        read_objects,
+    ),
+    Reader(
+        "parquet",
+        "a .parquet file with a text and a label column (extra [tables])",
+        match_suffix(".parquet"),
+        read_objects,
+    ),
+    Reader(
+        "fasttext",
+        "a .txt file in fastText format, with __label__NAME in each line",
+        is_fasttext,
+        read_fasttext,
+    ),
     Reader(
         "folder",
         "a folder with one sub-folder of texts per label",
@@ -86,7 +113,7 @@ READERS = (
         read_lines,
     ),
 )
-_SUFFIXES = (".csv", ".tsv", ".jsonl", ".txt")
+_SUFFIXES = (".csv", ".tsv", ".txt", ".parquet", *JSON_SUFFIXES)
 
 
 def load(name: str) -> Documents:
@@ -125,20 +152,29 @@ def names_a_file(text: str) -> bool:
 
 
 def from_list(
-    texts: Iterable[str],
+    texts: Any,
     labels: Iterable[object] | None = None,
     options: TextOptions = DEFAULTS,
 ) -> Documents:
     """Builds documents from a list of texts, cleaned like those of :func:`read`.
 
     Args:
+        texts: A list, an array or a column of texts; or a frame of pandas or polars with columns
+            for text and label.
         labels: Label of each text, empty if unknown; texts without labels cannot be trained on.
-        options: All but the names of columns.
+            None for a frame, which has its own.
+        options: Names of columns are for a frame only.
 
     Example:
         >>> from_list(["A cat sat.", "It's raining!"]).words(1)
         ['it', "'s", 'raining', '!']
     """
+    if is_frame(texts):
+        if labels is not None:
+            raise UserError("the frame has a column of labels; leave out the list of labels")
+        return _clean_texts(from_frame(texts, options), "texts", "the frame", options)
+    if options.group or options.split:
+        raise UserError("a list of texts has no columns; leave out data.group and data.split")
     listed = _to_list(texts)
     if listed is None or not all(isinstance(text, str) for text in listed):
         raise UserError("texts must be a list of strings, a document each")
@@ -152,7 +188,10 @@ def from_list(
     at = "text {} of the list".format
     found = Texts(
         texts=listed,
-        labels=[cell_word(label, at, row, "label") for row, label in enumerate(given)],
+        labels=[
+            "" if type(label).__name__ == "NAType" else cell_word(label, at, row, "label")
+            for row, label in enumerate(given)
+        ],
         parts=None,
         ids=[str(place) for place in range(len(listed))],
         at=at,
@@ -188,6 +227,8 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
     documents = assemble(replace(texts, texts=cleaned, notes=notes), name, options)
     if options.labels_needed:
         check_trainable(documents, where)
+        documents.notes.extend(untrained_notes(documents, where))
+        documents.notes.extend(group_notes(texts, where))
         if texts.parts is None:
             documents.notes.extend(check_drawn_split(documents, where))
         documents.notes.extend(accuracy_notes(documents, cleaned))

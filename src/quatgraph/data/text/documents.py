@@ -12,16 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from quatgraph.data import splits
+from quatgraph.data.group_splits import encode_groups, group_validation, split_groups
 from quatgraph.data.io.messages import count_noun, quote_some
 from quatgraph.data.labels import encode_labels, missing_hint
-from quatgraph.data.splits import PARTS, stratified_split
+from quatgraph.data.splits import PARTS, SplitMasks, stratified_split
 from quatgraph.data.tensors import select_ranges, sizes_to_ptr
 from quatgraph.errors import UserError
 
 FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of train, valid and test in a drawn split."""
-SPLIT_WORDS = {**splits.SPLIT_WORDS, "training": 0, "dev": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,17 +30,23 @@ class TextOptions:
     Attributes:
         text: Name of the text column; by default ``text``, or the longer one of only two columns.
         label: Name of the label column; by default ``label``, or the other one of only two columns.
+        split: Name of the column that gives each text its split; by default ``split``, if any.
+        group: Name of the column whose groups a drawn split keeps whole; none by default.
+        validation: Share of the training documents for a validation part that is drawn by groups.
         split_seed: Seed of the split that is drawn if the files give none.
         stop_words: Whether to leave out English stop words.
         min_count: Minimum number of occurrences of a word in all documents.
         missing: Labels that count as missing, like an empty one.
         labels_needed: Whether to refuse texts that cannot be trained on: without labels, with one
-            label only, with a label that has no training document or, for a drawn split, a single
-            document. Prediction needs no labels.
+            label only or, for a drawn split, with a label of a single document. Prediction needs no
+            labels.
     """
 
     text: str = ""
     label: str = ""
+    split: str = ""
+    group: str = ""
+    validation: float = 0.1
     split_seed: int = 0
     stop_words: bool = False
     min_count: int = 1
@@ -63,6 +68,7 @@ class Texts:
             give no splits.
         ids: Name of each.
         at: Where a document, counted from 0, is, for messages.
+        groups: Group of each document, empty for one of its own; ``None`` without groups.
         notes: What was inferred: sentences for the user.
     """
 
@@ -71,6 +77,7 @@ class Texts:
     parts: list[int] | None
     ids: list[str]
     at: Callable[[int], str]
+    groups: list[str] | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -202,12 +209,7 @@ def assemble(texts: Texts, name: str, options: TextOptions = DEFAULTS) -> Docume
     codes, label_names = encode_labels(texts.labels, options.missing)
     y = torch.from_numpy(codes)
     tokens = np.fromiter(map(place.__getitem__, words), dtype=np.int64, count=len(words))
-    if texts.parts is None:
-        masks = stratified_split(y, options.split_seed, FRACTIONS)
-    else:
-        part = torch.where(y >= 0, torch.tensor(texts.parts, dtype=torch.long), -1)
-        masks = part == 0, part == 1, part == 2
-    train, valid, test = (mask.nonzero().flatten() for mask in masks)
+    train, valid, test = (mask.nonzero().flatten() for mask in _draw_parts(y, texts, options))
     return Documents(
         name=name,
         tokens=torch.from_numpy(tokens),
@@ -221,6 +223,23 @@ def assemble(texts: Texts, name: str, options: TextOptions = DEFAULTS) -> Docume
         ids=texts.ids,
         notes=list(texts.notes),
     )
+
+
+def _draw_parts(y: Tensor, texts: Texts, options: TextOptions) -> SplitMasks:
+    """The masks of train, valid and test: those that the files give, and drawn ones."""
+    seed = options.split_seed
+    groups = None if texts.groups is None else encode_groups(texts.groups)
+    if texts.parts is not None:
+        part = torch.where(y >= 0, torch.tensor(texts.parts, dtype=torch.long), -1)
+        train = (part == 0).nonzero().flatten()
+        if groups is not None and len(train) and not bool((part == 1).any()):
+            _, valid = group_validation(y, groups, train, seed, options.validation)
+            part[valid] = 1
+    elif groups is not None:
+        part = split_groups(y, groups, FRACTIONS, seed)
+    else:
+        return stratified_split(y, seed, FRACTIONS)
+    return part == 0, part == 1, part == 2
 
 
 def check_trainable(documents: Documents, where: str) -> None:
@@ -239,13 +258,47 @@ def check_trainable(documents: Documents, where: str) -> None:
                 f"{where} has no labelled document for the {part} part; "
                 "label more documents or give a split of your own"
             )
-    trained = y[documents.train].bincount(minlength=len(names))
-    if bool((trained == 0).any()):
-        name = names[int(trained.argmin())]
+    if len(y[documents.train].unique()) < 2:
+        name = names[int(y[documents.train[0]])]
         raise UserError(
-            f"the label {name!r} has no training document in {where}; "
-            f"mark at least one as train or remove the label{missing_hint(name)}"
+            f"all training documents in {where} have the label {name!r}; mark documents of another "
+            "label as train"
         )
+
+
+def untrained_notes(documents: Documents, where: str) -> list[str]:
+    """Reports labels without a training document, which are never predicted well."""
+    counts = {
+        part: documents.y[getattr(documents, part)].bincount(minlength=documents.num_classes)
+        for part in ("train", "test")
+    }
+    tested = max(1, len(documents.test))
+    return [
+        f"the label {name!r} has no training document in {where}: its documents, "
+        f"{100 * int(test) / tested:.1f} % of the test documents, count as errors"
+        f"{missing_hint(name)}"
+        for name, train, test in zip(documents.label_names, *counts.values(), strict=True)
+        if not train
+    ]
+
+
+def group_notes(texts: Texts, where: str) -> list[str]:
+    """Reports groups that the files' own splits put into several parts."""
+    if texts.groups is None or texts.parts is None:
+        return []
+    parts: dict[str, set[int]] = {}
+    for group, part in zip(texts.groups, texts.parts, strict=True):
+        if group and part >= 0:
+            parts.setdefault(group, set()).add(part)
+    shared = [group for group, own in parts.items() if len(own) > 1]
+    if not shared:
+        return []
+    which = "the group" if len(shared) == 1 else "the groups"
+    verb = "is" if len(shared) == 1 else "are"
+    return [
+        f"{which} {quote_some(shared)} {verb} in several parts of the split that {where} gives, "
+        "which is kept"
+    ]
 
 
 def check_drawn_split(documents: Documents, where: str) -> list[str]:

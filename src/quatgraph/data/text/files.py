@@ -1,11 +1,13 @@
-"""Texts in files: ``.csv``, ``.tsv`` and ``.jsonl`` tables, ``.txt`` files and folders.
+"""Texts in files: tables, JSON objects, ``.txt`` files and folders.
 
 * ``.csv``, ``.tsv``: a line of column names, then a document per row; columns for the text and the
   label, optionally ``split`` (train, valid, test or empty) and ``id``. Between commas, quotes are
   those of CSV and may hold line breaks. Between tabs, a quote is an ordinary character as long as
   every line has all columns
-* ``.jsonl``: an object per line, with the same keys
-* ``.txt``: a document per line, without labels
+* ``.jsonl``, ``.json``: an object per line, or a list of them, with the same keys
+* ``.parquet``, and frames of pandas and polars: the same columns
+* ``.txt``: a document per line, without labels; or in fastText's format, with a label per line:
+  ``__label__sports They scored in extra time.``
 * a folder: a sub-folder per label, a file per document. The labels may be one level below folders
   called ``train``, ``valid`` and ``test``. A folder of files alone holds texts without labels
 """
@@ -17,16 +19,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from quatgraph.data.io.files import decode_text, is_unicode, read_text, to_word
-from quatgraph.data.io.jsonl import json_objects
+from quatgraph.data.formats import FASTTEXT_LABEL
+from quatgraph.data.io.files import decode_text, read_text, to_word
+from quatgraph.data.io.frame import Frame, read_frame, to_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
-from quatgraph.data.splits import part_numbers
-from quatgraph.data.text.documents import SPLIT_WORDS, TextOptions, Texts
+from quatgraph.data.splits import SPLIT_WORDS, part_numbers
+from quatgraph.data.text.documents import TextOptions, Texts
 from quatgraph.errors import UserError, did_you_mean
 
 _LONGEST = 2**31 - 1
-_Columns = Mapping[str, list[Any]]
+_Columns = Mapping[str, Any]
 _At = Callable[[int], str]
 
 
@@ -60,18 +63,39 @@ def read_sheet(path: Path, options: TextOptions) -> Texts:
             raise UserError(f"{path} has two columns named {name!r}; rename or remove one")
         if name:  # a column without a name holds row numbers
             named[name] = cells
-    return _choose_columns(path, named, at, options)
+    return _choose_columns(Frame(str(path), named, at, delimiter="\t"), options)
 
 
 def read_objects(path: Path, options: TextOptions) -> Texts:
-    """Reads a ``.jsonl`` file."""
-    read = list(json_objects(path, "document"))
-    if not read:
-        raise UserError(f"{path} is empty; write one JSON object per line")
-    places, objects = zip(*read, strict=True)
-    keys = dict.fromkeys(key for one in objects for key in one)
-    columns = {key: [one.get(key) for one in objects] for key in keys}
-    return _choose_columns(path, columns, places.__getitem__, options)
+    """Reads a file of JSON objects, or a ``.parquet`` file."""
+    return _choose_columns(read_frame(path, "document"), options)
+
+
+def from_frame(frame: object, options: TextOptions) -> Texts:
+    """Reads a frame of pandas or polars."""
+    return _choose_columns(to_frame(frame, "the frame"), options)
+
+
+def read_fasttext(path: Path, options: TextOptions) -> Texts:
+    """Reads a ``.txt`` file in fastText's format; a line without a label is an unlabelled text."""
+    _refuse_columns(path, options)
+    lines = _filled_lines(read_text(path))
+    numbers = list(lines)
+    texts, labels = [], []
+    for number, line in lines.items():
+        words = line.split()
+        own = [word for word in words if word.startswith(FASTTEXT_LABEL)]
+        if len(own) > 1:
+            raise UserError(
+                f"{path} line {number} has {len(own)} labels, {own[0]} and {own[1]}; give each "
+                "text one, in a class of its own if need be"
+            )
+        texts.append(" ".join(word for word in words if word not in own))
+        labels.append(own[0].removeprefix(FASTTEXT_LABEL) if own else "")
+        if own and not labels[-1]:
+            raise UserError(f"{path} line {number} has {FASTTEXT_LABEL} without a label; add it")
+    ids = [str(row) for row in range(len(texts))]
+    return Texts(texts, labels, None, ids, lambda row: f"{path} line {numbers[row]}")
 
 
 def read_lines(path: Path, options: TextOptions) -> Texts:
@@ -81,13 +105,14 @@ def read_lines(path: Path, options: TextOptions) -> Texts:
             f"{path} has no labels; write a .csv file with the columns 'text' and 'label'"
         )
     lines = _filled_lines(read_text(path))
-    numbers, texts = list(lines), list(lines.values())
-    columns = {options.text or "text": texts}
-    return _choose_columns(path, columns, lambda row: f"{path} line {numbers[row]}", options)
+    numbers, columns = list(lines), {options.text or "text": list(lines.values())}
+    frame = Frame(str(path), columns, lambda row: f"{path} line {numbers[row]}", delimiter="\n")
+    return _choose_columns(frame, options)
 
 
 def read_folder(path: Path, options: TextOptions) -> Texts:
     """Reads a folder of texts, which has no columns that the options could name."""
+    _refuse_columns(path, options)
     folders = _list_folders(path)
     split = [folder for folder in folders if folder.name.casefold() in SPLIT_WORDS]
     if split == folders and any(map(_list_folders, folders)):
@@ -117,18 +142,31 @@ def lines_of(content: bytes, where: str) -> list[str]:
     return list(_filled_lines(decode_text(content, where)).values())
 
 
-def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions) -> Texts:
-    """Selects the columns of a table that hold texts, labels, splits and ids.
+def _refuse_columns(path: Path, options: TextOptions) -> None:
+    """Refuses options that name columns of files without any."""
+    for key in ("split", "group"):
+        if name := getattr(options, key):
+            raise UserError(
+                f"{path} has no columns, so data.{key}={name} names none; write the texts as a "
+                ".csv file, or leave out the setting"
+            )
 
-    Args:
-        columns: The cells of each column, by its name.
-        at: Where a row, counted from 0, is, for messages.
-    """
-    wanted = (options.text, "text"), (options.label, "label"), ("", "split"), ("", "id")
+
+def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
+    """Selects the columns of a table that hold texts, labels, splits, ids and groups."""
+    path, at = frame.where, frame.at
+    columns = {key: cells for key, cells in frame.columns.items() if key}
+    wanted = (
+        (options.text, "text"),
+        (options.label, "label"),
+        (options.split, "split"),
+        ("", "id"),
+    )
     texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
+    group = _find_column(path, columns, options.group, "group") if options.group else None
     notes = []
     if texts is None or (labels is None and options.labels_needed):
-        others = [key for key in columns if key not in (texts, labels, split, names)]
+        others = [key for key in columns if key not in (texts, labels, split, names, group)]
         lacking = (texts, labels).count(None)
         if len(others) != lacking and (options.labels_needed or len(others) != 1):
             missing = "text" if texts is None else "label"
@@ -147,17 +185,10 @@ def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions
         labels = labels or next(longest_first, None)
         label_column = f"and the labels in {labels!r}" if labels else "and no labels"
         notes.append(f"{path} has the texts in its column {texts!r} {label_column}")
-    cells = {
-        key: [cell_word(value, at, row, key) for row, value in enumerate(columns[key])]
-        for key in (texts, labels, split, names)
-        if key is not None
-    }
+    used = (key for key in (texts, labels, split, names, group) if key is not None)
+    cells = {key: frame.words(key) for key in used}
     if not cells[texts]:
         raise UserError(f"{path} lists no documents; give each a line")
-    for key in (labels, names):
-        for row, word in enumerate(cells[key] if key else []):
-            if not is_unicode(word):
-                raise UserError(f"{at(row)}: {key!r} holds half a character; write it in UTF-8")
     if names:
         _check_ids(cells[names], at)
     return Texts(
@@ -166,11 +197,12 @@ def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions
         parts=part_numbers(cells[split], SPLIT_WORDS, at) if split else None,
         ids=cells[names] if names else [str(row) for row in range(len(cells[texts]))],
         at=at,
+        groups=cells[group] if group else None,
         notes=notes,
     )
 
 
-def _find_column(path: Path, columns: _Columns, name: str, usual: str) -> str | None:
+def _find_column(path: str, columns: _Columns, name: str, usual: str) -> str | None:
     """The column of a name; without a name the column of the usual name in any letter case."""
     if not name:
         found = [key for key in columns if key.casefold() == usual]

@@ -11,9 +11,15 @@ from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
     path: str = ""
-    """A folder in TU's raw format, or a file of graphs: ``.jsonl``, or DGCNN's ``.txt``."""
+    """A folder in TU's raw format, or a file of graphs: JSON objects, or DGCNN's ``.txt``."""
     missing: str | int = ""
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
+    split: str = configs.added("")
+    """Name of the key that says train, valid or test; ``split`` by default, if there is one. Then
+    there is one split instead of folds."""
+    group: str = configs.added("")
+    """Name of the key, as ``scaffold``, whose groups folds keep whole; ``group`` by default, if
+    there is one."""
     features: Literal["auto", "tags", "degrees"] = "auto"
     """Input features of a node: its tag or its degree, one-hot; auto: tags if nodes differ in them.
     Real attributes, if any, are appended."""
@@ -63,3 +69,10 @@ class GraphConfig(Config):
         Config.__post_init__(self)
         if self.train.select == "best-valid" and self.data.validation == 0:
             raise ValueError("train.select=best-valid needs data.validation above 0")
+
+    def identity(self) -> configs.Values:
+        """See :func:`quatgraph.config.identity`; names of keys are left out too."""
+        values = configs.identity(self)
+        for key in ("split", "group"):
+            values["data"].pop(key, None)
+        return values

@@ -10,7 +10,8 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.data import graph as source
 from quatgraph.data.graph.collection import Graphs
-from quatgraph.data.splits import Fold
+from quatgraph.data.group_splits import group_folds, group_validation
+from quatgraph.data.splits import PARTS, Fold
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS, GraphOptions
 from quatgraph.models.graph.base import GraphNormalization
@@ -77,7 +78,8 @@ def _propagate(
 
 
 def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
-    """The folds of a config; the user's own graphs have sampled ones only."""
+    """The folds of a config; the user's own graphs have sampled ones only, or their own split, as
+    the only fold, without its validation part."""
     if config.folds == "fixed":
         if not config.name:
             raise UserError(
@@ -91,6 +93,17 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
                 "use data.folds=stratified"
             )
         return folds
+    if graphs.parts is not None:
+        train, _, test = own_parts(graphs, graphs.parts)
+        return [(train, test)]
+    if graphs.groups is not None:
+        count = len(graphs.groups[graphs.y >= 0].unique())
+        if count < config.num_folds:
+            raise UserError(
+                f"{count} groups are too few for {config.num_folds} folds: take fewer with "
+                f"data.num_folds={max(2, count)}, or name another data.group"
+            )
+        return group_folds(graphs.y, graphs.groups, config.num_folds, config.fold_seed)
     return source.stratified_folds(
         graphs.y, config.num_folds, config.fold_seed, names=graphs.label_names
     )
@@ -99,10 +112,18 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
 def split_indices(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
     """The indices of a run's training, validation and test graphs."""
     train, test = problem.folds[split]
-    valid = train[:0]
-    if config.data.validation > 0:
+    graphs, share = problem.graphs, config.data.validation
+    valid = train[:0] if graphs.parts is None else own_parts(graphs, graphs.parts)[1]
+    if share > 0 and not len(valid):
         seed = config.data.fold_seed + split
-        train, valid = source.inner_validation(
-            problem.graphs.y, train, seed, config.data.validation
-        )
+        if graphs.groups is None:
+            train, valid = source.inner_validation(graphs.y, train, seed, share)
+        else:
+            train, valid = group_validation(graphs.y, graphs.groups, train, seed, share)
     return {"train": train, "valid": valid, "test": test}
+
+
+def own_parts(graphs: Graphs, parts: Tensor) -> list[Tensor]:
+    """The indices of the labelled graphs that their own split has for train, valid and test."""
+    known = torch.where(graphs.y >= 0, parts, -1)
+    return [(known == place).nonzero().flatten() for place in range(len(PARTS))]

@@ -25,7 +25,13 @@ from quatgraph.tasks.graph.evaluation import (
     max_nodes_per_chunk,
 )
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import Problem, build_collection, folds_of, split_indices
+from quatgraph.tasks.graph.problem import (
+    Problem,
+    build_collection,
+    folds_of,
+    own_parts,
+    split_indices,
+)
 from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -56,14 +62,20 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         configs.check_source(settings)
         if settings.name:
             return source.load(settings.name)
-        missing = missing_labels(settings.missing)
-        return source.read(Path(settings.path), missing=missing, labels_needed=labels_needed)
+        return source.read(
+            Path(settings.path),
+            missing=missing_labels(settings.missing),
+            labels_needed=labels_needed,
+            split=settings.split,
+            group=settings.group,
+        )
 
     def num_splits(self, config: GraphConfig, data: Graphs) -> int:
         return len(folds_of(data, config.data))
 
     def has_validation(self, config: GraphConfig, data: Graphs) -> bool:
-        return config.data.validation > 0
+        own = data.parts is not None and len(own_parts(data, data.parts)[1]) > 0
+        return own or config.data.validation > 0
 
     def prepare(self, data: Graphs, config: GraphConfig, device: torch.device) -> Problem:
         """Encodes nodes, builds the adjacency matrix of the model, and moves all to the device."""

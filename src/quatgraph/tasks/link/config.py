@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quatgraph import config as configs
+from quatgraph.data.io.columns import TRIPLE_COLUMNS
 from quatgraph.data.link.tsv import Unseen
 from quatgraph.models.link import MODELS, LinkOptions, SimQGNN
 from quatgraph.tasks.config import Config, DataSettings, TrainSettings
@@ -13,15 +14,27 @@ from quatgraph.training.loop import Select
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
     path: str = ""
-    """A folder with ``train.tsv`` and perhaps ``valid.tsv`` and ``test.tsv``, or one file."""
+    """A folder with ``train.tsv`` and perhaps ``valid.tsv`` and ``test.tsv``, or one file; also as
+    N-Triples or Turtle."""
+    head: str = ""
+    """Name of the column that holds the heads; detected by default."""
+    relation: str = ""
+    """Name of the column that holds the relations; detected by default."""
+    tail: str = ""
+    """Name of the column that holds the tails; detected by default."""
     header: bool | None = None
     """Whether the first line of each file names its columns; detected by default."""
     split_seed: int = 0
     """Seed for sampling the parts that have no file."""
-    unseen: Unseen = "refuse"
+    unseen: Unseen = "keep"
     """What to do with validation and test triples whose entities no training triple has."""
     reciprocal: bool = True
     """Whether to train inverse relations too; if not, training predicts tails only."""
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Names of the columns by role, empty for those to detect."""
+        return {role: getattr(self, role) for role in TRIPLE_COLUMNS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,3 +82,12 @@ class LinkConfig(Config):
     data: DataConfig = field(default_factory=DataConfig)
     model: LinkOptions = field(default_factory=SimQGNN.Options, metadata={"models": MODELS})
     train: TrainConfig = field(default_factory=TrainConfig)
+
+    def identity(self) -> configs.Values:
+        """See :func:`quatgraph.config.identity`; names of columns are left out too."""
+        values = configs.identity(self)
+        for role in TRIPLE_COLUMNS:
+            del values["data"][role]
+        if self.data.unseen == "keep":
+            values["data"]["unseen"] = "refuse"  # the default of older records, on equal data
+        return values

@@ -13,6 +13,8 @@ from quatgraph.tasks.link.problem import Problem, RankingQueries
 
 SIDES = ("tails", "heads")
 """What is predicted, in the order of :class:`RankingQueries`."""
+SEEN = ("seen", "unseen")
+"""Whether training triples have all names of a triple."""
 
 
 def rank_candidates(
@@ -51,21 +53,37 @@ def rank_by_popularity(problem: Problem, part: str) -> Ranks:
     return rank_candidates(query, candidates, queries)
 
 
-def summarize_ranks(ranks: Ranks, part: str) -> dict[str, float]:
+def find_seen(problem: Problem, part: str) -> Tensor:
+    """Whether training triples have the relation and both entities of each query of a part,
+    ``(2N,)``."""
+    queries = problem.parts[part]
+    entity, relation = problem.entity_share > 0, problem.relation_share > 0
+    return (
+        entity[queries.head]
+        & entity[queries.truth]
+        & relation[queries.relation % problem.triples.num_relations]
+    )
+
+
+def summarize_ranks(ranks: Ranks, part: str, seen: Tensor | None = None) -> dict[str, float]:
     """The ranking metrics of one model on a part, over both sides and over each.
 
-    ``test/mrr``, ``test/hits@10`` and so on; of one side ``test-tails/mrr``.
+    ``test/mrr``, ``test/hits@10`` and so on; of one side ``test-tails/mrr``. If some queries have
+    names that training never saw, see :func:`find_seen`, also ``test-seen/mrr`` and
+    ``test-unseen/mrr``.
     """
     side = torch.arange(2, device=ranks.greater.device).repeat_interleave(
         ranks.greater.size(-1) // 2
     )
+    masks = {name: side == place for place, name in enumerate(SIDES)}
+    if seen is not None and not bool(seen.all()):
+        masks |= {name: mask for name, mask in zip(SEEN, (seen, ~seen), strict=True) if mask.any()}
     both = {f"{part}/{name}": value.item() for name, value in ranking_metrics(ranks).items()}
-    each = {
+    return both | {
         f"{part}-{name}/{metric}": value.item()
-        for place, name in enumerate(SIDES)
-        for metric, value in ranking_metrics(ranks, side == place).items()
+        for name, mask in masks.items()
+        for metric, value in ranking_metrics(ranks, mask).items()
     }
-    return both | each
 
 
 def by_relation(

@@ -17,7 +17,13 @@ from quatgraph.tasks.combination import TrainedRun
 from quatgraph.tasks.link.batches import QueryBatches, look_up
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.evaluation import rank_candidates, rank_part, summarize_ranks
+from quatgraph.tasks.link.evaluation import (
+    SEEN,
+    find_seen,
+    rank_candidates,
+    rank_part,
+    summarize_ranks,
+)
 from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
 from quatgraph.tasks.link.pool import RankingPool
 from quatgraph.tasks.link.problem import Problem, build_problem
@@ -49,6 +55,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             header=settings.header,
             split_seed=settings.split_seed,
             unseen=settings.unseen,
+            columns=settings.columns,
         )
 
     def has_validation(self, config: LinkConfig, data: Triples) -> bool:
@@ -114,7 +121,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             state = {name: fitted.weights[name][member] for name in model.state_dict()}
             model.load_state_dict(state)
             ranks = rank_part(model, problem, "test", _max_scores(divisor))
-            found.append(summarize_ranks(ranks, "test") | classification_metrics(model, problem))
+            metrics = summarize_ranks(ranks, "test", find_seen(problem, "test"))
+            found.append(metrics | classification_metrics(model, problem))
         tests = {name: torch.tensor([one[name] for one in found]) for name in found[0]}
         return dataclasses.replace(fitted, metrics=fitted.metrics | tests)
 
@@ -154,6 +162,19 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             "relation_labels": data.relation_labels,
             "notes": data.notes,
         }
+
+    def summarize(self, card: Card) -> list[str]:
+        """Reports the MRR apart where test triples have names that training never saw."""
+        metrics = card["metrics"]
+        mrr = {
+            kind: f"{metrics[key]:.3f}".removeprefix("0")
+            for kind in SEEN
+            if (key := f"test-{kind}/mrr") in metrics
+        }
+        if not mrr:
+            return []
+        apart = ", ".join(f"{kind} in training {value}" for kind, value in mrr.items())
+        return [f"test MRR by whether all names of a triple were {apart}"]
 
     def bundled_tensors(self, data: Triples, chosen: Sequence[LinkConfig]) -> dict[str, Tensor]:
         """The triples, so that a bundle filters known ones without the data."""

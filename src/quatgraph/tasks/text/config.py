@@ -12,11 +12,15 @@ from quatgraph.tasks.config import Config, DataSettings, TrainSettings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
     path: str = ""
-    """A ``.csv``, ``.tsv`` or ``.jsonl`` file, or a folder with a sub-folder per label."""
+    """A table, a file of JSON objects, a fastText file, or a folder with a sub-folder per label."""
     text: str = ""
     """Name of the column that holds the texts; detected by default."""
     label: str = ""
     """Name of the column that holds the labels; detected by default."""
+    split: str = configs.added("")
+    """Name of the column that says train, valid or test; ``split`` by default, if there is one."""
+    group: str = configs.added("")
+    """Name of a column, as ``author``: a sampled split keeps all texts of a group in one part."""
     missing: str | int = ""
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     stop_words: bool = False
@@ -75,5 +79,7 @@ class TextConfig(Config):
         """See :func:`quatgraph.config.identity`; names of columns and folders are left out too."""
         values = configs.identity(self)
         values["data"] |= {"text": "", "label": ""}
+        for key in ("split", "group"):
+            values["data"].pop(key, None)
         values["data"]["vectors"] = PurePath(self.data.vectors).name
         return values

@@ -85,16 +85,23 @@ def load_documents(config: TextConfig, *, labels_needed: bool = True) -> Documen
     configs.check_source(settings)
     if settings.name:
         return source.load(settings.name)
-    options = source.TextOptions(
+    return source.read(Path(settings.path), text_options(settings, labels_needed=labels_needed))
+
+
+def text_options(settings: DataConfig, *, labels_needed: bool = True) -> source.TextOptions:
+    """How a config wants texts to be read."""
+    return source.TextOptions(
         text=settings.text,
         label=settings.label,
+        split=settings.split,
+        group=settings.group,
+        validation=settings.validation,
         split_seed=settings.draw_seed,
         stop_words=settings.stop_words,
         min_count=settings.min_count,
         missing=missing_labels(settings.missing),
         labels_needed=labels_needed,
     )
-    return source.read(Path(settings.path), options)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

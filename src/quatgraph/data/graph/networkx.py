@@ -1,0 +1,71 @@
+"""Lists of networkx graphs as a collection; networkx is not imported."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from quatgraph.data.graph.collection import Graphs
+from quatgraph.data.graph.jsonl import merge_objects
+from quatgraph.data.io.files import to_plain
+from quatgraph.data.node.networkx import is_networkx
+from quatgraph.errors import UserError
+
+NODE_KEYS = {"label": "node_labels", "x": "node_features"}
+"""Attributes of nodes, and what they are called in JSON."""
+
+
+def from_networkx(
+    graphs: Sequence[Any],
+    labels: Iterable[object] | None = None,
+    own: tuple[str, str] = ("split", "group"),
+    *,
+    missing: Sequence[str] = (),
+    labels_needed: bool = True,
+) -> Graphs:
+    """Checks networkx graphs and merges them into one collection of undirected graphs.
+
+    Args:
+        graphs: Each perhaps with ``graph.graph["label"]``, ``"id"``, ``"split"`` and ``"group"``.
+            The attribute ``label`` of a node is its tag, ``x`` its features.
+        labels: Label of each graph, if the graphs do not hold them.
+        own: Keys of split and group in ``graph.graph``.
+        missing: Labels that count as missing.
+        labels_needed: Whether to report labels that look like a missing one.
+    """
+    known = None if labels is None else list(to_plain(labels))
+    if known is not None and len(known) != len(graphs):
+        raise UserError(f"there are {len(graphs)} graphs but {len(known)} labels; give one to each")
+    objects = []
+    for place, graph in enumerate(graphs):
+        where = f"graphs[{place}]"
+        if not is_networkx(graph):
+            kind = type(graph).__name__
+            raise UserError(f"{where} is a {kind} among networkx graphs; give graphs of one kind")
+        value = _to_object(graph, where, own)
+        if known is not None:
+            value["label"] = to_plain(known[place])
+        objects.append((where, value))
+    return merge_objects(objects, own, missing=missing, labels_needed=labels_needed)
+
+
+def _to_object(graph: Any, where: str, own: tuple[str, str]) -> dict[str, Any]:
+    """A graph as JSON has it."""
+    number = {node: place for place, node in enumerate(graph.nodes)}
+    value: dict[str, Any] = {
+        "edges": [[number[sender], number[receiver]] for sender, receiver in graph.edges()],
+        "num_nodes": len(number),
+    }
+    for key in ("label", "id", *own):
+        if key in graph.graph:
+            value[key] = to_plain(graph.graph[key])
+    for attribute, key in NODE_KEYS.items():
+        found = dict(graph.nodes(data=attribute))
+        lacking = [node for node, cell in found.items() if cell is None]
+        if len(lacking) == len(found):
+            continue
+        if lacking:
+            raise UserError(
+                f"node {lacking[0]!r} of {where} has no attribute {attribute!r} but others do; "
+                "give it to all or to none"
+            )
+        value[key] = [to_plain(cell) for cell in found.values()]
+    return value
