@@ -127,8 +127,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         """Checks that what the layers hold of the largest graph fits into memory."""
         sizes = graphs.node_ptr.diff()
         place = int(sizes.argmax())
-        options = [member.config.model for member in self.members]
-        numbers = int(sizes[place]) * max(one.width * (one.num_layers + 4) for one in options)
+        numbers = max(member.config.model.num_held(int(sizes[place])) for member in self.members)
         if 4 * numbers > total_memory(self.device):
             raise UserError(
                 f"graph {graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, which do not "

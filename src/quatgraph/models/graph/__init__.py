@@ -1,6 +1,6 @@
 """Graph classifiers, one per file."""
 
-from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
 from quatgraph.models.graph.gat import GraphGAT
 from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
@@ -29,5 +29,6 @@ __all__ = [
     "GraphOptions",
     "GraphQGNN",
     "GraphSAGE",
+    "LayeredOptions",
     "StructureFree",
 ]
