@@ -19,6 +19,12 @@ class GraphOptions(Options):
         """The matrix that the model multiplies by."""
         return getattr(self, "normalization", "none")
 
+    @property
+    def colour_rounds(self) -> int | None:
+        """The rounds of refinement of a model that takes histograms of Weisfeiler-Lehman colours
+        in the place of graphs; None for all others."""
+        return None
+
     def num_activations(self, nodes: int, entries: int) -> int:
         """An upper estimate of the numbers that a training step stores per member."""
         raise NotImplementedError
