@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from quatgraph import config as configs
+from quatgraph.models.graph import LayeredOptions
 from quatgraph.presets import preset, protocols
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
@@ -55,5 +56,7 @@ def _shape(tried: Sequence[GraphConfig]) -> str:
     if len(tried) > 1:
         return f"{len(tried)} configurations"
     (config,) = tried
-    sizes = f"{config.model.num_layers} layers, {config.model.hidden_quats} quaternions"
+    model = config.model
+    assert isinstance(model, LayeredOptions)
+    sizes = f"{model.num_layers} layers, {model.hidden_quats} quaternions"
     return f"{sizes}, batch {config.train.batch_size}"

@@ -20,7 +20,7 @@ from quatgraph.layers.decoder import DECODERS
 from quatgraph.layers.linear import Features, Matrix, RealLinear
 from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
-from quatgraph.models.graph import GraphModel, GraphOptions
+from quatgraph.models.graph import GraphModel, LayeredOptions
 from quatgraph.models.link import MODELS as LINK_MODELS
 from quatgraph.models.link import LinkModel, LinkOptions
 from quatgraph.models.node import MODELS as NODE_MODELS
@@ -63,7 +63,7 @@ class NodeMine(NodeModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphMineOptions(GraphOptions):
+class GraphMineOptions(LayeredOptions):
     name: Literal["mine"] = "mine"
 
 

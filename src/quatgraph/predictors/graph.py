@@ -15,6 +15,7 @@ from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
 from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.graph import GRAPH
+from quatgraph.tasks.graph.colours import vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
 from quatgraph.tasks.graph.features import NodeFeatures
@@ -24,6 +25,10 @@ from quatgraph.training.runtime import total_memory
 UNSEEN = {
     "tags": "training never saw the tag {}: such a node counts as one without a tag",
     "degrees": "training never saw a node of degree {}: the nearest degree it saw is taken",
+}
+UNSEEN_COLOURS = {
+    "tags": "training never saw the tag {}: colours with it count for nothing",
+    "degrees": "training never saw a node of degree {}: colours with it count for nothing",
 }
 
 
@@ -89,10 +94,13 @@ class GraphPredictor(Classifier[GraphConfig]):
         cache, logits = Cache(), []
         for member in members:
             options, features = member.config.model, member.preparation
-            need = options.matrix, MODELS[options.name].propagations, features
-            inputs = cache.get(
-                need, partial(build_collection, graphs, options, features, self.device)
+            rounds, model = options.colour_rounds, MODELS[options.name]
+            need = rounds, options.matrix, model.propagations, features
+            colours = (
+                None if rounds is None else self._bundled[vocabulary_key(features.kind, rounds)]
             )
+            build = partial(build_collection, graphs, options, features, self.device, colours)
+            inputs = cache.get(need, build)
             logits.append(member.model(inputs.features, inputs.adjacency, inputs.pool))
         return torch.stack(logits)
 
@@ -136,8 +144,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         """Checks that what the layers hold of the largest graph fits into memory."""
         sizes = graphs.node_ptr.diff()
         place = int(sizes.argmax())
-        options = [member.config.model for member in self.members]
-        numbers = int(sizes[place]) * max(one.width * (one.num_layers + 4) for one in options)
+        numbers = max(member.config.model.num_held(int(sizes[place])) for member in self.members)
         if 4 * numbers > total_memory(self.device):
             raise UserError(
                 f"graph {graphs.graph_ids[place]!r} has {int(sizes[place]):,} nodes, which do not "
@@ -147,9 +154,11 @@ class GraphPredictor(Classifier[GraphConfig]):
     def _report_unseen(self, graphs: Graphs) -> list[str]:
         """Notes on tags and degrees that training never saw."""
         notes = []
-        for features in dict.fromkeys(member.preparation for member in self.members):
+        ways = [(m.preparation, m.config.model.colour_rounds is None) for m in self.members]
+        for features, plain in dict.fromkeys(ways):
             if unseen := features.unknown(graphs):
                 names = [repr(name) if features.kind == "tags" else name for name in unseen[:5]]
                 more = f" and {len(unseen) - len(names)} more" if len(unseen) > len(names) else ""
-                notes.append(UNSEEN[features.kind].format(", ".join(names) + more))
+                sentence = (UNSEEN if plain else UNSEEN_COLOURS)[features.kind]
+                notes.append(sentence.format(", ".join(names) + more))
         return notes

@@ -174,6 +174,10 @@ def test_a_gpu_has_few_capacities_and_each_suffices() -> None:
     assert len(set(capacities)) <= 20
 
 
+def test_batches_of_empty_graphs_have_a_capacity_too() -> None:
+    assert _Sizes(torch.zeros(3, dtype=torch.int32), [torch.arange(3)], 2).round_up(0) == 8
+
+
 def dense_features(features: Codes | Tensor, member: int) -> Tensor:
     if isinstance(features, Tensor):
         return features[member]

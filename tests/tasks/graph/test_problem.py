@@ -10,13 +10,14 @@ from rings import collection, config_of, lines, with_features, without, written
 from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs, read, stratified_folds
 from quatgraph.errors import UserError
-from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN
+from quatgraph.models.graph import MODELS, GraphGFN, GraphQGNN, LayeredOptions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 from quatgraph.tasks.graph.problem import build_collection, folds_of, split_indices
 
 CPU = torch.device("cpu")
+LAYERED = [name for name, model in MODELS.items() if issubclass(model.Options, LayeredOptions)]
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def dense(graphs: Graphs) -> torch.Tensor:
     return made
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", LAYERED)
 @pytest.mark.parametrize("normalization", ["none", "row", "symmetric"])
 def test_a_model_gets_the_matrix_it_is_made_for(
     name: str, normalization: str, graphs: Graphs
@@ -194,12 +195,12 @@ def test_the_parts_of_a_published_dataset_do_not_overlap(folds: str) -> None:
         assert 16 <= len(parts["valid"]) <= 18
 
 
-def test_all_models_share_one_width_and_one_way_to_be_built() -> None:
+def test_all_models_with_layers_share_one_width_and_one_way_to_be_built() -> None:
     def weights(name: str, **values: Any) -> int:
         model = MODELS[name].Options(hidden_quats=4, **values)
         return sum(p.numel() for p in MODELS[name].from_options(model, 5, 3).parameters())
 
-    assert all(weights(name, num_layers=3) > weights(name, num_layers=2) for name in MODELS)
+    assert all(weights(name, num_layers=3) > weights(name, num_layers=2) for name in LAYERED)
     # Real weights of QGNN's layers: a quarter of those between equal widths.
     assert weights("qgnn") < weights("gcn") < weights("sage")
 

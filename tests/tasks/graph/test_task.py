@@ -198,11 +198,18 @@ def test_the_curve_that_the_rules_of_the_paper_choose_from_is_always_kept(graphs
         assert {name: len(curve) for name, curve in record.curves.items()} == kept
 
 
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"model.dropout": 0.3, "model.pooled_dropout": 0.3},
+        {"model.name": "wl"},
+    ],
+    ids=["qgnn", "wl"],
+)
 def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
-    graphs: Graphs, tmp_path: Path
+    chosen: dict[str, Any], graphs: Graphs, tmp_path: Path
 ) -> None:
-    dropped = {"model.dropout": 0.3, "model.pooled_dropout": 0.3}
-    candidates = [config_of(**dropped, **{"train.lr": lr}) for lr in (0.01, 0.02)]
+    candidates = [config_of(**chosen, **{"train.lr": lr}) for lr in (0.01, 0.02)]
 
     def trained(name: str, **others: Any) -> list[Any]:
         job = train_in_folder(GRAPH, candidates, tmp_path / name, data=graphs, **others)

@@ -1,6 +1,6 @@
 """Graph classifiers, one per file."""
 
-from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
 from quatgraph.models.graph.gat import GraphGAT
 from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
@@ -8,6 +8,7 @@ from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
 from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.structure_free import StructureFree
+from quatgraph.models.graph.wl import GraphWL
 
 MODELS: dict[str, type[GraphModel]] = {
     "qgnn": GraphQGNN,
@@ -17,6 +18,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
+    "wl": GraphWL,
 }
 
 __all__ = [
@@ -29,5 +31,7 @@ __all__ = [
     "GraphOptions",
     "GraphQGNN",
     "GraphSAGE",
+    "GraphWL",
+    "LayeredOptions",
     "StructureFree",
 ]

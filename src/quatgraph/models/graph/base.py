@@ -14,6 +14,30 @@ GraphNormalization = Normalization | Literal["neighbours"]
 class GraphOptions(Options):
     """The hyperparameters of every graph classifier."""
 
+    @property
+    def matrix(self) -> GraphNormalization:
+        """The matrix that the model multiplies by."""
+        return getattr(self, "normalization", "none")
+
+    @property
+    def colour_rounds(self) -> int | None:
+        """The rounds of refinement of a model that takes histograms of Weisfeiler-Lehman colours
+        in the place of graphs; None for all others."""
+        return None
+
+    def num_activations(self, nodes: int, entries: int) -> int:
+        """An upper estimate of the numbers that a training step stores per member."""
+        raise NotImplementedError
+
+    def num_held(self, nodes: int) -> int:
+        """About the numbers that a prediction for a graph holds at once."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayeredOptions(GraphOptions):
+    """The hyperparameters of graph classifiers with hidden layers."""
+
     hidden_quats: Count = 16
     """Quaternions per layer; real models have four times as many reals, the same width."""
     num_layers: Count = 3
@@ -25,14 +49,11 @@ class GraphOptions(Options):
     def width(self) -> int:
         return 4 * self.hidden_quats
 
-    @property
-    def matrix(self) -> GraphNormalization:
-        """The matrix that the model multiplies by."""
-        return getattr(self, "normalization", "none")
-
     def num_activations(self, nodes: int, entries: int) -> int:
-        """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width * self.num_layers
+
+    def num_held(self, nodes: int) -> int:
+        return nodes * self.width * (self.num_layers + 4)
 
 
 class GraphModel(Model):

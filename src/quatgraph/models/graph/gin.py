@@ -10,11 +10,11 @@ from quatgraph.layers import BatchNorm, QuaternionDropout
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.real import LinearOfSums, SumPerceptron
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.models.graph.base import GraphModel, LayeredOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GraphGINOptions(GraphOptions):
+class GraphGINOptions(LayeredOptions):
     name: Literal["gin"] = "gin"
 
 

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from quatgraph.layers import LayerwiseReadout, QuaternionDropout
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.models.common import Rate, layer_sizes
-from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.models.graph.base import GraphModel, LayeredOptions
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerwiseOptions(GraphOptions):
+class LayerwiseOptions(LayeredOptions):
     """The hyperparameters of graph classifiers with a readout of every layer."""
 
     dropout: Rate = 0.5

@@ -10,11 +10,11 @@ from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import Features, Matrix, RealLinear
 from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.graph.base import GraphModel, GraphOptions
+from quatgraph.models.graph.base import GraphModel, LayeredOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StructureFreeOptions(GraphOptions):
+class StructureFreeOptions(LayeredOptions):
     name: Literal["structure-free"] = "structure-free"
     vertex: bool = True
     """Whether to transform nodes before they are summed."""

@@ -218,9 +218,10 @@ class _Sizes:
     def __init__(self, sizes: Tensor, parts: Sequence[Tensor], batch_size: int) -> None:
         self.sizes = sizes
         known = sizes.cpu()
-        self.largest = max(
+        largest = max(
             int(known[part].topk(min(batch_size, len(part))).values.sum()) for part in parts
         )
+        self.largest = max(1, largest)  # histograms may be empty
 
     def of(self, graphs: Tensor) -> Tensor:
         """The size of each member's batch, ``(T, M, B) -> (T, M)``."""

@@ -16,6 +16,7 @@ from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS, GraphOptions
 from quatgraph.models.graph.base import GraphNormalization
 from quatgraph.tasks.graph.batches import Collection
+from quatgraph.tasks.graph.colours import fit_vocabulary, histograms
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import NodeFeatures
 
@@ -38,11 +39,27 @@ class Problem:
 
 
 def build_collection(
-    graphs: Graphs, options: GraphOptions, features: NodeFeatures, device: torch.device
+    graphs: Graphs,
+    options: GraphOptions,
+    features: NodeFeatures,
+    device: torch.device,
+    vocabulary: Tensor | None = None,
 ) -> Collection:
-    """Builds the graphs as a model takes them, on a device."""
-    propagations = MODELS[options.name].propagations
-    return _build_collection(graphs, options.matrix, propagations, features, device)
+    """Builds the graphs as a model takes them, on a device. For a model of colours, the nodes of
+    the collection are the entries of the graphs' histograms.
+
+    Args:
+        vocabulary: For a model of colours, those of the training graphs; by default these graphs.
+    """
+    rounds = options.colour_rounds
+    if rounds is None:
+        propagations = MODELS[options.name].propagations
+        return _build_collection(graphs, options.matrix, propagations, features, device)
+    if vocabulary is None:
+        vocabulary = fit_vocabulary(graphs, features.kind, rounds)
+    ptr, entries = histograms(graphs, features.kind, rounds, vocabulary)
+    no_edges = Adjacency.from_edge_index(torch.empty(2, 0, dtype=torch.long), int(ptr[-1]))
+    return Collection.build(ptr, no_edges, entries, graphs.y, device)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it

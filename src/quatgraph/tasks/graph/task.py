@@ -17,6 +17,7 @@ from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
+from quatgraph.tasks.graph.colours import fit_vocabulary, vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import (
     build_chunks,
@@ -173,13 +174,28 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             "num_features": problem.num_features,
         }
 
+    def bundled_tensors(self, data: Graphs, chosen: Sequence[GraphConfig]) -> dict[str, Tensor]:
+        """The vocabularies of the members that take colours."""
+        needed = {(config.data.features, config.model.colour_rounds) for config in chosen}
+        tensors = {}
+        for features, rounds in needed:
+            if rounds is not None:
+                kind = NodeFeatures.fit(data, features).kind
+                tensors[vocabulary_key(kind, rounds)] = fit_vocabulary(data, kind, rounds)
+        return tensors
+
     def summarize(self, card: Card) -> list[str]:
         """Describes the classes and the features of a node."""
         data, features = card["data"], card["features"]
         classes = describe_classes(data["class_sizes"], data["num_graphs"])
         kinds = {"tags": "the tag of each node", "degrees": "the degree of each node"}
-        more = "" if features["scaling"] is None else ", and its attributes, standardised"
-        named = f"{kinds[features['kind']]} among {len(features['names'])}{more}"
+        named = f"{kinds[features['kind']]} among {len(features['names'])}"
+        rounds = card["members"][0]["config"]["model"].get("rounds")
+        if rounds is not None:
+            named = f"{card['num_features']:,} colours of {rounds} rounds, from {named}"
+        if features["scaling"] is not None:
+            used = ", and its attributes, standardised" if rounds is None else "; attributes unused"
+            named += used
         return [f"graphs: {classes}", f"features: {named}"]
 
     def explain_overflow(self, data: Graphs, problem: Problem) -> str:
