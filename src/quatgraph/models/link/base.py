@@ -54,8 +54,12 @@ class LinkModel(Model):
     decoder: nn.Module
 
     def encode(self, adjacency: Adjacency) -> Tensor:
-        """The vectors of all entities, ``(E, D)``."""
+        """The vectors of all entities, ``(E, D)``, which are their embeddings too."""
         raise NotImplementedError
+
+    def embed_relations(self) -> Tensor:
+        """The vectors of all relations, ``(R, D)``; with inverse ones ``(2R, D)``."""
+        return self.decoder.relations
 
     def forward(
         self, adjacency: Adjacency, head: Tensor, relation: Tensor
