@@ -16,7 +16,7 @@ from commands import assert_user_error, call
 from on_cpu import changed
 
 import quatgraph
-from quatgraph.cli.common import progress
+from quatgraph.callbacks import progress_bar
 from quatgraph.cli.train import _dataset_name
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import read_records
@@ -352,13 +352,13 @@ class Terminal(io.StringIO):
 def test_progress_goes_to_a_terminal_on_standard_error_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress() as show:
+    with progress_bar() as show:
         show("karate", 1, 2)
     assert capsys.readouterr() == ("", "")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with progress() as show:
+    with progress_bar() as show:
         for title in ("karate", "cora", "karate"):
             show(title, 1, 2)
             show(title, 2, 2)

@@ -52,6 +52,8 @@ class QuaternionLinear(nn.Module):
         torch.Size([5, 64])
     """
 
+    weight: nn.Parameter | UninitializedParameter
+
     def __init__(
         self, in_features: int, out_features: int, *, bias: bool = False, tiled: bool = False
     ) -> None:
@@ -126,8 +128,9 @@ class QuaternionLinear(nn.Module):
         self._lazy_hook = self.register_forward_pre_hook(_infer_inputs)
 
     def _materialize(self, in_quats: int) -> None:
+        assert isinstance(self.weight, UninitializedParameter)
         self.in_quats = in_quats
-        self.weight.materialize((4, self.out_quats, in_quats))  # type: ignore[attr-defined]
+        self.weight.materialize((4, self.out_quats, in_quats))
         self._lazy_hook.remove()
         del self._lazy_hook
 

@@ -1,39 +1,34 @@
 """Trained models that predict."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from quatgraph.data.graph import AnyGraphs, from_any
-from quatgraph.data.labels import missing_labels
-from quatgraph.data.link import Triples, from_names, read
-from quatgraph.data.node import from_data
-from quatgraph.data.text import Documents, TextOptions, check_trainable
-from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import UserError, check_known
+from quatgraph.data.graph import AnyGraphs
+from quatgraph.data.text import Documents
+from quatgraph.errors import UserError
 from quatgraph.predictors.base import Predictor
+from quatgraph.predictors.embeddings import Embeddings
 from quatgraph.predictors.graph import GraphPredictor
+from quatgraph.predictors.keywords import TrainOptions
 from quatgraph.predictors.link import LinkPredictor
 from quatgraph.predictors.node import NodePredictor
 from quatgraph.predictors.predictions import AnyPredictions, Links, Predictions, TextPredictions
 from quatgraph.predictors.text import TextPredictor
-from quatgraph.tasks.config import Config
-from quatgraph.tasks.graph import GRAPH
+from quatgraph.predictors.training import (
+    AnyTriples,
+    fit_graphs,
+    fit_nodes,
+    fit_texts,
+    fit_triples,
+)
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.job import default_candidates, train_in_folder
-from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.task import AnyTask
-from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import Bundle, load_bundle
-from quatgraph.training.context import Context
 from quatgraph.training.runtime import resolve_device
 
 if TYPE_CHECKING:
@@ -46,17 +41,6 @@ PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor[Any]]] = {
     "link": LinkPredictor,
     "text": TextPredictor,
 }
-
-
-class TrainOptions(TypedDict, total=False):
-    """Options that all training functions take by keyword."""
-
-    device: str
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``; ``auto`` by default."""
-    resume: bool
-    """Whether to continue a training that the folder holds."""
-    overwrite: bool
-    """Whether to replace a training that the folder holds."""
 
 
 def load(bundle: Path | str, *, device: str = "auto") -> Predictor[Any]:
@@ -79,7 +63,7 @@ def train_nodes(
     out: Path | str,
     *,
     config: NodeConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> NodePredictor:
     """Trains a classifier of the nodes of a graph.
 
@@ -89,10 +73,10 @@ def train_nodes(
             :func:`quatgraph.data.node.read_folder`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    graph = data if isinstance(data, Path | str) else from_data(data)
-    return NodePredictor(*_train(NODE, graph, out, config, options))
+    return fit_nodes(data, out, config, options)[0]
 
 
 def train_graphs(
@@ -100,7 +84,7 @@ def train_graphs(
     out: Path | str,
     *,
     config: GraphConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> GraphPredictor:
     """Trains a classifier of graphs.
 
@@ -110,18 +94,18 @@ def train_graphs(
             features of edges are not used. Or a path, see :func:`quatgraph.data.graph.read`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    known = graphs if isinstance(graphs, Path | str) else from_any(graphs)
-    return GraphPredictor(*_train(GRAPH, known, out, config, options))
+    return fit_graphs(graphs, out, config, options)[0]
 
 
 def train_triples(
-    triples: Triples | Path | str | Iterable[Sequence[object]],
+    triples: AnyTriples,
     out: Path | str,
     *,
     config: LinkConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> LinkPredictor:
     """Trains a model that completes the triples of a knowledge graph.
 
@@ -130,16 +114,10 @@ def train_triples(
             names, see :func:`quatgraph.data.link.from_names`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    if isinstance(triples, Path | str):
-        data = (config or LinkConfig()).data
-        triples = read(
-            Path(triples), header=data.header, split_seed=data.split_seed, unseen=data.unseen
-        )
-    known = triples if isinstance(triples, Triples) else from_names(triples)
-    bundle, device, _ = _train(LINK, known, out, config, options)
-    return LinkPredictor(bundle, device)
+    return fit_triples(triples, out, config, options)[0]
 
 
 def train_texts(
@@ -148,7 +126,7 @@ def train_texts(
     out: Path | str,
     *,
     config: TextConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> TextPredictor:
     """Trains a classifier of texts.
 
@@ -158,51 +136,15 @@ def train_texts(
         labels: Label of each text of a list, empty where unknown; None for a path or documents.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    if (labels is None) != isinstance(texts, Documents | Path | str):
-        raise UserError("labels belong to a list of texts; a path or documents have their own")
-    if isinstance(texts, Path | str):
-        return TextPredictor(*_train(TEXT, texts, out, config, options))
-    settings = config or TextConfig()
-    if not isinstance(texts, Documents):
-        data = settings.data
-        text_options = TextOptions(
-            split_seed=data.draw_seed,
-            stop_words=data.stop_words,
-            min_count=data.min_count,
-            missing=missing_labels(data.missing),
-        )
-        texts = documents_of(texts, labels, text_options)
-    check_trainable(texts, "the list of texts")
-    bundle, device, _ = _train(TEXT, corpus_of(texts, settings), out, config, options)
-    return TextPredictor(bundle, device, texts)
-
-
-def _train(
-    task: AnyTask, data: Any, out: Path | str, config: Config | None, options: TrainOptions
-) -> tuple[Bundle, torch.device, Any]:
-    """Trains on data in memory or at a path.
-
-    Returns the bundle, the device to predict on, and the data if it is in memory.
-    """
-    candidates: list[Any] = [config]
-    if config is None:
-        candidates = default_candidates(task, task.config())
-    if isinstance(data, Path | str):
-        path, data = str(Path(data).resolve()), None
-        candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
-    for name in options:
-        check_known(name, TrainOptions.__annotations__, f"unknown option {name!r}")
-    device = resolve_device(options.get("device", "auto"))
-    context = Context(device, resume=options.get("resume", False))
-    overwrite = options.get("overwrite", False)
-    job = train_in_folder(task, candidates, Path(out), context, data=data, overwrite=overwrite)
-    return load_bundle(job.folder), device, data
+    return fit_texts(texts, labels, out, config, options)[0]
 
 
 __all__ = [
     "AnyPredictions",
+    "Embeddings",
     "GraphPredictor",
     "LinkPredictor",
     "Links",

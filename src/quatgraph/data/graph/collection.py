@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quatgraph.data.labels import LabelType
 from quatgraph.data.tensors import hash_tensor, select_ranges, sizes_to_ptr
 from quatgraph.errors import UserError
 
@@ -47,6 +48,7 @@ class Graphs:
         graph_ids: Name of each graph.
         tagged: Whether the source has tags; without, all nodes have the tag ``"0"``.
         notes: What was inferred: sentences for the user.
+        label_type: The type of the labels in memory; ``str`` for those of files.
 
     Shape:
         - node_ptr, edge_ptr: ``(G + 1,)`` int64
@@ -68,6 +70,7 @@ class Graphs:
     graph_ids: list[str]
     tagged: bool = True
     notes: list[str] = field(default_factory=list)
+    label_type: LabelType = "str"
 
     def __len__(self) -> int:
         return self.y.numel()

@@ -1,6 +1,7 @@
 """Lists of PyG ``Data`` as a collection of graphs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -65,7 +66,7 @@ def from_list(graphs: "Iterable[Data]", *, labels_needed: bool = True) -> Graphs
     )
     if labels_needed:
         check_labels(whole, "the list")
-    return whole
+    return replace(whole, label_type="int")
 
 
 def _parse_label(y: object, where: str, *, needed: bool) -> str:

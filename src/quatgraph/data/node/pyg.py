@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from quatgraph.data.edges import is_symmetric
+from quatgraph.data.labels import label_type
 from quatgraph.data.node.assembly import as_columns, complete_data
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
 from quatgraph.data.splits import SplitMasks, check_split, stratified_split
@@ -63,6 +64,7 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         edge_index=edge_index,
         edge_weight=edge_weight,
         label_names=label_names,
+        label_type="int" if data.get("label_names") is None else label_type(data.label_names),
         directed=not is_symmetric(edge_index, edge_weight, num_nodes),
         node_ids=_names(data, "node_ids", num_nodes),
         feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),

@@ -69,5 +69,6 @@ class GraphGIN(GraphModel):
         """The vectors of all nodes after each layer, ``(N, hidden)`` each."""
         _, nodes = padding_masks(pool, self.dropout.rate)
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            x = norm(conv(x, adjacency, nodes), nodes)
-            yield x
+            y: Tensor = norm(conv(x, adjacency, nodes), nodes)
+            yield y
+            x = y

@@ -1,7 +1,7 @@
 """The interface of models of triples."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -59,7 +59,8 @@ class LinkModel(Model):
 
     def embed_relations(self) -> Tensor:
         """The vectors of all relations, ``(R, D)``; with inverse ones ``(2R, D)``."""
-        return self.decoder.relations
+        relations: Any = self.decoder.relations
+        return relations
 
     def forward(
         self, adjacency: Adjacency, head: Tensor, relation: Tensor

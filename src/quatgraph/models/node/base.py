@@ -1,7 +1,7 @@
 """The interface of node classifiers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -64,11 +64,12 @@ class NodeModel(Model):
         if isinstance(edges, Adjacency) and edge_weight is None:
             return edges
         dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
+        options: Any = self.Options
         return Adjacency.of(
             edges,
             x.shape[-2],
             edge_weight,
-            normalization=self.Options().matrix,
+            normalization=options().matrix,
             dtype=dtype if dtype == torch.float64 else None,
         )
 

@@ -118,16 +118,21 @@ class QGNN(Explainable, NodeModel):
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
         matrix = self.prepare(x, adjacency, edge_weight)
-        for layer, conv in enumerate(self.convs):
-            x = self.dropout(x) if layer else self.input_dropout(x)
-            y: Tensor = conv(x, matrix)
-            if self.own_prediction is not None:
-                y = y + self.owns[layer](x)
-            x = self.activation(y)
-        return x
+        y = self._convolve(0, self.input_dropout(x), matrix)
+        for layer in range(1, len(self.convs)):
+            y = self._convolve(layer, self.dropout(y), matrix)
+        return y
+
+    def _convolve(self, layer: int, x: Tensor | Adjacency, matrix: Adjacency) -> Tensor:
+        y: Tensor = self.convs[layer](x, matrix)
+        if self.own_prediction is not None:
+            y = y + self.owns[layer](x)
+        return self.activation(y)
 
     def prepare(
         self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None
     ) -> Adjacency:
         matrix = super().prepare(x, edges, edge_weight)
-        return matrix if matrix is edges else self.mask_edges(matrix, edges, self_loops=True)
+        if isinstance(edges, Adjacency):
+            return matrix
+        return self.mask_edges(matrix, edges, self_loops=True)

@@ -160,6 +160,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
                 "class_sizes": count_classes(data.y, len(data.label_names)),
             },
             "labels": data.label_names,
+            "label_type": data.get("label_type") or "str",
             "features": data.feature_names,
             "num_features": problem.features.shape[1],
             "scaling": None if scaling is None else scaling.to_dict(),
