@@ -7,10 +7,10 @@ import sys
 
 import typer
 
-from quatgraph.cli import data, demo, plot, predict, train
+from quatgraph.cli import data, demo, embed, plot, predict, train
 from quatgraph.cli.common import app, open_standard_streams, report_errors
 
-__all__ = ["app", "data", "demo", "main", "plot", "predict", "train"]
+__all__ = ["app", "data", "demo", "embed", "main", "plot", "predict", "train"]
 
 
 def main() -> None:
