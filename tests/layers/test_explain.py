@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.explain import Explainer, GNNExplainer, ModelConfig
 from torch_geometric.explain.algorithm.base import ExplainerAlgorithm
+from torch_geometric.explain.algorithm.captum import CaptumModel
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.nn import GCNConv, MessagePassing
 
@@ -90,6 +91,18 @@ def test_gnn_explainer_finds_the_masks_it_finds_for_gcnconv(index):
     torch.testing.assert_close(mine.edge_mask, wanted.edge_mask, rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(mine.node_mask, wanted.node_mask, rtol=1e-3, atol=1e-4)
     assert mine.edge_mask.unique().numel() > 2
+
+
+@pytest.mark.parametrize("kind", ["edge", "node_and_edge"])
+def test_captums_model_has_the_gradients_it_has_for_gcnconv(kind):
+    x, found = torch.randn(N, 4 * IN), []
+    for net in equal_nets():
+        mask = torch.linspace(0, 1, EDGES.size(1))[None].requires_grad_()  # as Captum gives it
+        inputs = (mask, x, EDGES) if kind == "edge" else (x[None], mask, EDGES)
+        y = CaptumModel(net, kind, output_idx=2)(*inputs)
+        found.append(torch.autograd.grad(y[0, 1], mask)[0])
+    torch.testing.assert_close(*found)
+    assert found[0].any()
 
 
 def test_the_whole_model_takes_an_explainer_too_and_each_hop_counts():

@@ -60,6 +60,11 @@ class QGNNConv(Explainable):
         tiled: bool = False,
     ) -> None:
         super().__init__()
+        if not tiled and in_channels > 0 and in_channels % 4:
+            raise UserError(
+                f"in_channels must be a multiple of four, got {in_channels}: pad x with zeros "
+                f"to {-(-in_channels // 4) * 4}, or use tiled=True for real features of any width"
+            )
         self.out_channels = out_channels
         self.add_self_loops = normalize if add_self_loops is None else add_self_loops
         self.normalize = normalize

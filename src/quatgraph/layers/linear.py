@@ -58,12 +58,12 @@ class QuaternionLinear(nn.Module):
         self, in_features: int, out_features: int, *, bias: bool = False, tiled: bool = False
     ) -> None:
         super().__init__()
-        self.out_quats = quats(out_features)
         self.tiled = tiled
+        self.in_quats = -1 if in_features == -1 else self._count_inputs(in_features)
+        self.out_quats = quats(out_features)
         if in_features == -1:
             self._make_lazy()
         else:
-            self.in_quats = self._count_inputs(in_features)
             self.weight = nn.Parameter(torch.empty(4, self.out_quats, self.in_quats))
         self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
         self.reset_parameters()
@@ -114,12 +114,7 @@ class QuaternionLinear(nn.Module):
             raise UserError(
                 f"the width of an input must be at least 1, or -1 to infer it, got {width}"
             )
-        if not self.tiled and width % 4:
-            raise UserError(
-                f"the width of an input must be a multiple of four, got {width}: pad x with zeros "
-                f"to {-(-width // 4) * 4}, or use tiled=True for real features of any width"
-            )
-        return width if self.tiled else width // 4
+        return width if self.tiled else quats(width)
 
     def _make_lazy(self) -> None:
         """Leaves the weight without a shape until the first input or state dict gives one."""
