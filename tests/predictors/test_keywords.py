@@ -60,6 +60,7 @@ def test_numbers_may_be_of_numpys_types() -> None:
         ({"lr": "fast"}, "train.lr must be a number, got 'fast'"),
         ({"lr": -1.0}, "train.lr must be positive"),
         ({"path": "x"}, "unknown option 'path'"),
+        ({"name": "gcn"}, "unknown option 'name'"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_trained(

@@ -74,13 +74,11 @@ def _known_settings(task: AnyTask) -> dict[object, dict[str, str]]:
     for section in ("train", "data"):
         names = [field.name for field in dataclasses.fields(getattr(default, section))]
         shared |= {name: f"{section}.{name}" for name in names if name not in ("name", "path")}
-    return {
-        name: {
-            **{own.name: f"model.{own.name}" for own in dataclasses.fields(model.Options)},
-            **shared,
-        }
-        for name, model in field.metadata["models"].items()
-    }
+    known: dict[object, dict[str, str]] = {}
+    for name, model in field.metadata["models"].items():
+        names = [own.name for own in dataclasses.fields(model.Options) if own.name != "name"]
+        known[name] = {own: f"model.{own}" for own in names} | shared
+    return known
 
 
 def _explain_unknown(
