@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from quatgraph import callbacks
     from quatgraph.adjacency import Adjacency
     from quatgraph.comparison import Comparison, compare
     from quatgraph.errors import UserError
+    from quatgraph.estimators import (
+        GraphClassifier,
+        NodeClassifier,
+        TextClassifier,
+        TripleCompleter,
+    )
     from quatgraph.layers import (
         LayerwiseReadout,
         QGNNConv,
@@ -39,8 +46,10 @@ if TYPE_CHECKING:
 
 _NAMES_IN = {
     "adjacency": "Adjacency",
+    "callbacks": "callbacks",
     "comparison": "Comparison compare",
     "errors": "UserError",
+    "estimators": "GraphClassifier NodeClassifier TextClassifier TripleCompleter",
     "layers": "LayerwiseReadout QGNNConv QuaternionDropout QuaternionLinear SimplifiedQGNNConv",
     "models.graph": "GraphQGNN",
     "models.link": "SimQGNN",
@@ -58,21 +67,26 @@ __all__ = [
     "Adjacency",
     "Comparison",
     "Ensemble",
+    "GraphClassifier",
     "GraphPredictor",
     "GraphQGNN",
     "LayerwiseReadout",
     "LinkPredictor",
+    "NodeClassifier",
     "NodePredictor",
     "QGNNConv",
     "QuaternionDropout",
     "QuaternionLinear",
     "SimQGNN",
     "SimplifiedQGNNConv",
+    "TextClassifier",
     "TextPredictor",
     "TextQGNN",
+    "TripleCompleter",
     "UserError",
     "aggregate",
     "backend",
+    "callbacks",
     "compare",
     "hamilton_linear",
     "load",
@@ -86,7 +100,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    module = import_module(f"{__name__}.{_MODULE_OF[name]}")
+    return module if name == _MODULE_OF[name] else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ from commands import assert_user_error, call
 from on_cpu import changed
 
 import quatgraph
-from quatgraph.cli.common import progress
+from quatgraph.callbacks import progress_bar
 from quatgraph.cli.train import _dataset_name
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import read_records
@@ -49,35 +49,6 @@ def pets(tmp_path: Path) -> Path:
     edges = [(name, NAMES[(place + 2) % len(NAMES)]) for place, name in enumerate(NAMES)]
     (folder / "edges.csv").write_text("".join(f"{a},{b}\n" for a, b in edges))
     return folder
-
-
-def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Path) -> None:
-    few = ["--set", "train.epochs=60", "--device", "cpu"]
-    trained = call("train", "node", "--data", "pets", "--out", "model", *few)
-    assert trained.exit_code == 0
-    lines = trained.stdout.splitlines()
-    assert lines[0].startswith("test accuracy ")
-    assert lines[2].split() == ["model", "configurations", "valid", "accuracy", "share"]
-    rows = [line.split() for line in lines[3 : lines.index("", 3)]]
-    assert {"mlp", "gcn", "qgnn", "combined"} <= {row[0] for row in rows}
-    shares = [float(row[-2]) for row in rows if row[0] != "combined"]
-    assert sum(shares) == pytest.approx(100, abs=2)
-    assert "nodes: 24 in 2 classes, 50.0 % in the largest, 24 edges" in lines
-    assert "features: each column standardised" in lines
-    assert lines[-2].startswith("saved ")
-    assert lines[-1] == "predict with: quatgraph predict model"
-
-    evaluated = call("evaluate", "model", "--device", "cpu")
-    assert evaluated.exit_code == 0
-    assert re.match("valid/accuracy +recorded ", evaluated.stdout)
-
-    predicted = call("predict", "model", "--device", "cpu")
-    assert predicted.exit_code == 0
-    assert predicted.stderr == ""
-    rows = list(csv.DictReader(predicted.stdout.splitlines()))
-    assert [row["id"] for row in rows] == NAMES
-    assert {row["prediction"] for row in rows} == {"cat", "dog"}
-    assert [row["prediction"] for row in rows].count("dog") in range(10, 15)
 
 
 def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
@@ -357,13 +328,13 @@ class Terminal(io.StringIO):
 def test_progress_goes_to_a_terminal_on_standard_error_and_nowhere_else(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with progress() as show:
+    with progress_bar() as show:
         show("karate", 1, 2)
     assert capsys.readouterr() == ("", "")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
-    with progress() as show:
+    with progress_bar() as show:
         for title in ("karate", "cora", "karate"):
             show(title, 1, 2)
             show(title, 2, 2)

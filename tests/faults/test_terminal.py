@@ -149,7 +149,7 @@ def test_progress_shows_markup_and_escapes_as_text(monkeypatch: pytest.MonkeyPat
         "rich.console.Console",
         lambda **_: Console(file=written, force_terminal=True, width=120, color_system=None),
     )
-    with common.progress() as show:
+    with common.progress_bar() as show:
         show(f"[bold]data[/bold] {{x}} {RED} [/], 2 runs", 1, 3)
     assert f"[bold]data[/bold] {{x}} {ALIGNED} [/], 2 runs" in written.getvalue()
     assert RED not in written.getvalue()

@@ -1,10 +1,13 @@
 """The linear layers as modules; the quaternion product is tested with hamilton_linear."""
 
 import math
+from copy import deepcopy
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
+from torch_geometric.nn import Linear as PyGLinear
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
@@ -121,3 +124,61 @@ def test_a_glorot_linear_map_starts_as_glorot_says(bias):
     assert layer.weight.abs().max() <= (6 / (IN + OUT)) ** 0.5
     if bias:
         assert not layer.bias.any()
+
+
+@pytest.mark.parametrize(("tiled", "bias"), [(False, True), (True, False)])
+def test_a_lazy_layer_takes_the_width_of_its_first_input_as_pygs_does(tiled, bias):
+    ours, theirs = QuaternionLinear(-1, 8, tiled=tiled, bias=bias), PyGLinear(-1, 8, bias=bias)
+    assert ours.in_features == theirs.in_channels == -1
+    assert [type(p) for p in ours.parameters()] == [type(p) for p in theirs.parameters()]
+    x, width = torch.randn(5, 12), 12
+    assert ours(x).shape == theirs(x).shape
+    assert ours.in_features == theirs.in_channels == width
+    assert not ours._forward_pre_hooks
+    assert not theirs._forward_pre_hooks
+    torch.manual_seed(1)
+    known = QuaternionLinear(width, 8, tiled=tiled, bias=bias)
+    torch.manual_seed(1)
+    lazy = QuaternionLinear(-1, 8, tiled=tiled, bias=bias)
+    assert torch.equal(lazy(x), known(x))
+    assert list(lazy.state_dict()) == list(known.state_dict())
+    assert repr(lazy) == repr(known)
+
+
+def test_a_lazy_layer_is_copied_saved_and_loaded_as_pygs_is(tmp_path):
+    for make in (
+        lambda width: PyGLinear(width, 8),
+        lambda width: QuaternionLinear(width, 8, bias=True),
+    ):
+        x, lazy, known = torch.randn(5, 12), make(-1), make(12)
+        copied = deepcopy(lazy)
+        assert copied(x).shape == (5, 8)
+        assert isinstance(lazy.weight, UninitializedParameter)  # the copy has its own hook
+        lazy.load_state_dict(known.state_dict())
+        assert torch.equal(lazy(x), known(x))
+        assert not lazy._forward_pre_hooks
+        known.load_state_dict(make(-1).state_dict())  # which has no weights
+        assert isinstance(known.weight, UninitializedParameter)
+        wider = torch.randn(5, 16)
+        assert known(wider).shape == (5, 8)
+        torch.save(make(-1), tmp_path / "lazy.pt")
+        read = torch.load(tmp_path / "lazy.pt", weights_only=False)
+        assert read(wider).shape == (5, 8)
+
+
+def test_a_lazy_layer_takes_sparse_and_one_hot_rows():
+    x = torch.eye(3)[[0, 2, 1, 1]]
+    codes = Codes(torch.tensor([0, 2, 1, 1]), torch.ones(4), 3)
+    for rows in (Adjacency.from_dense(x), codes):
+        layer = QuaternionLinear(-1, 8, tiled=True)
+        torch.testing.assert_close(layer(rows), layer(x))
+
+
+def test_a_lazy_layer_waits_for_an_input_of_a_valid_width():
+    layer = QuaternionLinear(-1, 8)
+    with pytest.raises(UserError, match="got 6: use 8"):
+        layer(torch.randn(5, 6))
+    assert layer(torch.randn(5, 8)).shape == (5, 8)
+    for width in (0, -2):
+        with pytest.raises(UserError, match=f"at least 1, or -1 to infer it, got {width}"):
+            QuaternionLinear(width, 8)

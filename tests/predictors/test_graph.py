@@ -297,7 +297,7 @@ def test_without_a_config_a_few_settings_are_tried(
         tried.extend(candidates)
         return job.train_in_folder(task, [config_of()], *args, **others)
 
-    monkeypatch.setattr(predictors, "train_in_folder", shorter)
+    monkeypatch.setattr(predictors.training, "train_in_folder", shorter)
     train_graphs(graphs, tmp_path / "m", device="cpu")
     assert tried == default_candidates(GRAPH)
     assert len(tried) > 1

@@ -252,7 +252,7 @@ def test_a_data_is_learned_and_asked_in_three_lines(tmp_path: Path) -> None:
     data = ring_graph()
     predictor = quatgraph.train_nodes(data, tmp_path / "model", device="cpu")
     answer = predictor.predict()
-    assert answer.classes == ["0", "1"]
+    assert answer.classes == [0, 1]
     # The portfolio was tried on the ring.
     records = read_records(tmp_path / "model" / "records.jsonl")
     tried = len(default_candidates(NODE))

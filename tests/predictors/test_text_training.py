@@ -127,7 +127,7 @@ def test_without_a_config_a_few_settings_are_tried(
         short = config_of(**{"data.path": str(place)})
         return job.train_in_folder(task, [short], *args, **others)
 
-    monkeypatch.setattr(predictors, "train_in_folder", shorter)
+    monkeypatch.setattr(predictors.training, "train_in_folder", shorter)
     train_texts(place, None, tmp_path / "m", device="cpu")
     assert [config.data.path for config in tried] == [str(place)] * len(tried)
     assert len(tried) == len(default_candidates(TEXT)) > 1

@@ -14,8 +14,9 @@ import typer
 from typer.core import TyperGroup
 
 from quatgraph import __version__
+from quatgraph.callbacks import progress_bar
 from quatgraph.errors import UserError, printable
-from quatgraph.signals import cleanup_pending, exit_code, interruptible
+from quatgraph.signals import exit_code, interruptible
 
 if TYPE_CHECKING:
     from quatgraph.training.context import Context
@@ -210,41 +211,13 @@ def emit(value: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """Shows a progress bar on standard error if that is a terminal; yields its update function."""
-    if not sys.stderr.isatty():
-        yield lambda title, done, total: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    bar = Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total} epochs"),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    tasks: dict[str, Any] = {}
-
-    def update(title: str, done: int, total: int) -> None:
-        if title not in tasks or done < bar.tasks[tasks[title]].completed:
-            tasks[title] = bar.add_task(printable(title), total=total)
-        bar.update(tasks[title], completed=done, visible=done < total)
-
-    with cleanup_pending(), bar:
-        yield update
-
-
-@contextmanager
 def training_context(device: str, max_minutes: float | None = None) -> Iterator["Context"]:
     """The context of a training whose progress is shown."""
     from quatgraph.training.context import Context
     from quatgraph.training.runtime import Deadline, resolve_device
 
     resolved, deadline = resolve_device(device), Deadline(max_minutes)
-    with progress() as update:
+    with progress_bar() as update:
         yield Context(resolved, deadline, progress=update)
 
 

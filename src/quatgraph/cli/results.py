@@ -12,21 +12,13 @@ from quatgraph.cli.common import echo, emit
 if TYPE_CHECKING:
     from quatgraph.tasks.job import Job
     from quatgraph.tasks.task import AnyTask
-    from quatgraph.training.record import RunRecord
 
 
 def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     """Prints the test metrics, how the members were selected, and what was saved."""
-    from quatgraph.tasks.selection import choose_by_validation
-
-    # Each split uses what is best on its own validation data. The members of the bundle are
-    # selected by the mean over splits, whose data include other splits' test data.
-    runs = choose_by_validation(job.healthy)
-    single = [run.metrics for run in runs]
-    combined = single
-    if job.selection:
-        combined = [each["combination"] for each in job.selection]
-        single = [each["single"] for each in job.selection]
+    results = job.results
+    combined = [each["combination"] for each in results]
+    single = [each["single"] for each in results]
     found = _summarize(task, combined)
     if json_:
         mean, std = found[task.reported_metrics[0]]
@@ -49,7 +41,7 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
             }
         )
         return
-    typer.echo(_describe_test(runs, found, selected=job.num_configs > 1))
+    typer.echo(_describe_test(job, found))
     if len({r.method for r in job.records}) > 1:
         typer.echo(f"\n{_format_models(task, job)}")
         if job.num_bundled > 1 and not _lacks_test(found):
@@ -87,18 +79,19 @@ def _shorten(found: Mapping[str, tuple[float, float]], count: int) -> dict[str, 
     return {name: (mean, std) if count > 1 else (mean,) for name, (mean, std) in found.items()}
 
 
-def _describe_test(
-    runs: list["RunRecord"], found: Mapping[str, tuple[float, float]], *, selected: bool
-) -> str:
+def _describe_test(job: "Job", found: Mapping[str, tuple[float, float]]) -> str:
     """The test metrics, and over what they are averaged."""
     if _lacks_test(found):
         return "no test data, so there are no test metrics"
-    text = f"test {_format_metrics(_shorten(found, len(runs)))}"
-    if len(runs) == 1:
+    results = job.results
+    text = f"test {_format_metrics(_shorten(found, len(results)))}"
+    if len(results) == 1:
         return text
-    how = f", each {_split_word(runs[0])} with what is best on its validation data"
-    several = selected and len({run.split for run in runs}) > 1
-    return f"{text} over {_count_runs(runs)}{how if several else ''}"
+    splits, seeds = ({each[key] for each in results} for key in ("split", "seed"))
+    counts = {_split_word(job): len(splits), "seed": len(seeds)}
+    over = " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
+    how = f", each {_split_word(job)} with what is best on its validation data"
+    return f"{text} over {over}{how if job.num_configs > 1 and len(splits) > 1 else ''}"
 
 
 def _format_models(task: "AnyTask", job: "Job") -> str:
@@ -163,15 +156,10 @@ def _example_query(task: "AnyTask", job: "Job") -> str:
     return f" {example_query(read_bundled_triples(load_bundle(job.folder)))}"
 
 
-def _split_word(run: "RunRecord") -> str:
-    return "fold" if run.task == "graph" else "split"
-
-
-def _count_runs(runs: list["RunRecord"]) -> str:
-    """The number of splits and seeds: ``10 folds and 2 seeds``."""
-    splits, seeds = ({getattr(run, key) for run in runs} for key in ("split", "seed"))
-    counts = {_split_word(runs[0]): len(splits), "seed": len(seeds)}
-    return " and ".join(f"{count} {word}s" for word, count in counts.items() if count > 1)
+def _split_word(job: "Job") -> str:
+    """A split of graphs is a fold, unless the data has its own."""
+    several = len({record.split for record in job.records}) > 1
+    return "fold" if job.chosen.task == "graph" and several else "split"
 
 
 def _describe_bundle(task: "AnyTask", job: "Job") -> str:
@@ -180,7 +168,7 @@ def _describe_bundle(task: "AnyTask", job: "Job") -> str:
         return f"{job.num_bundled} models; their predictions are combined"
     (member,) = job.members
     metrics = member["metrics"]
-    details = [f"{_split_word(job.chosen)} {member['split']}, seed {member['seed']}"]
+    details = [f"{_split_word(job)} {member['split']}, seed {member['seed']}"]
     for part in ("valid", "test"):
         found = {metric: [metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
         if not any(value is None or math.isnan(value) for (value,) in found.values()):

@@ -2,13 +2,17 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from shlex import quote
+from typing import Literal, cast, get_args
 
 import numpy as np
 
 from quatgraph.data.io.numbers import Ids, is_number
 
+Label = str | int | float | bool
+"""A label as the user gave it; the names of classes are text."""
+LabelType = Literal["str", "int", "float", "bool"]
 MISSING_MARKERS = frozenset({"na", "n/a", "nan", "null", "none", "?", "-"})
 """What files write for a missing value, in lower case."""
 
@@ -34,6 +38,36 @@ def encode_numbers(values: Ids) -> tuple[Ids, list[str]]:
     """Like :func:`encode_labels`, for whole numbers, none of them missing."""
     names, codes = np.unique(values, return_inverse=True)
     return codes.astype(np.int64), [str(name) for name in names.tolist()]
+
+
+def label_type(labels: Iterable[object]) -> LabelType:
+    """The type that all labels share; ``str`` if they share none, or if there are none.
+
+    Example:
+        >>> label_type([0, 1, None]), label_type([True, False]), label_type([0, "a"])
+        ('int', 'bool', 'str')
+    """
+    kinds = {type(label).__name__ for label in labels if label is not None and label != ""}
+    kind = kinds.pop() if len(kinds) == 1 else "str"
+    return cast(LabelType, kind) if kind in get_args(LabelType) else "str"
+
+
+def restore_labels(names: Iterable[str], kind: LabelType) -> list[Label]:
+    """Labels in the type that they were given in, from the names of their classes.
+
+    Example:
+        >>> restore_labels(["0", "1"], "int"), restore_labels(["false", "true"], "bool")
+        ([0, 1], [False, True])
+    """
+    return [_FROM_NAME[kind](name) for name in names]
+
+
+_FROM_NAME: dict[LabelType, Callable[[str], Label]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": lambda name: name.lower() == "true",
+}
 
 
 def missing_labels(setting: str | int) -> list[str]:

@@ -59,9 +59,12 @@ class AttentionReadout(nn.Module):
         """The weight of each node, ``(N,)``, between 0 and 1."""
         return torch.sigmoid(self.score(h)).squeeze(-1)
 
+    def pool(self, h: Tensor, pool: Matrix) -> Tensor:
+        r"""The vectors :math:`\mathbf{e}_{\mathcal G}` of graphs, ``(G, width)``."""
+        return attention_pool(self.linear(h), self.attention(h), node_ptr(pool), self.activation)
+
     def forward(self, h: Tensor, pool: Matrix) -> Tensor:
-        pooled = attention_pool(self.linear(h), self.attention(h), node_ptr(pool), self.activation)
-        return self.prediction(self.dropout(pooled, row_ids(pool)))
+        return self.prediction(self.dropout(self.pool(h, pool), row_ids(pool)))
 
 
 def node_ptr(pool: Matrix) -> Tensor:

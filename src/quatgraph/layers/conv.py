@@ -6,11 +6,12 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.errors import UserError
+from quatgraph.layers.explain import Explainable
 from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear
 from quatgraph.ops.members import add_bias
 
 
-class QGNNConv(nn.Module):
+class QGNNConv(Explainable):
     r"""The graph convolution of `Quaternion Graph Neural Networks <https://arxiv.org/abs/2008.05089>`_.
 
     .. math::
@@ -19,12 +20,12 @@ class QGNNConv(nn.Module):
 
     This is Eq. 5 without the activation, which the model applies. The layer is called like PyG's
     ``GCNConv``: it adds self-loops to a plain ``edge_index`` and normalizes it symmetrically. It
-    has no bias by default, and widths are given, not inferred (-1). It uses an :class:`Adjacency`
-    unchanged, so a graph can be prepared once. It is not a ``MessagePassing`` layer, so PyG's edge
-    explainers do not support it.
+    has no bias by default. It uses an :class:`Adjacency` unchanged, so a graph can be prepared
+    once. PyG's explainers mask the edges of a plain ``edge_index``.
 
     Args:
-        in_channels: Real width of the input, a multiple of four unless ``tiled``.
+        in_channels: Real width of the input, a multiple of four unless ``tiled``; -1 to take that
+            of the first input.
         out_channels: Real width of the output, a multiple of four.
         bias: Whether to add a learned quaternion vector; the paper has none.
         add_self_loops: Whether to add self-loops to a plain ``edge_index``; ``normalize`` by
@@ -59,17 +60,11 @@ class QGNNConv(nn.Module):
         tiled: bool = False,
     ) -> None:
         super().__init__()
-        if in_channels < 1:
-            raise UserError(
-                f"in_channels must be at least 1, got {in_channels}: give the width of x, which is "
-                "not inferred"
-            )
-        if not tiled and in_channels % 4:
+        if not tiled and in_channels > 0 and in_channels % 4:
             raise UserError(
                 f"in_channels must be a multiple of four, got {in_channels}: pad x with zeros "
                 f"to {-(-in_channels // 4) * 4}, or use tiled=True for real features of any width"
             )
-        self.in_channels = in_channels
         self.out_channels = out_channels
         self.add_self_loops = normalize if add_self_loops is None else add_self_loops
         self.normalize = normalize
@@ -77,6 +72,11 @@ class QGNNConv(nn.Module):
         self.linear = QuaternionLinear(in_channels, out_channels, tiled=tiled)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
         self._prepared: Adjacency | None = None
+
+    @property
+    def in_channels(self) -> int:
+        """-1 before the first input, if it is to be inferred."""
+        return self.linear.in_features
 
     def reset_parameters(self) -> None:
         self.linear.reset_parameters()
@@ -91,25 +91,26 @@ class QGNNConv(nn.Module):
         if len(getattr(x, "shape", ())) < 2:  # a pair, as PyG's bipartite layers take
             raise UserError("a quaternion convolution takes one node matrix, with a row per node")
         nodes = x.shape[-2]
-        if self._prepared is not None and not isinstance(edge_index, Adjacency):
-            if nodes != (cached := self._prepared.shape[0]):
-                raise UserError(
-                    f"this layer caches its first graph, which has {cached} nodes, but x has "
-                    f"{nodes}: remove cached=True"
-                )
-            return self._prepared
-        dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
-        adjacency = Adjacency.of(
-            edge_index,
-            nodes,
-            edge_weight,
-            self_loops=self.add_self_loops,
-            normalization="symmetric" if self.normalize else "none",
-            dtype=dtype if dtype == torch.float64 else None,
-        )
-        if self.cached and not isinstance(edge_index, Adjacency):
-            self._prepared = adjacency
-        return adjacency
+        if isinstance(edge_index, Adjacency):
+            return Adjacency.of(edge_index, nodes, edge_weight)
+        adjacency = self._prepared
+        if adjacency is None:
+            dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
+            adjacency = Adjacency.of(
+                edge_index,
+                nodes,
+                edge_weight,
+                self_loops=self.add_self_loops,
+                normalization="symmetric" if self.normalize else "none",
+                dtype=dtype if dtype == torch.float64 else None,
+            )
+            self._prepared = adjacency if self.cached else None
+        elif nodes != (cached := adjacency.shape[0]):
+            raise UserError(
+                f"this layer caches its first graph, which has {cached} nodes, but x has {nodes}: "
+                "remove cached=True"
+            )
+        return self.mask_edges(adjacency, edge_index, self_loops=self.add_self_loops)
 
     def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         matrix = self.prepare(x, edge_index, edge_weight)

@@ -56,6 +56,10 @@ class LayerwiseReadout(nn.Module):
             nn.init.uniform_(part, -bound, bound)
             nn.init.uniform_(bias, -bound, bound)
 
+    def pool(self, layers: Sequence[Tensor], pool: Matrix) -> Tensor:
+        r"""The vectors :math:`\mathbf{e}_{\mathcal G}` of graphs, ``(G, sum of widths)``."""
+        return torch.cat([pool @ layer for layer in layers], dim=-1)
+
     def forward(self, layers: Sequence[Tensor], pool: Matrix) -> Tensor:
-        summed = self.dropout(torch.cat([pool @ layer for layer in layers], dim=-1))
+        summed = self.dropout(self.pool(layers, pool))
         return summed @ self.weight.mT + self.bias.sum(dim=-2, keepdim=True)

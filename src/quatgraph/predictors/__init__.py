@@ -1,41 +1,32 @@
 """Trained models that predict."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import torch
 
-from quatgraph.data.graph import AnyGraphs, from_any
-from quatgraph.data.io.frame import is_frame
-from quatgraph.data.labels import missing_labels
-from quatgraph.data.link import Triples, from_names, read
-from quatgraph.data.node import from_any as graph_from_any
-from quatgraph.data.text import Documents, check_trainable
-from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import UserError, check_known
+from quatgraph.data.graph import AnyGraphs
+from quatgraph.errors import UserError
 from quatgraph.predictors.base import Predictor
+from quatgraph.predictors.embeddings import Embeddings
 from quatgraph.predictors.graph import GraphPredictor
+from quatgraph.predictors.keywords import TrainOptions
 from quatgraph.predictors.link import LinkPredictor
 from quatgraph.predictors.node import NodePredictor
 from quatgraph.predictors.predictions import AnyPredictions, Links, Predictions, TextPredictions
 from quatgraph.predictors.text import TextPredictor
-from quatgraph.tasks.config import Config
-from quatgraph.tasks.graph import GRAPH
+from quatgraph.predictors.training import (
+    fit_graphs,
+    fit_nodes,
+    fit_texts,
+    fit_triples,
+)
 from quatgraph.tasks.graph.config import GraphConfig
-from quatgraph.tasks.job import train_in_folder
-from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.portfolio import default_candidates
-from quatgraph.tasks.task import AnyTask
-from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
-from quatgraph.tasks.text.problem import corpus_of, text_options
 from quatgraph.training.bundle import Bundle, load_bundle
-from quatgraph.training.context import Context
 from quatgraph.training.runtime import resolve_device
 
 PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor[Any]]] = {
@@ -44,17 +35,6 @@ PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor[Any]]] = {
     "link": LinkPredictor,
     "text": TextPredictor,
 }
-
-
-class TrainOptions(TypedDict, total=False):
-    """Options that all training functions take by keyword."""
-
-    device: str
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``; ``auto`` by default."""
-    resume: bool
-    """Whether to continue a training that the folder holds."""
-    overwrite: bool
-    """Whether to replace a training that the folder holds."""
 
 
 def load(bundle: Path | str, *, device: str = "auto") -> Predictor[Any]:
@@ -77,7 +57,7 @@ def train_nodes(
     out: Path | str,
     *,
     config: NodeConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> NodePredictor:
     """Trains a classifier of the nodes of a graph.
 
@@ -89,12 +69,10 @@ def train_nodes(
             :func:`quatgraph.data.node.from_any`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    settings = (config or NodeConfig()).data
-    in_memory = not isinstance(data, Path | str)
-    graph = graph_from_any(data, settings.read_options()) if in_memory else data
-    return NodePredictor(*_train(NODE, graph, out, config, options))
+    return fit_nodes(data, out, config, options)[0]
 
 
 def train_graphs(
@@ -103,7 +81,7 @@ def train_graphs(
     *,
     labels: Iterable[object] | None = None,
     config: GraphConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> GraphPredictor:
     """Trains a classifier of graphs.
 
@@ -116,16 +94,10 @@ def train_graphs(
         out: Folder for the bundle.
         labels: Label of each networkx graph, if ``graph.graph["label"]`` does not hold it.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    known = graphs
-    if not isinstance(graphs, Path | str):
-        data = (config or GraphConfig()).data
-        missing = missing_labels(data.missing)
-        known = from_any(graphs, labels=labels, missing=missing, split=data.split, group=data.group)
-    elif labels is not None:
-        raise UserError("a list of labels is for networkx graphs; files have their own")
-    return GraphPredictor(*_train(GRAPH, known, out, config, options))
+    return fit_graphs(graphs, labels, out, config, options)[0]
 
 
 def train_triples(
@@ -133,7 +105,7 @@ def train_triples(
     out: Path | str,
     *,
     config: LinkConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> LinkPredictor:
     """Trains a model that completes the triples of a knowledge graph.
 
@@ -143,21 +115,10 @@ def train_triples(
             may name, see :func:`quatgraph.data.link.from_names`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    data = (config or LinkConfig()).data
-    if isinstance(triples, Path | str):
-        triples = read(
-            Path(triples),
-            header=data.header,
-            split_seed=data.split_seed,
-            unseen=data.unseen,
-            columns=data.columns,
-        )
-    elif not isinstance(triples, Triples):
-        triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
-    bundle, device, _ = _train(LINK, triples, out, config, options)
-    return LinkPredictor(bundle, device)
+    return fit_triples(triples, out, config, options)[0]
 
 
 def train_texts(
@@ -166,7 +127,7 @@ def train_texts(
     out: Path | str,
     *,
     config: TextConfig | None = None,
-    **options: Unpack[TrainOptions],
+    **options: object,
 ) -> TextPredictor:
     """Trains a classifier of texts.
 
@@ -177,45 +138,15 @@ def train_texts(
         labels: Label of each text of a list, empty where unknown; None for all others.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
-        options: See :class:`TrainOptions`.
+        options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
+            which all candidates share; and :class:`TrainOptions`.
     """
-    if (labels is None) != (isinstance(texts, Documents | Path | str) or is_frame(texts)):
-        raise UserError(
-            "labels belong to a list of texts; a path, a frame or documents have their own"
-        )
-    if isinstance(texts, Path | str):
-        return TextPredictor(*_train(TEXT, texts, out, config, options))
-    settings = config or TextConfig()
-    if not isinstance(texts, Documents):
-        texts = documents_of(texts, labels, text_options(settings.data))
-    check_trainable(texts, "the list of texts")
-    bundle, device, _ = _train(TEXT, corpus_of(texts, settings), out, config, options)
-    return TextPredictor(bundle, device, texts)
-
-
-def _train(
-    task: AnyTask, data: Any, out: Path | str, config: Config | None, options: TrainOptions
-) -> tuple[Bundle, torch.device, Any]:
-    """Trains on data in memory or at a path.
-
-    Returns the bundle, the device to predict on, and the data if it is in memory.
-    """
-    candidates: list[Any] = default_candidates(task) if config is None else [config]
-    if isinstance(data, Path | str):
-        path, data = str(Path(data).resolve()), None
-        candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
-    for name in options:
-        check_known(name, TrainOptions.__annotations__, f"unknown option {name!r}")
-    device = resolve_device(options.get("device", "auto"))
-    context = Context(
-        device, resume=options.get("resume", False), overwrite=options.get("overwrite", False)
-    )
-    job = train_in_folder(task, candidates, Path(out), context, data=data, combine=config is None)
-    return load_bundle(job.folder), device, data
+    return fit_texts(texts, labels, out, config, options)[0]
 
 
 __all__ = [
     "AnyPredictions",
+    "Embeddings",
     "GraphPredictor",
     "LinkPredictor",
     "Links",

@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +13,17 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph import config as configs
+from quatgraph.data.labels import Label, restore_labels
 from quatgraph.errors import UserError
 from quatgraph.metrics.classification import by_class, macro_f1
+from quatgraph.predictors.embeddings import Embeddings
 from quatgraph.predictors.predictions import AnyPredictions, refuse_not_finite
 from quatgraph.tasks.combination import apply_temperature
 from quatgraph.training.bundle import Bundle
 
 Config = TypeVar("Config")
+SHOWN = ("test/accuracy", "test/mrr")
+"""Metrics that a representation shows."""
 Value = TypeVar("Value")
 
 
@@ -87,6 +92,29 @@ class Predictor(ABC, Generic[Config]):
         """Predictions for the training data, or for the data that is given first."""
 
     @abstractmethod
+    def embed(self, *args: Any, **kwargs: Any) -> Embeddings:
+        """The vectors from which the models predict, of the training data or of the data that is
+        given first."""
+
+    def __repr__(self) -> str:
+        models = Counter(entry["config"]["model"]["name"] for entry in self.card["members"])
+        named = ", ".join(
+            name if count == 1 else f"{count} {name}" for name, count in models.items()
+        )
+        metrics = self.card["metrics"].items()
+        found = [f"{name} {value:.3f}" for name, value in metrics if name in SHOWN and value]
+        about = [repr(self.card["data"]["name"]), named, *found[:1]]
+        return f"{type(self).__name__}({', '.join(about)})"
+
+    def _choose_members(self, member: int | None) -> list[TrainedMember[Config]]:
+        """All members, or the one at a place."""
+        if member is None:
+            return self.members
+        if not 0 <= member < len(self.members):
+            raise UserError(f"member must be from 0 to {len(self.members) - 1}, got {member}")
+        return [self.members[member]]
+
+    @abstractmethod
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Recomputes the bundle's metrics; pass the training data if it was moved."""
 
@@ -141,6 +169,11 @@ class Classifier(Predictor[Config]):
                 means[name] = means.get(name, 0.0) + share * value
         recorded = self.card["metrics"]
         return {n: value for n, value in means.items() if n in recorded and not math.isnan(value)}
+
+    @property
+    def classes(self) -> list[Label]:
+        """The labels, in the type that training was given; text if it read files."""
+        return restore_labels(self.card["labels"], self.card.get("label_type", "str"))
 
     def test_predictions(self, data: Any = None) -> tuple[Tensor, Tensor, Tensor]:
         """Places in the data, predicted and true classes of the test items, ``(N,)`` each.

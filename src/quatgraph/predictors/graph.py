@@ -13,6 +13,7 @@ from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
+from quatgraph.predictors.embeddings import Embeddings, join_vectors
 from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.colours import vocabulary_key
@@ -56,15 +57,42 @@ class GraphPredictor(Classifier[GraphConfig]):
                 training graphs by default.
             ids: Ids of the graphs to classify; all by default.
         """
+        data, notes = self._select_graphs(graphs, ids)
+        if not len(data):
+            return Predictions([], self.classes, torch.empty(0, len(self.classes)))
+        scores = self._log_probabilities(self.members, data, range(len(data)))
+        return Predictions(data.graph_ids, self.classes, scores.exp().float(), notes)
+
+    def embed(
+        self,
+        graphs: "AnyGraphs | None" = None,
+        *,
+        ids: Sequence[str] | None = None,
+        member: int | None = None,
+    ) -> Embeddings:
+        """The vectors of graphs before the prediction layer: pooled vectors of their nodes.
+
+        Args:
+            graphs, ids: As in :meth:`predict`.
+            member: Only the vectors of this member; by default those of all members side by side,
+                each scaled by the square root of its share of the weight.
+        """
+        data, notes = self._select_graphs(graphs, ids)
+        members = self._choose_members(member)
+        vectors = self._apply("embed", members, data) if len(data) else [torch.empty(0, 0)]
+        return Embeddings(data.graph_ids, join_vectors(vectors, members[: len(vectors)]), notes)
+
+    def _select_graphs(
+        self, graphs: "AnyGraphs | None", ids: Sequence[str] | None
+    ) -> tuple[Graphs, list[str]]:
+        """The graphs of a query, and notes on them."""
         data = self._load_training_data() if graphs is None else self._read_new_graphs(graphs)
         if ids is not None:
             data = data.select(find_positions(ids, data.graph_ids, "there is no graph {}"))
         if not len(data):
-            return Predictions([], self.card["labels"], torch.empty(0, len(self.card["labels"])))
+            return data, []
         self._refuse_huge(data)
-        scores = self._log_probabilities(self.members, data, range(len(data)))
-        notes = [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
-        return Predictions(data.graph_ids, self.card["labels"], scores.exp().float(), notes)
+        return data, [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
 
     def _build(
         self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -81,17 +109,27 @@ class GraphPredictor(Classifier[GraphConfig]):
         places: Sequence[int] | Tensor,
     ) -> Tensor:
         graphs = data if isinstance(places, range) else data.select(places)
+        return torch.stack(self._apply("forward", members, graphs))
+
+    @torch.no_grad()
+    def _apply(
+        self, method: str, members: Sequence[TrainedMember[GraphConfig]], graphs: Graphs
+    ) -> list[Tensor]:
+        """What a method of each member's model returns for the graphs."""
         capacity = min(max_nodes_per_chunk(1, m.config, self.device) for m in members)
         # Some models also hold vectors of edges.
         sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // 8)
         pieces = [graphs]
         if int(sizes.sum()) > capacity:
             pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
-        return torch.cat([self._classify(members, piece) for piece in pieces], dim=1)
+        found = [self._apply_to_piece(method, members, piece) for piece in pieces]
+        return [torch.cat(own) for own in zip(*found, strict=True)]
 
-    def _classify(self, members: Sequence[TrainedMember[GraphConfig]], graphs: Graphs) -> Tensor:
-        """The logits for graphs that fit into memory together."""
-        cache, logits = Cache(), []
+    def _apply_to_piece(
+        self, method: str, members: Sequence[TrainedMember[GraphConfig]], graphs: Graphs
+    ) -> list[Tensor]:
+        """As :meth:`_apply`, for graphs that fit into memory together."""
+        cache, found = Cache(), []
         for member in members:
             options, features = member.config.model, member.preparation
             rounds, model = options.colour_rounds, MODELS[options.name]
@@ -101,8 +139,9 @@ class GraphPredictor(Classifier[GraphConfig]):
             )
             build = partial(build_collection, graphs, options, features, self.device, colours)
             inputs = cache.get(need, build)
-            logits.append(member.model(inputs.features, inputs.adjacency, inputs.pool))
-        return torch.stack(logits)
+            call = getattr(member.model, method)
+            found.append(call(inputs.features, inputs.adjacency, inputs.pool))
+        return found
 
     def _parts(self, member: TrainedMember[GraphConfig], data: Graphs) -> dict[str, Tensor]:
         folds_of = member.config.data

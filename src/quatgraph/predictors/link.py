@@ -16,6 +16,7 @@ from quatgraph.errors import UserError
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Cache, Predictor, TrainedMember
+from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
 from quatgraph.predictors.predictions import Links, refuse_not_finite
 from quatgraph.predictors.queries import OPEN, AnyQueries, example_query, parse_queries
 from quatgraph.tasks.link import LINK, evaluation
@@ -81,9 +82,9 @@ class _Combination(nn.Module):
         return -torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
 
     def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return [m.model.decoder(self._encode(m), head, relation) for m in self.members]
+        return [m.model.decoder(self.encode(m), head, relation) for m in self.members]
 
-    def _encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
+    def encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
         """The vectors of all entities, computed once."""
         return self._cache.get(member, lambda: member.model.encode(self._adjacency(member)))
 
@@ -166,6 +167,18 @@ class LinkPredictor(Predictor[LinkConfig]):
         notes += self._report_unseen(rows)
         known_in = self._find_parts(triples)
         return Links(self.triples, query, triples, scores, ranks, known_in, notes)
+
+    @torch.no_grad()
+    def embed(
+        self, kind: Kind = "entities", *, names: Names = None, member: int | None = None
+    ) -> Embeddings:
+        """The vectors of entities or relations; see :func:`embed_triples`."""
+        members = self._choose_members(member)
+        vectors: dict[Kind, list[Tensor]] = {
+            "entities": [self.model.encode(one) for one in members],
+            "relations": [one.model.embed_relations() for one in members],
+        }
+        return embed_triples(self.triples, vectors, members, kind, names)
 
     def evaluate(self, data: object = None) -> dict[str, float]:
         """Recomputes the bundle's metrics, those of all members combined, from its weights and

@@ -17,6 +17,7 @@ from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.models.node import MODELS
 from quatgraph.predictors.base import Cache, Classifier, TrainedMember
+from quatgraph.predictors.embeddings import Embeddings, join_vectors
 from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
@@ -60,7 +61,28 @@ class NodePredictor(Classifier[NodeConfig]):
         notes = [] if graph is None else [*data.notes]
         if self.smoothing is not None and not self._is_training_graph(data):
             notes.append("no labels of a new graph are known, so its predictions are not smoothed")
-        return Predictions(ids, self.card["labels"], scores.exp().float(), notes)
+        return Predictions(ids, self.classes, scores.exp().float(), notes)
+
+    def embed(
+        self,
+        graph: Any = None,
+        *,
+        nodes: Sequence[str] | None = None,
+        member: int | None = None,
+    ) -> Embeddings:
+        """The vectors of nodes before the prediction layer.
+
+        Args:
+            graph, nodes: As in :meth:`predict`.
+            member: Only the vectors of this member; by default those of all members side by side,
+                each scaled by the square root of its share of the weight.
+        """
+        data = self._load_training_data() if graph is None else self._read_new_data(graph)
+        places = find_positions(nodes, data.node_ids, "there is no node {} in the graph")
+        members = self._choose_members(member)
+        vectors = join_vectors(self._apply("embed", members, data, places), members)
+        notes = [] if graph is None else data.notes
+        return Embeddings([data.node_ids[place] for place in places], vectors, notes)
 
     @cached_property
     def smoothing(self) -> Smoothing | None:
@@ -118,14 +140,26 @@ class NodePredictor(Classifier[NodeConfig]):
         data: "Data",
         places: Sequence[int] | Tensor,
     ) -> Tensor:
+        return torch.stack(self._apply("forward", members, data, places))
+
+    @torch.no_grad()
+    def _apply(
+        self,
+        method: str,
+        members: Sequence[TrainedMember[NodeConfig]],
+        data: "Data",
+        places: Sequence[int] | Tensor,
+    ) -> list[Tensor]:
+        """What a method of each member's model returns for some of the nodes."""
         cache = self._cache if data is self._data else Cache()
 
-        def classify(member: TrainedMember[NodeConfig]) -> Tensor:
+        def compute(member: TrainedMember[NodeConfig]) -> Tensor:
             need = member.config.model.matrix, member.preparation
             problem = cache.get(need, lambda: self._prepare(member, data))
-            return cache.get(member, lambda: member.model(problem.features, problem.adjacency))
+            call = getattr(member.model, method)
+            return cache.get((method, member), lambda: call(problem.features, problem.adjacency))
 
-        return torch.stack([classify(member)[places] for member in members])
+        return [compute(member)[places] for member in members]
 
     def _prepare(self, member: TrainedMember[NodeConfig], data: "Data") -> Problem:
         return NODE.prepare(data, member.config, self.device, scaling=member.preparation)

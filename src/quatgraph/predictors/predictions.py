@@ -1,16 +1,26 @@
 """What the predictors of all tasks return; predictions that are not finite are refused."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
+from quatgraph.data.io.columns import TRIPLE_COLUMNS
+from quatgraph.data.io.messages import count_noun
+from quatgraph.data.labels import Label
 from quatgraph.data.link import Triples
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.tasks.overflow import ADVICE
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SHOWN = 3
+"""Classes that a representation shows."""
 
 
 class AnyPredictions(Protocol):
@@ -23,13 +33,29 @@ class AnyPredictions(Protocol):
     def rows(self) -> Iterator[dict[str, Any]]:
         """The predictions, all with the same keys."""
 
+    def to_pandas(self) -> "DataFrame":
+        """The rows as a table."""
 
-@dataclass(frozen=True, slots=True)
-class Predictions:
-    """Classes and probabilities, by the ids and label names of the data."""
+
+class Table:
+    """Rows that also come as a pandas table."""
+
+    __slots__ = ()
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        raise NotImplementedError
+
+    def to_pandas(self) -> "DataFrame":
+        """The rows as a table (extra ``[tables]``)."""
+        return import_pandas().DataFrame(list(self.rows()))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Predictions(Table):
+    """Classes and probabilities, by the ids and labels of the data."""
 
     ids: list[str]
-    classes: list[str]
+    classes: Sequence[Label]
     probabilities: Tensor
     """``(N, C)``, in the order of ``ids`` and ``classes``."""
     notes: list[str] = field(default_factory=list)
@@ -38,9 +64,16 @@ class Predictions:
     def __post_init__(self) -> None:
         refuse_not_finite(self.probabilities, self.ids.__getitem__)
 
+    def __repr__(self) -> str:
+        counts = Counter(self.labels).most_common()
+        parts = [f"{label!r} {count}" for label, count in counts[:SHOWN]]
+        parts += [f"{len(counts) - SHOWN} more classes"] * (len(counts) > SHOWN)
+        items = count_noun(len(self.ids), "item")
+        return f"{type(self).__name__}({items}{': ' * bool(parts)}{', '.join(parts)})"
+
     @property
-    def labels(self) -> list[str]:
-        """The most probable class of each."""
+    def labels(self) -> list[Label]:
+        """The most probable class of each, in the type that training was given."""
         return [self.classes[index] for index in self.probabilities.argmax(dim=1).tolist()]
 
     def rows(self) -> Iterator[dict[str, Any]]:
@@ -53,7 +86,7 @@ class Predictions:
             yield {"id": name, "prediction": label, "probability": round(max(row), 6), **each}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class TextPredictions(Predictions):
     r"""Classes and probabilities of texts, and what their words contribute."""
 
@@ -87,8 +120,8 @@ class TextPredictions(Predictions):
             yield named
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Links:
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Links(Table):
     """Predicted or scored triples, query by query, the best first.
 
     Attributes:
@@ -126,6 +159,14 @@ class Links:
             lambda row: tuple(names[int(self.triples[row, place])] for place, names in columns),
         )
 
+    def __repr__(self) -> str:
+        first = next(self.rows(), None)
+        if first is None:
+            return "Links(no triples)"
+        triple = tuple(first[key] for key in TRIPLE_COLUMNS)
+        count = count_noun(len(self.query), "triple")
+        return f"Links({count}, the first {triple} with score {first['score']:g})"
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each: the end that is ``predicted`` (``head``, ``tail``, or ``both`` for a
         triple that was given), the names, with ids if these differ, ``score``, ``rank`` (for a
@@ -161,6 +202,17 @@ class Links:
         if kinds != graph.relations:
             columns["relation_id"] = 1, graph.relations
         return columns
+
+
+def import_pandas() -> Any:
+    """pandas, which is imported only for its tables."""
+    try:
+        import pandas
+    except ImportError:
+        raise UserError(
+            "to_pandas needs pandas; install it with pip install 'quatgraph[tables]'"
+        ) from None
+    return pandas
 
 
 def refuse_not_finite(

@@ -1,6 +1,6 @@
 """Predicts the classes of texts with trained models, and explains them by their words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -20,6 +20,7 @@ from quatgraph.models.text import MODELS
 from quatgraph.models.text.base import TextModel
 from quatgraph.models.text.vectors import word_vectors
 from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
+from quatgraph.predictors.embeddings import Embeddings, join_vectors
 from quatgraph.predictors.predictions import TextPredictions, find_positions
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
@@ -85,6 +86,57 @@ class TextPredictor(Classifier[TextConfig]):
             explain: Whether to compute :attr:`TextPredictions.support`, which classifies each text
                 again without each of its words, up to a hundred of them.
         """
+        documents, id_name, members = self._select_documents(texts, ids, vectors)
+        scores, attention = self._explain_classes(members, documents)
+        support = None
+        if explain:
+            support = self._compute_support(members, documents, scores, attention)
+        return TextPredictions(
+            documents.ids,
+            self.classes,
+            scores.exp().float(),
+            _list_notes(documents, is_new=texts is not None),
+            attention=attention,
+            support=support,
+            id_name=id_name,
+        )
+
+    def embed(
+        self,
+        texts: AnyTexts | None = None,
+        *,
+        ids: Sequence[str] | None = None,
+        vectors: WordVectors | Path | str | None = None,
+        member: int | None = None,
+    ) -> Embeddings:
+        """The vectors of texts before the prediction layer.
+
+        Args:
+            texts, ids, vectors: As in :meth:`predict`.
+            member: Only the vectors of this member; by default those of all members side by side,
+                each scaled by the square root of its share of the weight.
+        """
+        documents, _, members = self._select_documents(texts, ids, vectors)
+        if member is not None:
+            members = [members[self.members.index(self._choose_members(member)[0])]]
+        found = []
+        for piece in self._split_documents(members, documents):
+            cache, own = Cache(), []
+            for one in members:
+                _, x, inputs = self._prepare(one, piece, cache)
+                with torch.no_grad():
+                    own.append(one.model.embed(x, inputs.adjacency, inputs.pool))
+            found.append(join_vectors(own, members))
+        notes = _list_notes(documents, is_new=texts is not None)
+        return Embeddings(documents.ids, torch.cat(found) if found else torch.empty(0, 0), notes)
+
+    def _select_documents(
+        self,
+        texts: AnyTexts | None,
+        ids: Sequence[str] | None,
+        vectors: WordVectors | Path | str | None,
+    ) -> tuple[Documents, str, Sequence[TrainedMember[TextConfig]]]:
+        """The documents of a query, what their ids are, and members that know their words."""
         documents, id_name = self._read_documents(texts)
         if ids is not None:
             places = find_positions(ids, documents.ids, "there is no document {}")
@@ -92,23 +144,7 @@ class TextPredictor(Classifier[TextConfig]):
         words, members = self.card["words"], self.members
         if vectors is not None:
             words, members = self._extend_words(documents, vectors)
-        documents = documents.in_vocabulary(words)
-        scores, attention = self._explain_classes(members, documents)
-        support = None
-        if explain:
-            support = self._compute_support(members, documents, scores, attention)
-        notes = [] if texts is None else [*documents.notes]
-        if bool((documents.ptr.diff() == 0).any()):
-            notes.append("a text without a known word is classified like an empty one")
-        return TextPredictions(
-            documents.ids,
-            self.card["labels"],
-            scores.exp().float(),
-            notes,
-            attention=attention,
-            support=support,
-            id_name=id_name,
-        )
+        return documents.in_vocabulary(words), id_name, members
 
     def _build(
         self, config: TextConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -150,11 +186,8 @@ class TextPredictor(Classifier[TextConfig]):
         """The logits of each member, ``(M, N, C)``, and the weighted mean of their attention."""
         logits = [torch.empty(len(members), 0, len(self.card["labels"]), device=self.device)]
         attention: Attention = []
-        options = [member.config.model for member in members]
-        lengths = documents.ptr.diff().tolist()
-        sizes = [max(one.padded(length) for one in options) for length in lengths]
-        for group in split_by_size(sizes, self._capacity):
-            piece, cache = documents.select(group), Cache()
+        for piece in self._split_documents(members, documents):
+            cache = Cache()
             # One thread for each million numbers of a layer: more would wait for each other.
             with limit_threads(piece.tokens.numel() * self._width // 1_000_000):
                 found = [self._classify_piece(member, piece, cache) for member in members]
@@ -165,23 +198,22 @@ class TextPredictor(Classifier[TextConfig]):
         attends = any(member.model.attends for member in members)
         return torch.cat(logits, dim=1), attention if attends else None
 
+    def _split_documents(
+        self, members: Sequence[TrainedMember[TextConfig]], documents: Documents
+    ) -> Iterator[Documents]:
+        """Splits documents into pieces that fit into memory."""
+        options = [member.config.model for member in members]
+        lengths = documents.ptr.diff().tolist()
+        sizes = [max(one.padded(length) for one in options) for length in lengths]
+        for group in split_by_size(sizes, self._capacity):
+            yield documents.select(group)
+
     def _classify_piece(
         self, member: TrainedMember[TextConfig], documents: Documents, cache: Cache
     ) -> tuple[Tensor, Attention]:
         """The logits of a member and its attention, for texts that fit into memory together."""
-        model, table = member.model, member.preparation
-        window = member.config.data.window if model.reads_graphs else None
-        own_words = table is None and len(documents.vocabulary) > len(self.card["words"])
-
-        def prepare() -> Collection:
-            known = documents.in_vocabulary(self.card["words"]) if own_words else documents
-            return build_collection(known, window, self.device)
-
-        inputs = cache.get((window, own_words), prepare)
-        words = inputs.features
-        assert isinstance(words, Codes)
-        x = words if table is None else word_vectors(words, table)
-        logits, weights = model.classify(x, inputs.adjacency, inputs.pool)
+        words, x, inputs = self._prepare(member, documents, cache)
+        logits, weights = member.model.classify(x, inputs.adjacency, inputs.pool)
         if weights is None:
             return logits, []
         columns = (words.code, weights, words.weight)
@@ -194,6 +226,23 @@ class TextPredictor(Classifier[TextConfig]):
             }
             for start, end in pairwise(inputs.node_start.tolist())
         ]
+
+    def _prepare(
+        self, member: TrainedMember[TextConfig], documents: Documents, cache: Cache
+    ) -> tuple[Codes, Tensor | Codes, Collection]:
+        """The words of texts, the features that the member's model takes, and the collection."""
+        model, table = member.model, member.preparation
+        window = member.config.data.window if model.reads_graphs else None
+        own_words = table is None and len(documents.vocabulary) > len(self.card["words"])
+
+        def prepare() -> Collection:
+            known = documents.in_vocabulary(self.card["words"]) if own_words else documents
+            return build_collection(known, window, self.device)
+
+        inputs = cache.get((window, own_words), prepare)
+        words = inputs.features
+        assert isinstance(words, Codes)
+        return words, words if table is None else word_vectors(words, table), inputs
 
     def _compute_support(
         self,
@@ -315,6 +364,13 @@ def _average_attention(found: Sequence[tuple[float, Attention]]) -> Attention:
         for text in texts
     )
     return [dict(sorted(words.items(), key=lambda item: -item[1])) for words in means]
+
+
+def _list_notes(documents: Documents, *, is_new: bool) -> list[str]:
+    notes = [*documents.notes] if is_new else []
+    if bool((documents.ptr.diff() == 0).any()):
+        notes.append("a text without a known word is classified like an empty one")
+    return notes
 
 
 def _check_texts(texts: Sequence[str]) -> None:

@@ -78,7 +78,7 @@ class ClassifierPool:
         return found["accuracy"], -found["loss"]
 
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
-        found = {}
+        found: dict[str, float] = {}
         for part, labels in self.labels.items():
             if len(labels):
                 scores = apply_temperature(self._combine(weights, part), temperature)

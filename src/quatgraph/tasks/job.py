@@ -13,7 +13,12 @@ from quatgraph.tasks.config import Config
 from quatgraph.tasks.overflow import ADVICE
 from quatgraph.tasks.portfolio import combine_runs, has_runs, remove_runs, save_runs
 from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
-from quatgraph.tasks.selection import DIVERGED, drop_diverged, select_group
+from quatgraph.tasks.selection import (
+    DIVERGED,
+    choose_by_validation,
+    drop_diverged,
+    select_group,
+)
 from quatgraph.tasks.task import AnyTask, Card, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
 from quatgraph.training.checkpoint import (
@@ -54,6 +59,24 @@ class Job:
     selection: list[Card]
     """If runs were combined: for each split and seed, the metrics of the ``single`` best run and of
     the ``combination``; see :func:`quatgraph.tasks.portfolio.combine_runs`."""
+
+    @property
+    def results(self) -> list[Card]:
+        """The ``selection``; where no runs were combined, with the run or runs of each split that
+        are best on its validation data in both places.
+
+        Each split uses what is best on its own validation data. The members of the bundle are
+        selected by the mean over splits, whose data include other splits' test data.
+        """
+        return self.selection or [
+            {
+                "split": run.split,
+                "seed": run.seed,
+                "single": run.metrics,
+                "combination": run.metrics,
+            }
+            for run in choose_by_validation(self.healthy)
+        ]
 
     @property
     def num_bundled(self) -> int:

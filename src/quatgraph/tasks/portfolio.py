@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any, Generic
 
 import torch
+from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.errors import check_known
@@ -231,7 +232,8 @@ def _merge(picks: Sequence[tuple[_StoredRun[ConfigT], int]]) -> Bundle:
     """A bundle of runs out of several bundles of the same data, with their weights."""
     own = {"members", "metrics", "key", "environment", "finished", "format", "sha256"}
     card = {k: v for k, v in picks[0][0].bundle.card.items() if k != "card_sha256"}
-    tensors, members = {}, []
+    tensors: dict[str, Tensor] = {}
+    members = []
     for number, (run, weight) in enumerate(picks):
         others = {
             key: value

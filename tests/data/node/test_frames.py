@@ -90,7 +90,7 @@ def test_labels_keep_their_own_values():
         ({}, {"weight": [-1] * 8}, "of the frame of edges has the negative weight -1"),
         ({}, {"weight": [None] * 8}, "of the frame of edges has 'nan' in column 'weight'; write a"),
         ({"size": [float("inf")] * 8}, {}, "of the frame of nodes has 'inf' in column 'size'"),
-        ({"split": ["dev"] * 8}, {}, "has the unknown split 'dev'"),
+        ({"split": ["later"] * 8}, {}, "has the unknown split 'later'"),
     ],
 )
 def test_a_mistake_in_a_frame_has_its_row(nodes, edges, words):

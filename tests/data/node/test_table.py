@@ -132,7 +132,7 @@ def test_a_table_in_two_formats_is_refused(tmp_path):
         ([*NODES, NODES[2]], r"line 10 repeats the node id 'p2' of .*nodes\.csv line 4; list each"),
         ([*NODES, NODES[0] | {"paper": ""}], r"line 10 has no id"),
         (
-            [*NODES, NODES[0] | {"paper": "z", "fold": "dev"}],
+            [*NODES, NODES[0] | {"paper": "z", "fold": "later"}],
             r"line 10 has the unknown split",
         ),
         ([*NODES, NODES[0] | {"paper": "z", "size": "x"}], r"line 10 has 'x' in column 'size'"),

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quatgraph.data.labels import LabelType
 from quatgraph.data.tensors import hash_tensor, select_ranges, sizes_to_ptr
 from quatgraph.errors import UserError
 
@@ -50,6 +51,7 @@ class Graphs:
             source gives no split.
         groups: Number of each graph's group, which folds keep whole; ``None`` without groups.
         notes: What was inferred: sentences for the user.
+        label_type: The type of the labels in memory; ``str`` for those of files.
 
     Shape:
         - node_ptr, edge_ptr: ``(G + 1,)`` int64
@@ -73,6 +75,7 @@ class Graphs:
     parts: Tensor | None = None
     groups: Tensor | None = None
     notes: list[str] = field(default_factory=list)
+    label_type: LabelType = "str"
 
     def __len__(self) -> int:
         return self.y.numel()

@@ -1,6 +1,7 @@
 """Lists of PyG ``Data`` as a collection of graphs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,6 +77,7 @@ def from_list(
     splits, groups = (
         [_parse_word(graph, key, at) for at, graph in enumerate(graphs)] for key in own
     )
+    whole = replace(whole, label_type="int")
     return with_own_split(whole, splits, groups, "graphs[{}]".format)
 
 

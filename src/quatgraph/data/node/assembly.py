@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from quatgraph.data.labels import label_type
 from quatgraph.data.splits import SplitMasks
 from quatgraph.data.tensors import hash_tensor
 from quatgraph.errors import UserError
@@ -35,6 +36,7 @@ def complete_data(data: "Data", masks: SplitMasks) -> "Data":
     data.has_feature_names = data.get("feature_names") is not None
     data.feature_names = data.get("feature_names") or default_feature_names(num_features)
     data.label_values = data.get("label_values") or list(data.label_names)
+    data.label_type = label_type(data.label_values)
     data.encoding = data.get("encoding")
     data.notes = data.get("notes") or []
     data.digest = digest(data)

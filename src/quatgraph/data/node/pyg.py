@@ -123,7 +123,7 @@ def _label_values(data: "Data", label_names: list[str]) -> list[Any]:
     """The label of each class: a name, or else the number in ``y``."""
     if data.get("label_names") is None:
         return [int(name) for name in label_names]
-    return list(data.get("label_values") or label_names)
+    return list(data.get("label_values") or data.label_names)
 
 
 def _check_masks(data: "Data", num_nodes: int) -> SplitMasks | None:

@@ -21,7 +21,7 @@ from quatgraph.data.io import store
 from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.frame import JSON_SUFFIXES, is_frame
 from quatgraph.data.io.messages import count_noun
-from quatgraph.data.labels import label_notes
+from quatgraph.data.labels import label_notes, label_type
 from quatgraph.data.splits import SPLIT_WORDS, part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.text.documents import (
@@ -197,7 +197,8 @@ def from_list(
         at=at,
     )
     options = replace(options, labels_needed=labels is not None)
-    return _clean_texts(found, "texts", "the list", options)
+    documents = _clean_texts(found, "texts", "the list", options)
+    return replace(documents, label_type=label_type(given))
 
 
 def _to_list(values: object) -> list[Any] | None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quatgraph.data.group_splits import encode_groups, group_validation, split_groups
 from quatgraph.data.io.messages import count_noun, quote_some
-from quatgraph.data.labels import encode_labels, missing_hint
+from quatgraph.data.labels import LabelType, encode_labels, missing_hint
 from quatgraph.data.splits import PARTS, SplitMasks, stratified_split
 from quatgraph.data.tensors import select_ranges, sizes_to_ptr
 from quatgraph.errors import UserError
@@ -98,6 +98,7 @@ class Documents:
         test: Indices of the test documents.
         ids: Name of each document.
         notes: What was inferred: sentences for the user.
+        label_type: The type of the labels in memory; ``str`` for those of files.
 
     Shape:
         - tokens: ``(T,)`` int64
@@ -117,6 +118,7 @@ class Documents:
     test: Tensor
     ids: list[str]
     notes: list[str] = field(default_factory=list)
+    label_type: LabelType = "str"
 
     def __len__(self) -> int:
         return self.y.numel()

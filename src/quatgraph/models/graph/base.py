@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from torch import Tensor
+
 from quatgraph.adjacency import Normalization
+from quatgraph.layers.linear import Features, Matrix
 from quatgraph.models.common import Count, Model, Options, Rate
 
 GraphNormalization = Normalization | Literal["neighbours"]
@@ -66,3 +69,8 @@ class GraphModel(Model):
     """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
     propagations: ClassVar[int] = 0
     """How many times propagated features are appended to the input, along with the degree."""
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        """The vectors of graphs before the prediction layer, ``(G, D)``; the logits of a model
+        without such vectors."""
+        return self(x, adjacency, pool)

@@ -77,7 +77,7 @@ class GraphGAT(LayerwiseModel):
             in_channels, out_channels // heads, heads=heads, dropout=attention_dropout
         )
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+    def encode(self, x: Features, adjacency: Matrix) -> list[Tensor]:
         if isinstance(adjacency, Blocks):
             raise UserError("GAT does not take Blocks: use adjacency.expanded(...)")
-        return super().forward(x, adjacency, pool)
+        return super().encode(x, adjacency)

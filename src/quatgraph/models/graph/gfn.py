@@ -53,8 +53,10 @@ class GraphGFN(GraphModel):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.prediction(self.dropout(self.embed(x, adjacency, pool)))
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         graphs, nodes = padding_masks(pool, self.dropout.rate)
         for linear, norm in zip(self.linears, self.norms, strict=True):
             x = norm(linear(x), nodes)
-        y = self.graph_norm(self.graph_linear(x, pool), graphs)
-        return self.prediction(self.dropout(y))
+        return self.graph_norm(self.graph_linear(x, pool), graphs)

@@ -1,8 +1,10 @@
 """Graph isomorphism network."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from quatgraph.blocks import padding_masks
@@ -54,9 +56,19 @@ class GraphGIN(GraphModel):
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         first, *others = self.predictions
-        _, nodes = padding_masks(pool, self.dropout.rate)
         scores = self.dropout(first(x, pool))
-        for conv, norm, prediction in zip(self.convs, self.norms, others, strict=True):
-            x = norm(conv(x, adjacency, nodes), nodes)
-            scores = scores + self.dropout(prediction(x, pool))
+        for layer, prediction in zip(self._encode(x, adjacency, pool), others, strict=True):
+            scores = scores + self.dropout(prediction(layer, pool))
         return scores
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        """The summed vectors of each layer, without the input's, ``(G, num_layers * hidden)``."""
+        return torch.cat([pool @ layer for layer in self._encode(x, adjacency, pool)], dim=-1)
+
+    def _encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> Iterator[Tensor]:
+        """The vectors of all nodes after each layer, ``(N, hidden)`` each."""
+        _, nodes = padding_masks(pool, self.dropout.rate)
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            y: Tensor = norm(conv(x, adjacency, nodes), nodes)
+            yield y
+            x = y

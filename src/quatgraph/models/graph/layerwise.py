@@ -71,9 +71,16 @@ class LayerwiseModel(GraphModel):
         raise NotImplementedError
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.readout(self.encode(x, adjacency), pool)
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.readout.pool(self.encode(x, adjacency), pool)
+
+    def encode(self, x: Features, adjacency: Matrix) -> list[Tensor]:
+        """The vectors of all nodes after each layer, ``(N, hidden)`` each."""
         layers: list[Tensor] = []
         activation = ACTIVATIONS[self.activation]
         for conv in self.convs:
             x = activation(conv(self.dropout(x), adjacency))
             layers.append(x)
-        return self.readout(layers, pool)
+        return layers

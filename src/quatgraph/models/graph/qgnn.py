@@ -91,6 +91,13 @@ class GraphQGNN(GraphModel):
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.readout(self.encode(x, adjacency, pool), pool)
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.readout.pool(self.encode(x, adjacency, pool), pool)
+
+    def encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
+        """The vectors of all nodes after each layer, ``(N, 4 hidden_quats)`` each."""
         layers: list[Tensor] = []
         nodes = padding_masks(pool, self.readout.weight)[1] if len(self.norms) else None
         for layer, conv in enumerate(self.convs):
@@ -98,4 +105,4 @@ class GraphQGNN(GraphModel):
             y = conv(x, adjacency)
             x = self.norms[layer](y, nodes) if len(self.norms) else self.activation(y)
             layers.append(x)
-        return self.readout(layers, pool)
+        return layers

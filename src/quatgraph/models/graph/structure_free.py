@@ -57,9 +57,12 @@ class StructureFree(GraphModel):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.prediction(self.dropout(self.embed(x, adjacency, pool)))
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         if self.vertex is not None:
             x = torch.relu(self.vertex(x))
         y = torch.relu(self.pooled(x, pool))
         for linear in self.linears:
             y = torch.relu(linear(y))
-        return self.prediction(self.dropout(y))
+        return y

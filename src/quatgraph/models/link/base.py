@@ -1,7 +1,7 @@
 """The interface of models of triples."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
@@ -54,8 +54,13 @@ class LinkModel(Model):
     decoder: nn.Module
 
     def encode(self, adjacency: Adjacency) -> Tensor:
-        """The vectors of all entities, ``(E, D)``."""
+        """The vectors of all entities, ``(E, D)``, which are their embeddings too."""
         raise NotImplementedError
+
+    def embed_relations(self) -> Tensor:
+        """The vectors of all relations, ``(R, D)``; with inverse ones ``(2R, D)``."""
+        relations: Any = self.decoder.relations
+        return relations
 
     def forward(
         self, adjacency: Adjacency, head: Tensor, relation: Tensor

@@ -1,14 +1,18 @@
 """The interface of node classifiers."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
 from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
 from quatgraph.ops.activation import ACTIVATIONS, Activation
+
+Edges = Adjacency | Tensor
+"""A prepared graph, or a plain ``edge_index``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +53,37 @@ class HiddenOptions(NodeOptions):
 
 
 class NodeModel(Model):
-    """A node classifier: ``forward(x, adjacency)`` returns logits ``(N, C)``."""
+    """A node classifier: ``forward(x, adjacency)`` returns logits ``(N, C)``.
+
+    ``adjacency`` is prepared once for many calls. A model also takes what PyG's models take, a
+    plain ``edge_index`` and perhaps ``edge_weight``, which it prepares in every call.
+    """
 
     Options: ClassVar[type[NodeOptions]]
+
+    def embed(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        """The vectors of nodes before the prediction layer, ``(N, D)``; the logits of a model
+        without such vectors."""
+        return self(x, self.prepare(x, adjacency, edge_weight))
+
+    def prepare(
+        self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        """The matrix that the model multiplies by: a prepared one unchanged, a plain
+        ``edge_index`` with self-loops and the normalization that is the default of its options."""
+        if isinstance(edges, Adjacency) and edge_weight is None:
+            return edges
+        dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
+        options: Any = self.Options
+        return Adjacency.of(
+            edges,
+            x.shape[-2],
+            edge_weight,
+            normalization=options().matrix,
+            dtype=dtype if dtype == torch.float64 else None,
+        )
 
 
 class ConvModel(NodeModel):
@@ -63,12 +95,22 @@ class ConvModel(NodeModel):
     """The skip connections: a linear map of a node's own vector per layer, or none."""
     dropout: QuaternionDropout
 
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        activation = ACTIVATIONS[self.activation]
-        for layer, conv in enumerate(self.convs):
-            x = self.dropout(x)
-            y = conv(x, adjacency)
-            if len(self.owns):
-                y = y + self.owns[layer](x)
-            x = activation(y)
+    def forward(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        matrix = self.prepare(x, adjacency, edge_weight)
+        return self._convolve(len(self.convs) - 1, self.embed(x, matrix), matrix)
+
+    def embed(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        matrix, activation = self.prepare(x, adjacency, edge_weight), ACTIVATIONS[self.activation]
+        y = activation(self._convolve(0, x, matrix))
+        for layer in range(1, len(self.convs) - 1):
+            y = activation(self._convolve(layer, y, matrix))
         return y
+
+    def _convolve(self, layer: int, x: Tensor | Adjacency, matrix: Adjacency) -> Tensor:
+        x = self.dropout(x)
+        y: Tensor = self.convs[layer](x, matrix)
+        return y + self.owns[layer](x) if len(self.owns) else y

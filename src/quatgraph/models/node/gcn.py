@@ -39,6 +39,9 @@ class GCN(ConvModel):
 
     Shape:
         - x: ``(N, in_channels)``, dense or sparse
+        - adjacency: of N nodes, prepared; or ``edge_index`` ``(2, E)``, to which self-loops are
+          added
+        - edge_weight: ``(E,)``, with ``edge_index``
         - output: logits ``(N, C)``
     """
 

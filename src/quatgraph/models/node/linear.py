@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers.linear import RealLinear
-from quatgraph.models.node.base import NodeModel, NodeOptions
+from quatgraph.models.node.base import Edges, NodeModel, NodeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,5 +31,7 @@ class Linear(NodeModel):
         for parameter in self.prediction.parameters():
             nn.init.zeros_(parameter)
 
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
+    def forward(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
         return self.prediction(x)

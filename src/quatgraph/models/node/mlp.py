@@ -10,7 +10,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import HiddenOptions, NodeModel
+from quatgraph.models.node.base import Edges, HiddenOptions, NodeModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,15 @@ class MLP(NodeModel):
         self.linears = nn.ModuleList(GlorotLinear(a, b) for a, b in sizes)
         self.dropout = QuaternionDropout(dropout)
 
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        y: Tensor = self.linears[0](self.dropout(x))
-        for linear in self.linears[1:]:
-            y = linear(self.dropout(torch.relu(y)))
+    def forward(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        return self.linears[-1](self.dropout(self.embed(x, adjacency)))
+
+    def embed(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        y = torch.relu(self.linears[0](self.dropout(x)))
+        for linear in self.linears[1:-1]:
+            y = torch.relu(linear(self.dropout(y)))
         return y

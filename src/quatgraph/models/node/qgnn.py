@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
+from quatgraph.layers.explain import Explainable
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import HiddenOptions, NodeModel
+from quatgraph.models.node.base import Edges, HiddenOptions, NodeModel
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
 
@@ -34,7 +35,7 @@ class QGNNOptions(HiddenOptions):
         return self.masks == "real"
 
 
-class QGNN(NodeModel):
+class QGNN(Explainable, NodeModel):
     r"""QGNN layers, then a real prediction layer, which aggregates too (Eq. 11).
 
     .. math::
@@ -60,8 +61,14 @@ class QGNN(NodeModel):
 
     Shape:
         - x: ``(N, in_channels)``, dense or sparse, or four copies of it
-        - adjacency: of N nodes, prepared
+        - adjacency: of N nodes, prepared; or ``edge_index`` ``(2, E)``, to which self-loops are
+          added
+        - edge_weight: ``(E,)``, with ``edge_index``
         - output: logits ``(N, C)``
+
+    Example:
+        >>> QGNN(16, 3)(torch.randn(4, 16), torch.tensor([[0, 1, 2], [1, 2, 3]])).shape
+        torch.Size([4, 3])
     """
 
     Options = QGNNOptions
@@ -97,15 +104,35 @@ class QGNN(NodeModel):
         self.activation = ACTIVATIONS[activation]
         nn.init.xavier_uniform_(self.prediction.weight)
 
-    def forward(self, x: Tensor | Adjacency, adjacency: Adjacency) -> Tensor:
-        for layer, conv in enumerate(self.convs):
-            x = self.dropout(x) if layer else self.input_dropout(x)
-            y = conv(x, adjacency)
-            if self.own_prediction is not None:
-                y = y + self.owns[layer](x)
-            x = self.activation(y)
-        x = self.dropout(x)
-        logits = adjacency @ self.prediction(x)
+    def forward(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        matrix = self.prepare(x, adjacency, edge_weight)
+        y = self.dropout(self.embed(x, matrix))
+        logits = matrix @ self.prediction(y)
         if self.own_prediction is not None:
-            logits = logits + self.own_prediction(x)
+            logits = logits + self.own_prediction(y)
         return add_bias(logits, self.bias)
+
+    def embed(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        matrix = self.prepare(x, adjacency, edge_weight)
+        y = self._convolve(0, self.input_dropout(x), matrix)
+        for layer in range(1, len(self.convs)):
+            y = self._convolve(layer, self.dropout(y), matrix)
+        return y
+
+    def _convolve(self, layer: int, x: Tensor | Adjacency, matrix: Adjacency) -> Tensor:
+        y: Tensor = self.convs[layer](x, matrix)
+        if self.own_prediction is not None:
+            y = y + self.owns[layer](x)
+        return self.activation(y)
+
+    def prepare(
+        self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None
+    ) -> Adjacency:
+        matrix = super().prepare(x, edges, edge_weight)
+        if isinstance(edges, Adjacency):
+            return matrix
+        return self.mask_edges(matrix, edges, self_loops=True)

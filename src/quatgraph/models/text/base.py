@@ -99,3 +99,8 @@ class TextModel(Model):
     ) -> tuple[Tensor, Tensor | None]:
         """The logits ``(G, C)``, and the attention of each word ``(N,)`` if the model attends."""
         return self(x, adjacency, pool), None
+
+    def embed(self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency) -> Tensor:
+        """The vectors of documents before the prediction layer, ``(G, D)``; the logits of a model
+        without such vectors."""
+        return self(x, adjacency, pool)

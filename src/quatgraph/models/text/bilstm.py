@@ -77,6 +77,11 @@ class BiLSTM(TextModel):
         self.dropout = QuaternionDropout(pooled_dropout)
 
     def forward(self, x: Tensor, adjacency: Matrix | None, pool: Matrix) -> Tensor:
+        return self.prediction(self.dropout(self.embed(x, adjacency, pool), row_ids(pool)))
+
+    def embed(  # type: ignore[override]
+        self, x: Tensor, adjacency: Matrix | None, pool: Matrix
+    ) -> Tensor:
         positions = column_ids(pool)
         if not x.size(-2):  # all documents are empty: a dummy row to index
             x, positions = nn.functional.pad(x, (0, 0, 0, 1)), None
@@ -88,8 +93,7 @@ class BiLSTM(TextModel):
         both = torch.stack(rows, dim=-3).mT  # (..., 2, length, G)
         read = lookup(x, both.flatten(-3)).unflatten(-2, both.shape[-3:])
         states = self._states(read, last[..., None, :, :])
-        read_to_end = torch.cat(states.unbind(-3), dim=-1) * (size > 0)
-        return self.prediction(self.dropout(read_to_end, row_ids(pool)))
+        return torch.cat(states.unbind(-3), dim=-1) * (size > 0)
 
     def _states(self, read: Tensor, last: Tensor) -> Tensor:
         """The last states of both LSTMs, ``(..., 2, length, G, F) -> (..., 2, G, hidden)``."""

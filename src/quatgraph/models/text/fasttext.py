@@ -52,11 +52,16 @@ class FastText(TextModel):
         nn.init.zeros_(self.prediction.weight)
 
     def forward(self, words: Codes, adjacency: Matrix | None, pool: Matrix) -> Tensor:
+        return self.prediction(self.embed(words, adjacency, pool))
+
+    def embed(  # type: ignore[override]
+        self, words: Codes, adjacency: Matrix | None, pool: Matrix
+    ) -> Tensor:
         count, total = words.weight, words @ self.words
         if self.pairs is not None:
             pairs = self._pairs(words, pool, self.pairs.size(-2))
             count, total = count + pairs.weight, total + pairs @ self.pairs
-        return self.prediction((pool @ total) / (pool @ count[..., None]).clamp(min=1))
+        return (pool @ total) / (pool @ count[..., None]).clamp(min=1)
 
     def _pairs(self, words: Codes, pool: Matrix, size: int) -> Codes:
         """The bigram of each word and the next word of its document."""

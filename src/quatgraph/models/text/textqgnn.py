@@ -99,6 +99,11 @@ class TextQGNN(TextModel):
     def forward(self, x: Tensor, adjacency: Matrix, pool: Matrix) -> Tensor:
         return self.readout(self.encode(x, adjacency), pool)
 
+    def embed(  # type: ignore[override]
+        self, x: Tensor, adjacency: Matrix, pool: Matrix
+    ) -> Tensor:
+        return self.readout.pool(self.encode(x, adjacency), pool)
+
     def encode(self, x: Tensor, adjacency: Matrix) -> Tensor:
         """The vectors of all nodes after the last step, ``(N, 4 hidden_quats)``."""
         return self.conv(self.projection(self.input_dropout(x, row_ids(adjacency))), adjacency)

@@ -170,6 +170,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         return {
             "data": {"num_graphs": len(data), "class_sizes": class_sizes},
             "labels": data.label_names,
+            "label_type": data.label_type,
             "features": problem.features.to_dict(),
             "num_features": problem.num_features,
         }

@@ -58,6 +58,8 @@ class RankingPool:
         found: dict[str, float] = {}
         for part in ("valid", "test"):
             queries = self.models[0][1].parts[part]
+            if not len(queries.head):
+                continue
             vectors = [
                 (weight, model(problem.adjacency, queries.head, queries.relation))
                 for weight, (model, problem) in zip(weights, self.models, strict=True)

@@ -168,6 +168,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
                 "class_sizes": count_classes(data.y, len(data.label_names)),
             },
             "labels": data.label_names,
+            "label_type": data.label_type,
             "features": data.feature_names,
             "encoding": None if encoding is None else encoding.to_dict(),
             "num_features": problem.features.shape[1],

@@ -149,6 +149,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
                 "digest": documents.digest,  # the vectors are in the bundle
             },
             "labels": documents.label_names,
+            "label_type": documents.label_type,
             "words": documents.vocabulary,
             "dimensions": data.vectors.size(1),
             "words_found": data.found,

@@ -1,0 +1,190 @@
+"""Trains on data in memory or in files: what ``train_nodes`` and the estimators share."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from quatgraph import config as configs
+from quatgraph.callbacks import Event, progress_bar
+from quatgraph.data.graph import AnyGraphs, from_any
+from quatgraph.data.io.frame import is_frame
+from quatgraph.data.labels import missing_labels
+from quatgraph.data.link import Triples, from_names, read
+from quatgraph.data.node import from_any as graph_from_any
+from quatgraph.data.text import Documents, check_trainable
+from quatgraph.data.text import from_list as documents_of
+from quatgraph.errors import UserError
+from quatgraph.predictors.graph import GraphPredictor
+from quatgraph.predictors.keywords import apply_settings, split_keywords
+from quatgraph.predictors.link import LinkPredictor
+from quatgraph.predictors.node import NodePredictor
+from quatgraph.predictors.text import TextPredictor
+from quatgraph.tasks.graph import GRAPH
+from quatgraph.tasks.graph.config import GraphConfig
+from quatgraph.tasks.job import Job, train_in_folder
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.node import NODE
+from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.portfolio import default_candidates
+from quatgraph.tasks.task import AnyTask
+from quatgraph.tasks.text import TEXT
+from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.problem import corpus_of, text_options
+from quatgraph.training.bundle import Bundle, load_bundle
+from quatgraph.training.context import Context
+from quatgraph.training.record import RunRecord
+from quatgraph.training.runtime import resolve_device
+
+Keywords = Mapping[str, object]
+
+
+@dataclass(eq=False)
+class Training:
+    """Where and how to train, as keyword arguments give it."""
+
+    task: AnyTask
+    out: Path | str
+    given: Any
+    """A configuration, which is then the only candidate, or None."""
+    keywords: Keywords
+
+    def __post_init__(self) -> None:
+        self.options, self.settings = split_keywords(self.task, self.keywords)
+        self.config = apply_settings(self.task, self.given, self.settings)
+        """The configuration, or the one that the candidates start from."""
+        self.device = resolve_device(self.options.get("device", "auto"))
+
+    def run(self, data: Any) -> tuple[Job, Bundle, Any]:
+        """Trains; the data is the task's own, or a path.
+
+        Returns the result, the bundle, and the data if it is in memory.
+        """
+        candidates: list[Any] = [self.config]
+        if self.given is None:
+            candidates = default_candidates(self.task, self.settings)
+        if isinstance(data, Path | str):
+            path, data = str(Path(data).resolve()), None
+            candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
+        options, callback = self.options, self.options.get("callback")
+        bar: Any = progress_bar() if options.get("progress", False) else nullcontext()
+        with bar as update:
+
+            def report(title: str, done: int, total: int) -> None:
+                if update is not None:
+                    update(title, done, total)
+                if callback is not None:
+                    callback(Event(title, done, total))
+
+            context = Context(
+                self.device,
+                resume=options.get("resume", False),
+                overwrite=options.get("overwrite", False),
+                progress=report,
+            )
+            folder, combine = Path(self.out), self.given is None
+            job = train_in_folder(
+                self.task, candidates, folder, context, data=data, combine=combine
+            )
+        if callback is not None:
+            for event in curve_events(job):
+                callback(event)
+        return job, load_bundle(job.folder), data
+
+
+def curve_events(job: Job) -> Iterator[Event]:
+    """The metrics of every run at every evaluation; at the selected epoch if it has no curves."""
+    for record in job.records:
+        title, total = describe_run(record, job), int(record.config["train"]["epochs"])
+        epochs, curves = record.curve_epochs, record.curves
+        if not curves:
+            epochs = [record.best_epoch]
+            curves = {name: [value] for name, value in record.metrics.items()}
+        for place, epoch in enumerate(epochs):
+            metrics = {name: values[place] for name, values in curves.items()}
+            finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
+            yield Event(title, epoch, total, finite)
+
+
+def describe_run(record: RunRecord, job: Job) -> str:
+    """Distinguishes a run from the others of its training."""
+    flat = configs.flatten(record.config)
+    varied = [f"{key.rpartition('.')[2]} {flat.get(key)}" for key in job.chosen_settings]
+    return ", ".join([record.method, *varied, f"split {record.split}", f"seed {record.seed}"])
+
+
+def fit_nodes(
+    data: Any, out: Path | str, config: NodeConfig | None, keywords: Keywords
+) -> tuple[NodePredictor, Job]:
+    """See :func:`quatgraph.train_nodes`."""
+    training = Training(NODE, out, config, keywords)
+    if not isinstance(data, Path | str):
+        data = graph_from_any(data, training.config.data.read_options())
+    job, bundle, known = training.run(data)
+    return NodePredictor(bundle, training.device, known), job
+
+
+def fit_graphs(
+    graphs: AnyGraphs,
+    labels: Iterable[object] | None,
+    out: Path | str,
+    config: GraphConfig | None,
+    keywords: Keywords,
+) -> tuple[GraphPredictor, Job]:
+    """See :func:`quatgraph.train_graphs`."""
+    training = Training(GRAPH, out, config, keywords)
+    given = graphs
+    if not isinstance(graphs, Path | str):
+        data = training.config.data
+        missing = missing_labels(data.missing)
+        given = from_any(graphs, labels=labels, missing=missing, split=data.split, group=data.group)
+    elif labels is not None:
+        raise UserError("a list of labels is for networkx graphs; files have their own")
+    job, bundle, known = training.run(given)
+    return GraphPredictor(bundle, training.device, known), job
+
+
+def fit_triples(
+    triples: Any, out: Path | str, config: LinkConfig | None, keywords: Keywords
+) -> tuple[LinkPredictor, Job]:
+    """See :func:`quatgraph.train_triples`."""
+    training = Training(LINK, out, config, keywords)
+    data = training.config.data
+    if isinstance(triples, Path | str):
+        triples = read(
+            Path(triples),
+            header=data.header,
+            split_seed=data.split_seed,
+            unseen=data.unseen,
+            columns=data.columns,
+        )
+    elif not isinstance(triples, Triples):
+        triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
+    job, bundle, _ = training.run(triples)
+    return LinkPredictor(bundle, training.device), job
+
+
+def fit_texts(
+    texts: Any,
+    labels: Iterable[object] | None,
+    out: Path | str,
+    config: TextConfig | None,
+    keywords: Keywords,
+) -> tuple[TextPredictor, Job]:
+    """See :func:`quatgraph.train_texts`."""
+    if (labels is None) != (isinstance(texts, Documents | Path | str) or is_frame(texts)):
+        raise UserError(
+            "labels belong to a list of texts; a path, a frame or documents have their own"
+        )
+    training = Training(TEXT, out, config, keywords)
+    if isinstance(texts, Path | str):
+        job, bundle, _ = training.run(texts)
+        return TextPredictor(bundle, training.device), job
+    if not isinstance(texts, Documents):
+        texts = documents_of(texts, labels, text_options(training.config.data))
+    check_trainable(texts, "the list of texts")
+    job, bundle, _ = training.run(corpus_of(texts, training.config))
+    return TextPredictor(bundle, training.device, texts), job

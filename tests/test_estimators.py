@@ -1,0 +1,203 @@
+"""Estimators: what scikit-learn expects of them, and what they hold of a training."""
+
+import gc
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cities
+import numpy as np
+import pytest
+import reviews
+import rings
+import torch
+from sklearn.base import clone, is_classifier
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from torch_geometric.data import Data
+
+import quatgraph
+from quatgraph.errors import UserError
+from quatgraph.estimators import (
+    Estimator,
+    GraphClassifier,
+    NodeClassifier,
+    TextClassifier,
+    TripleCompleter,
+)
+
+SMALL: dict[str, Any] = {"device": "cpu", "epochs": 3, "lr": 0.03}
+TEXT: dict[str, Any] = SMALL | {"model": "fasttext", "hidden_quats": 2}
+
+
+def graph(nodes: int = 24) -> Data:
+    y = torch.arange(nodes) % 2
+    x = torch.rand(nodes, 3, generator=torch.Generator().manual_seed(0)) + y[:, None]
+    ring = torch.stack((torch.arange(nodes), (torch.arange(nodes) + 2) % nodes))
+    return Data(x=x, y=y, edge_index=torch.cat((ring, ring.flip(0)), dim=1))
+
+
+def rows() -> list[tuple[str, str, str]]:
+    graph = cities.cities()
+    every = torch.cat((graph.train, graph.valid, graph.test)).tolist()
+    return [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in every]
+
+
+@pytest.fixture(scope="module")
+def nodes() -> NodeClassifier:
+    return NodeClassifier(model="qgnn", hidden_quats=2, **SMALL).fit(graph())
+
+
+def test_nodes_are_fitted_predicted_and_scored(nodes: NodeClassifier) -> None:
+    data = graph()
+    labels, probabilities = nodes.predict(), nodes.predict_proba()
+    assert labels.tolist() == nodes.predict(data).tolist()
+    assert labels.dtype.kind == "i"
+    assert nodes.classes_.tolist() == [0, 1]
+    np.testing.assert_array_equal(nodes.classes_[probabilities.argmax(axis=1)], labels)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+    assert nodes.score(data) == accuracy_score(data.y, labels)
+    known = data.clone()
+    known.y = torch.where(torch.arange(24) < 6, data.y, -1)
+    assert nodes.score(known) == accuracy_score(data.y[:6], labels[:6])
+
+
+def test_the_score_is_the_mean_test_accuracy_over_splits(tmp_path: Path) -> None:
+    data, part = graph(), torch.stack([(torch.arange(24) // 2 + k) % 4 for k in range(3)], dim=1)
+    data.train_mask, data.val_mask, data.test_mask = part < 2, part == 2, part == 3
+    model = NodeClassifier(model="gcn", hidden_quats=2, out=tmp_path / "m", **SMALL).fit(data)
+    results = model.report_.results
+    assert [each["split"] for each in results] == [0, 1, 2]
+    tests = [each["combination"]["test/accuracy"] for each in results]
+    assert model.score() == pytest.approx(np.mean(tests))
+    assert model.report_.mean_std("accuracy")[1] == pytest.approx(np.std(tests, ddof=1))
+    # Every split has what is best on its own validation data.
+    for each in results:
+        assert each["combination"]["valid/accuracy"] >= each["single"]["valid/accuracy"]
+    table = model.report_.to_pandas()
+    assert table["test/accuracy"].tolist() == tests
+    assert "single-test/accuracy" in table.columns
+    assert repr(model.report_).startswith("Report(test accuracy ")
+    assert " over 3 splits and seeds" in repr(model.report_)
+
+
+def test_graphs_are_fitted_predicted_and_scored(tmp_path: Path) -> None:
+    graphs = rings.collection(tmp_path).to_data_list()
+    small = {"num_folds": 3, "hidden_quats": 2, "num_layers": 2, "batch_size": 8, **SMALL}
+    model = GraphClassifier(model="gin", **small).fit(graphs)
+    labels = model.predict(graphs)
+    true = [int(one.y) for one in graphs]
+    assert model.score(graphs) == accuracy_score(true, labels)
+    assert model.predict_proba(graphs[:4]).shape == (4, 2)
+    assert model.score() == pytest.approx(model.report_.mean_std("accuracy")[0])
+    assert len(model.report_.results) == 3
+    unlabelled = [Data(edge_index=one.edge_index, tag=one.tag) for one in graphs]
+    with pytest.raises(UserError, match="has no labels to compare with"):
+        model.score(unlabelled)
+
+
+@pytest.mark.parametrize("names", [(1, 0), (True, False), ("praise", "blame"), (1.0, 0.5)])
+def test_texts_are_fitted_predicted_and_scored(names: tuple[Any, Any], tmp_path: Path) -> None:
+    labels = [names[place % 2] for place in range(60)]
+    model = TextClassifier(**TEXT).fit(reviews.TEXTS, labels)
+    found = model.predict(reviews.TEXTS)
+    assert model.score(reviews.TEXTS, labels) == np.mean(found == np.array(labels))
+    assert set(model.classes_.tolist()) == set(names)
+    assert model.predict(np.array(reviews.TEXTS)).tolist() == found.tolist()
+    assert model.score(np.array(reviews.TEXTS), np.array(labels)) == np.mean(found == labels)
+    path = reviews.written(tmp_path / "r.csv", list(zip(reviews.TEXTS, labels, strict=True)))
+    if isinstance(names[0], str | int) and not isinstance(names[0], bool):
+        assert model.score(path) == np.mean(found == np.array(labels))
+
+
+def test_triples_are_fitted_completed_and_scored() -> None:
+    triples = rows()
+    model = TripleCompleter(dim_quats=2, batch_size=16, **SMALL).fit(triples)
+    links = model.predict(head="person 1", relation="knows", top=3)
+    assert len(list(links.rows())) == 3
+    assert model.score() == pytest.approx(model.predictor_.evaluate()["test/mrr"], abs=1e-6)
+    test = model.predictor_.triples.test
+    graph = model.predictor_.triples
+    named = [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in test]
+    assert model.score(named) == pytest.approx(model.score(), abs=1e-6)
+    with pytest.raises(UserError, match="score takes whole triples"):
+        model.score([("person 1", "knows", "?")])
+
+
+ESTIMATORS: list[Estimator[Any]] = [
+    NodeClassifier(model="gat", heads=4, out="here"),
+    GraphClassifier(num_folds=3, callback=print),
+    TextClassifier(lr=0.5, dropout=0.25),
+    TripleCompleter(model="embeddings", decoder="complex", progress=True),
+]
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda one: type(one).__name__)
+def test_scikit_learn_clones_them(estimator: Estimator[Any]) -> None:
+    again = clone(estimator)
+    assert type(again) is type(estimator)
+    assert again.get_params() == estimator.get_params()
+    assert repr(again) == repr(estimator)
+    assert eval(repr(again.set_params(callback=None))).get_params() == again.get_params()
+
+
+def test_parameters_are_replaced_or_refused_as_a_whole() -> None:
+    model = NodeClassifier(lr=0.5)
+    assert model.set_params(lr=0.25, model="gat", heads=2) is model
+    assert model.get_params()["heads"] == 2
+    with pytest.raises(UserError, match="did you mean 'epochs'"):
+        model.set_params(epoch=3, lr=0.125)
+    assert model.get_params()["lr"] == 0.25
+    with pytest.raises(UserError, match="did you mean 'hidden_quats'"):
+        NodeClassifier(hiden_quats=3)
+    with pytest.raises(UserError, match=r"train\.lr must be a number"):
+        NodeClassifier(lr="fast")
+
+
+def test_nothing_is_predicted_before_the_training() -> None:
+    for model in (NodeClassifier(), TripleCompleter()):
+        with pytest.raises(UserError, match=f"this {type(model).__name__} is not trained yet"):
+            model.predict()
+        with pytest.raises(UserError, match="call fit first"):
+            model.score()
+
+
+def test_a_temporary_folder_lives_as_long_as_the_estimator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = NodeClassifier(model="mlp", hidden_quats=2, **SMALL).fit(graph())
+    (folder,) = tmp_path.iterdir()
+    assert (folder / "card.json").exists()
+    model.fit(graph())
+    assert len(list(tmp_path.iterdir())) == 2
+    del model
+    gc.collect()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_its_own_is_a_bundle_that_is_not_replaced_silently(tmp_path: Path) -> None:
+    model = NodeClassifier(model="mlp", hidden_quats=2, out=tmp_path / "m", **SMALL).fit(graph())
+    loaded = quatgraph.load(tmp_path / "m", device="cpu")
+    assert loaded.predict(graph()).labels == model.predict().tolist()
+    with pytest.raises(UserError, match="overwrite=True"):
+        model.fit(graph())
+    model.set_params(overwrite=True).fit(graph())
+
+
+def test_scikit_learn_validates_and_searches_texts() -> None:
+    labels = [place % 2 for place in range(60)]
+    assert is_classifier(TextClassifier())
+    scores = cross_val_score(TextClassifier(**TEXT), reviews.TEXTS, labels, cv=2)
+    assert scores.shape == (2,)
+    search = GridSearchCV(TextClassifier(**TEXT), {"lr": np.array([0.001, 0.5])}, cv=2)
+    search.fit(reviews.TEXTS, labels)
+    assert search.best_params_["lr"] == 0.5
+
+
+def test_data_without_a_test_part_has_no_score_of_its_own() -> None:
+    triples = replace(cities.cities(), test=torch.empty(0, 3, dtype=torch.long))
+    model = TripleCompleter(dim_quats=2, batch_size=16, **SMALL).fit(triples)
+    with pytest.raises(UserError, match="no test part: pass labelled data to score"):
+        model.score()
