@@ -150,9 +150,18 @@ def identity(config: Any) -> dict[str, Any]:
     values = to_dict(config)
     del values["seeds"]
     values["data"]["path"] = ""
-    if values["data"].get("missing") == "":
-        del values["data"]["missing"]  # older records lack the field
+    for (section, key), default in _LATER_FIELDS.items():
+        if values[section].get(key) == default:
+            del values[section][key]
     return values
+
+
+_LATER_FIELDS = {
+    ("data", "missing"): "",
+    ("train", "metric"): "accuracy",
+    ("train", "class_weights"): "none",
+}
+"""Fields that older records lack, with their defaults."""
 
 
 def digest(config: Any) -> str:

@@ -216,8 +216,9 @@ def _print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     # Each split uses the configuration that is best on its own validation data. The bundle's
     # configuration is selected by the mean over splits, whose data include other splits' test data.
     runs = choose_by_validation(job.healthy)
-    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in task.reported_metrics}
-    mean, std = found[task.reported_metrics[0]]
+    reported = task.metrics_to_report(job.chosen.config)
+    found = {m: mean_std([r.metrics[f"test/{m}"] for r in runs]) for m in reported}
+    mean, std = found[reported[0]]
     if json_:
         emit(
             {
@@ -295,12 +296,13 @@ def _describe_bundle(task: "AnyTask", job: "Job") -> str:
     if job.num_bundled > 1:
         return f"all {job.num_bundled} models; their predictions are combined"
     run = job.chosen
+    reported = task.metrics_to_report(run.config)
     details = [f"{_split_word(run)} {run.split}, seed {run.seed}"]
     for part in ("valid", "test"):
-        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
+        found = {metric: [run.metrics[f"{part}/{metric}"]] for metric in reported}
         if not any(math.isnan(value) for (value,) in found.values()):
             details.append(f"{part} {_format_metrics(found)}")
-    validated = not math.isnan(run.metrics[f"valid/{task.reported_metrics[0]}"])
+    validated = not math.isnan(run.metrics[f"valid/{reported[0]}"])
     reason = "the best run on" if validated else "the first run, without"
     return f"{reason} validation data: {', '.join(details)}"
 

@@ -98,11 +98,14 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
 
 def split_indices(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
     """The indices of a run's training, validation and test graphs."""
-    train, test = problem.folds[split]
+    return split_fold(problem.graphs.y, problem.folds[split], config.data, split)
+
+
+def split_fold(y: Tensor, fold: Fold, config: DataConfig, split: int) -> dict[str, Tensor]:
+    """The indices of the training, validation and test graphs of a fold, by the classes ``y``."""
+    train, test = fold
     valid = train[:0]
-    if config.data.validation > 0:
-        seed = config.data.fold_seed + split
-        train, valid = source.inner_validation(
-            problem.graphs.y, train, seed, config.data.validation
-        )
+    if config.validation > 0:
+        seed = config.fold_seed + split
+        train, valid = source.inner_validation(y, train, seed, config.validation)
     return {"train": train, "valid": valid, "test": test}

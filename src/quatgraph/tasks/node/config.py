@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
-from quatgraph.tasks.config import Config, DataSettings, TrainSettings
+from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 from quatgraph.training.loop import Select
 
 
@@ -23,12 +23,13 @@ class DataConfig(DataSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(TrainSettings):
+class TrainConfig(ClassifierSettings):
     epochs: int = 300
     lr: float = 0.01
     weight_decay: float = 5e-4
     select: Select = "best-valid"
-    """Which epoch is selected: the last, or the first with the best validation accuracy."""
+    """Which epoch is selected: the last, or the first with the best validation accuracy;
+    for other metrics, ties go to the lowest validation loss."""
     patience: int | None = 100
     clip: float | None = None
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.text import MODELS, TextOptions, TextQGNN
-from quatgraph.tasks.config import Config, DataSettings, TrainSettings
+from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class DataConfig(DataSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(TrainSettings):
+class TrainConfig(ClassifierSettings):
     epochs: int = 60
     """Passes over the training documents."""
     lr: float = 0.005
@@ -55,7 +55,7 @@ class TrainConfig(TrainSettings):
     patience: int | None = 15
 
     def __post_init__(self) -> None:
-        TrainSettings.__post_init__(self)
+        ClassifierSettings.__post_init__(self)
         configs.check(self, "train", positive=("batch_size",))
 
 
