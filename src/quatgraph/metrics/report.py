@@ -57,11 +57,14 @@ class Report:
         return values
 
     def __str__(self) -> str:
-        low, high = self.interval
+        low, high = (100 * bound for bound in self.interval)
         largest = max(self.classes, key=lambda one: one.support)
         summary = {
             "items": (f"{self.num_items:,}", ""),
-            "accuracy": (_percent(self.accuracy), f"95 % interval {100 * low:.1f} to {100 * high:.1f} %"),
+            "accuracy": (
+                _percent(self.accuracy),
+                f"95 % interval {low:.1f} to {high:.1f} %",
+            ),
             "majority baseline": (_percent(self.baseline), f"always {largest.label!r}"),
             "macro-F1": (_percent(self.macro_f1), ""),
             "ROC-AUC": (_decimal(self.roc_auc), ""),

@@ -1,6 +1,7 @@
 """Predicts the classes of graphs with trained models."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import build_collection, split_indices
+from quatgraph.tasks.graph.problem import build_collection, folds_of, split_fold
 from quatgraph.training.runtime import total_memory
 
 UNSEEN = {
@@ -52,14 +53,19 @@ class GraphPredictor(Classifier[GraphConfig]):
             ids: Ids of the graphs to classify; all by default.
         """
         data = self._load_training_data() if graphs is None else self._read_new_graphs(graphs)
+        places = find_positions(ids, data.graph_ids, "there is no graph {}")
+        known = self._known(data, places)
         if ids is not None:
-            data = data.select(find_positions(ids, data.graph_ids, "there is no graph {}"))
+            data = data.select(places)
         if not len(data):
-            return Predictions([], self.card["labels"], torch.empty(0, len(self.card["labels"])))
+            none = torch.empty(0, len(self.card["labels"]))
+            return Predictions([], self.card["labels"], none, **known)
         self._refuse_huge(data)
         scores = self._log_probabilities(self.members, data, range(len(data)))
         notes = [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
-        return Predictions(data.graph_ids, self.card["labels"], scores.exp().float(), notes)
+        return Predictions(
+            data.graph_ids, self.card["labels"], scores.exp().float(), notes, **known
+        )
 
     def _build(
         self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -97,10 +103,9 @@ class GraphPredictor(Classifier[GraphConfig]):
         return torch.stack(logits)
 
     def _parts(self, member: TrainedMember[GraphConfig], data: Graphs) -> dict[str, Tensor]:
-        folds_of = member.config.data
-        problem = self._cache.get(folds_of, lambda: GRAPH.prepare(data, member.config, self.device))
-        parts = split_indices(problem, member.config, member.split)
-        return {"valid": parts["valid"], "test": parts["test"]}
+        settings = member.config.data
+        folds = self._cache.get(settings, lambda: folds_of(data, settings))
+        return split_fold(data.y, folds[member.split], settings, member.split)
 
     def _explain_overflow(
         self, member: TrainedMember[GraphConfig], data: Graphs, place: int
@@ -113,8 +118,14 @@ class GraphPredictor(Classifier[GraphConfig]):
             return GRAPH.load(self.config)
         return source.from_any(data, missing=missing_labels(self.config.data.missing))
 
+    def _read_new_data(self, data: AnyGraphs) -> Graphs:
+        graphs = self._read_new_graphs(data)
+        self._refuse_huge(graphs)
+        return replace(graphs, notes=[*graphs.notes, *self._report_unseen(graphs)])
+
     def _read_new_graphs(self, graphs: AnyGraphs) -> Graphs:
-        read = source.from_any(graphs, labels_needed=False)
+        missing = missing_labels(self.config.data.missing)
+        read = source.from_any(graphs, missing=missing, labels_needed=False)
         for features in {member.preparation for member in self.members}:
             if features.kind == "tags" and features.names != ("0",) and not read.tagged:
                 raise UserError(

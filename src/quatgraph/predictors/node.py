@@ -55,7 +55,8 @@ class NodePredictor(Classifier[NodeConfig]):
         scores = self._log_probabilities(self.members, data, places)
         ids = [data.node_ids[place] for place in places]
         notes = [] if graph is None else data.notes
-        return Predictions(ids, self.card["labels"], scores.exp().float(), notes)
+        known = self._known(data, places)
+        return Predictions(ids, self.card["labels"], scores.exp().float(), notes, **known)
 
     def _build(
         self, config: NodeConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]

@@ -13,6 +13,7 @@ from torch import Tensor
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.io.files import is_unicode
+from quatgraph.data.labels import missing_labels
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
@@ -85,8 +86,9 @@ class TextPredictor(Classifier[TextConfig]):
                 again without each of its words, up to a hundred of them.
         """
         documents, id_name = self._read_documents(texts)
+        places = find_positions(ids, documents.ids, "there is no document {}")
+        known = self._known(documents, places)
         if ids is not None:
-            places = find_positions(ids, documents.ids, "there is no document {}")
             documents = documents.select(places)
         words, members = self.card["words"], self.members
         if vectors is not None:
@@ -104,6 +106,7 @@ class TextPredictor(Classifier[TextConfig]):
             self.card["labels"],
             scores.exp().float(),
             notes,
+            **known,
             attention=attention,
             support=support,
             id_name=id_name,
@@ -212,7 +215,7 @@ class TextPredictor(Classifier[TextConfig]):
             length = int(documents.ptr[place : place + 2].diff())
             for some in left_out.split(max(1, self._capacity // max(1, length))):
                 others, _ = self._explain_classes(members, documents.without_each(place, some))
-                lost += (_log_odds(row[None], chosen) - _log_odds(others, chosen)).tolist()
+                lost += (row[chosen].exp() - others[:, chosen].exp()).tolist()
             pairs = zip(explained, lost, strict=True)
             found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
         return found
@@ -251,7 +254,13 @@ class TextPredictor(Classifier[TextConfig]):
         settings = replace(self.config.data, name="", path=str(data))
         return load_documents(replace(self.config, data=settings))
 
-    def _read_documents(self, texts: AnyTexts | None) -> tuple[Documents, str]:
+    def _read_new_data(self, data: AnyTexts) -> Documents:
+        documents, _ = self._read_documents(data, labels_needed=True)
+        return documents.in_vocabulary(self.card["words"])
+
+    def _read_documents(
+        self, texts: AnyTexts | None, *, labels_needed: bool = False
+    ) -> tuple[Documents, str]:
         """The texts to classify, and what their ids are: ``id``, or ``text`` for the texts."""
         if texts is None:
             return self._load_training_data(), "id"
@@ -261,7 +270,12 @@ class TextPredictor(Classifier[TextConfig]):
         drop = STOP_WORDS.isdisjoint(self.card["words"])
         if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
             options = source.TextOptions(
-                text=self.config.data.text, stop_words=drop, labels_needed=False
+                text=self.config.data.text,
+                label=self.config.data.label,
+                missing=missing_labels(self.config.data.missing),
+                stop_words=drop,
+                labels_needed=labels_needed,
+                for_training=False,
             )
             return source.read(Path(texts), options), "id"
         if not isinstance(texts, Sequence):
@@ -318,9 +332,3 @@ def _check_texts(texts: Sequence[str]) -> None:
     for text in texts:
         if "\0" in text or not is_unicode(text):
             raise UserError(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
-
-
-def _log_odds(scores: Tensor, chosen: int) -> Tensor:
-    """The log-odds of a class, ``(N, C) -> (N,)``."""
-    others = torch.cat((scores[:, :chosen], scores[:, chosen + 1 :]), dim=1)
-    return scores[:, chosen] - others.logsumexp(dim=1)

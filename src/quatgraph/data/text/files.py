@@ -124,7 +124,8 @@ def _choose_columns(path: Path, columns: _Columns, at: _At, options: TextOptions
         columns: The cells of each column, by its name.
         at: Where a row, counted from 0, is, for messages.
     """
-    wanted = (options.text, "text"), (options.label, "label"), ("", "split"), ("", "id")
+    label = options.label if options.labels_needed or options.label in columns else ""
+    wanted = (options.text, "text"), (label, "label"), ("", "split"), ("", "id")
     texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
     notes = []
     if texts is None or (labels is None and options.labels_needed):
