@@ -92,6 +92,21 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
     return values
 
 
+def merge(values: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values, with those of ``others`` in place of theirs.
+
+    Example:
+        >>> merge({"train": {"lr": 0.1, "epochs": 5}}, {"train": {"lr": 0.2}})
+        {'train': {'lr': 0.2, 'epochs': 5}}
+    """
+    merged = dict(values)
+    for key, value in others.items():
+        inner = merged.get(key)
+        nested = isinstance(inner, dict) and isinstance(value, Mapping)
+        merged[key] = merge(inner, value) if nested else value  # type: ignore[arg-type]
+    return merged
+
+
 def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict[str, Any]:
     """The values with another model, without the options that it does not have.
 
@@ -155,11 +170,10 @@ def identity(config: Any) -> dict[str, Any]:
     values = to_dict(config)
     del values["seeds"]
     values["data"]["path"] = ""
-    if values["data"].get("missing") == "":
-        del values["data"]["missing"]  # older records lack the field
-    for field in dataclasses.fields(config.data):
-        if "added" in field.metadata and values["data"][field.name] == field.default:
-            del values["data"][field.name]
+    for name, section in (("data", config.data), ("train", config.train)):
+        for field in dataclasses.fields(section):
+            if "added" in field.metadata and values[name][field.name] == field.default:
+                del values[name][field.name]
     return values
 
 

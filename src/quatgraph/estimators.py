@@ -164,7 +164,9 @@ class Estimator(ABC, Generic[PredictorT]):
             out = mkdtemp(prefix="quatgraph-")
             weakref.finalize(self, rmtree, out, ignore_errors=True)
         self.predictor_, job = self._fit(*data, out, None, self._keywords())
-        self.report_ = Report(job.results, self.task.reported_metrics, job.num_configs, job.shares)
+        self.report_ = Report(
+            job.results, self.task.metrics_to_report(job.chosen.config), job.num_configs, job.shares
+        )
         return self
 
     @abstractmethod

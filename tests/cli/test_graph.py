@@ -63,7 +63,9 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
 
     evaluated = call("evaluate", "model", "--json")
     assert evaluated.exit_code == 0
-    again = {row["metric"]: row for row in map(json.loads, evaluated.stdout.splitlines())}
+    *metrics, report = map(json.loads, evaluated.stdout.splitlines())
+    again = {row["metric"]: row for row in metrics}
+    assert report["report"]["num_items"] == 30  # each graph in the fold that tests it
     assert again.keys() == {
         f"{part}/{name}" for part in ("valid", "test") for name in ("accuracy", "loss", "macro-f1")
     }
@@ -71,7 +73,8 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
         assert row["computed"] == pytest.approx(row["recorded"], abs=1e-4)
 
     rows = rows_of(call("predict", "model"))
-    assert list(rows[0]) == ["id", "prediction", "probability", "p(chain)", "p(ring)"]
+    known = ["label", "split"]
+    assert list(rows[0]) == ["id", "prediction", "probability", *known, "p(chain)", "p(ring)"]
     assert [row["id"] for row in rows] == IDS
 
 
@@ -156,7 +159,7 @@ def test_other_formats_are_trained_and_asked_too(form: str, tmp_path: Path) -> N
     rows = rows_of(call("predict", "quatgraph-runs/R", data))
     assert [row["id"] for row in rows] == [str(place) for place in range(30)]
     words = ["p(chain)", "p(ring)"] if form == "tu" else ["p(4)", "p(5)"]
-    assert list(rows[0])[3:] == words
+    assert list(rows[0])[3:] == ["label", *words]
 
 
 def test_graphs_without_a_label_take_no_part_and_are_answered_for(tmp_path: Path) -> None:
@@ -191,7 +194,7 @@ def test_a_preset_without_validation_data_is_trained_and_evaluated() -> None:
     trained = call("train", "graph/cycles-qgnn", *paper, "--device", "cpu")
     assert "saved 10 models; their predictions are combined" in trained.stdout
     lines = call("evaluate", "m").stdout.splitlines()
-    *metrics, meaning = lines
+    *metrics, meaning = lines[: lines.index("")]
     assert [line.split()[0] for line in metrics] == ["test/accuracy", "test/loss"]
     assert meaning.startswith("each the mean of the 10 models on their own folds, all with the ")
 

@@ -187,7 +187,7 @@ def test_evaluating_gives_the_recorded_metrics(model: str) -> None:
     assert rows.keys() == card["metrics"].keys() - {"valid/merit"}
     for row in rows.values():
         assert row["computed"] == pytest.approx(row["recorded"], rel=1e-4)
-    assert_user_error(call("evaluate", model, "countries"), "a link bundle holds its triples")
+    assert_user_error(call("evaluate", model, "countries"), "there is no file")
 
 
 @pytest.mark.parametrize(("factor", "code"), [(1.004, 0), (1.02, 1)])
@@ -199,6 +199,27 @@ def test_a_mean_rank_is_compared_by_its_size(
     metrics = json.loads((tmp_path / "card.json").read_text())["metrics"]
     change_card(tmp_path, metrics=metrics | {"test/mr": metrics["test/mr"] * factor})
     assert call("evaluate", str(tmp_path)).exit_code == code
+
+
+def test_new_triples_are_ranked(model: str, tmp_path: Path) -> None:
+    graph = load("countries")
+    rows = [(graph.entities[h], graph.relations[r], graph.entities[t]) for h, r, t in graph.test]
+    rows.append(("Atlantis", "borders", "Peru"))
+    file = tmp_path / "new.tsv"
+    file.write_text("".join("\t".join(row) + "\n" for row in rows))
+    result = call("evaluate", model, str(file))
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "quatgraph: 1 of 213 triples left out: the model does not know 'Atlantis'\n"
+    )
+    card = json.loads((Path(model) / "card.json").read_text())
+    lines = dict(line.rsplit(maxsplit=1) for line in result.stdout.splitlines())
+    assert lines["triples"] == "212"
+    assert float(lines["MRR"]) == pytest.approx(card["metrics"]["test/mrr"], abs=1e-4)
+    report = json.loads(call("evaluate", model, str(file), "--json").stdout)
+    assert report["metrics"]["hits@10"] == pytest.approx(card["metrics"]["test/hits@10"], rel=1e-4)
+    new = call("evaluate", model, str(file), "--by-relation")
+    assert new.stdout == call("evaluate", model, "--by-relation").stdout
 
 
 def test_relations_are_shown_by_how_often_they_are_asked_for(model: str) -> None:

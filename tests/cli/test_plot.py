@@ -50,6 +50,15 @@ def test_a_bundle_has_ranks_and_curves(bundle: str) -> None:
         assert call("plot", *said).stdout == "saved curves-cities.png\n"
 
 
+def test_a_classifier_has_a_confusion_matrix(bundle: str) -> None:
+    small = ["--set", "train.epochs=2", "--set", "model.hidden_quats=2", "--device", "cpu"]
+    assert call("train", "node/karate-qgnn", *small, "--out", "karate").exit_code == 0
+    result = call("plot", "confusion", "karate", "--device", "cpu")
+    assert (result.exit_code, result.stdout) == (0, "saved confusion-karate.png\n")
+    refused = call("plot", "confusion", bundle, "--device", "cpu")
+    assert_user_error(refused, "predicts triples, which have no classes to confuse")
+
+
 MISTAKES = [
     (["table", "grap"], "there is no table 'grap'; did you mean 'graph'?"),
     (["tabel", "graph"], "no figure, file or folder is named 'tabel'; did you mean 'table'?"),

@@ -51,7 +51,10 @@ def test_predictions_are_csv_with_the_persons_own_words(world: Path) -> None:
     assert result.exit_code == 0
     assert result.stderr == ""
     rows = list(csv.DictReader(io.StringIO(result.stdout)))
-    assert list(rows[0]) == ["id", "prediction", "probability", "p(star)", "p(sun, moon)"]
+    known = ["label", "split"]
+    assert list(rows[0]) == ["id", "prediction", "probability", *known, "p(star)", "p(sun, moon)"]
+    assert [row["label"] for row in rows] == COLUMNS["label"]
+    assert {row["split"] for row in rows} == {"train", "valid", "test"}
     assert [row["id"] for row in rows] == IDS
     assert {row["prediction"] for row in rows} <= {"star", "sun, moon"}
     for row in rows:
@@ -63,7 +66,8 @@ def test_predictions_are_json_lines_for_programs(world: Path) -> None:
     result = call("predict", f"{world}/m", *nodes, "--json")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
     assert [row["id"] for row in rows] == ["d,e", "alice"]
-    assert rows[0].keys() == {"id", "prediction", "probability", "p(star)", "p(sun, moon)"}
+    chosen = {"id", "prediction", "probability", "label", "split"}
+    assert rows[0].keys() == {*chosen, "p(star)", "p(sun, moon)"}
 
 
 def test_predictions_go_to_a_file_when_told(world: Path, tmp_path: Path) -> None:
@@ -78,8 +82,12 @@ def test_predictions_go_to_a_file_when_told(world: Path, tmp_path: Path) -> None
 
 def test_a_new_graph_without_labels_is_predicted_for(world: Path, tmp_path: Path) -> None:
     write_graph(tmp_path / "new", {"y": COLUMNS["y"], "x": COLUMNS["x"]})
-    result = call("predict", f"{world}/m", str(tmp_path / "new"))
-    assert result.stdout == call("predict", f"{world}/m").stdout
+    result = call("predict", f"{world}/m", str(tmp_path / "new"), "--json")
+    trained = call("predict", f"{world}/m", "--json")
+    found, known = (map(json.loads, one.stdout.splitlines()) for one in (result, trained))
+    for row, same in zip(found, known, strict=True):
+        assert same.keys() - row.keys() == {"label", "split"}
+        assert row.items() <= same.items()
 
 
 def test_a_new_graph_without_a_feature_is_a_mistake(world: Path, tmp_path: Path) -> None:
@@ -130,7 +138,9 @@ def test_a_model_of_another_task_takes_no_nodes(
 def test_evaluating_gives_the_recorded_metrics(world: Path) -> None:
     result = call("evaluate", f"{world}/m", "--json")
     assert result.exit_code == 0
-    rows = {row["metric"]: row for row in map(json.loads, result.stdout.splitlines())}
+    *lines, report = map(json.loads, result.stdout.splitlines())
+    rows = {row["metric"]: row for row in lines}
+    assert report["report"]["accuracy"] == pytest.approx(rows["test/accuracy"]["computed"])
     assert rows.keys() == {
         f"{part}/{name}" for part in ("valid", "test") for name in ("accuracy", "loss", "macro-f1")
     }
@@ -184,3 +194,58 @@ def test_a_folder_that_is_no_bundle_is_a_mistake(command: str, tmp_path: Path) -
     assert_user_error(call(command, str(tmp_path / "no")), "there is no bundle")
     assert_user_error(call(command, str(tmp_path)), "is not a bundle: it has no card.json")
     assert_user_error(call(command, str(tmp_path), "--device", "tpu"), "quatgraph: ")
+
+
+def test_new_labelled_data_is_reported_on(world: Path, tmp_path: Path) -> None:
+    labels = [*COLUMNS["label"][:17], "comet", "", "star"]
+    write_graph(tmp_path / "new", COLUMNS | {"label": labels})
+    result = call("evaluate", f"{world}/m", str(tmp_path / "new"))
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "quatgraph: 1 item of 19 with a label that the model does not know ('comet') "
+        "counts as wrong",
+        "quatgraph: 1 item without a label left out",
+    ]
+    lines = result.stdout.splitlines()
+    assert lines[0].split() == ["items", "19"]
+    assert [line.split()[0] for line in lines[1:6]] == [
+        *("accuracy", "majority", "macro-F1", "ROC-AUC", "average")
+    ]
+    assert lines[-1].split()[0] == "comet"
+    rows = call("evaluate", f"{world}/m", str(tmp_path / "new"), "--json")
+    report = json.loads(rows.stdout)
+    predicted = csv.DictReader(
+        io.StringIO(call("predict", f"{world}/m", str(tmp_path / "new")).stdout)
+    )
+    right = sum(row["prediction"] == row["label"] for row in predicted)
+    assert report["accuracy"] == pytest.approx(right / 19)
+    assert lines[1].split()[1] == f"{100 * right / 19:.2f}"
+
+
+def test_new_data_that_cannot_be_compared_is_a_mistake(world: Path, tmp_path: Path) -> None:
+    write_graph(tmp_path / "none", {"x": COLUMNS["x"], "y": COLUMNS["y"]})
+    result = call("evaluate", f"{world}/m", str(tmp_path / "none"))
+    assert_user_error(result, "none has no labels to compare predictions with")
+    write_graph(tmp_path / "other", COLUMNS | {"label": ["dog", "cat"] * 10})
+    result = call("evaluate", f"{world}/m", str(tmp_path / "other"))
+    assert_user_error(result, "has the labels 'cat', 'dog', none of which is a class of the model")
+    assert_user_error(call("evaluate", f"{world}/m", "nowhere"), "there is no file or folder")
+
+
+def test_a_metric_and_class_weights_are_set_as_any_setting(world: Path, tmp_path: Path) -> None:
+    settings = ["--set", "train.epochs=5", "--set", "model.hidden_quats=2", "--device", "cpu"]
+    train = ["train", "node", "--data", f"{world}/graph", *settings, "--out", f"{tmp_path}/m"]
+    weights = ["--set", 'train.class_weights="sun, moon:2,star:1"']
+    result = call(*train, *weights, "--set", "train.metric=average-precision")
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith("test average precision ")
+    assert "valid average precision " in result.stdout
+    again = ["--overwrite", "--set"]
+    assert_user_error(
+        call(*train, *again, "train.metric=mrr"), "train.metric must be one of 'accuracy', "
+    )
+    assert_user_error(
+        call(*train, *again, "train.class_weights=stars:2"),
+        "names 'stars', which is not a class; did you mean 'star'?",
+    )
+    assert (tmp_path / "m" / "card.json").exists()

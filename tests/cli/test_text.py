@@ -87,6 +87,7 @@ def test_a_table_is_answered_as_csv_with_the_weightiest_words(model: str, world:
         "id",
         "prediction",
         "probability",
+        "label",
         "p(blame)",
         "p(praise)",
         "attention",
@@ -131,7 +132,8 @@ def test_evaluating_gives_the_recorded_metrics(model: str, world: Path) -> None:
     for more in ([], [f"{world}/reviews.csv"]):
         result = call("evaluate", model, *more, "--json")
         assert result.exit_code == 0
-        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        *rows, report = (json.loads(line) for line in result.stdout.splitlines())
+        assert report["report"]["num_items"] == 12
         assert {row["metric"] for row in rows} == {
             f"{part}/{what}"
             for part in ("valid", "test")
@@ -148,7 +150,7 @@ def test_only_metrics_on_record_are_evaluated(model: str, tmp_path: Path) -> Non
     change_card(other, metrics={k: v for k, v in metrics.items() if "macro-f1" not in k})
     result = call("evaluate", "other", "--json")
     assert result.exit_code == 0
-    names = {json.loads(line)["metric"] for line in result.stdout.splitlines()}
+    names = {json.loads(line)["metric"] for line in result.stdout.splitlines()[:-1]}
     parts = ("valid", "test")
     assert names == {f"{part}/{name}" for part in parts for name in ("accuracy", "loss")}
 

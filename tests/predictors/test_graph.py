@@ -109,8 +109,10 @@ def test_an_answer_is_that_of_the_model_for_the_graph_by_itself(
 def test_rows_hold_the_class_its_probability_and_all_others(predictor: GraphPredictor) -> None:
     answer = predictor.predict(ids=["ring-4"])
     (row,) = answer.rows()
-    assert list(row) == ["id", "prediction", "probability", "p(chain)", "p(ring)"]
-    assert (row["id"], row["prediction"]) == ("ring-4", "ring")
+    known = ["label", "split"]
+    assert list(row) == ["id", "prediction", "probability", *known, "p(chain)", "p(ring)"]
+    assert (row["id"], row["prediction"], row["label"]) == ("ring-4", "ring", "ring")
+    assert row["split"] == "train"  # of all folds but one
     assert row["probability"] == row["p(ring)"] == round(float(answer.probabilities[0, 1]), 6)
 
 

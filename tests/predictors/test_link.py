@@ -18,7 +18,7 @@ from quatgraph.data.link import Triples, load, random_triples, with_inverses
 from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
 from quatgraph.predictors import link as module
 from quatgraph.predictors import train_triples
-from quatgraph.predictors.link import top_candidates
+from quatgraph.predictors.candidates import top_candidates
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import rank_part

@@ -102,7 +102,8 @@ def test_probabilities_are_positive_and_sum_to_one(predictor: NodePredictor) -> 
 def test_rows_hold_the_class_its_probability_and_all_others(predictor: NodePredictor) -> None:
     answer = predictor.predict(nodes=["zoë-0"])
     (row,) = answer.rows()
-    assert list(row) == ["id", "prediction", "probability", "p(cat)", "p(dog)"]
+    names = ["id", "prediction", "probability", "label", "split", "p(cat)", "p(dog)"]
+    assert list(row) == names
     assert row["id"] == "zoë-0"
     assert row["prediction"] == "dog"
     assert row["probability"] == row["p(dog)"] > row["p(cat)"]

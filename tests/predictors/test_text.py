@@ -152,7 +152,7 @@ def test_an_answer_depends_neither_on_other_texts_nor_on_their_order(
 
 
 @pytest.mark.parametrize("model", sorted(MODELS))
-def test_support_is_what_the_log_odds_of_the_class_lose_without_a_word(
+def test_support_is_what_the_probability_of_the_class_loses_without_a_word(
     bundle: Callable[..., Path], model: str
 ) -> None:
     predictor = load(bundle(model), device="cpu")
@@ -165,10 +165,9 @@ def test_support_is_what_the_log_odds_of_the_class_lose_without_a_word(
         for word, lost in support.items():
             rest = " ".join(w for w in text.split() if w != word)
             other = predictor.predict(rest or "?").probabilities[0]
-            # Of two classes, by the other's probability, which is not rounded to 1.
             chosen = int(row.argmax())
-            odds = [math.log(p[chosen]) - math.log(p[1 - chosen]) for p in (row, other)]
-            assert lost == pytest.approx(odds[0] - odds[1], abs=1e-4)
+            assert lost == pytest.approx(float(row[chosen] - other[chosen]), abs=1e-6)
+            assert -1 <= lost <= 1
     assert predictor.predict(texts).support is None
 
 
@@ -195,7 +194,8 @@ def test_rows_hold_the_class_all_probabilities_and_the_attention(predictor: Text
     answer = predictor.predict(ids=["7"])
     (row,) = answer.rows()
     names = ["prediction", "probability", "p(blame)", "p(praise)", "attention"]
-    assert list(row) == ["id", *names]
+    assert list(row) == ["id", *names[:2], "label", "split", *names[2:]]
+    assert row["label"] == LABELS[7]
     assert row["probability"] == row["p(blame)"] == round(float(answer.probabilities[0, 0]), 6)
     assert set(row["attention"]) == set(clean(TEXTS[7]).split())
     (row,) = predictor.predict(TEXTS[7]).rows()

@@ -11,7 +11,9 @@ from quatgraph.tasks.selection import (
     drop_diverged,
     mark_diverged,
     score_epoch,
+    score_run,
     select_group,
+    selection_metric,
     selection_score,
 )
 from quatgraph.training.record import RunRecord
@@ -67,3 +69,35 @@ def test_a_diverged_run_is_marked_dropped_and_lowers_its_group() -> None:
     assert selection_score(runs[1].metrics) == DIVERGED
     assert drop_diverged(runs) == select_group(runs).healthy == runs[:1]
     assert select_group([*runs, run(0.1, "b")]).best.config_digest == "b"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [
+        ({"valid/accuracy": 0.7, "valid/roc-auc": 0.9, "valid/loss": 2.0}, (0.9, -2.0)),
+        # Undefined: the loss decides.
+        ({"valid/accuracy": 0.7, "valid/roc-auc": math.nan, "valid/loss": 2.0}, (0.0, -2.0)),
+        ({"valid/accuracy": 0.7, "valid/loss": 2.0}, (0.0, -2.0)),
+        ({"valid/accuracy": 0.7, "valid/roc-auc": 0.9, "valid/loss": math.nan}, DIVERGED),
+        # Without validation data.
+        ({"valid/accuracy": math.nan, "valid/roc-auc": math.nan, "test/loss": 3.0}, (0.0, 0.0)),
+    ],
+)
+def test_the_score_of_a_run_by_another_metric(
+    metrics: dict[str, float], found: tuple[float, float]
+) -> None:
+    assert selection_score(metrics, "roc-auc") == found
+
+
+def test_a_run_is_scored_by_the_metric_of_its_configuration() -> None:
+    metrics = {"valid/accuracy": 0.7, "valid/roc-auc": 0.9, "valid/loss": 2.0}
+    for config, found in (({}, 0.7), ({"train": {"metric": "roc-auc"}}, 0.9)):
+        record = made_up("node", "cora", "qgnn", metrics=metrics, config=config)
+        assert score_run(record) == (found, -2.0)
+    assert selection_metric({"train": {"monitor": "hits@3"}}) == "hits@3"
+
+
+def test_an_undefined_metric_leaves_the_epoch_to_the_loss() -> None:
+    undefined = torch.tensor([math.nan, math.nan])
+    assert score_epoch(undefined, torch.tensor([2.0, 1.0])).argmax() == 1
+    assert score_epoch(undefined, undefined).isnan().all()

@@ -1,4 +1,4 @@
-"""The commands plot curves, plot table and plot ranks."""
+"""The commands plot curves, plot table, plot ranks and plot confusion."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from quatgraph.cli.common import Device, app, command, echo
+from quatgraph.cli.common import Device, app, command, echo, log
 from quatgraph.cli.train import Only, Results
 from quatgraph.errors import did_you_mean
 
@@ -30,7 +30,8 @@ plot_app = typer.Typer(cls=_PlotGroup, no_args_is_help=True, rich_markup_mode=No
 app.add_typer(
     plot_app,
     name="plot",
-    help="Plot training curves, tables or ranks. `plot my-model` plots curves. Needs matplotlib.",
+    help="Plot training curves, tables, ranks or confusion matrices. `plot my-model` plots curves. "
+    "Needs matplotlib.",
 )
 
 Out = Annotated[
@@ -100,6 +101,28 @@ def ranks(
     from quatgraph.plot.ranks import rank_bars
 
     _save(rank_bars(bundle, part, device), target)
+
+
+@command(plot_app)
+def confusion(
+    bundle: Annotated[Path, typer.Argument(help="A folder that `train` wrote; not for triples.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="New data with labels; the test data by default.")
+    ] = None,
+    device: Device = "auto",
+    out: Out = None,
+) -> None:
+    """Plot a confusion matrix: how often each label gets each prediction.
+
+    quatgraph plot confusion my-model
+    """
+    target = _check_target(out, f"confusion-{_short_name(bundle)}")
+    from quatgraph.plot.confusion import confusion_matrix
+
+    drawing, notes = confusion_matrix(bundle, data, device)
+    for note in notes:
+        log(note)
+    _save(drawing, target)
 
 
 def _short_name(path: Path) -> str:

@@ -19,10 +19,13 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     results = job.results
     combined = [each["combination"] for each in results]
     single = [each["single"] for each in results]
-    found = _summarize(task, combined)
+    reported = task.metrics_to_report(job.chosen.config)
+    found = _summarize(reported, combined)
     if json_:
-        mean, std = found[task.reported_metrics[0]]
-        by_kind = {"test": found} | ({"single": _summarize(task, single)} if job.selection else {})
+        mean, std = found[reported[0]]
+        by_kind = {"test": found}
+        if job.selection:
+            by_kind["single"] = _summarize(reported, single)
         emit(
             {
                 "bundle": str(job.folder),
@@ -45,7 +48,7 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     if len({r.method for r in job.records}) > 1:
         typer.echo(f"\n{_format_models(task, job)}")
         if job.num_bundled > 1 and not _lacks_test(found):
-            alone = _format_metrics(_shorten(_summarize(task, single), len(single)))
+            alone = _format_metrics(_shorten(_summarize(reported, single), len(single)))
             typer.echo(f"the best single model alone: test {alone}")
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
@@ -59,14 +62,13 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
 
 
 def _summarize(
-    task: "AnyTask", results: Sequence[Mapping[str, float]]
+    metrics: Sequence[str], results: Sequence[Mapping[str, float]]
 ) -> dict[str, tuple[float, float]]:
     """Mean and standard deviation of the reported test metrics; NaN without test data."""
     from quatgraph.metrics.classification import mean_std
 
     return {
-        name: mean_std([each.get(f"test/{name}", math.nan) for each in results])
-        for name in task.reported_metrics
+        name: mean_std([each.get(f"test/{name}", math.nan) for each in results]) for name in metrics
     }
 
 
@@ -101,7 +103,7 @@ def _format_models(task: "AnyTask", job: "Job") -> str:
     from quatgraph.reproduce.table import METRIC_FORMATS
     from quatgraph.tasks.selection import select_group
 
-    metric = task.reported_metrics[0]
+    metric = task.metrics_to_report(job.chosen.config)[0]
     name = METRIC_FORMATS[f"test/{metric}"][0]
     rows = []
     for model in dict.fromkeys(record.method for record in job.records):
@@ -167,13 +169,14 @@ def _describe_bundle(task: "AnyTask", job: "Job") -> str:
     if job.num_bundled > 1:
         return f"{job.num_bundled} models; their predictions are combined"
     (member,) = job.members
+    reported = task.metrics_to_report(job.chosen.config)
     metrics = member["metrics"]
     details = [f"{_split_word(job)} {member['split']}, seed {member['seed']}"]
     for part in ("valid", "test"):
-        found = {metric: [metrics[f"{part}/{metric}"]] for metric in task.reported_metrics}
+        found = {metric: [metrics[f"{part}/{metric}"]] for metric in reported}
         if not any(value is None or math.isnan(value) for (value,) in found.values()):
             details.append(f"{part} {_format_metrics(found)}")
-    valid = metrics[f"valid/{task.reported_metrics[0]}"]
+    valid = metrics[f"valid/{reported[0]}"]
     validated = valid is not None and not math.isnan(valid)
     reason = "the best run on" if validated else "the first run, without"
     return f"{reason} validation data: {', '.join(details)}"

@@ -65,6 +65,17 @@ def train(
         typer.Option(help="text: pretrained word vectors, a file or a name such as glove-100d."),
     ] = None,
     set_: Set = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="Settings for your own data, such as the best.toml of `search`."),
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(
+            help="Select by this metric on validation data: accuracy, macro-f1, roc-auc or "
+            "average-precision; link: mrr, hits@1, hits@3 or hits@10."
+        ),
+    ] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(help="Try only this model of the portfolio, such as qgnn. Repeatable."),
@@ -96,14 +107,22 @@ def train(
     _check_arguments(what, data, set_ or [], protocol)
     if data is None and (only or fast):
         raise UserError("--only and --fast choose from the portfolio for your own data: add --data")
+    if data is None and config is not None:
+        raise UserError("--config is for your own data: add --data, or change a preset with --set")
     options = _data_options(what.partition("/")[0], directed, vectors)
+    if metric is not None:
+        key = "monitor" if what.partition("/")[0] == "link" else "metric"
+        set_ = [f"train.{key}={metric}", *(set_ or [])]
     from quatgraph import config as configs
+    from quatgraph.settings import read_settings
     from quatgraph.tasks.job import has_bundle, holds_training, train_in_folder
     from quatgraph.tasks.portfolio import default_candidates
     from quatgraph.training.loop import Paused
 
     task, values = _build_values(what, data, options, set_ or [], protocol, seeds)
-    candidates = [configs.build(task.config, values)]
+    candidates = [configs.build(task.config, values)] if data is None else []
+    if config is not None:
+        values = configs.merge(read_settings(config, task.config), values)
     if data is not None:
         candidates = default_candidates(task, values, only=only or [], fast=fast)
     folder = out or Path("quatgraph-runs") / (_dataset_name(data) if data else f"{what}-{protocol}")

@@ -1,1 +1,1 @@
-"""Metrics on tensors: accuracy and losses of classes, ranks of entities (MRR, Hits@k)."""
+"""Metrics on tensors: of classes, of ranked entities, and reports of all of them."""

@@ -5,12 +5,17 @@ these functions can be captured in a CUDA graph. A member whose mask is empty ge
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor
 
+from quatgraph.metrics.areas import average_precision, roc_auc
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+
+Metric = Literal["accuracy", "macro-f1", "roc-auc", "average-precision"]
+"""A metric of classes that can select epochs and configurations; higher is better."""
 
 
 def accuracy(logits: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -76,6 +81,38 @@ def macro_f1(agreed: Tensor, named: Tensor) -> Tensor:
     """
     each = 2 * agreed / named.clamp(min=1)
     return each.sum(dim=-1) / (named > 0).sum(dim=-1)
+
+
+def masked_macro_f1(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
+    """The :func:`macro_f1` of the masked items; for shapes see
+    :func:`quatgraph.metrics.areas.roc_auc`."""
+    counts = by_class(scores.argmax(dim=-1), labels, scores.size(-1))
+    taken = mask.unsqueeze(-1) > 0
+    return macro_f1(*(torch.where(taken, count, 0).double().sum(dim=-2) for count in counts))
+
+
+MASKED_METRICS: dict[Metric, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
+    "accuracy": accuracy,
+    "macro-f1": masked_macro_f1,
+    "roc-auc": roc_auc,
+    "average-precision": average_precision,
+}
+"""By name a function of probabilities, or their logarithms, ``(..., N, C)``, labels and a mask."""
+
+
+def _of_whole(name: Metric) -> Callable[[Tensor, Tensor], float]:
+    def measure(scores: Tensor, labels: Tensor) -> float:
+        everything = torch.ones(len(labels), dtype=torch.float64)
+        return float(MASKED_METRICS[name](scores.detach().cpu().double(), labels.cpu(), everything))
+
+    return measure
+
+
+CLASSIFICATION_METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
+    name: _of_whole(name) for name in MASKED_METRICS
+}
+"""By name a function of probabilities, or their logarithms, ``(N, C)``, and labels ``(N,)``, which
+computes in float64 on the CPU. Higher is better; NaN where nothing is defined."""
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float]:

@@ -14,10 +14,13 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.data.labels import Label, restore_labels
+from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
-from quatgraph.metrics.classification import by_class, macro_f1
+from quatgraph.metrics.classification import CLASSIFICATION_METRICS
+from quatgraph.metrics.report import RankingReport, Report, classification_report
 from quatgraph.predictors.embeddings import Embeddings
-from quatgraph.predictors.predictions import AnyPredictions, refuse_not_finite
+from quatgraph.predictors.labelled import labels_of, match_labels
+from quatgraph.predictors.predictions import AnyPredictions, Known, refuse_not_finite
 from quatgraph.tasks.combination import apply_temperature
 from quatgraph.training.bundle import Bundle
 
@@ -119,6 +122,15 @@ class Predictor(ABC, Generic[Config]):
         """Recomputes the bundle's metrics; pass the training data if it was moved."""
 
     @abstractmethod
+    def report(self, data: Any = None, part: str = "test") -> Report | RankingReport:
+        """Measures the model on a part of its data, or on new data with labels."""
+
+    def adopt(self, data: Any) -> bool:
+        """Whether data, wherever it lies, has the digest of the training data. If so, it is used as
+        such from now on; a bundle that holds its data needs none."""
+        return False
+
+    @abstractmethod
     def _build(
         self, config: Config, card: Mapping[str, Any], tensors: dict[str, Tensor]
     ) -> tuple[nn.Module, Any]:
@@ -152,11 +164,8 @@ class Classifier(Predictor[Config]):
         Args:
             data: The training data, if it was moved or was in memory.
         """
-        if data is not None:
-            given = self._read_training_data(data)
-            self._check_unchanged(given)
-            with self._lock:
-                self._data, self._cache = given, Cache()
+        if data is not None and not self._replace_data(self._read_training_data(data)):
+            raise self._changed()
         known = self._load_training_data()
         groups: dict[tuple[int, int], list[TrainedMember[Config]]] = {}
         for member in self.members:
@@ -183,8 +192,9 @@ class Classifier(Predictor[Config]):
         Args:
             data: The training data, if it was moved or was in memory.
         """
-        known = self._load_training_data() if data is None else self._read_training_data(data)
-        self._check_unchanged(known)
+        if data is not None and not self._replace_data(self._read_training_data(data)):
+            raise self._changed()
+        known = self._load_training_data()
         splits: dict[int, list[TrainedMember[Config]]] = {}
         for member in self.members:
             splits.setdefault(member.split, []).append(member)
@@ -197,20 +207,91 @@ class Classifier(Predictor[Config]):
         place = torch.cat(places)
         return place, torch.cat(predicted), known.y[place]
 
+    def report(self, data: Any = None, part: str = "test") -> Report:
+        """Measures the predictions on labelled data: overall, by class, and as a confusion matrix.
+
+        A label that the model does not know counts as a wrong prediction, with a note.
+
+        Args:
+            data: New data with labels, in any form that ``predict`` takes; the training data by
+                default, or if it has the digest of the training data.
+            part: ``train``, ``valid`` or ``test`` of the training data. Members of several folds
+                are measured on their own, and their predictions are pooled.
+        """
+        if part not in PARTS:
+            raise UserError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+        classes = self.card["labels"]
+        if data is not None and not self.adopt(data):
+            source: Any = self.config.data  # type: ignore[attr-defined]
+            if isinstance(data, Path | str) and str(Path(data).resolve()) == source.path:
+                raise self._changed()
+            new = self._read_new_data(data)
+            found = match_labels(new, classes)
+            scores = self._log_probabilities(self.members, new, found.places)
+            notes = [*new.notes, *found.notes]
+            return classification_report(scores, found.labels, found.classes, notes)
+        known = self._load_training_data()
+        groups: dict[tuple[int, ...], list[TrainedMember[Config]]] = {}
+        for member in self.members:
+            groups.setdefault(tuple(self._parts(member, known)[part].tolist()), []).append(member)
+        groups.pop((), None)
+        if not groups:
+            raise UserError(f"the model has no {part} data")
+        pooled = []
+        for indices, members in groups.items():
+            places = torch.tensor(indices)
+            pooled.append((self._log_probabilities(members, known, places), known.y[places]))
+        scores, labels = map(torch.cat, zip(*pooled, strict=True))
+        return classification_report(scores, labels, classes)
+
+    def adopt(self, data: Any) -> bool:
+        try:
+            return self._replace_data(self._read_training_data(data))
+        except UserError:  # such data could not be trained on
+            return False
+
+    def _replace_data(self, data: Any) -> bool:
+        if data.digest != self.card["data"]["digest"]:
+            return False
+        with self._lock:
+            self._data, self._cache = data, Cache()
+        return True
+
+    def _known(self, data: Any, places: Sequence[int] | Tensor) -> Known:
+        """What is known of items: their labels and, in the training data, their split. Of several
+        splits it is the first that a member has them in: an item that one was trained on is not
+        for testing."""
+        splits = None
+        if data is self._data:
+            numbers = torch.full((len(data.y),), len(PARTS))
+            for number, part in reversed(list(enumerate(PARTS))):
+                for member in self.members:
+                    numbers[self._parts(member, data)[part]] = number
+            splits = [(*PARTS, "")[n] for n in numbers[torch.as_tensor(places)].tolist()]
+        labels = labels_of(data, places)
+        if labels is not None:
+            typed = dict(zip(self.card["labels"], self.classes, strict=True))
+            labels = [typed.get(label, label) for label in labels]
+        return {"known_labels": labels, "splits": splits}
+
     def _measure(self, members: Sequence[TrainedMember[Config]], data: Any) -> dict[str, float]:
         """The metrics of members of one split and seed."""
-        parts = self._parts(members[0], data)
+        recorded = self.card["metrics"]
+        parts = {
+            part: places
+            for part, places in self._parts(members[0], data).items()
+            if any(name.startswith(f"{part}/") for name in recorded)
+        }
         places = torch.cat(list(parts.values()))
         scores = self._log_probabilities(members, data, places)
         labels = data.y[places]
         found: dict[str, float] = {}
         sizes = [len(part) for part in parts.values()]
         for part, own, true in zip(parts, scores.split(sizes), labels.split(sizes), strict=True):
-            guesses = own.argmax(dim=1)
-            counts = (count.sum(dim=0) for count in by_class(guesses, true, own.size(1)))
-            found[f"{part}/accuracy"] = float((guesses == true).double().mean())
+            for name, measure in CLASSIFICATION_METRICS.items():
+                if f"{part}/{name}" in recorded:
+                    found[f"{part}/{name}"] = measure(own, true)
             found[f"{part}/loss"] = -float(own.gather(1, true[:, None]).mean())
-            found[f"{part}/macro-f1"] = float(macro_f1(*counts))
         return found
 
     def _log_probabilities(
@@ -253,19 +334,23 @@ class Classifier(Predictor[Config]):
                         f"the training data is no longer at {source.path}: pass its new path"
                     )
                 self._data = self._read_training_data(None)
-            self._check_unchanged(self._data)
+            if self._data.digest != self.card["data"]["digest"]:
+                raise self._changed()
             return self._data
 
-    def _check_unchanged(self, data: Any) -> None:
-        if data.digest != self.card["data"]["digest"]:
-            raise UserError(
-                f"the data of {self.card['data']['name']!r} is no longer what the model was "
-                "trained on: restore it, or pass the path of the original"
-            )
+    def _changed(self) -> UserError:
+        return UserError(
+            f"the data of {self.card['data']['name']!r} is no longer what the model was trained "
+            "on: restore it, or pass the path of the original"
+        )
 
     @abstractmethod
     def _read_training_data(self, data: Any) -> Any:
         """Reads training data: what is given, or what the configuration names if None."""
+
+    @abstractmethod
+    def _read_new_data(self, data: Any) -> Any:
+        """Reads data to predict, perhaps with labels; ``notes`` are about it."""
 
     @abstractmethod
     def _logits(

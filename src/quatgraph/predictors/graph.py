@@ -1,6 +1,7 @@
 """Predicts the classes of graphs with trained models."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,13 +15,13 @@ from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
-from quatgraph.predictors.predictions import Predictions, find_positions
+from quatgraph.predictors.predictions import Known, Predictions, find_positions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.colours import vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
 from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import build_collection, split_indices
+from quatgraph.tasks.graph.problem import build_collection, folds_of, split_fold
 from quatgraph.training.runtime import total_memory
 
 UNSEEN = {
@@ -57,11 +58,12 @@ class GraphPredictor(Classifier[GraphConfig]):
                 training graphs by default.
             ids: Ids of the graphs to classify; all by default.
         """
-        data, notes = self._select_graphs(graphs, ids)
-        if not len(data):
-            return Predictions([], self.classes, torch.empty(0, len(self.classes)))
-        scores = self._log_probabilities(self.members, data, range(len(data)))
-        return Predictions(data.graph_ids, self.classes, scores.exp().float(), notes)
+        data, notes, known = self._select_graphs(graphs, ids)
+        probabilities = torch.empty(0, len(self.classes))
+        if len(data):
+            scores = self._log_probabilities(self.members, data, range(len(data)))
+            probabilities = scores.exp().float()
+        return Predictions(data.graph_ids, self.classes, probabilities, notes, **known)
 
     def embed(
         self,
@@ -77,22 +79,25 @@ class GraphPredictor(Classifier[GraphConfig]):
             member: Only the vectors of this member; by default those of all members side by side,
                 each scaled by the square root of its share of the weight.
         """
-        data, notes = self._select_graphs(graphs, ids)
+        data, notes, _ = self._select_graphs(graphs, ids)
         members = self._choose_members(member)
         vectors = self._apply("embed", members, data) if len(data) else [torch.empty(0, 0)]
         return Embeddings(data.graph_ids, join_vectors(vectors, members[: len(vectors)]), notes)
 
     def _select_graphs(
         self, graphs: "AnyGraphs | None", ids: Sequence[str] | None
-    ) -> tuple[Graphs, list[str]]:
-        """The graphs of a query, and notes on them."""
+    ) -> tuple[Graphs, list[str], Known]:
+        """The graphs of a query, notes on them, and what is known of them."""
         data = self._load_training_data() if graphs is None else self._read_new_graphs(graphs)
+        places = find_positions(ids, data.graph_ids, "there is no graph {}")
+        known = self._known(data, places)
         if ids is not None:
-            data = data.select(find_positions(ids, data.graph_ids, "there is no graph {}"))
+            data = data.select(places)
         if not len(data):
-            return data, []
+            return data, [], known
         self._refuse_huge(data)
-        return data, [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
+        notes = [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
+        return data, notes, known
 
     def _build(
         self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -144,10 +149,9 @@ class GraphPredictor(Classifier[GraphConfig]):
         return found
 
     def _parts(self, member: TrainedMember[GraphConfig], data: Graphs) -> dict[str, Tensor]:
-        folds_of = member.config.data
-        problem = self._cache.get(folds_of, lambda: GRAPH.prepare(data, member.config, self.device))
-        parts = split_indices(problem, member.config, member.split)
-        return {"valid": parts["valid"], "test": parts["test"]}
+        settings = member.config.data
+        folds = self._cache.get(settings, lambda: folds_of(data, settings))
+        return split_fold(data, folds[member.split], settings, member.split)
 
     def _explain_overflow(
         self, member: TrainedMember[GraphConfig], data: Graphs, place: int
@@ -166,10 +170,19 @@ class GraphPredictor(Classifier[GraphConfig]):
             group=settings.group,
         )
 
+    def _read_new_data(self, data: AnyGraphs) -> Graphs:
+        graphs = self._read_new_graphs(data)
+        self._refuse_huge(graphs)
+        return replace(graphs, notes=[*graphs.notes, *self._report_unseen(graphs)])
+
     def _read_new_graphs(self, graphs: AnyGraphs) -> Graphs:
         settings = self.config.data
         read = source.from_any(
-            graphs, labels_needed=False, split=settings.split, group=settings.group
+            graphs,
+            missing=missing_labels(settings.missing),
+            labels_needed=False,
+            split=settings.split,
+            group=settings.group,
         )
         for features in {member.preparation for member in self.members}:
             if features.kind == "tags" and features.names != ("0",) and not read.tagged:

@@ -13,12 +13,21 @@ from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
+from quatgraph.metrics.ranking import ranking_metrics
+from quatgraph.metrics.report import RankingReport
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Cache, Predictor, TrainedMember
+from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
 from quatgraph.predictors.predictions import Links, refuse_not_finite
-from quatgraph.predictors.queries import OPEN, AnyQueries, example_query, parse_queries
+from quatgraph.predictors.queries import (
+    OPEN,
+    AnyQueries,
+    example_query,
+    parse_queries,
+    parse_triples,
+)
 from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
@@ -184,7 +193,10 @@ class LinkPredictor(Predictor[LinkConfig]):
         """Recomputes the bundle's metrics, those of all members combined, from its weights and
         triples; metrics of a part without triples are left out."""
         if data is not None:
-            raise UserError("a link bundle holds its triples: evaluate it without data")
+            raise UserError(
+                "a link bundle holds its triples: evaluate it without data, or rank new triples "
+                "with report"
+            )
         found = classification_metrics(self.model, self._problem)
         for part in self._problem.parts:
             seen = evaluation.find_seen(self._problem, part)
@@ -192,19 +204,35 @@ class LinkPredictor(Predictor[LinkConfig]):
         recorded = self.card["metrics"]
         return {n: value for n, value in found.items() if n in recorded and not math.isnan(value)}
 
+    def report(self, triples: AnyQueries | None = None, part: str = "test") -> RankingReport:
+        """Ranks the tails and heads of triples, filtered by all known triples and by these.
+
+        Args:
+            triples: New triples, a file or rows of head, relation and tail. Those with an entity or
+                a relation that the model does not know are left out, with a note.
+            part: ``valid`` or ``test``, ranked if no triples are given.
+        """
+        notes: list[str] = []
+        if triples is None:
+            ranks, queries = self.ranks(part), self._problem.parts[part]
+        else:
+            new = parse_triples(triples, self.triples, notes)
+            notes += self._report_known(new)
+            ranks, queries = self._rank_new(new)
+        return RankingReport(
+            num_triples=len(queries.head) // 2,
+            metrics={name: value.item() for name, value in ranking_metrics(ranks).items()},
+            relations=evaluation.by_relation(ranks, queries, self._relation_names),
+            notes=notes,
+        )
+
     def by_relation(self, part: str = "test") -> dict[str, dict[str, float]]:
         """The metrics of each relation, and the number of its ``triples``.
 
         Args:
             part: ``valid`` or ``test``.
         """
-        graph = self.triples
-        distinct = len(set(graph.relation_labels)) == graph.num_relations
-        return evaluation.by_relation(
-            self.ranks(part),
-            self._problem.parts[part],
-            graph.relation_labels if distinct else graph.relations,
-        )
+        return self.report(part=part).relations
 
     @torch.no_grad()
     def ranks(self, part: str = "test") -> Ranks:
@@ -215,9 +243,34 @@ class LinkPredictor(Predictor[LinkConfig]):
         """
         if part not in self._problem.parts:
             raise UserError(f"part must be valid or test, got {part!r}")
-        queries = self._problem.parts[part]
+        return self._rank(self._problem.parts[part])
+
+    @torch.no_grad()
+    def _rank(self, queries: RankingQueries) -> Ranks:
         query, candidates = self.model.combine_vectors(queries.head, queries.relation)
         return evaluation.rank_candidates(query, candidates, queries)
+
+    def _rank_new(self, rows: Tensor) -> tuple[Ranks, RankingQueries]:
+        """The ranks of new triples, and the triples as queries."""
+        graph = self.triples
+        whole = torch.cat((graph.train, graph.valid, graph.test, rows))
+        known = source.queries(whole, graph.num_entities, graph.num_relations)
+        padded = self._rank(RankingQueries.of(_pad(rows), known, self.device))
+        greater, equal = (
+            counts.view(2, -1)[:, : len(rows)].flatten()
+            for counts in (padded.greater, padded.equal)
+        )
+        return Ranks(greater, equal), RankingQueries.of(rows, known, self.device)
+
+    def _report_known(self, rows: Tensor) -> list[str]:
+        """A note on triples that the model was trained on."""
+        trained = self._find_parts(rows).count("train")
+        if not trained:
+            return []
+        return [
+            f"{trained:,} of {len(rows):,} triples are training triples, which makes the result "
+            "look better than it is"
+        ]
 
     def _build(
         self, config: LinkConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -305,6 +358,13 @@ class LinkPredictor(Predictor[LinkConfig]):
         return [f"no training triple has {quote_some(unseen)}: predictions for it are guesses"]
 
     @property
+    def _relation_names(self) -> list[str]:
+        """The labels of relations, or their ids if labels repeat."""
+        graph = self.triples
+        distinct = len(set(graph.relation_labels)) == graph.num_relations
+        return graph.relation_labels if distinct else graph.relations
+
+    @property
     def _known(self) -> Queries:
         return self._cache.get("known", lambda: source.known(self.triples))
 
@@ -313,49 +373,6 @@ class LinkPredictor(Predictor[LinkConfig]):
         """The triples as members take them that learned as few relations as any."""
         config = min((m.config for m in self.members), key=lambda c: c.data.reciprocal)
         return self._cache.get("problem", lambda: LINK.prepare(self.triples, config, self.device))
-
-
-def top_candidates(
-    scores: Tensor, known: Tensor, top: int, only_new: bool = False
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The entities with the best scores, and their filtered ranks.
-
-    A rank is one more than the rivals ahead, and half of those level; rivals are all entities that
-    are not known to complete the triple.
-
-    Args:
-        scores: Of all entities for each query.
-        known: Which entities are known to complete the triple.
-        top: Number of entities to return, K; fewer if there are fewer.
-        only_new: Whether known entities come last, instead of where their score puts them.
-
-    Shape:
-        - scores, known: ``(Q, E)``
-        - output: entities, their scores, their ranks, and whether they are new, ``(Q, K)`` each
-
-    Example:
-        >>> scores = torch.tensor([[3.0, 1.0, 2.0, 1.0]])
-        >>> known = torch.tensor([[True, False, False, False]])
-        >>> entities, _, ranks, _ = top_candidates(scores, known, top=3)
-        >>> entities[0, :2].tolist(), ranks.tolist()
-        ([0, 2], [[1.0, 1.0, 2.5]])
-    """
-    top = min(top, scores.size(1))
-    rivals = scores.masked_fill(known, -torch.inf)
-    entities = (rivals if only_new else scores).topk(top).indices
-    best, new = scores.gather(1, entities), ~known.gather(1, entities)
-    # A rival that is ahead of one of the first K is one of the first K rivals.
-    first = rivals.topk(top).values.flip(1)
-    ahead = top - torch.searchsorted(first, best, right=True)
-    level = top - torch.searchsorted(first, best) - ahead
-    # Of those level with the last of them there may be more.
-    last = first[:, :1]
-    level = torch.where(best == last, (rivals == last).sum(dim=1, keepdim=True), level)
-    ranks = 1 + ahead + (level - new.long()).double() / 2
-    # Of equal scores, a known entity has more rivals level with it than a new one.
-    order = ranks.argsort(dim=1, stable=True)
-    entities, best, ranks, new = (one.gather(1, order) for one in (entities, best, ranks, new))
-    return entities, best, ranks, new
 
 
 def read_bundled_triples(bundle: Bundle) -> Triples:

@@ -61,7 +61,8 @@ class NodePredictor(Classifier[NodeConfig]):
         notes = [] if graph is None else [*data.notes]
         if self.smoothing is not None and not self._is_training_graph(data):
             notes.append("no labels of a new graph are known, so its predictions are not smoothed")
-        return Predictions(ids, self.classes, scores.exp().float(), notes)
+        known = self._known(data, places)
+        return Predictions(ids, self.classes, scores.exp().float(), notes, **known)
 
     def embed(
         self,

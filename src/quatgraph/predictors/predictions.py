@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -50,6 +50,13 @@ class Table:
         return import_pandas().DataFrame(list(self.rows()))
 
 
+class Known(TypedDict):
+    """What is known of the items that are predicted; see :class:`Predictions`."""
+
+    known_labels: Sequence[Label] | None
+    splits: list[str] | None
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Predictions(Table):
     """Classes and probabilities, by the ids and labels of the data."""
@@ -60,6 +67,10 @@ class Predictions(Table):
     """``(N, C)``, in the order of ``ids`` and ``classes``."""
     notes: list[str] = field(default_factory=list)
     """What the user should know about these predictions, a sentence each."""
+    known_labels: Sequence[Label] | None = None
+    """The label that the data has for each, empty if unknown; None for data without labels."""
+    splits: list[str] | None = None
+    """The split of each in the training data: train, valid, test or empty; None for new data."""
 
     def __post_init__(self) -> None:
         refuse_not_finite(self.probabilities, self.ids.__getitem__)
@@ -77,13 +88,17 @@ class Predictions(Table):
         return [self.classes[index] for index in self.probabilities.argmax(dim=1).tolist()]
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One row for each: ``id``, ``prediction``, ``probability`` and ``p(class)`` for all."""
+        """One row for each: ``id``, ``prediction``, ``probability``, ``label`` and ``split`` if
+        they are known, and ``p(class)`` for all."""
         names = [f"p({label})" for label in self.classes]
-        for name, label, row in zip(
-            self.ids, self.labels, self.probabilities.tolist(), strict=True
+        known = {"label": self.known_labels, "split": self.splits}
+        for place, (name, label, row) in enumerate(
+            zip(self.ids, self.labels, self.probabilities.tolist(), strict=True)
         ):
             each = dict(zip(names, (round(p, 6) for p in row), strict=True))
-            yield {"id": name, "prediction": label, "probability": round(max(row), 6), **each}
+            more = {key: column[place] for key, column in known.items() if column is not None}
+            chosen = {"id": name, "prediction": label, "probability": round(max(row), 6)}
+            yield chosen | more | each
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -98,8 +113,8 @@ class TextPredictions(Predictions):
     members, the weighted mean over those that have attention. None if no member has."""
     support: list[dict[str, float]] | None = None
     """For each text its different known words, the strongest support first, each with the drop of
-    the class's log-odds, :math:`\\log p / (1 - p)`, when the word is left out; below 0 for a word
-    that speaks against the class. None unless ``explain=True``."""
+    the probability of the predicted class when the word is left out, as a fraction; below 0 for a
+    word that speaks against the class. None unless ``explain=True``."""
     id_name: str = "id"
     """What ``ids`` are: ``id``, or ``text`` if they are the texts themselves."""
 

@@ -39,6 +39,51 @@ def parse_queries(queries: AnyQueries, triples: Triples, notes: list[str] | None
     return torch.tensor(found, dtype=torch.int64).view(-1, 3)
 
 
+def parse_triples(source: AnyQueries, triples: Triples, notes: list[str] | None = None) -> Tensor:
+    """Numbers of head, relation and tail of whole triples, ``(N, 3)``, each once. Triples with an
+    entity or a relation that the graph does not have are left out, with a note.
+
+    Args:
+        source: A file or rows, as of :func:`parse_queries`.
+        triples: The knowledge graph.
+        notes: Gets notes on the triples.
+    """
+    notes = [] if notes is None else notes
+    rows = _read_rows(Path(source), notes) if isinstance(source, Path | str) else _check(source)
+    names = [
+        {name.casefold() for name in (*ids, *labels)}
+        for ids, labels in (
+            (triples.entities, triples.entity_labels),
+            (triples.relations, triples.relation_labels),
+        )
+    ]
+    found, unknown, count = [], dict[str, None](), 0
+    for at, row in rows:
+        cells = ["" if cell is None else str(cell).strip() for cell in row]
+        if any(map(_is_open, cells)):
+            raise UserError(f"{at}a triple needs a head, a relation and a tail to be ranked")
+        count += 1
+        kinds = zip(cells, (names[0], names[1], names[0]), strict=True)
+        if new := [cell for cell, known in kinds if cell.casefold() not in known]:
+            unknown |= dict.fromkeys(new)
+        else:
+            found.append(_number_row(cells, at, triples))
+    if not found:
+        raise UserError(
+            "no triple has only entities and relations that the model knows; it does not know "
+            f"{quote_some(unknown)}"
+        )
+    distinct = torch.tensor(found, dtype=torch.int64).unique(dim=0)
+    if left_out := count - len(found):
+        notes.append(
+            f"{left_out:,} of {count:,} triples left out: the model does not know "
+            f"{quote_some(unknown)}"
+        )
+    if repeated := len(found) - len(distinct):
+        notes.append(f"{repeated:,} of {count:,} triples repeat others; each counts once")
+    return distinct
+
+
 def example_query(triples: Triples) -> str:
     """A query to the graph, as options of the command line."""
     head, relation, _ = (triples.test if len(triples.test) else triples.train)[0].tolist()

@@ -14,6 +14,7 @@ from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.io.files import is_unicode
 from quatgraph.data.io.frame import is_frame
+from quatgraph.data.labels import missing_labels
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
 from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
@@ -21,7 +22,7 @@ from quatgraph.models.text.base import TextModel
 from quatgraph.models.text.vectors import word_vectors
 from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
-from quatgraph.predictors.predictions import TextPredictions, find_positions
+from quatgraph.predictors.predictions import Known, TextPredictions, find_positions
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
@@ -86,7 +87,7 @@ class TextPredictor(Classifier[TextConfig]):
             explain: Whether to compute :attr:`TextPredictions.support`, which classifies each text
                 again without each of its words, up to a hundred of them.
         """
-        documents, id_name, members = self._select_documents(texts, ids, vectors)
+        documents, id_name, members, known = self._select_documents(texts, ids, vectors)
         scores, attention = self._explain_classes(members, documents)
         support = None
         if explain:
@@ -96,6 +97,7 @@ class TextPredictor(Classifier[TextConfig]):
             self.classes,
             scores.exp().float(),
             _list_notes(documents, is_new=texts is not None),
+            **known,
             attention=attention,
             support=support,
             id_name=id_name,
@@ -116,7 +118,7 @@ class TextPredictor(Classifier[TextConfig]):
             member: Only the vectors of this member; by default those of all members side by side,
                 each scaled by the square root of its share of the weight.
         """
-        documents, _, members = self._select_documents(texts, ids, vectors)
+        documents, _, members, _ = self._select_documents(texts, ids, vectors)
         if member is not None:
             members = [members[self.members.index(self._choose_members(member)[0])]]
         found = []
@@ -135,16 +137,18 @@ class TextPredictor(Classifier[TextConfig]):
         texts: AnyTexts | None,
         ids: Sequence[str] | None,
         vectors: WordVectors | Path | str | None,
-    ) -> tuple[Documents, str, Sequence[TrainedMember[TextConfig]]]:
-        """The documents of a query, what their ids are, and members that know their words."""
+    ) -> tuple[Documents, str, Sequence[TrainedMember[TextConfig]], Known]:
+        """The documents of a query, what their ids are, members that know their words, and what is
+        known of the documents."""
         documents, id_name = self._read_documents(texts)
+        places = find_positions(ids, documents.ids, "there is no document {}")
+        known = self._known(documents, places)
         if ids is not None:
-            places = find_positions(ids, documents.ids, "there is no document {}")
             documents = documents.select(places)
         words, members = self.card["words"], self.members
         if vectors is not None:
             words, members = self._extend_words(documents, vectors)
-        return documents.in_vocabulary(words), id_name, members
+        return documents.in_vocabulary(words), id_name, members, known
 
     def _build(
         self, config: TextConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -263,7 +267,7 @@ class TextPredictor(Classifier[TextConfig]):
             length = int(documents.ptr[place : place + 2].diff())
             for some in left_out.split(max(1, self._capacity // max(1, length))):
                 others, _ = self._explain_classes(members, documents.without_each(place, some))
-                lost += (_log_odds(row[None], chosen) - _log_odds(others, chosen)).tolist()
+                lost += (row[chosen].exp() - others[:, chosen].exp()).tolist()
             pairs = zip(explained, lost, strict=True)
             found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
         return found
@@ -302,7 +306,13 @@ class TextPredictor(Classifier[TextConfig]):
         settings = replace(self.config.data, name="", path=str(data))
         return load_documents(replace(self.config, data=settings))
 
-    def _read_documents(self, texts: AnyTexts | None) -> tuple[Documents, str]:
+    def _read_new_data(self, data: AnyTexts) -> Documents:
+        documents, _ = self._read_documents(data, labels_needed=True)
+        return documents.in_vocabulary(self.card["words"])
+
+    def _read_documents(
+        self, texts: AnyTexts | None, *, labels_needed: bool = False
+    ) -> tuple[Documents, str]:
         """The texts to classify, and what their ids are: ``id``, or ``text`` for the texts."""
         if texts is None:
             return self._load_training_data(), "id"
@@ -312,7 +322,12 @@ class TextPredictor(Classifier[TextConfig]):
         drop = STOP_WORDS.isdisjoint(self.card["words"])
         if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
             options = source.TextOptions(
-                text=self.config.data.text, stop_words=drop, labels_needed=False
+                text=self.config.data.text,
+                label=self.config.data.label,
+                missing=missing_labels(self.config.data.missing),
+                stop_words=drop,
+                labels_needed=labels_needed,
+                for_training=False,
             )
             return source.read(Path(texts), options), "id"
         if is_frame(texts):
@@ -381,9 +396,3 @@ def _check_texts(texts: Sequence[str]) -> None:
     for text in texts:
         if "\0" in text or not is_unicode(text):
             raise UserError(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")
-
-
-def _log_odds(scores: Tensor, chosen: int) -> Tensor:
-    """The log-odds of a class, ``(N, C) -> (N,)``."""
-    others = torch.cat((scores[:, :chosen], scores[:, chosen + 1 :]), dim=1)
-    return scores[:, chosen] - others.logsumexp(dim=1)

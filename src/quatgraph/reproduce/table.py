@@ -1,7 +1,7 @@
 """A table of the paper as data, and its cells computed from records."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any, Literal
@@ -12,7 +12,7 @@ from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.selection import choose_by_validation, selection_score
+from quatgraph.tasks.selection import choose_by_validation, score_run, selection_metric
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import machine
 
@@ -24,7 +24,11 @@ PROTOCOLS: tuple[Protocol, ...] = ("paper", "honest")
 METRIC_FORMATS = {
     "test/accuracy": ("accuracy", 100, 2),
     "test/macro-f1": ("macro-F1", 100, 2),
+    "test/roc-auc": ("ROC-AUC", 1, 3),
+    "test/average-precision": ("average precision", 1, 3),
     "test/mrr": ("MRR", 1, 3),
+    "test/hits@1": ("Hits@1", 100, 1),
+    "test/hits@3": ("Hits@3", 100, 1),
     "test/hits@10": ("Hits@10", 100, 1),
 }
 """Printed name, scale and decimals of each metric."""
@@ -170,7 +174,7 @@ def select_runs(
     if protocol == "paper":
         wanted = configs.digest(published)
         return [r for r in mine if r.config_digest == wanted]
-    return [r for r in mine if _monitor(r.config) == _monitor(published)]
+    return [r for r in mine if selection_metric(r.config) == selection_metric(published)]
 
 
 def preset_settings(task: str, name: str, protocol: Protocol = "paper") -> dict[str, Any]:
@@ -185,11 +189,6 @@ def diff_settings(config: dict[str, Any], settings: dict[str, Any]) -> dict[str,
     return {key: value for key, value in values.items() if value != settings.get(key)}
 
 
-def _monitor(config: dict[str, Any]) -> object:
-    """The selection metric of a run, if the task has several."""
-    return config.get("train", {}).get("monitor")
-
-
 def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
     """The runs of a cell that the table shows; of equal configurations, the one that ran first."""
     if protocol == "paper":
@@ -202,8 +201,8 @@ def honest_finalists(tried: Sequence[RunRecord], finalists: int) -> list[RunReco
     return choose_by_validation(tried, _first_score, finalists)
 
 
-def _first_score(metrics: Mapping[str, float]) -> tuple[float, ...]:
-    return selection_score(metrics)[:1]
+def _first_score(run: RunRecord) -> tuple[float, ...]:
+    return score_run(run)[:1]
 
 
 def cell(

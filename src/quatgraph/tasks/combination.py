@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from quatgraph.metrics.classification import by_class, macro_f1
+from quatgraph.metrics.classification import CLASSIFICATION_METRICS
 
 MAX_PICKS = 12
 """How often runs are added: the sum of the weights."""
@@ -60,9 +60,11 @@ class ClassifierPool:
 
     Args:
         runs: Runs with ``outputs`` for the same items.
+        metric: The metric to select by; ties go to the lower loss.
     """
 
-    def __init__(self, runs: Sequence[TrainedRun]) -> None:
+    def __init__(self, runs: Sequence[TrainedRun], metric: str = "accuracy") -> None:
+        self.metric = metric
         parts = ("valid", "test")
         self.probabilities = {
             part: torch.stack(
@@ -74,16 +76,18 @@ class ClassifierPool:
         self.labels = {part: runs[0].outputs[f"{part}/labels"].long() for part in parts}
 
     def score(self, weights: Sequence[int]) -> Score:
-        found = measure_classes(self._combine(weights, "valid"), self.labels["valid"])
-        return found["accuracy"], -found["loss"]
+        scores, labels = self._combine(weights, "valid"), self.labels["valid"]
+        value = CLASSIFICATION_METRICS[self.metric](scores, labels)
+        return 0.0 if math.isnan(value) else value, -_loss(scores, labels)
 
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
         found: dict[str, float] = {}
         for part, labels in self.labels.items():
             if len(labels):
                 scores = apply_temperature(self._combine(weights, part), temperature)
-                measured = measure_classes(scores, labels)
-                found |= {f"{part}/{name}": value for name, value in measured.items()}
+                for name in dict.fromkeys((self.metric, "accuracy", "macro-f1")):
+                    found[f"{part}/{name}"] = CLASSIFICATION_METRICS[name](scores, labels)
+                found[f"{part}/loss"] = _loss(scores, labels)
         return found
 
     def log_probabilities(self, weights: Sequence[int]) -> tuple[Tensor, Tensor] | None:
@@ -97,15 +101,9 @@ class ClassifierPool:
         return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
 
 
-def measure_classes(scores: Tensor, labels: Tensor) -> dict[str, float]:
-    """The metrics of log-probabilities ``(N, C)``."""
-    predicted = scores.argmax(dim=1)
-    counts = (count.sum(dim=0) for count in by_class(predicted, labels, scores.size(1)))
-    return {
-        "accuracy": float((predicted == labels).double().mean()),
-        "loss": -float(scores.gather(1, labels[:, None]).mean()),
-        "macro-f1": float(macro_f1(*counts)),
-    }
+def _loss(scores: Tensor, labels: Tensor) -> float:
+    """The cross-entropy of log-probabilities ``(N, C)``."""
+    return -float(scores.gather(1, labels[:, None]).mean())
 
 
 def select_weights(score: Callable[[Weights], Score], count: int) -> Weights:

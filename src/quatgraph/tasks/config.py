@@ -3,8 +3,10 @@
 from dataclasses import dataclass
 
 from quatgraph import config as configs
+from quatgraph.metrics.classification import Metric
 from quatgraph.models.common import Options
 from quatgraph.presets import Protocol
+from quatgraph.tasks.class_weights import parse_class_weights
 from quatgraph.training.loop import Select
 
 
@@ -27,7 +29,7 @@ class TrainSettings:
     clip: float | None = 0.5
     """Maximum gradient norm of a run."""
     select: Select = "best-valid"
-    """Which epoch is selected: the last, or the one with the best validation accuracy; ties go to
+    """Which epoch is selected: the last, or the one with the best validation metric; ties go to
     the lowest validation loss."""
 
     def __post_init__(self) -> None:
@@ -43,6 +45,21 @@ class TrainSettings:
     def evaluate_every(self) -> int:
         """Epochs between two evaluations."""
         return 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassifierSettings(TrainSettings):
+    """The training of a classifier."""
+
+    metric: Metric = configs.added("accuracy")
+    """The validation metric that selects epochs and configurations."""
+    class_weights: str = configs.added("none")
+    """Weights of the classes in the loss: none, balanced (a class weighs as much as any other,
+    however few its training items are), or by name: ``spam:3,ham:1``; others weigh 1."""
+
+    def __post_init__(self) -> None:
+        TrainSettings.__post_init__(self)
+        parse_class_weights(self.class_weights)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

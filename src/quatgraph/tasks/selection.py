@@ -8,7 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import Any
 
+import torch
 from torch import Tensor
 
 from quatgraph.training.record import RunRecord
@@ -19,12 +21,13 @@ DIVERGED = (-1.0, 0.0)
 """The selection score of a run that diverged: lower than any other."""
 
 
-def selection_score(metrics: Mapping[str, float]) -> tuple[float, float]:
-    """Scores a run by its validation accuracy, then by its lower validation loss; a run of a task
-    without classes by the :data:`SELECTION_SCORE` that it measures.
+def selection_score(metrics: Mapping[str, float], metric: str = "accuracy") -> tuple[float, float]:
+    """Scores a run by a metric on validation data, then by its lower validation loss; a run of a
+    task without classes by the :data:`SELECTION_SCORE` that it measures.
 
-    Runs without validation data, whose score is NaN or missing, are all equal. A run that diverged
-    is marked, see :func:`mark_diverged`; in older records its loss is not finite.
+    Runs without validation data, whose score is NaN or missing, are all equal. Where a metric other
+    than the accuracy is undefined, the loss decides. A run that diverged is marked, see
+    :func:`mark_diverged`; in older records its loss is not finite.
     """
     if metrics.get(SELECTION_SCORE) == DIVERGED[0]:
         return DIVERGED
@@ -34,14 +37,29 @@ def selection_score(metrics: Mapping[str, float]) -> tuple[float, float]:
     accuracy, loss = metrics.get("valid/accuracy", math.nan), metrics.get("valid/loss", 0.0)
     if math.isnan(accuracy):
         accuracy, loss = 0.0, 0.0 * metrics.get("test/loss", 0.0)
-    return (accuracy, -loss) if math.isfinite(loss) else DIVERGED
+    value = accuracy if metric == "accuracy" else metrics.get(f"valid/{metric}", math.nan)
+    return (0.0 if math.isnan(value) else value, -loss) if math.isfinite(loss) else DIVERGED
 
 
-def score_epoch(accuracy: Tensor, loss: Tensor) -> Tensor:
-    """Scores an epoch of each member by its validation accuracy. Ties, which are frequent on small
-    validation sets, go to the lower loss; in float64, which resolves close losses."""
-    loss = loss.double()
-    return accuracy.double() - 1e-4 * loss / (1 + loss)
+def score_run(record: RunRecord) -> tuple[float, float]:
+    """The :func:`selection_score` of a run by its own metric."""
+    return selection_score(record.metrics, selection_metric(record.config))
+
+
+def selection_metric(config: Mapping[str, Any]) -> str:
+    """The metric that selects, of a configuration as records hold it; for a task without classes
+    its ``train.monitor``."""
+    train = config.get("train", {})
+    metric: str = train.get("monitor") or train.get("metric", "accuracy")
+    return metric
+
+
+def score_epoch(value: Tensor, loss: Tensor) -> Tensor:
+    """Scores an epoch of each member by a metric on validation data, 0 where it is undefined. Ties,
+    which are frequent on small validation sets, go to the lower loss; in float64, which resolves
+    close losses."""
+    value, loss = value.double(), loss.double()
+    return torch.where(value.isnan(), 0, value) - 1e-4 * loss / (1 + loss)
 
 
 def mark_diverged(record: RunRecord) -> RunRecord:
@@ -50,7 +68,7 @@ def mark_diverged(record: RunRecord) -> RunRecord:
 
 
 def drop_diverged(records: Sequence[RunRecord]) -> list[RunRecord]:
-    return [record for record in records if selection_score(record.metrics) != DIVERGED]
+    return [record for record in records if score_run(record) != DIVERGED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +80,8 @@ class RunGroup:
     @property
     def score(self) -> tuple[float, float]:
         """The mean selection score."""
-        accuracies, losses = zip(*(selection_score(r.metrics) for r in self.runs), strict=True)
-        return fmean(accuracies), fmean(losses)
+        values, losses = zip(*map(score_run, self.runs), strict=True)
+        return fmean(values), fmean(losses)
 
     @property
     def healthy(self) -> list[RunRecord]:
@@ -72,7 +90,7 @@ class RunGroup:
 
     @property
     def best(self) -> RunRecord:
-        return max(self.runs, key=lambda run: selection_score(run.metrics))
+        return max(self.runs, key=score_run)
 
 
 def rank_groups(records: Sequence[RunRecord]) -> list[RunGroup]:
@@ -89,11 +107,11 @@ def select_group(records: Sequence[RunRecord]) -> RunGroup:
     return rank_groups(records)[0]
 
 
-Score = Callable[[Mapping[str, float]], tuple[float, ...]]
+Score = Callable[[RunRecord], tuple[float, ...]]
 
 
 def choose_by_validation(
-    records: Sequence[RunRecord], score: Score = selection_score, count: int = 1
+    records: Sequence[RunRecord], score: Score = score_run, count: int = 1
 ) -> list[RunRecord]:
     """For each split all runs of the configuration that is best on validation data.
 
@@ -113,7 +131,7 @@ def _rank(configurations: Sequence[list[RunRecord]], score: Score) -> list[list[
     shared = set.intersection(*seeds) or set.union(*seeds)
 
     def mean(runs: list[RunRecord]) -> tuple[float, ...]:
-        scores = [score(run.metrics) for run in runs if run.seed in shared]
+        scores = [score(run) for run in runs if run.seed in shared]
         return tuple(sum(parts) / len(scores) for parts in zip(*scores, strict=True))
 
     return sorted(configurations, key=mean, reverse=True)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from quatgraph.tasks.combination import ClassifierPool, Pool, TrainedRun
 from quatgraph.tasks.config import Config
-from quatgraph.tasks.selection import SELECTION_SCORE
+from quatgraph.tasks.selection import SELECTION_SCORE, selection_metric
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
 from quatgraph.training.optim import MemberAdam
@@ -72,7 +72,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     models: Mapping[str, Callable[..., nn.Module]]
     """Its models by name."""
     reported_metrics: tuple[str, ...] = ("accuracy",)
-    """The test metrics that ``train`` reports."""
+    """The test metrics that ``train`` always reports."""
     averages_runs: bool = False
     """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
     or only the best of them."""
@@ -114,7 +114,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
 
     def pool(self, runs: Sequence[TrainedRun], data: DataT, device: torch.device) -> Pool:
         """Runs of one split and seed, to be combined."""
-        return ClassifierPool(runs)
+        return ClassifierPool(runs, runs[0].config.train.metric)
 
     def num_splits(self, config: ConfigT, data: DataT) -> int:
         return 1
@@ -122,6 +122,11 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     def has_validation(self, config: ConfigT, data: DataT) -> bool:
         """Whether the runs of a config have validation data to select by."""
         return True
+
+    def metrics_to_report(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """The test metrics that ``train`` reports for a configuration, as records hold it: the one
+        that selected it comes first."""
+        return tuple(dict.fromkeys((selection_metric(config), *self.reported_metrics)))
 
     def summarize(self, card: Card) -> list[str]:
         """Sentences about a bundle for the user who trained it."""

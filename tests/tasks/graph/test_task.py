@@ -104,11 +104,15 @@ def by_themselves(problem: Problem, graphs: Graphs, places: Tensor) -> tuple[Ten
 
 
 @pytest.mark.usefixtures("same_draws")
-@pytest.mark.parametrize("name", ["qgnn", "gcn", "gin"])
+@pytest.mark.parametrize(
+    ("name", "by_class"), [("qgnn", None), ("gcn", None), ("gin", None), ("qgnn", [3.0, 0.5])]
+)
 def test_a_member_learns_from_the_training_graphs_of_its_fold_and_is_measured_on_its_others(
-    graphs: Graphs, name: str
+    graphs: Graphs, name: str, by_class: list[float] | None
 ) -> None:
     settings = {"model.name": name, "train.epochs": 2, "train.select": "last"}
+    if by_class:  # torch weighs what is smoothed differently
+        settings |= {"train.class_weights": "chain:3,ring:0.5", "train.smoothing": 0.0}
     config = config_of(**settings, **{"train.weight_decay": 0.01})
     outcome = outcome_of([Member(config, split, 7) for split in range(3)], graphs)
     problem = outcome.problem
@@ -128,7 +132,10 @@ def test_a_member_learns_from_the_training_graphs_of_its_fold_and_is_measured_on
                 logits = model(*by_themselves(problem, graphs, places))
                 # Two classes: what torch smooths over both, the wrong one gets alone.
                 smoothing = 2 * config.train.smoothing
-                loss = F.cross_entropy(logits, graphs.y[places], label_smoothing=smoothing)
+                weight = torch.tensor(by_class) if by_class else None
+                loss = F.cross_entropy(
+                    logits, graphs.y[places], weight=weight, label_smoothing=smoothing
+                )
                 adam.zero_grad()
                 loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), config.train.clip)

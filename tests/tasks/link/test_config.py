@@ -40,7 +40,11 @@ def built(**values: Any) -> LinkConfig:
         ("train.floor", "some", r"train\.floor must be one of 'none', 'uniform'"),
         ("train.precision", "half", r"train\.precision must be one of 'float32'"),
         ("train.select", "best-test", r"train\.select must be one of 'last', 'best-valid'"),
-        ("train.monitor", "mr", r"train\.monitor must be one of 'hits@10', 'mrr'"),
+        (
+            "train.monitor",
+            "mr",
+            r"train\.monitor must be one of 'mrr', 'hits@1', 'hits@3', 'hits@10'",
+        ),
         ("n3", 3, r"unknown key 'n3'; did you mean 'train\.n3'"),
     ],
 )

@@ -38,10 +38,12 @@ def test_a_member_among_others_equals_the_same_member_alone(graph: Data, name: s
     assert not torch.equal(ensemble.curves["valid/loss"][:, 0], ensemble.curves["valid/loss"][:, 1])
 
 
+@pytest.mark.parametrize(("weights", "by_class"), [("none", [1.0, 1.0]), ("0:3,1:0.5", [3.0, 0.5])])
 def test_a_member_learns_from_the_training_nodes_of_its_split_and_is_measured_on_its_others(
-    graph: Data,
+    graph: Data, weights: str, by_class: list[float]
 ) -> None:
     here = {"data.name": "", "data.path": "here", "model.dropout": 0.0, "train.select": "last"}
+    here |= {"train.class_weights": weights}
     config = config_of(**here, **{"train.epochs": 3, "model.name": "gcn"})
     outcome = outcome_of([Member(config, split, 7) for split in range(3)], graph)
     problem = outcome.problem
@@ -55,7 +57,9 @@ def test_a_member_learns_from_the_training_nodes_of_its_split_and_is_measured_on
         picked = graph.train_mask[:, member.split]
         for _ in range(3):
             logits = model(problem.features, problem.adjacency)
-            loss = torch.nn.functional.cross_entropy(logits[picked], graph.y[picked])
+            loss = torch.nn.functional.cross_entropy(
+                logits[picked], graph.y[picked], weight=torch.tensor(by_class)
+            )
             adam.zero_grad()
             loss.backward()
             adam.step()

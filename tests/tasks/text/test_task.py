@@ -115,10 +115,16 @@ def test_a_batch_in_pieces_trains_the_same(
 
 
 @pytest.mark.usefixtures("in_turn")
+@pytest.mark.parametrize(
+    ("weights", "by_class"), [("none", [1.0, 1.0]), ("cats:3,dogs:0.5", [3.0, 0.5])]
+)
 def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_others(
-    configured: Any, corpus: Corpus
+    configured: Any, corpus: Corpus, weights: str, by_class: list[float]
 ) -> None:
-    config = configured(**{"train.select": "last", "train.weight_decay": 0.01, "train.clip": 0.1})
+    config = configured(
+        **{"train.select": "last", "train.weight_decay": 0.01, "train.clip": 0.1},
+        **{"train.class_weights": weights},
+    )
     outcome = outcome_of([Member(config, 0, seed) for seed in (7, 8)], corpus)
     documents = corpus.documents
     for index, member in enumerate(outcome.members):
@@ -127,15 +133,15 @@ def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_othe
         adam = torch.optim.Adam(model.parameters(), lr=config.train.lr, weight_decay=0.01)
         parts = split_indices(documents, config.data, member.seed)
 
-        def loss(places: Tensor) -> tuple[Tensor, Tensor]:
+        def loss(places: Tensor, weight: Tensor | None = None) -> tuple[Tensor, Tensor]:
             logits = model(whole.features, whole.adjacency, whole.pool)[places]  # noqa: B023
             right = (logits.argmax(dim=1) == documents.y[places]).float().mean()
-            return F.cross_entropy(logits, documents.y[places]), right
+            return F.cross_entropy(logits, documents.y[places], weight=weight), right
 
         for _ in range(config.train.epochs):
             for places in parts["train"].split(8):
                 adam.zero_grad()
-                loss(places)[0].backward()
+                loss(places, torch.tensor(by_class))[0].backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
                 adam.step()
         for key, weight in model.named_parameters():

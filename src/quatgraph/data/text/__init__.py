@@ -226,7 +226,7 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
         count = count_noun(len(blank), "document")
         notes.append(f"{count} {have(len(blank))} no words, for example {texts.at(blank[0])}")
     documents = assemble(replace(texts, texts=cleaned, notes=notes), name, options)
-    if options.labels_needed:
+    if options.labels_needed and options.for_training:
         check_trainable(documents, where)
         documents.notes.extend(untrained_notes(documents, where))
         documents.notes.extend(group_notes(texts, where))

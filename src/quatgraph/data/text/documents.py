@@ -37,9 +37,9 @@ class TextOptions:
         stop_words: Whether to leave out English stop words.
         min_count: Minimum number of occurrences of a word in all documents.
         missing: Labels that count as missing, like an empty one.
-        labels_needed: Whether to refuse texts that cannot be trained on: without labels, with one
-            label only or, for a drawn split, with a label of a single document. Prediction needs no
-            labels.
+        labels_needed: Whether to refuse texts without labels. Prediction needs none.
+        for_training: Whether to refuse texts with labels that cannot be trained on: with one label
+            only or, for a drawn split, with a label of a single document.
     """
 
     text: str = ""
@@ -52,6 +52,7 @@ class TextOptions:
     min_count: int = 1
     missing: Sequence[str] = ()
     labels_needed: bool = True
+    for_training: bool = True
 
 
 DEFAULTS = TextOptions()

@@ -156,12 +156,8 @@ def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
     """Selects the columns of a table that hold texts, labels, splits, ids and groups."""
     path, at = frame.where, frame.at
     columns = {key: cells for key, cells in frame.columns.items() if key}
-    wanted = (
-        (options.text, "text"),
-        (options.label, "label"),
-        (options.split, "split"),
-        ("", "id"),
-    )
+    label = options.label if options.labels_needed or options.label in columns else ""
+    wanted = (options.text, "text"), (label, "label"), (options.split, "split"), ("", "id")
     texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
     group = _find_column(path, columns, options.group, "group") if options.group else None
     notes = []

@@ -5,14 +5,14 @@ from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.graph import MODELS, GraphOptions, GraphQGNN
-from quatgraph.tasks.config import Config, DataSettings, TrainSettings
+from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
     path: str = ""
     """A folder in TU's raw format, or a file of graphs: JSON objects, or DGCNN's ``.txt``."""
-    missing: str | int = ""
+    missing: str | int = configs.added("")
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     split: str = configs.added("")
     """Name of the key that says train, valid or test; ``split`` by default, if there is one. Then
@@ -39,7 +39,7 @@ class DataConfig(DataSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(TrainSettings):
+class TrainConfig(ClassifierSettings):
     epochs: int = 100
     """An epoch has as many batches as fill the training fold, its validation part included."""
     lr: float = 0.01
@@ -49,7 +49,7 @@ class TrainConfig(TrainSettings):
     """Label smoothing: the share of the target that the other classes get."""
 
     def __post_init__(self) -> None:
-        TrainSettings.__post_init__(self)
+        ClassifierSettings.__post_init__(self)
         configs.check(self, "train", positive=("batch_size",), rates=("smoothing",))
 
 

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from quatgraph.metrics.classification import by_class, macro_f1
+from quatgraph.metrics.classification import MASKED_METRICS, Metric, by_class, macro_f1
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
 from quatgraph.tasks.graph.batches import Capacity, Collection, assemble, look_up_sizes
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Metrics
+
+SORTED_METRICS = ("roc-auc", "average-precision")
+"""Metrics that take the scores of all graphs of a part at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +87,15 @@ def compute_metrics(
     ensemble: Ensemble,
     collection: Collection,
     chunks: Sequence[EvaluationChunk],
+    metric: Metric = "accuracy",
     *,
     with_f1: bool = False,
 ) -> Metrics:
-    """Accuracy and loss of each member on each part, NaN on an empty one, perhaps the macro-F1, and
-    the selection score if validation data is among the parts."""
+    """Accuracy and loss of each member on each part, NaN on an empty one, perhaps the macro-F1; the
+    metric that selects and, if validation data is among the parts, the selection score."""
     totals: dict[str, dict[str, Tensor]] = {part: {} for part in chunks[0].parts}
+    with_f1 |= metric == "macro-f1"
+    scored: list[tuple[Tensor, Tensor]] = []
     for chunk in chunks:
         batch = assemble(collection, chunk.graphs, chunk.capacity)
         logits, labels = batch.through(ensemble, batch.features), batch.labels.clamp(min=0)
@@ -101,6 +107,8 @@ def compute_metrics(
         }
         if with_f1:
             found["agreed"], found["named"] = by_class(predicted, labels, logits.size(-1))
+        if metric in SORTED_METRICS:
+            scored.append((logits.double().log_softmax(dim=-1), labels))
         for part, mask in chunk.parts.items():
             for name, values in found.items():
                 # Not a product: a NaN of another part must not spread to this one.
@@ -114,8 +122,13 @@ def compute_metrics(
     }
     for part, total in totals.items() if with_f1 else ():
         metrics[f"{part}/macro-f1"] = macro_f1(total["agreed"], total["named"])
+    if scored:
+        scores, all_labels = (torch.cat(pieces, dim=1) for pieces in zip(*scored, strict=True))
+        for part in totals:
+            mask = torch.cat([chunk.parts[part] for chunk in chunks], dim=1)
+            metrics[f"{part}/{metric}"] = MASKED_METRICS[metric](scores, all_labels, mask)
     if "valid" in totals:
-        metrics[SELECTION_SCORE] = score_epoch(metrics["valid/accuracy"], metrics["valid/loss"])
+        metrics[SELECTION_SCORE] = score_epoch(metrics[f"valid/{metric}"], metrics["valid/loss"])
     return metrics
 
 

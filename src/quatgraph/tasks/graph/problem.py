@@ -128,11 +128,15 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
 
 def split_indices(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
     """The indices of a run's training, validation and test graphs."""
-    train, test = problem.folds[split]
-    graphs, share = problem.graphs, config.data.validation
+    return split_fold(problem.graphs, problem.folds[split], config.data, split)
+
+
+def split_fold(graphs: Graphs, fold: Fold, config: DataConfig, split: int) -> dict[str, Tensor]:
+    """The indices of the training, validation and test graphs of a fold."""
+    train, test = fold
     valid = train[:0] if graphs.parts is None else own_parts(graphs, graphs.parts)[1]
-    if share > 0 and not len(valid):
-        seed = config.data.fold_seed + split
+    if config.validation > 0 and not len(valid):
+        seed, share = config.fold_seed + split, config.validation
         if graphs.groups is None:
             train, valid = source.inner_validation(graphs.y, train, seed, share)
         else:

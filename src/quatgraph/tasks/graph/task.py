@@ -16,6 +16,7 @@ from quatgraph.errors import UserError
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+from quatgraph.tasks.class_weights import class_weights, weighted_mean
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
 from quatgraph.tasks.graph.colours import fit_vocabulary, vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
@@ -111,6 +112,11 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             expanded=expanded,
         )
         shares = batches.shares
+        train_labels = [problem.graphs.y[part["train"]] for part in parts]
+        weights = class_weights(
+            config.train.class_weights, problem.graphs.label_names, train_labels
+        )
+        by_class = None if weights is None else weights.to(problem.device)
         max_nodes = max_nodes_per_chunk(len(members), config, problem.device)
         chunks = build_chunks(collection, parts, ("valid", "test"), max_nodes, expanded=expanded)
         four = any(member.config.model.trains_on_four_copies for member in members)
@@ -119,11 +125,14 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             batch = assemble(collection, indices.graphs, indices.capacity)
             features = four_copies(batch.features) if four else batch.features
             logits = batch.through(ensemble, features)
-            each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), config.train.smoothing)
-            return (each * shares).sum(dim=-1)
+            labels = batch.labels.clamp(min=0)
+            each = smoothed_cross_entropy(logits, labels, config.train.smoothing)
+            if by_class is None:
+                return (each * shares).sum(dim=-1)
+            return weighted_mean(each, shares * by_class.gather(1, labels))
 
         def evaluate() -> Metrics:
-            return compute_metrics(ensemble, collection, chunks)
+            return compute_metrics(ensemble, collection, chunks, config.train.metric)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             fitted = fit(

@@ -57,7 +57,7 @@ class TrainConfig(TrainSettings):
     over neighbours to 7 bits, the rest as tf32."""
     select: Select = "best-valid"
     """Which epoch is selected: the last, or the first with the best validation ``monitor``."""
-    monitor: Literal["hits@10", "mrr"] = "mrr"
+    monitor: Literal["mrr", "hits@1", "hits@3", "hits@10"] = "mrr"
     """The validation metric that selects epochs and configurations."""
     evaluate_every: int = 5
     """Epochs between two validations."""

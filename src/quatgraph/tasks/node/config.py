@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from quatgraph.config import added
+from quatgraph import config as configs
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.node import ReadOptions
 from quatgraph.data.node.encoding import Encoding
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
-from quatgraph.tasks.config import Config, DataSettings, TrainSettings
+from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 from quatgraph.training.loop import Select
 
 COLUMNS = ("id", "label", "split", "source", "target", "weight")
@@ -23,21 +23,21 @@ class DataConfig(DataSettings):
     """Whether the edges are directed."""
     split_seed: int = 0
     """Seed of the split, if the files give none."""
-    missing: str | int = ""
+    missing: str | int = configs.added("")
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     scaling: Literal["auto", "none", "row", "standard"] = "auto"
     """Rows that sum to 1, or standardised columns; auto: rows if mostly zeros, none negative."""
-    id: str = added("")
+    id: str = configs.added("")
     """The column of the node ids; this and the columns below by their usual names if empty."""
-    label: str = added("")
+    label: str = configs.added("")
     """The column of the labels."""
-    split: str = added("")
+    split: str = configs.added("")
     """The column that says train, valid or test."""
-    source: str = added("")
+    source: str = configs.added("")
     """The column of the edges' first nodes."""
-    target: str = added("")
+    target: str = configs.added("")
     """The column of the edges' second nodes."""
-    weight: str = added("")
+    weight: str = configs.added("")
     """The column of the edges' weights."""
 
     def read_options(
@@ -55,12 +55,13 @@ class DataConfig(DataSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(TrainSettings):
+class TrainConfig(ClassifierSettings):
     epochs: int = 300
     lr: float = 0.01
     weight_decay: float = 5e-4
     select: Select = "best-valid"
-    """Which epoch is selected: the last, or the first with the best validation accuracy."""
+    """Which epoch is selected: the last, or the first with the best validation accuracy;
+    for other metrics, ties go to the lowest validation loss."""
     patience: int | None = 100
     clip: float | None = None
 

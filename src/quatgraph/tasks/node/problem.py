@@ -25,9 +25,14 @@ class Problem:
     """Class of each node, -1 where unknown, ``(N,)``."""
     masks: dict[str, Tensor]
     """Which nodes are in ``train``, ``valid`` and ``test`` of each split, each ``(S, N)``."""
-    num_classes: int
+    label_names: list[str]
+    """Name of each class."""
     scaling: Scaling | None
     """None for a graph without features, whose nodes get one-hot features."""
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.label_names)
 
     @property
     def device(self) -> torch.device:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,7 +18,9 @@ from quatgraph.data.scaling import Scaling
 from quatgraph.metrics.classification import accuracy, cross_entropy
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
+from quatgraph.tasks.class_weights import class_weights
 from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.node.evaluation import PartNodes
 from quatgraph.tasks.node.problem import (
     Problem,
     describe_feature,
@@ -26,6 +29,7 @@ from quatgraph.tasks.node.problem import (
 )
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
+from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -106,7 +110,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             adjacency=adjacency.normalized(config.model.matrix).to(device),
             labels=data.y.to(device),
             masks={part: mask.T.contiguous().to(device) for part, mask in masks.items()},
-            num_classes=len(data.label_names),
+            label_names=data.label_names,
             scaling=scaling,
         )
 
@@ -118,20 +122,33 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         ensemble, optimizer = self.build_ensemble(members, problem)
         splits = torch.tensor([m.split for m in members], device=problem.device)
         masks = {part: mask.index_select(0, splits).float() for part, mask in problem.masks.items()}
+        labels, train = problem.labels, members[0].config.train
         four = members[0].config.model.trains_on_four_copies
         batches = WholeData(four_copies(problem.features) if four else problem.features)
+        shares = masks["train"]
+        train_labels = [labels[mask > 0].cpu() for mask in shares]
+        weights = class_weights(train.class_weights, problem.label_names, train_labels)
+        if weights is not None:
+            shares = shares * weights.to(problem.device).index_select(1, labels.clamp(min=0))
+        measured = ("valid", "test") if train.metric != "accuracy" else ()
+        parts = {part: PartNodes.of(masks[part]) for part in measured}
 
         def loss(features: Tensor | Adjacency) -> Tensor:
             logits = ensemble(features, problem.adjacency)
-            return cross_entropy(logits, problem.labels, masks["train"])
+            return cross_entropy(logits, labels, shares)
 
         def evaluate() -> Metrics:
             logits = ensemble(problem.features, problem.adjacency)
             metrics = {
-                f"{part}/accuracy": accuracy(logits, problem.labels, mask)
-                for part, mask in masks.items()
+                f"{part}/accuracy": accuracy(logits, labels, mask) for part, mask in masks.items()
             }
-            return metrics | {"valid/loss": cross_entropy(logits, problem.labels, masks["valid"])}
+            metrics["valid/loss"] = cross_entropy(logits, labels, masks["valid"])
+            for part, nodes in parts.items():
+                metrics[f"{part}/{train.metric}"] = nodes.measure(train.metric, logits, labels)
+            if parts:
+                value = metrics[f"valid/{train.metric}"]
+                metrics[SELECTION_SCORE] = score_epoch(value, metrics["valid/loss"])
+            return metrics
 
         fitted = fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
         with torch.no_grad():
@@ -145,6 +162,12 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             for member, own in enumerate(logits)
         ]
         return dataclasses.replace(fitted, outputs=outputs)
+
+    def plan(self, members: Sequence[Member[NodeConfig]]) -> Plan:
+        """Of equal accuracies the first epoch is selected; for other metrics the loss decides."""
+        plan = super().plan(members)
+        others = members[0].config.train.metric != "accuracy"
+        return replace(plan, monitor=SELECTION_SCORE) if others else plan
 
     def max_members(self, problem: Problem, config: NodeConfig) -> int:
         nodes, features, device = problem.labels.numel(), problem.features, problem.device

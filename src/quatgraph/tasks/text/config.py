@@ -6,7 +6,7 @@ from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.models.text import MODELS, TextOptions, TextQGNN
-from quatgraph.tasks.config import Config, DataSettings, TrainSettings
+from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class DataConfig(DataSettings):
     """Name of the column that says train, valid or test; ``split`` by default, if there is one."""
     group: str = configs.added("")
     """Name of a column, as ``author``: a sampled split keeps all texts of a group in one part."""
-    missing: str | int = ""
+    missing: str | int = configs.added("")
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     stop_words: bool = False
     """Whether to remove English stop words from your own texts."""
@@ -48,7 +48,7 @@ class DataConfig(DataSettings):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainConfig(TrainSettings):
+class TrainConfig(ClassifierSettings):
     epochs: int = 60
     """Passes over the training documents."""
     lr: float = 0.005
@@ -59,7 +59,7 @@ class TrainConfig(TrainSettings):
     patience: int | None = 15
 
     def __post_init__(self) -> None:
-        TrainSettings.__post_init__(self)
+        ClassifierSettings.__post_init__(self)
         configs.check(self, "train", positive=("batch_size",))
 
 

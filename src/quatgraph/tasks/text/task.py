@@ -10,7 +10,8 @@ from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import WithVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
-from quatgraph.tasks.graph.batches import BatchIndices, assemble
+from quatgraph.tasks.class_weights import class_weights
+from quatgraph.tasks.graph.batches import BatchIndices, Collection, assemble
 from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, compute_outputs
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
@@ -85,22 +86,28 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             [member.key for member in members],
         )
         max_nodes = max(1, max_nodes_per_step(problem, config) // len(members))
+        metric = config.train.metric
         chunks = build_chunks(collection, parts, ("valid",), max_nodes)
+        documents = problem.corpus.documents
+        train_labels = [documents.y[part["train"]] for part in parts]
+        found = class_weights(config.train.class_weights, documents.label_names, train_labels)
+        by_class = None if found is None else found.to(problem.device)
 
         def piece_losses(indices: BatchIndices) -> Iterator[Tensor]:
-            documents = (indices.graphs >= 0).sum(dim=(0, 2))
+            weights = document_weights(collection, indices.graphs, by_class)
+            total = weights.sum(dim=(0, 2))
             for number, graphs in enumerate(indices.graphs, 1):
                 batch = assemble(collection, graphs, indices.capacity)
                 logits = batch.through(ensemble, batch.features, last=number == len(indices.graphs))
                 each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
-                yield (each * batch.pool.row_mask(logits)).sum(dim=1) / documents
+                yield (each * weights[number - 1]).sum(dim=1) / total
 
         def loss(indices: BatchIndices) -> Tensor:
             return accumulate_gradients(ensemble.flat, piece_losses(indices))
 
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
-                return compute_metrics(ensemble, collection, chunks, with_f1=True)
+                return compute_metrics(ensemble, collection, chunks, metric, with_f1=True)
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             with matmul_precision(config.train.precision):
@@ -109,8 +116,10 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
                 )
             others = build_chunks(collection, parts, ("train", "test"), max_nodes)
             with torch.no_grad():
-                found = compute_metrics(ensemble.eval(), collection, others, with_f1=True)
-            tests = {name: value.cpu() for name, value in found.items()}
+                measured = compute_metrics(
+                    ensemble.eval(), collection, others, metric, with_f1=True
+                )
+            tests = {name: value.cpu() for name, value in measured.items()}
             held_out = build_chunks(collection, parts, ("valid", "test"), max_nodes)
             outputs = compute_outputs(ensemble, collection, held_out)
             metrics = fitted.metrics | tests
@@ -170,6 +179,21 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         if place := find_beyond(data.vectors, SUSPICIOUS):
             return describe_number(data.documents.vocabulary, data.vectors, *place)
         return ""
+
+
+def document_weights(collection: Collection, documents: Tensor, by_class: Tensor | None) -> Tensor:
+    """The weight of each document in its member's loss, 0 for padding.
+
+    Shape:
+        - documents: indices, -1 for none, ``(P, M, B)``
+        - by_class: ``(M, C)``; None if all classes weigh 1
+        - output: ``(P, M, B)``
+    """
+    real = documents >= 0
+    if by_class is None:
+        return real.float()
+    labels = collection.labels[documents.clamp(min=0)].clamp(min=0)
+    return real * by_class.expand(len(documents), -1, -1).gather(-1, labels)
 
 
 def max_nodes_per_step(problem: Problem, config: TextConfig) -> int:
