@@ -25,7 +25,7 @@ from quatgraph.predictors import (
     train_texts,
     train_triples,
 )
-from quatgraph.predictors.base import TrainedMember, combine_logits
+from quatgraph.predictors.members import TrainedMember, combine_logits
 from quatgraph.predictors.predictions import Links, TextPredictions
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 

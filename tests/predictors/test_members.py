@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quatgraph.predictors import LinkPredictor, load
 from quatgraph.predictors import graph as module
-from quatgraph.predictors.base import Cache, split_by_size
+from quatgraph.predictors.members import Cache, split_by_size
 
 Links = tuple[LinkPredictor, list[LinkPredictor], Tensor]
 CLASSIFIERS = {

@@ -83,6 +83,9 @@ def train(
     fast: Annotated[
         bool, typer.Option("--fast", help="Try only the fast entries of the portfolio.")
     ] = False,
+    refit_: Annotated[
+        bool, typer.Option("--refit", help="Then train the chosen members again on all labels.")
+    ] = False,
     protocol: Protocol = "honest",
     seeds: Annotated[int | None, typer.Option(help="Seeds per split, 1 by default.")] = None,
     device: Device = "auto",
@@ -107,6 +110,8 @@ def train(
     _check_arguments(what, data, set_ or [], protocol)
     if data is None and (only or fast):
         raise UserError("--only and --fast choose from the portfolio for your own data: add --data")
+    if data is None and refit_:
+        raise UserError("--refit is for your own data: add --data")
     if data is None and config is not None:
         raise UserError("--config is for your own data: add --data, or change a preset with --set")
     options = _data_options(what.partition("/")[0], directed, vectors)
@@ -117,6 +122,7 @@ def train(
     from quatgraph.settings import read_settings
     from quatgraph.tasks.job import has_bundle, holds_training, train_in_folder
     from quatgraph.tasks.portfolio import default_candidates
+    from quatgraph.tasks.refit import refit
     from quatgraph.training.loop import Paused
 
     task, values = _build_values(what, data, options, set_ or [], protocol, seeds)
@@ -133,6 +139,8 @@ def train(
             context = replace(context, resume=resume, overwrite=overwrite, log=log)
             context = replace(context, estimate=data is not None)
             job = train_in_folder(task, candidates, folder, context, combine=data is not None)
+            if refit_:
+                refit(task, folder, context)
     except Paused as paused:
         if json_:
             done, epochs = paused.done, paused.epochs
@@ -146,6 +154,8 @@ def train(
         log(f"interrupted: {repeat if holds_training(folder) else 'nothing was saved yet'}")
         raise typer.Exit(exit_code(interrupt)) from None
     print_results(task, job, json_)
+    if refit_ and not json_:
+        echo("the saved models were then trained again on all labels; the metrics are from before")
 
 
 def _dataset_name(data: Path) -> str:

@@ -3,8 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import RLock
 from typing import Any, ClassVar, Generic, TypeVar
@@ -20,43 +19,13 @@ from quatgraph.metrics.classification import CLASSIFICATION_METRICS
 from quatgraph.metrics.report import RankingReport, Report, classification_report
 from quatgraph.predictors.embeddings import Embeddings
 from quatgraph.predictors.labelled import labels_of, match_labels
+from quatgraph.predictors.members import Cache, TrainedMember, combine_logits
 from quatgraph.predictors.predictions import AnyPredictions, Known, refuse_not_finite
-from quatgraph.tasks.combination import apply_temperature
 from quatgraph.training.bundle import Bundle
 
 Config = TypeVar("Config")
 SHOWN = ("test/accuracy", "test/mrr")
 """Metrics that a representation shows."""
-Value = TypeVar("Value")
-
-
-class Cache:
-    """Values that are computed once, also when several threads ask for them at the same time."""
-
-    def __init__(self) -> None:
-        self._lock = RLock()
-        self._values: dict[Hashable, Any] = {}
-
-    def get(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        with self._lock:
-            if key not in self._values:
-                self._values[key] = compute()
-            found: Value = self._values[key]
-            return found
-
-
-@dataclass(frozen=True, eq=False)
-class TrainedMember(Generic[Config]):
-    """One of the models whose predictions are combined."""
-
-    config: Config
-    split: int
-    seed: int
-    weight: float
-    model: Any
-    """A model of the task, in evaluation mode."""
-    preparation: Any
-    """What its inputs are prepared with: the scaling of features, the vectors of words."""
 
 
 class Predictor(ABC, Generic[Config]):
@@ -130,6 +99,14 @@ class Predictor(ABC, Generic[Config]):
         such from now on; a bundle that holds its data needs none."""
         return False
 
+    def _refuse_refitted(self) -> None:
+        """Checks that the bundle has held-out data to be measured on."""
+        if self.card.get("refit"):
+            raise UserError(
+                "the model was refitted on all labels, so no test data is left: evaluate it on new "
+                "data; its card has the metrics from before"
+            )
+
     @abstractmethod
     def _build(
         self, config: Config, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -164,6 +141,7 @@ class Classifier(Predictor[Config]):
         Args:
             data: The training data, if it was moved or was in memory.
         """
+        self._refuse_refitted()
         if data is not None and not self._replace_data(self._read_training_data(data)):
             raise self._changed()
         known = self._load_training_data()
@@ -192,6 +170,7 @@ class Classifier(Predictor[Config]):
         Args:
             data: The training data, if it was moved or was in memory.
         """
+        self._refuse_refitted()
         if data is not None and not self._replace_data(self._read_training_data(data)):
             raise self._changed()
         known = self._load_training_data()
@@ -230,6 +209,7 @@ class Classifier(Predictor[Config]):
             scores = self._log_probabilities(self.members, new, found.places)
             notes = [*new.notes, *found.notes]
             return classification_report(scores, found.labels, found.classes, notes)
+        self._refuse_refitted()
         known = self._load_training_data()
         groups: dict[tuple[int, ...], list[TrainedMember[Config]]] = {}
         for member in self.members:
@@ -262,7 +242,9 @@ class Classifier(Predictor[Config]):
         splits it is the first that a member has them in: an item that one was trained on is not
         for testing."""
         splits = None
-        if data is self._data:
+        if data is self._data and self.card.get("refit"):
+            splits = ["train" if y >= 0 else "" for y in data.y[torch.as_tensor(places)].tolist()]
+        elif data is self._data:
             numbers = torch.full((len(data.y),), len(PARTS))
             for number, part in reversed(list(enumerate(PARTS))):
                 for member in self.members:
@@ -365,36 +347,3 @@ class Classifier(Predictor[Config]):
     @abstractmethod
     def _explain_overflow(self, member: TrainedMember[Config], data: Any, place: int) -> str:
         """Names the input that overflows in the network; empty where there is none."""
-
-
-def combine_logits(
-    logits: Tensor, members: Sequence[TrainedMember[Any]], temperature: float = 1.0
-) -> Tensor:
-    """The logarithms of the weighted mean of the members' probabilities, calibrated by a
-    temperature, in float64 on the CPU.
-
-    NaN where a logit is not finite: an infinite one would give probabilities that look fine.
-
-    Shape:
-        - logits: ``(M, N, C)``
-        - output: ``(N, C)``
-    """
-    finite = logits.isfinite().all(dim=-1, keepdim=True)
-    each = torch.where(finite, logits.double().log_softmax(dim=-1), torch.nan).cpu()
-    weights = torch.tensor([member.weight for member in members], dtype=torch.float64)
-    combined = (each + (weights / weights.sum()).log()[:, None, None]).logsumexp(dim=0)
-    return apply_temperature(combined, temperature)
-
-
-def split_by_size(sizes: Sequence[float], capacity: float) -> Iterator[list[int]]:
-    """Groups consecutive places whose sizes sum to at most the capacity, or that are alone."""
-    group: list[int] = []
-    filled = 0.0
-    for place, size in enumerate(sizes):
-        if group and filled + size > capacity:
-            yield group
-            group, filled = [], 0.0
-        group.append(place)
-        filled += size
-    if group:
-        yield group

@@ -13,8 +13,9 @@ from quatgraph.data.graph import AnyGraphs, Graphs
 from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
-from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
+from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
+from quatgraph.predictors.members import Cache, TrainedMember, split_by_size
 from quatgraph.predictors.predictions import Known, Predictions, find_positions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.colours import vocabulary_key

@@ -1,13 +1,12 @@
 """Completes and scores triples with trained models."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
 from quatgraph.data import link as source
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries, Triples
@@ -17,10 +16,11 @@ from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.metrics.report import RankingReport
 from quatgraph.models.link import MODELS
 from quatgraph.ops import Ranks
-from quatgraph.predictors.base import Cache, Predictor, TrainedMember
+from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
-from quatgraph.predictors.predictions import Links, refuse_not_finite
+from quatgraph.predictors.link_combination import SCORES_AT_ONCE, CombinedModel
+from quatgraph.predictors.predictions import Links
 from quatgraph.predictors.queries import (
     OPEN,
     AnyQueries,
@@ -31,11 +31,10 @@ from quatgraph.predictors.queries import (
 from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.problem import Problem, RankingQueries, entity_adjacency
+from quatgraph.tasks.link.problem import Problem, RankingQueries
 from quatgraph.training.bundle import Bundle
 
 Known = Literal["mark", "leave-out"]
-SCORES_AT_ONCE = 1 << 24
 MIN_ROWS = 64
 """Least rows of a product, padded with zeros: a product of few rows is rounded differently from the
 evaluator's of many, and a rank must not depend on the number of queries. (With half a million
@@ -44,67 +43,6 @@ entities or more the evaluator's own products have few rows.)"""
 
 _Columns = tuple[Tensor, Tensor, Tensor, Tensor]
 """Queries, triples, scores and ranks, the first columns of :class:`Links`."""
-
-
-class _Combination(nn.Module):
-    """The members as one model, whose inner products are the combined scores.
-
-    The weighted mean of log-softmax scores is an inner product too: of the weighted query vectors
-    and the candidate vectors, each side by side, minus a constant of the query.
-    """
-
-    def __init__(self, members: Sequence[TrainedMember[LinkConfig]], triples: Triples) -> None:
-        super().__init__()
-        self.members, self.triples = members, triples
-        total = sum(member.weight for member in members)
-        self.shares = [member.weight / total for member in members]
-        self._cache = Cache()
-
-    def forward(
-        self, adjacency: Adjacency, head: Tensor, relation: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Queries ``(Q, D)`` and candidates ``(E, D)``; each member has its own adjacency."""
-        query, candidates = self.combine_vectors(head, relation)
-        ones = candidates.new_ones(len(candidates), 1)
-        constants = self.compute_constants(head, relation)[:, None]
-        return torch.cat((query, constants), dim=1), torch.cat((candidates, ones), dim=1)
-
-    def combine_vectors(self, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and candidates whose products lack the constants, which change no rank; all
-        products are finite."""
-        pairs = self._decode(head, relation)
-        query, candidates = pairs[0]
-        if len(pairs) > 1:
-            weighted = zip(self.shares, pairs, strict=True)
-            query = torch.cat([share * own for share, (own, _) in weighted], dim=1)
-            candidates = torch.cat([own for _, own in pairs], dim=1)
-        # With a NaN among them, ranks would look like any others.
-        bounds = query.abs() @ candidates.abs().amax(dim=0)
-        refuse_not_finite(bounds, lambda row: self._name(int(head[row]), int(relation[row])))
-        return query, candidates
-
-    def compute_constants(self, head: Tensor, relation: Tensor) -> Tensor:
-        """What the log-softmax of several members adds to the scores of a query, ``(Q,)``."""
-        if len(self.members) == 1:
-            return torch.zeros(len(head), device=head.device)
-        pairs = zip(self.shares, self._decode(head, relation), strict=True)
-        return -torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
-
-    def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return [m.model.decoder(self.encode(m), head, relation) for m in self.members]
-
-    def encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
-        """The vectors of all entities, computed once."""
-        return self._cache.get(member, lambda: member.model.encode(self._adjacency(member)))
-
-    def _adjacency(self, member: TrainedMember[LinkConfig]) -> Adjacency:
-        matrix = member.config.model.matrix
-        device = next(member.model.parameters()).device
-        return self._cache.get(matrix, lambda: entity_adjacency(self.triples, matrix).to(device))
-
-    def _name(self, head: int, relation: int) -> tuple[str, str]:
-        graph = self.triples
-        return graph.entity_labels[head], graph.relation_labels[relation % graph.num_relations]
 
 
 class LinkPredictor(Predictor[LinkConfig]):
@@ -129,7 +67,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         super().__init__(bundle, device)
         self.reciprocal = all(member.config.data.reciprocal for member in self.members)
         """Whether all members learned inverse relations, so that heads have scores of their own."""
-        self.model = _Combination(self.members, self.triples)
+        self.model = CombinedModel(self.members, self.triples)
 
     def predict(
         self,
@@ -197,6 +135,7 @@ class LinkPredictor(Predictor[LinkConfig]):
                 "a link bundle holds its triples: evaluate it without data, or rank new triples "
                 "with report"
             )
+        self._refuse_refitted()
         found = classification_metrics(self.model, self._problem)
         for part in self._problem.parts:
             seen = evaluation.find_seen(self._problem, part)
@@ -214,6 +153,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         """
         notes: list[str] = []
         if triples is None:
+            self._refuse_refitted()
             ranks, queries = self.ranks(part), self._problem.parts[part]
         else:
             new = parse_triples(triples, self.triples, notes)
@@ -390,13 +330,6 @@ def read_bundled_triples(bundle: Bundle) -> Triples:
             "the bundle was changed, so train it again"
         )
     return triples
-
-
-def _log_sums(query: Tensor, candidates: Tensor) -> Tensor:
-    """The logarithm of the softmax's denominator for each query, ``(Q,)``."""
-    rows = max(1, SCORES_AT_ONCE // len(candidates))
-    pieces = [(some_rows @ candidates.mT).logsumexp(dim=1) for some_rows in query.split(rows)]
-    return torch.cat(pieces)
 
 
 def _pad(rows: Tensor) -> Tensor:

@@ -16,8 +16,9 @@ from quatgraph.data.node.encoding import Encoding
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.models.node import MODELS
-from quatgraph.predictors.base import Cache, Classifier, TrainedMember
+from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
+from quatgraph.predictors.members import Cache, TrainedMember
 from quatgraph.predictors.predictions import Predictions, find_positions
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig

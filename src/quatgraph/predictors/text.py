@@ -20,8 +20,9 @@ from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.base import TextModel
 from quatgraph.models.text.vectors import word_vectors
-from quatgraph.predictors.base import Cache, Classifier, TrainedMember, split_by_size
+from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
+from quatgraph.predictors.members import Cache, TrainedMember, split_by_size
 from quatgraph.predictors.predictions import Known, TextPredictions, find_positions
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond

@@ -36,6 +36,7 @@ class TrainedRun:
     """The state dict of its model."""
     outputs: Mapping[str, Tensor]
     """See :attr:`quatgraph.training.loop.Fit.outputs`."""
+    split: int = 0
 
 
 class Pool(Protocol):
@@ -84,7 +85,7 @@ class ClassifierPool:
         found: dict[str, float] = {}
         for part, labels in self.labels.items():
             if len(labels):
-                scores = apply_temperature(self._combine(weights, part), temperature)
+                scores = self.predict(weights, temperature, part)
                 for name in dict.fromkeys((self.metric, "accuracy", "macro-f1")):
                     found[f"{part}/{name}"] = CLASSIFICATION_METRICS[name](scores, labels)
                 found[f"{part}/loss"] = _loss(scores, labels)
@@ -92,6 +93,10 @@ class ClassifierPool:
 
     def log_probabilities(self, weights: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         return self._combine(weights, "valid"), self.labels["valid"]
+
+    def predict(self, weights: Sequence[int], temperature: float, part: str) -> Tensor:
+        """The log-probabilities of a part as the bundle predicts them, ``(N, C)``."""
+        return apply_temperature(self._combine(weights, part), temperature)
 
     def _combine(self, weights: Sequence[int], part: str) -> Tensor:
         """The logarithms of the combined probabilities, ``(N, C)``."""

@@ -1,6 +1,7 @@
 """The settings that all tasks share."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.metrics.classification import Metric
@@ -31,8 +32,12 @@ class TrainSettings:
     select: Select = "best-valid"
     """Which epoch is selected: the last, or the one with the best validation metric; ties go to
     the lowest validation loss."""
+    labels: Literal["train", "all"] = configs.added("train")
+    """What a run learns from: the training part, or all labels, once everything is selected."""
 
     def __post_init__(self) -> None:
+        if self.labels == "all" and self.select != "last":
+            raise ValueError("train.labels=all leaves nothing to select by: set train.select=last")
         positive = ("epochs", "lr", "clip", "patience", "evaluate_every")
         configs.check(self, "train", positive=positive, not_negative=("weight_decay",))
 

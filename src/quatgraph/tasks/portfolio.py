@@ -25,7 +25,7 @@ from quatgraph.tasks.combination import (
 )
 from quatgraph.tasks.runs import Outcome, bundle_of
 from quatgraph.tasks.selection import rank_groups
-from quatgraph.tasks.task import ConfigT, DataT, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, ConfigT, DataT, ProblemT, Task
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 
 RUNS = "runs"
@@ -145,6 +145,7 @@ class _StoredRun(Generic[ConfigT]):
             self.config,
             self.bundle.select_tensors(f"members.{self.index}"),
             self.bundle.select_tensors(f"outputs.{self.index}"),
+            self.entry["split"],
         )
 
 
@@ -199,25 +200,27 @@ def combine_runs(
             if weight
         ]
     )
+    refined = task.refine(every, weights, temperature)
     measured = [pools[key].metrics(weights, temperature) for key in bundled]
     merged.card["metrics"] = {name: fmean(each[name] for each in measured) for name in measured[0]}
-    merged.card["temperature"] = temperature
+    merged.card.update(refined, temperature=temperature)
     merged.card["selection"] = [
-        {"split": split, "seed": seed, **_measure_selected(pool, len(shared))}
+        {"split": split, "seed": seed, **_measure_selected(task, pool, len(shared))}
         for (split, seed), pool in pools.items()
     ]
     return merged
 
 
-def _measure_selected(pool: Pool, count: int) -> dict[str, dict[str, float]]:
+def _measure_selected(task: AnyTask, pool: Pool, count: int) -> dict[str, dict[str, float]]:
     """The metrics of the single best run and of the best combination on the pool's own validation
     data."""
-    found = {"single": select_single(pool.score, count)}
-    found["combination"] = select_weights(pool.score, count)
-    return {
-        name: pool.metrics(weights, _fit_temperature([pool], weights))
-        for name, weights in found.items()
-    }
+    measured = {}
+    for name, select in (("single", select_single), ("combination", select_weights)):
+        weights = select(pool.score, count)
+        temperature = _fit_temperature([pool], weights)
+        task.refine([pool], weights, temperature)
+        measured[name] = pool.metrics(weights, temperature)
+    return measured
 
 
 def _fit_temperature(pools: Sequence[Pool], weights: Weights) -> float:

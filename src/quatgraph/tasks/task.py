@@ -116,6 +116,13 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """Runs of one split and seed, to be combined."""
         return ClassifierPool(runs, runs[0].config.train.metric)
 
+    def refine(
+        self, pools: Sequence[Any], weights: Sequence[int], temperature: float
+    ) -> dict[str, Any]:
+        """What else the card says about how a combination predicts, selected on validation data;
+        the pools then measure it so."""
+        return {}
+
     def num_splits(self, config: ConfigT, data: DataT) -> int:
         return 1
 

@@ -128,6 +128,9 @@ def folds_of(graphs: Graphs, config: DataConfig) -> list[Fold]:
 
 def split_indices(problem: Problem, config: GraphConfig, split: int) -> dict[str, Tensor]:
     """The indices of a run's training, validation and test graphs."""
+    if config.train.labels == "all":
+        known = (problem.graphs.y >= 0).nonzero().flatten()
+        return {"train": known, "valid": known[:0], "test": known}
     return split_fold(problem.graphs, problem.folds[split], config.data, split)
 
 

@@ -103,6 +103,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         expanded = MODELS[config.model.name].needs_entries
         # Of the largest fold, so that the steps of an epoch do not depend on the other members.
         largest_fold = max(len(train) for train, _ in problem.folds)
+        largest_fold = max(largest_fold, *(len(part["train"]) for part in parts))
         batches = TrainingBatches(
             collection,
             [part["train"] for part in parts],

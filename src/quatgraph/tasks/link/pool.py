@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.ops import Ranks
-from quatgraph.tasks.link.evaluation import rank_candidates, summarize_ranks
+from quatgraph.tasks.link.evaluation import find_seen, rank_candidates, summarize_ranks
 from quatgraph.tasks.link.problem import Problem, RankingQueries
 
 NUMBERS = 1 << 28
@@ -69,7 +69,8 @@ class RankingPool:
             # log-softmax subtracts is the same for all candidates of a query.
             query = torch.cat([weight / sum(weights) * own for weight, (own, _) in vectors], dim=1)
             candidates = torch.cat([own for _, (_, own) in vectors], dim=1)
-            found |= summarize_ranks(rank_candidates(query, candidates, queries), part)
+            ranks = rank_candidates(query, candidates, queries)
+            found |= summarize_ranks(ranks, part, find_seen(self.models[0][1], part))
         return found
 
     def log_probabilities(self, weights: Sequence[int]) -> None:

@@ -85,15 +85,35 @@ def build_problem(
     return Problem(
         triples=triples,
         adjacency=entity_adjacency(triples, normalization).to(device),
-        training=replace(
-            training,
-            pairs=training.pairs.to(device),
-            ptr=training.ptr.to(device),
-            tails=training.tails.to(device),
-        ),
+        training=_to_device(training, device),
         parts={name: RankingQueries.of(part, known, device) for name, part in parts.items()},
         entity_share=entity_share.to(device),
         relation_share=relation_share.to(device),
+    )
+
+
+def with_all_triples(problem: Problem) -> Problem:
+    """The problem with the triples of all parts to learn from. The entity graph stays that of the
+    training triples, which a bundle predicts with."""
+    triples, device = problem.triples, problem.device
+    every = torch.cat((triples.train, triples.valid, triples.test))
+    reciprocal = problem.training.num_relations == 2 * triples.num_relations
+    training = source.queries(every, triples.num_entities, triples.num_relations, reciprocal)
+    entity_share, relation_share = (share.to(device) for share in _shares(training))
+    return replace(
+        problem,
+        training=_to_device(training, device),
+        entity_share=entity_share,
+        relation_share=relation_share,
+    )
+
+
+def _to_device(queries: Queries, device: torch.device) -> Queries:
+    return replace(
+        queries,
+        pairs=queries.pairs.to(device),
+        ptr=queries.ptr.to(device),
+        tails=queries.tails.to(device),
     )
 
 

@@ -26,7 +26,7 @@ from quatgraph.tasks.link.evaluation import (
 )
 from quatgraph.tasks.link.losses import PRODUCT_DTYPES, Losses
 from quatgraph.tasks.link.pool import RankingPool
-from quatgraph.tasks.link.problem import Problem, build_problem
+from quatgraph.tasks.link.problem import Problem, build_problem, with_all_triples
 from quatgraph.tasks.selection import SELECTION_SCORE
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
@@ -62,7 +62,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return len(data.valid) > 0
 
     def prepare(self, data: Triples, config: LinkConfig, device: torch.device) -> Problem:
-        return build_problem(data, config.model.matrix, config.data.reciprocal, device)
+        problem = build_problem(data, config.model.matrix, config.data.reciprocal, device)
+        return with_all_triples(problem) if config.train.labels == "all" else problem
 
     def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
         sizes = problem.triples.num_entities, problem.triples.num_relations

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +20,17 @@ from quatgraph.metrics.classification import accuracy, cross_entropy
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.class_weights import class_weights
+from quatgraph.tasks.combination import TrainedRun
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.evaluation import PartNodes
+from quatgraph.tasks.node.pool import NodePool
 from quatgraph.tasks.node.problem import (
     Problem,
     describe_feature,
     find_entry_beyond,
     refuse_infinite_sums,
 )
+from quatgraph.tasks.node.smoothing import Smoothing
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
@@ -105,6 +109,8 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         if edge_weight is not None:
             refuse_infinite_sums(data, adjacency)
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
+        if config.train.labels == "all":
+            masks["train"] = (data.y >= 0)[:, None].expand_as(data.train_mask)
         return Problem(
             features=features.to(device),
             adjacency=adjacency.normalized(config.model.matrix).to(device),
@@ -159,9 +165,29 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
                 for part in ("valid", "test")
                 for name, values in (("logits", own), ("labels", problem.labels.cpu()))
             }
+            | {"all/logits": own}
             for member, own in enumerate(logits)
         ]
         return dataclasses.replace(fitted, outputs=outputs)
+
+    def pool(self, runs: Sequence[TrainedRun], data: "Data", device: torch.device) -> NodePool:
+        return NodePool(runs, runs[0].config.train.metric, data)
+
+    def refine(
+        self, pools: Sequence[Any], weights: Sequence[int], temperature: float
+    ) -> dict[str, Any]:
+        """Smooths predictions over the graph if that is better on validation data."""
+        scores = []
+        for smoothing in (None, Smoothing()):
+            for pool in pools:
+                pool.smoothing = smoothing
+            found = [pool.refined_score(weights, temperature) for pool in pools]
+            scores.append(tuple(map(fmean, zip(*found, strict=True))))
+        if scores[1][0] > scores[0][0]:
+            return {"smoothing": dataclasses.asdict(Smoothing())}
+        for pool in pools:
+            pool.smoothing = None
+        return {}
 
     def plan(self, members: Sequence[Member[NodeConfig]]) -> Plan:
         """Of equal accuracies the first epoch is selected; for other metrics the loss decides."""
@@ -205,6 +231,8 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         if "class_sizes" in data:  # missing in older bundles
             classes = describe_classes(data["class_sizes"], data["num_nodes"], unlabelled="")
             summary.append(f"nodes: {classes}, {data['num_edges']:,} edges")
+        if card.get("smoothing"):
+            summary.append("predictions: smoothed over the graph (correct and smooth)")
         return summary + ([] if scaling is None else [f"features: {SCALED[scaling['kind']]}"])
 
     def explain_overflow(self, data: "Data", problem: Problem) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from quatgraph.data.splits import PARTS
+from quatgraph.data.text import Documents
 from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.models.text.vectors import WithVectors
@@ -77,7 +79,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         by the selected weights."""
         config, collection = members[0].config, problem.collection
         ensemble, optimizer = self.build_ensemble(members, problem)
-        parts = [split_indices(problem.corpus.documents, m.config.data, m.seed) for m in members]
+        parts = [self._split(problem.corpus.documents, member) for member in members]
         batches = DocumentBatches(
             collection,
             [part["train"] for part in parts],
@@ -124,6 +126,13 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             outputs = compute_outputs(ensemble, collection, held_out)
             metrics = fitted.metrics | tests
             return dataclasses.replace(fitted, metrics=metrics, outputs=outputs)
+
+    def _split(self, documents: Documents, member: Member[TextConfig]) -> dict[str, Tensor]:
+        """The indices of a run's documents; where it learns from all labels, also to measure it."""
+        if member.config.train.labels == "all":
+            known = (documents.y >= 0).nonzero().flatten()
+            return dict.fromkeys(PARTS, known)
+        return split_indices(documents, member.config.data, member.seed)
 
     def max_members(self, problem: Problem, config: TextConfig) -> int:
         """As many as also have their largest documents in a piece of a batch. On a CPU at least all

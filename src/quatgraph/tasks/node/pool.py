@@ -1,0 +1,57 @@
+"""Combinations of node classifiers, whose predictions may be smoothed over the graph."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from quatgraph.metrics.classification import CLASSIFICATION_METRICS
+from quatgraph.tasks.combination import ClassifierPool, Score, TrainedRun, apply_temperature
+from quatgraph.tasks.node.smoothing import Smoothing, correct_and_smooth, smoothing_matrix
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+class NodePool(ClassifierPool):
+    """Node classifiers of one split.
+
+    Args:
+        runs: Runs whose ``outputs`` also have the logits of ``all`` nodes.
+        metric: The metric to select by.
+        data: The graph.
+
+    Attributes:
+        smoothing: How predictions are smoothed; None, the default, if they are not.
+    """
+
+    def __init__(self, runs: Sequence[TrainedRun], metric: str, data: "Data") -> None:
+        super().__init__(runs, metric)
+        self.probabilities["all"] = torch.stack(
+            [run.outputs["all/logits"].double().softmax(dim=-1) for run in runs]
+        )
+        split = runs[0].split
+        masks = {"valid": data.val_mask, "test": data.test_mask}
+        self.places = {part: mask[:, split] for part, mask in masks.items()}
+        self.train, self.y = data.train_mask[:, split], data.y
+        self.matrix = smoothing_matrix(data)
+        self.smoothing: Smoothing | None = None
+
+    def predict(self, weights: Sequence[int], temperature: float, part: str) -> Tensor:
+        if self.smoothing is None:
+            return super().predict(weights, temperature, part)
+        scores = apply_temperature(self._combine(weights, "all"), temperature)
+        settings = self.smoothing
+        smoothed = correct_and_smooth(
+            scores.exp(), self.y, self.train, self.matrix, settings=settings
+        )
+        return smoothed[self.places[part]].log()
+
+    def refined_score(self, weights: Sequence[int], temperature: float) -> Score:
+        """The score on validation data as the bundle predicts, smoothed or not."""
+        scores, labels = self.predict(weights, temperature, "valid"), self.labels["valid"]
+        value = CLASSIFICATION_METRICS[self.metric](scores, labels)
+        loss = -float(scores.gather(1, labels[:, None]).mean())
+        return 0.0 if math.isnan(value) else value, -loss
