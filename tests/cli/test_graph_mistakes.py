@@ -126,10 +126,6 @@ TU = {
             "R_A.txt line 2 joins the graphs 1 and 2; an edge must stay within one graph",
         ),
         ({"A": "1, 2\n3, 9\n"}, "R_A.txt line 2 names the node 9 but the nodes are 1..7"),
-        (
-            {"graph_indicator": "1\n1\n1\n3\n3\n4\n4\n"},  # graph 2 has no nodes
-            "R_graph_indicator.txt line 4 names the graph 3 after the graph 1",
-        ),
         ({"graph_labels": "a\nb\n"}, "R_graph_labels.txt has 2 lines but there are 3 graphs"),
         ({"graph_labels": None}, "there is no file"),
         (

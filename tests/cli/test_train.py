@@ -74,7 +74,7 @@ def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
 
 
 def test_a_training_goes_to_a_folder_of_its_name_unless_told(pets: Path, tmp_path: Path) -> None:
-    fixed = ["--set", "train.lr=0.05", "--set", "model.dropout=0.1", "--seeds", "2"]
+    fixed = ["--set", "train.lr=0.05", "--set", "model.dropout=0.1", "--seeds", "2", "--fast"]
     result = last_object(call("train", "node", "--data", "pets/", *SHORT, *fixed, "--json"))
     assert result["bundle"] == "quatgraph-runs/pets"
     # What was set is not searched: only the weight decay has two values left.
@@ -94,7 +94,7 @@ def test_a_file_of_ones_own_names_the_folder_by_its_stem(
 
 
 def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
-    fixed = ["--set", "train.lr=0.05", "--out", "m"]
+    fixed = ["--set", "train.lr=0.05", "--out", "m", "--fast"]
     lines = call("train", "node", "--data", "pets", *SHORT, *fixed).stdout.splitlines()
     found = re.fullmatch(
         r"selected from 4 configurations on validation data: weight decay (\S+), dropout (\S+)",

@@ -97,7 +97,7 @@ def test_data_that_overflows_is_named_instead_of_the_learning_rate(
     graph: dict[str, str], setting: str, named: str, tmp_path: Path
 ) -> None:
     data = write_graph(tmp_path / "graph", **graph)
-    words = ["--set", setting, "--set", "train.epochs=4", "--out", str(tmp_path / "m")]
+    words = ["--set", setting, "--set", "train.epochs=4", "--out", str(tmp_path / "m"), "--fast"]
     result = call("train", "node", "--data", str(data), *words, "--device", "cpu")
     assert_user_error(
         result, f"every run diverged, because {named}", "correct it or scale it down", notes=True

@@ -65,7 +65,8 @@ def list_(
 
 
 def _list_names(kind: str) -> dict[str, list[str]]:
-    """The names of a kind by group; reads models and methods from the presets, without torch."""
+    """The names of a kind by group; reads models and methods from presets and portfolios, without
+    torch."""
     groups: dict[str, list[str]] = {}
     if kind == "datasets":
         from quatgraph.data.io.store import catalog
@@ -77,7 +78,7 @@ def _list_names(kind: str) -> dict[str, list[str]]:
         from quatgraph.reproduce import table_names, table_values
 
         return {name: [table_values(name)["title"]] for name in table_names()}
-    from quatgraph.presets import names, parts, preset
+    from quatgraph.presets import names, parts, preset, protocols
 
     for name in names():
         task, dataset, method = parts(name)
@@ -85,6 +86,10 @@ def _list_names(kind: str) -> dict[str, list[str]]:
             groups.setdefault(f"{task}/{dataset}", []).append(method)
         elif (model := preset(name)["model"]["name"]) not in groups.setdefault(task, []):
             groups[task].append(model)
+    if kind == "models":
+        for task, models in groups.items():
+            own = dict.fromkeys(entry["model.name"] for entry in protocols(task)["portfolio"])
+            models += [model for model in own if model not in models]
     return groups
 
 

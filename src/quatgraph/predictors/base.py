@@ -60,7 +60,7 @@ class Predictor(ABC, Generic[Config]):
         return self.members[0].config
 
     @abstractmethod
-    def predict(self, *args: Any, **kwargs: Any) -> AnyPredictions:
+    def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Predictions for the training data, or for the data that is given first."""
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Predictor(ABC, Generic[Config]):
         """Recomputes the bundle's metrics; pass the training data if it was moved."""
 
     @abstractmethod
-    def report(self, data: Any = None, part: str = "test") -> Report | RankingReport:
+    def report(self, data: Any = None, part: str = "test") -> Any:
         """Measures the model on a part of its data, or on new data with labels."""
 
     def adopt(self, data: Any) -> bool:

@@ -204,7 +204,7 @@ def test_a_missing_path_is_refused(tmp_path):
         ("a.TSV", True),
         ("a.txt", True),
         ("a.txt.xz", True),
-        ("a.jsonl", False),
+        ("a.jsonl", True),
         ("a.pdf", False),
         ("a", False),
     ],
