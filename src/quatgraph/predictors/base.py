@@ -16,11 +16,11 @@ from quatgraph.data.labels import Label, restore_labels
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.metrics.classification import CLASSIFICATION_METRICS
-from quatgraph.metrics.report import RankingReport, Report, classification_report
+from quatgraph.metrics.report import Report, classification_report
 from quatgraph.predictors.embeddings import Embeddings
 from quatgraph.predictors.labelled import labels_of, match_labels
 from quatgraph.predictors.members import Cache, TrainedMember, combine_logits
-from quatgraph.predictors.predictions import AnyPredictions, Known, refuse_not_finite
+from quatgraph.predictors.predictions import Known, refuse_not_finite
 from quatgraph.training.bundle import Bundle
 
 Config = TypeVar("Config")
