@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Generic
+from typing import Generic
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from quatgraph.tasks.combination import (
 )
 from quatgraph.tasks.runs import Outcome, bundle_of
 from quatgraph.tasks.selection import rank_groups
-from quatgraph.tasks.task import AnyTask, ConfigT, DataT, ProblemT, Task
+from quatgraph.tasks.task import AnyTask, Card, ConfigT, DataT, ProblemT, Task
 from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
 
 RUNS = "runs"
@@ -135,9 +135,9 @@ class _StoredRun(Generic[ConfigT]):
     config: ConfigT
 
     @property
-    def entry(self) -> dict[str, Any]:
+    def entry(self) -> Card:
         """Its entry in the bundle's card."""
-        entry: dict[str, Any] = self.bundle.card["members"][self.index]
+        entry: Card = self.bundle.card["members"][self.index]
         return entry
 
     def as_trained(self) -> TrainedRun:

@@ -8,11 +8,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from quatgraph import config as configs
 from quatgraph.training.record import RunRecord
 
 SELECTION_SCORE = "valid/merit"
@@ -46,7 +46,7 @@ def score_run(record: RunRecord) -> tuple[float, float]:
     return selection_score(record.metrics, selection_metric(record.config))
 
 
-def selection_metric(config: Mapping[str, Any]) -> str:
+def selection_metric(config: configs.Values) -> str:
     """The metric that selects, of a configuration as records hold it; for a task without classes
     its ``train.monitor``."""
     train = config.get("train", {})

@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.tasks.combination import ClassifierPool, Pool, TrainedRun
 from quatgraph.tasks.config import Config
 from quatgraph.tasks.selection import SELECTION_SCORE, selection_metric
@@ -116,9 +117,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """Runs of one split and seed, to be combined."""
         return ClassifierPool(runs, runs[0].config.train.metric)
 
-    def refine(
-        self, pools: Sequence[Any], weights: Sequence[int], temperature: float
-    ) -> dict[str, Any]:
+    def refine(self, pools: Sequence[Pool], weights: Sequence[int], temperature: float) -> Card:
         """What else the card says about how a combination predicts, selected on validation data;
         the pools then measure it so."""
         return {}
@@ -130,7 +129,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """Whether the runs of a config have validation data to select by."""
         return True
 
-    def metrics_to_report(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def metrics_to_report(self, config: configs.Values) -> tuple[str, ...]:
         """The test metrics that ``train`` reports for a configuration, as records hold it: the one
         that selected it comes first."""
         return tuple(dict.fromkeys((selection_metric(config), *self.reported_metrics)))

@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import torch
 from torch import Tensor
 
 from quatgraph.metrics.classification import CLASSIFICATION_METRICS
-from quatgraph.tasks.combination import ClassifierPool, Score, TrainedRun, apply_temperature
+from quatgraph.tasks.combination import ClassifierPool, TrainedRun, apply_temperature
 from quatgraph.tasks.node.smoothing import Smoothing, correct_and_smooth, smoothing_matrix
 
 if TYPE_CHECKING:
@@ -49,9 +49,13 @@ class NodePool(ClassifierPool):
         )
         return smoothed[self.places[part]].log()
 
-    def refined_score(self, weights: Sequence[int], temperature: float) -> Score:
-        """The score on validation data as the bundle predicts, smoothed or not."""
+    def smoothed_by(self, smoothing: Smoothing | None) -> Self:
+        """Sets how predictions are smoothed."""
+        self.smoothing = smoothing
+        return self
+
+    def refined_score(self, weights: Sequence[int], temperature: float) -> float:
+        """The metric on validation data as the bundle predicts, smoothed or not."""
         scores, labels = self.predict(weights, temperature, "valid"), self.labels["valid"]
         value = CLASSIFICATION_METRICS[self.metric](scores, labels)
-        loss = -float(scores.gather(1, labels[:, None]).mean())
-        return 0.0 if math.isnan(value) else value, -loss
+        return 0.0 if math.isnan(value) else value

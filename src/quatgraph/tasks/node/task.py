@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ from quatgraph.metrics.classification import accuracy, cross_entropy
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
 from quatgraph.tasks.class_weights import class_weights
-from quatgraph.tasks.combination import TrainedRun
+from quatgraph.tasks.combination import Pool, TrainedRun
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.evaluation import PartNodes
 from quatgraph.tasks.node.pool import NodePool
@@ -173,21 +173,17 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
     def pool(self, runs: Sequence[TrainedRun], data: "Data", device: torch.device) -> NodePool:
         return NodePool(runs, runs[0].config.train.metric, data)
 
-    def refine(
-        self, pools: Sequence[Any], weights: Sequence[int], temperature: float
-    ) -> dict[str, Any]:
+    def refine(self, pools: Sequence[Pool], weights: Sequence[int], temperature: float) -> Card:
         """Smooths predictions over the graph if that is better on validation data."""
-        scores = []
-        for smoothing in (None, Smoothing()):
-            for pool in pools:
-                pool.smoothing = smoothing
-            found = [pool.refined_score(weights, temperature) for pool in pools]
-            scores.append(tuple(map(fmean, zip(*found, strict=True))))
-        if scores[1][0] > scores[0][0]:
-            return {"smoothing": dataclasses.asdict(Smoothing())}
-        for pool in pools:
-            pool.smoothing = None
-        return {}
+        own = [pool for pool in pools if isinstance(pool, NodePool)]
+        plain, smoothed = (
+            fmean(pool.smoothed_by(smoothing).refined_score(weights, temperature) for pool in own)
+            for smoothing in (None, Smoothing())
+        )
+        chosen = Smoothing() if smoothed > plain else None
+        for pool in own:
+            pool.smoothing = chosen
+        return {} if chosen is None else {"smoothing": dataclasses.asdict(chosen)}
 
     def plan(self, members: Sequence[Member[NodeConfig]]) -> Plan:
         """Of equal accuracies the first epoch is selected; for other metrics the loss decides."""
