@@ -172,3 +172,17 @@ def test_a_configuration_that_diverged_on_a_split_is_not_combined(tmp_path: Path
     job = train_in_folder(GRAPH, [wild, *candidates], tmp_path / "m", data=data, combine=True)
     quats = {m["config"]["model"]["hidden_quats"] for m in job.members}
     assert quats <= {1, 2}
+
+
+def test_a_finished_training_is_not_extended_by_other_models(tmp_path: Path) -> None:
+    candidates, data = node(tmp_path)
+    train_in_folder(NODE, candidates[:2], tmp_path / "m", data=data, combine=True)
+    before = load_bundle(tmp_path / "m").card
+    with pytest.raises(UserError, match="a finished training of fewer models or seeds"):
+        train_in_folder(NODE, candidates, tmp_path / "m", data=data, combine=True, resume=True)
+    assert load_bundle(tmp_path / "m").card == before
+
+
+def test_a_setting_that_the_chosen_model_does_not_read_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"unknown key 'model\.dropout'; the model 'linear' reads"):
+        default_candidates(NODE, {"model": {"dropout": 0.3}}, only=["linear"])

@@ -19,10 +19,10 @@ from quatgraph.predictors import PREDICTORS
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
-from quatgraph.tasks.refit import refit
+from quatgraph.tasks.refit import REFIT, refit
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.problem import corpus_of
-from quatgraph.training.bundle import load_bundle
+from quatgraph.training.bundle import load_bundle, save_bundle
 from quatgraph.training.context import Context
 
 
@@ -103,3 +103,18 @@ def test_a_refit_that_diverges_keeps_the_model(tmp_path: Path) -> None:
 def test_all_labels_leave_nothing_to_select_by() -> None:
     with pytest.raises(UserError, match=r"train\.labels=all leaves nothing to select by"):
         configs.build(NodeConfig, {"train": {"labels": "all"}})
+
+
+def test_a_refit_that_was_killed_while_it_replaced_the_model_is_finished(tmp_path: Path) -> None:
+    candidates, data = node(tmp_path)
+    folder = tmp_path / "m"
+    train_in_folder(NODE, candidates, folder, data=data, combine=True)
+    old = (folder / "card.json").read_bytes()
+    refit(NODE, folder, Context(CPU), data)
+    made = load_bundle(folder)
+    save_bundle(folder / REFIT, made)
+    (folder / "card.json").write_bytes(old)  # of the two files only one was replaced
+    job = train_in_folder(NODE, candidates, folder, data=data, combine=True, resume=True)
+    assert load_bundle(folder).card["refit"] is True
+    assert not (folder / REFIT).exists()
+    assert job.members[0]["metrics"] == made.card["members"][0]["metrics"]

@@ -47,8 +47,8 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     typer.echo(_describe_test(job, found))
     if len({r.method for r in job.records}) > 1:
         typer.echo(f"\n{_format_models(task, job)}")
-        if job.num_bundled > 1 and not _lacks_test(found):
-            alone = _format_metrics(_shorten(_summarize(reported, single), len(single)))
+        if job.num_bundled > 1 and _defined(found):
+            alone = _format_metrics(_shorten(_defined(_summarize(reported, single)), len(single)))
             typer.echo(f"the best single model alone: test {alone}")
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
@@ -72,8 +72,9 @@ def _summarize(
     }
 
 
-def _lacks_test(found: Mapping[str, tuple[float, float]]) -> bool:
-    return any(math.isnan(mean) for mean, _ in found.values())
+def _defined(found: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
+    """The metrics that the test data defines; none without test data."""
+    return {name: both for name, both in found.items() if not math.isnan(both[0])}
 
 
 def _shorten(found: Mapping[str, tuple[float, float]], count: int) -> dict[str, tuple[float, ...]]:
@@ -83,10 +84,12 @@ def _shorten(found: Mapping[str, tuple[float, float]], count: int) -> dict[str, 
 
 def _describe_test(job: "Job", found: Mapping[str, tuple[float, float]]) -> str:
     """The test metrics, and over what they are averaged."""
-    if _lacks_test(found):
+    results, defined = job.results, _defined(found)
+    if not defined:
         return "no test data, so there are no test metrics"
-    results = job.results
-    text = f"test {_format_metrics(_shorten(found, len(results)))}"
+    text = f"test {_format_metrics(_shorten(defined, len(results)))}"
+    if undefined := [name for name in found if name not in defined]:
+        text += f" ({' and '.join(undefined)} undefined: some class has no test item)"
     if len(results) == 1:
         return text
     splits, seeds = ({each[key] for each in results} for key in ("split", "seed"))
@@ -170,13 +173,12 @@ def _describe_bundle(task: "AnyTask", job: "Job") -> str:
         return f"{job.num_bundled} models; their predictions are combined"
     (member,) = job.members
     reported = task.metrics_to_report(job.chosen.config)
-    metrics = member["metrics"]
+    metrics = job.metrics
     details = [f"{_split_word(job)} {member['split']}, seed {member['seed']}"]
     for part in ("valid", "test"):
-        found = {metric: [metrics[f"{part}/{metric}"]] for metric in reported}
-        if not any(value is None or math.isnan(value) for (value,) in found.values()):
+        found = {metric: [metrics.get(f"{part}/{metric}", math.nan)] for metric in reported}
+        if not any(math.isnan(value) for (value,) in found.values()):
             details.append(f"{part} {_format_metrics(found)}")
-    valid = metrics[f"valid/{reported[0]}"]
-    validated = valid is not None and not math.isnan(valid)
+    validated = not math.isnan(metrics.get(f"valid/{reported[0]}", math.nan))
     reason = "the best run on" if validated else "the first run, without"
     return f"{reason} validation data: {', '.join(details)}"

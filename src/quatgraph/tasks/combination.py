@@ -67,12 +67,7 @@ class ClassifierPool:
     def __init__(self, runs: Sequence[TrainedRun], metric: str = "accuracy") -> None:
         self.metric = metric
         parts = ("valid", "test")
-        self.probabilities = {
-            part: torch.stack(
-                [run.outputs[f"{part}/logits"].double().softmax(dim=-1) for run in runs]
-            )
-            for part in parts
-        }
+        self.logits = {part: [run.outputs[f"{part}/logits"] for run in runs] for part in parts}
         self.num_valid = len(runs[0].outputs["valid/labels"])
         self.labels = {part: runs[0].outputs[f"{part}/labels"].long() for part in parts}
 
@@ -100,10 +95,13 @@ class ClassifierPool:
 
     def _combine(self, weights: Sequence[int], part: str) -> Tensor:
         """The logarithms of the combined probabilities, ``(N, C)``."""
-        used = [index for index, weight in enumerate(weights) if weight]
-        shares = torch.tensor([weights[index] for index in used], dtype=torch.float64)
-        mean = torch.einsum("k,knc->nc", shares / shares.sum(), self.probabilities[part][used])
-        return mean.clamp(min=torch.finfo(mean.dtype).tiny).log()
+        used = [
+            (weight, own) for weight, own in zip(weights, self.logits[part], strict=True) if weight
+        ]
+        shares = [math.log(weight / sum(weights)) for weight, _ in used]
+        scores = [own.double().log_softmax(dim=-1) for _, own in used]
+        weighted = [share + own for share, own in zip(shares, scores, strict=True)]
+        return torch.stack(weighted).logsumexp(dim=0)
 
 
 def _loss(scores: Tensor, labels: Tensor) -> float:

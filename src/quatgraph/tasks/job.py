@@ -1,5 +1,6 @@
 """A training in a folder: it can be stopped and resumed, and leaves a bundle."""
 
+import math
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,8 @@ from quatgraph.errors import UserError
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.tasks.config import Config
 from quatgraph.tasks.overflow import ADVICE
-from quatgraph.tasks.portfolio import combine_runs, has_runs, remove_runs, save_runs
+from quatgraph.tasks.portfolio import RUNS, combine_runs, has_runs, remove_runs, save_runs
+from quatgraph.tasks.refit import finish_refit
 from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
 from quatgraph.tasks.selection import (
     DIVERGED,
@@ -30,6 +32,7 @@ from quatgraph.training.checkpoint import (
 from quatgraph.training.context import Context
 from quatgraph.training.loop import Paused
 from quatgraph.training.record import RunRecord, append_records, read_records
+from quatgraph.training.runtime import map_leaves
 
 RECORDS = "records.jsonl"
 FILES = (RECORDS, CHECKPOINT, *BUNDLE)
@@ -105,8 +108,8 @@ def holds_training(folder: Path) -> bool:
 
 
 def has_bundle(folder: Path) -> bool:
-    """Whether a folder holds a model."""
-    return all((folder / name).exists() for name in BUNDLE)
+    """Whether a training has left a model, which is not that of a training it replaces."""
+    return (folder / RECORDS).exists() and all((folder / name).exists() for name in BUNDLE)
 
 
 def train_in_folder(
@@ -142,6 +145,8 @@ def train_in_folder(
     with lock_folder(folder):
         found = _find_files(folder, replaceable=context.resume or context.overwrite)
         replaced = [folder / name for name in found if context.overwrite]
+        if context.resume:
+            finish_refit(folder)
         data = task.load_for(candidates) if data is None else data
         varied = _varied_settings(task, candidates)
         _check_validation(task, candidates[0], data, varied)
@@ -154,6 +159,12 @@ def train_in_folder(
             context.log(note)
         finished = {(r.config_digest, r.split, r.seed) for r in done}
         missing = [member for member in members if _run_key(member) not in finished]
+        healthy = drop_diverged(done)
+        if combine and missing and not all((folder / RUNS / r.ensemble).is_dir() for r in healthy):
+            raise UserError(
+                f"{folder} holds a finished training of fewer models or seeds, which cannot be "
+                "extended: choose another folder, or replace it with --overwrite"
+            )
         best = select_group(done).score if done else DIVERGED
         diverged: dict[str, str] = {}
         modes = {path: stat.S_IMODE(path.stat().st_mode) for path in replaced}
@@ -297,10 +308,15 @@ def _make_job(
         members=card["members"],
         num_configs=num_configs,
         chosen_settings={key: settings[key] for key in varied if key in settings},
-        metrics=card["metrics"],
+        metrics=map_leaves(card["metrics"], _restore_nan),
         summary=task.summarize(card),
-        selection=card.get("selection", []),
+        selection=map_leaves(card.get("selection", []), _restore_nan),
     )
+
+
+def _restore_nan(value: object) -> object:
+    """A card holds ``null`` for a metric that is not defined."""
+    return math.nan if value is None else value
 
 
 def _describe_diverged(

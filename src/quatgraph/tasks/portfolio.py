@@ -68,8 +68,9 @@ def default_candidates(
     for entry in entries:
         for config in _expand(task, values, entry):
             found.setdefault(configs.digest(config.identity()), config)
-    # Where no model reads all settings, building the default one names the first that is unknown.
-    return list(found.values()) or [configs.build(task.config, values)]
+    # Where no model reads all settings, building one names the first that is unknown.
+    named = {"model": {"name": wanted[0]}} if wanted else {}
+    return list(found.values()) or [configs.build(task.config, configs.merge(named, values))]
 
 
 def _expand(
@@ -100,7 +101,9 @@ def save_runs(
     data: DataT,
 ) -> None:
     """Stores the runs of an ensemble that may become members, with their outputs."""
-    groups = [group for group in rank_groups(outcome.records) if group.healthy][:KEPT]
+    ranked = [group for group in rank_groups(outcome.records) if group.healthy]
+    # A configuration that diverged on some split is not combined.
+    groups = sorted(ranked, key=lambda group: len(group.healthy) < len(group.runs))[:KEPT]
     places = [outcome.records.index(run) for group in groups for run in group.healthy]
     if not places:
         return

@@ -1,7 +1,9 @@
 """Trains the members of a bundle again, on all labels."""
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from shutil import rmtree
 from statistics import fmean
 
 from quatgraph import config as configs
@@ -14,6 +16,20 @@ from quatgraph.training.context import Context
 
 KEPT = ("metrics", "selection", "temperature", "smoothing", "key")
 """What a card keeps: measured before the refit, on held-out data."""
+
+
+REFIT = "refit"
+"""The folder of the new bundle, below that of the training, until it replaces the old one."""
+
+
+def finish_refit(folder: Path) -> None:
+    """Replaces a bundle by the one that a refit has left beside it, if that is whole."""
+    made = folder / REFIT
+    if not made.is_dir():
+        return
+    with suppress(UserError):  # killed while it was written: the old model is whole
+        save_bundle(folder, load_bundle(made))
+    rmtree(made)
 
 
 def refit(
@@ -58,4 +74,10 @@ def refit(
                 picks.append((outcome, index, weights[members.index(member)]))
         made = bundle_of(task, picks, data)
         kept = {key: card[key] for key in KEPT if key in card}
-        save_bundle(folder, Bundle(made.card | kept | {"refit": True}, made.tensors))
+        earlier = list(chosen.values())
+        for entry, (outcome, index, _) in zip(made.card["members"], picks, strict=True):
+            # Not those on labels that it learned from.
+            entry["metrics"] = earlier[members.index(outcome.members[index])][0]["metrics"]
+        # First beside the model: if the process is killed, one of both is whole.
+        save_bundle(folder / REFIT, Bundle(made.card | kept | {"refit": True}, made.tensors))
+        finish_refit(folder)

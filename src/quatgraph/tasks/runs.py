@@ -83,7 +83,7 @@ def run(
         ensembles = split_group(group, task.max_members(problem, group[0].config))
         pending += [(ensemble, problem) for ensemble in ensembles]
     count = len(pending)
-    if context.estimate and count > 1:  # a single one reports its own time
+    if context.estimate and not context.resume and count > 1:  # a single one reports its own time
         seconds = estimate_seconds(task, pending, context.deadline)
         if seconds is not None and seconds >= TOLD_FROM:
             runs = f"{len(members)} runs in {count} ensembles"

@@ -1,11 +1,13 @@
 """Lists of networkx graphs as a collection; networkx is not imported."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.data.io.files import to_plain
+from quatgraph.data.labels import label_type
 from quatgraph.data.node.networkx import is_networkx
 from quatgraph.errors import UserError
 
@@ -44,7 +46,8 @@ def from_networkx(
         if known is not None:
             value["label"] = to_plain(known[place])
         objects.append((where, value))
-    return merge_objects(objects, own, missing=missing, labels_needed=labels_needed)
+    merged = merge_objects(objects, own, missing=missing, labels_needed=labels_needed)
+    return replace(merged, label_type=label_type(value.get("label") for _, value in objects))
 
 
 def _to_object(graph: Any, where: str, own: tuple[str, str]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
-import torch
 from torch import Tensor
 
 from quatgraph.metrics.classification import CLASSIFICATION_METRICS
@@ -29,9 +28,7 @@ class NodePool(ClassifierPool):
 
     def __init__(self, runs: Sequence[TrainedRun], metric: str, data: "Data") -> None:
         super().__init__(runs, metric)
-        self.probabilities["all"] = torch.stack(
-            [run.outputs["all/logits"].double().softmax(dim=-1) for run in runs]
-        )
+        self.logits["all"] = [run.outputs["all/logits"] for run in runs]
         split = runs[0].split
         masks = {"valid": data.val_mask, "test": data.test_mask}
         self.places = {part: mask[:, split] for part, mask in masks.items()}
