@@ -141,10 +141,7 @@ class Classifier(Predictor[Config]):
         Args:
             data: The training data, if it was moved or was in memory.
         """
-        self._refuse_refitted()
-        if data is not None and not self._replace_data(self._read_training_data(data)):
-            raise self._changed()
-        known = self._load_training_data()
+        known = self._load_held_out(data)
         groups: dict[tuple[int, int], list[TrainedMember[Config]]] = {}
         for member in self.members:
             groups.setdefault((member.split, member.seed), []).append(member)
@@ -170,10 +167,7 @@ class Classifier(Predictor[Config]):
         Args:
             data: The training data, if it was moved or was in memory.
         """
-        self._refuse_refitted()
-        if data is not None and not self._replace_data(self._read_training_data(data)):
-            raise self._changed()
-        known = self._load_training_data()
+        known = self._load_held_out(data)
         splits: dict[int, list[TrainedMember[Config]]] = {}
         for member in self.members:
             splits.setdefault(member.split, []).append(member)
@@ -301,6 +295,13 @@ class Classifier(Predictor[Config]):
             lambda row: self._explain_overflow(members[0], data, int(places[row])),
         )
         return combined
+
+    def _load_held_out(self, data: Any) -> Any:
+        """The training data, given again if it was moved, of a model with held-out data."""
+        self._refuse_refitted()
+        if data is not None and not self._replace_data(self._read_training_data(data)):
+            raise self._changed()
+        return self._load_training_data()
 
     def _load_training_data(self) -> Any:
         """The training data, read once."""

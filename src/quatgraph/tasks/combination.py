@@ -67,7 +67,10 @@ class ClassifierPool:
     def __init__(self, runs: Sequence[TrainedRun], metric: str = "accuracy") -> None:
         self.metric = metric
         parts = ("valid", "test")
-        self.logits = {part: [run.outputs[f"{part}/logits"] for run in runs] for part in parts}
+        self.scores = {
+            part: [run.outputs[f"{part}/logits"].double().log_softmax(dim=-1) for run in runs]
+            for part in parts
+        }
         self.num_valid = len(runs[0].outputs["valid/labels"])
         self.labels = {part: runs[0].outputs[f"{part}/labels"].long() for part in parts}
 
@@ -95,13 +98,18 @@ class ClassifierPool:
 
     def _combine(self, weights: Sequence[int], part: str) -> Tensor:
         """The logarithms of the combined probabilities, ``(N, C)``."""
-        used = [
-            (weight, own) for weight, own in zip(weights, self.logits[part], strict=True) if weight
-        ]
-        shares = [math.log(weight / sum(weights)) for weight, _ in used]
-        scores = [own.double().log_softmax(dim=-1) for _, own in used]
-        weighted = [share + own for share, own in zip(shares, scores, strict=True)]
-        return torch.stack(weighted).logsumexp(dim=0)
+        return combine_scores(weights, self.scores[part])
+
+
+def combine_scores(weights: Sequence[int], scores: Sequence[Tensor]) -> Tensor:
+    """The logarithms of the weighted mean of probabilities, from their logarithms ``(N, C)``."""
+    total = sum(weights)
+    used = [
+        math.log(weight / total) + own
+        for weight, own in zip(weights, scores, strict=True)
+        if weight
+    ]
+    return torch.stack(used).logsumexp(dim=0)
 
 
 def _loss(scores: Tensor, labels: Tensor) -> float:

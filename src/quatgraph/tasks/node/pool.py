@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Self
 from torch import Tensor
 
 from quatgraph.metrics.classification import CLASSIFICATION_METRICS
-from quatgraph.tasks.combination import ClassifierPool, TrainedRun, apply_temperature
+from quatgraph.tasks.combination import (
+    ClassifierPool,
+    TrainedRun,
+    apply_temperature,
+    combine_scores,
+)
 from quatgraph.tasks.node.smoothing import Smoothing, correct_and_smooth, smoothing_matrix
 
 if TYPE_CHECKING:
@@ -28,7 +33,7 @@ class NodePool(ClassifierPool):
 
     def __init__(self, runs: Sequence[TrainedRun], metric: str, data: "Data") -> None:
         super().__init__(runs, metric)
-        self.logits["all"] = [run.outputs["all/logits"] for run in runs]
+        self.logits = [run.outputs["all/logits"] for run in runs]
         split = runs[0].split
         masks = {"valid": data.val_mask, "test": data.test_mask}
         self.places = {part: mask[:, split] for part, mask in masks.items()}
@@ -39,7 +44,8 @@ class NodePool(ClassifierPool):
     def predict(self, weights: Sequence[int], temperature: float, part: str) -> Tensor:
         if self.smoothing is None:
             return super().predict(weights, temperature, part)
-        scores = apply_temperature(self._combine(weights, "all"), temperature)
+        every = [logits.double().log_softmax(dim=-1) for logits in self.logits]
+        scores = apply_temperature(combine_scores(weights, every), temperature)
         settings = self.smoothing
         smoothed = correct_and_smooth(
             scores.exp(), self.y, self.train, self.matrix, settings=settings
