@@ -170,7 +170,7 @@ def identity(config: Any) -> dict[str, Any]:
     values = to_dict(config)
     del values["seeds"]
     values["data"]["path"] = ""
-    for name, section in (("data", config.data), ("train", config.train)):
+    for name, section in (("data", config.data), ("model", config.model), ("train", config.train)):
         for field in dataclasses.fields(section):
             if "added" in field.metadata and values[name][field.name] == field.default:
                 del values[name][field.name]

@@ -15,14 +15,14 @@ from torch import Tensor, nn
 
 import quatgraph
 from quatgraph import models, presets
-from quatgraph.adjacency import Adjacency
 from quatgraph.layers.decoder import DECODERS
 from quatgraph.layers.linear import Features, Matrix, RealLinear
 from quatgraph.layers.real import LinearOfSums
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
 from quatgraph.models.graph import GraphModel, LayeredOptions
 from quatgraph.models.link import MODELS as LINK_MODELS
-from quatgraph.models.link import LinkModel, LinkOptions
+from quatgraph.models.link import DecoderOptions, LinkModel
+from quatgraph.models.link.graphs import Graph
 from quatgraph.models.node import MODELS as NODE_MODELS
 from quatgraph.models.node import HiddenOptions, NodeModel
 from quatgraph.models.text import MODELS as TEXT_MODELS
@@ -88,7 +88,7 @@ class GraphMine(GraphModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkMineOptions(LinkOptions):
+class LinkMineOptions(DecoderOptions):
     name: Literal["mine"] = "mine"
 
 
@@ -110,7 +110,7 @@ class LinkMine(LinkModel):
         self.entities = nn.Parameter(torch.randn(num_entities, 4 * dim_quats))
         self.decoder = DECODERS[decoder](num_relations, 4 * dim_quats, reciprocal=reciprocal)
 
-    def encode(self, adjacency: Adjacency) -> Tensor:
+    def encode(self, graph: Graph) -> Tensor:
         return self.entities.tanh()
 
 

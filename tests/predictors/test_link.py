@@ -16,13 +16,13 @@ import quatgraph
 from quatgraph import LinkPredictor, UserError
 from quatgraph.data.link import Triples, load, random_triples, with_inverses
 from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
+from quatgraph.models.link.graphs import build_graph
 from quatgraph.predictors import link as module
 from quatgraph.predictors import train_triples
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 from quatgraph.tasks.link.evaluation import rank_part
-from quatgraph.tasks.link.problem import entity_adjacency
 from quatgraph.training.bundle import load_bundle, save_bundle
 
 CPU = torch.device("cpu")
@@ -96,7 +96,7 @@ def test_answers_are_all_entities_by_their_scores(any_model: LinkPredictor) -> N
     graph = any_model.triples
     sides = with_inverses(graph.test[:5], graph.num_relations)
     (member,) = any_model.members
-    adjacency = entity_adjacency(graph, member.config.model.matrix)
+    adjacency = build_graph(graph, member.config.model.graph)
     with torch.no_grad():
         query, candidates = member.model(adjacency, *sides[:, :2].unbind(1))
     scores = query @ candidates.T

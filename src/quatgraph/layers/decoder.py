@@ -37,6 +37,7 @@ class DistMult(nn.Module):
         - entities: the vectors of all entities, ``(E, D)``
         - head: indices of entities, ``(B,)``
         - relation: indices of relations, less than 2R, ``(B,)``
+        - relations: the vectors of all relations, if not ``self.relations``
         - output: query vectors ``(B, D)`` and candidate vectors ``(E, D)``; ``D + 2`` for TransE
     """
 
@@ -64,8 +65,10 @@ class DistMult(nn.Module):
         self.dropout = QuaternionDropout(dropout)
         nn.init.xavier_normal_(self.relations)
 
-    def forward(self, entities: Tensor, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
-        relations: Tensor = self.relations
+    def forward(
+        self, entities: Tensor, head: Tensor, relation: Tensor, relations: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        relations = self.relations if relations is None else relations
         if not self.reciprocal:
             relations = torch.cat((relations, self.inverse(relations)))
         entities, query = self.query(entities, head, relations, relation)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
+from quatgraph.models.link.graphs import Graph, build_graph
 from quatgraph.predictors.members import Cache, TrainedMember
 from quatgraph.predictors.predictions import refuse_not_finite
 from quatgraph.tasks.link.config import LinkConfig
-from quatgraph.tasks.link.problem import entity_adjacency
 
 SCORES_AT_ONCE = 1 << 24
 
@@ -29,10 +28,8 @@ class CombinedModel(nn.Module):
         self.shares = [member.weight / total for member in members]
         self._cache = Cache()
 
-    def forward(
-        self, adjacency: Adjacency, head: Tensor, relation: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Queries ``(Q, D)`` and candidates ``(E, D)``; each member has its own adjacency."""
+    def forward(self, graph: Graph, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries ``(Q, D)`` and candidates ``(E, D)``; each member has its own graph."""
         query, candidates = self.combine_vectors(head, relation)
         ones = candidates.new_ones(len(candidates), 1)
         constants = self.compute_constants(head, relation)[:, None]
@@ -60,16 +57,20 @@ class CombinedModel(nn.Module):
         return -torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
 
     def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
-        return [m.model.decoder(self.encode(m), head, relation) for m in self.members]
+        return [m.model.decode(self.encode(m), head, relation) for m in self.members]
 
     def encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
         """The vectors of all entities, computed once."""
-        return self._cache.get(member, lambda: member.model.encode(self._adjacency(member)))
+        return self._cache.get(member, lambda: member.model.encode(self._graph(member)))
 
-    def _adjacency(self, member: TrainedMember[LinkConfig]) -> Adjacency:
-        matrix = member.config.model.matrix
-        device = next(member.model.parameters()).device
-        return self._cache.get(matrix, lambda: entity_adjacency(self.triples, matrix).to(device))
+    def _graph(self, member: TrainedMember[LinkConfig]) -> Graph:
+        kind = member.config.model.graph
+
+        def build() -> Graph:
+            graph = build_graph(self.triples, kind)
+            return None if graph is None else graph.to(next(member.model.parameters()).device)
+
+        return self._cache.get(kind, build)
 
     def _name(self, head: int, relation: int) -> tuple[str, str]:
         graph = self.triples

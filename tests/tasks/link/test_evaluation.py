@@ -73,7 +73,7 @@ def oracle(scores: Callable[[int, int], Tensor], triples: Triples, part: str) ->
 def scores_by(model: nn.Module, problem: Problem) -> Callable[[int, int], Tensor]:
     @torch.no_grad()
     def scores(head: int, relation: int) -> Tensor:
-        query, candidates = model(problem.adjacency, torch.tensor([head]), torch.tensor([relation]))
+        query, candidates = model(problem.graph, torch.tensor([head]), torch.tensor([relation]))
         return (query @ candidates.mT)[0]
 
     return scores
@@ -105,7 +105,7 @@ def test_the_ranks_of_an_ensemble_are_those_of_its_members(triples: Triples, nam
     ensemble = Ensemble([lambda: LINK.build(config, problem)] * 2, [3, 4]).eval()
     asked = problem.parts["valid"]
     with torch.no_grad():
-        found = rank_candidates(*ensemble(problem.adjacency, asked.head, asked.relation), asked)
+        found = rank_candidates(*ensemble(problem.graph, asked.head, asked.relation), asked)
     for member in range(2):
         model = LINK.build(config, problem).eval()
         model.load_state_dict(ensemble.member(member), strict=False)

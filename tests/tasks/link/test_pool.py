@@ -39,7 +39,7 @@ def reciprocal_ranks(pooled: RankingPool, part: str) -> list[float]:
         total = torch.zeros(problem.num_entities, dtype=torch.float64)
         for weight, (model, own) in zip(WEIGHTS, pooled.models, strict=True):
             with torch.no_grad():
-                query, candidates = model(own.adjacency, head[None], relation[None])
+                query, candidates = model(own.graph, head[None], relation[None])
             total += weight * (query @ candidates.mT)[0].double().log_softmax(dim=0)
         others = set(answers.select(torch.stack((head, relation))[None]).tails.tolist())
         rivals = [e for e in range(problem.num_entities) if e not in others or e == int(truth)]

@@ -113,9 +113,9 @@ def test_neighbours_are_those_of_any_training_triple_and_an_entity_itself() -> N
     expected = torch.eye(len(ENTITIES))
     for head, _, tail in triples.train.tolist():
         expected[head, tail] = expected[tail, head] = 1
-    found = problem_of(triples, **{"model.normalization": "none"}).adjacency.to_dense()
+    found = problem_of(triples, **{"model.normalization": "none"}).graph.to_dense()
     assert torch.equal(found, expected)
-    rows = problem_of(triples).adjacency.to_dense()
+    rows = problem_of(triples).graph.to_dense()
     torch.testing.assert_close(rows, expected / expected.sum(dim=1, keepdim=True))
 
 
@@ -127,7 +127,7 @@ def test_every_model_answers_with_every_decoder(name: str, decoder: str, recipro
     problem = problem_of(cities(), **values)
     model = LINK.build(config_of(**values), problem).eval()
     asked = problem.parts["test"]
-    query, candidates = model(problem.adjacency, asked.head, asked.relation)
+    query, candidates = model(problem.graph, asked.head, asked.relation)
     assert (query @ candidates.mT).shape == (len(asked.truth), len(ENTITIES))
     rows = model.decoder.relations.size(0)
     assert rows == problem.relation_share.numel() == (2 * R if reciprocal else R)

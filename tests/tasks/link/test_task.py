@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from cities import CPU, bits, cities, config_of, problem_of, varied
 from on_cpu import train_in_folder
 from torch import Tensor, nn
@@ -65,9 +66,12 @@ def double() -> Iterator[None]:
 
 
 def in_double(problem: Problem) -> Problem:
+    def widen(tensor: Tensor) -> Tensor:
+        return tensor.double() if tensor.is_floating_point() else tensor
+
     return dataclasses.replace(
         problem,
-        adjacency=problem.adjacency.with_weight(problem.adjacency.weight.double()),
+        graph=pytree.tree_map_only(torch.Tensor, widen, problem.graph),
         entity_share=problem.entity_share.double(),
         relation_share=problem.relation_share.double(),
     )
@@ -129,7 +133,7 @@ def loss_by_hand(model: nn.Module, problem: Problem, config: LinkConfig, rows: T
     """The loss of some queries with the whole matrix of their labels, and N3 triple by triple."""
     queries, settings = problem.training, config.train
     head, relation = queries.pairs[rows].unbind(1)
-    query, candidates = model(problem.adjacency, head, relation)
+    query, candidates = model(problem.graph, head, relation)
     right = torch.zeros(len(rows), problem.num_entities)
     for place, row in enumerate(rows.tolist()):
         right[place, queries.tails[queries.ptr[row] : queries.ptr[row + 1]]] = 1

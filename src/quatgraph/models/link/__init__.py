@@ -1,6 +1,6 @@
 """Models of triples, one per file."""
 
-from quatgraph.models.link.base import LinkModel, LinkOptions
+from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
 from quatgraph.models.link.embeddings import Embeddings
 from quatgraph.models.link.simqgnn import SimQGNN
 from quatgraph.models.link.simrgcn import SimRGCN
@@ -11,4 +11,12 @@ MODELS: dict[str, type[LinkModel]] = {
     "embeddings": Embeddings,
 }
 
-__all__ = ["MODELS", "Embeddings", "LinkModel", "LinkOptions", "SimQGNN", "SimRGCN"]
+__all__ = [
+    "MODELS",
+    "DecoderOptions",
+    "Embeddings",
+    "LinkModel",
+    "LinkOptions",
+    "SimQGNN",
+    "SimRGCN",
+]

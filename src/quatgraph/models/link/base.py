@@ -5,17 +5,15 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.models.common import Count, Model, Options, Rate
+from quatgraph.models.link.graphs import NO_GRAPH, Graph, GraphKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkOptions(Options):
     """The hyperparameters of every model of triples."""
 
-    decoder: Decoder = "distmult"
-    """How triples are scored."""
     dim_quats: Count = 32
     """Quaternions per vector; real models have four times as many reals, the same width."""
     dropout: Rate = 0.5
@@ -30,16 +28,28 @@ class LinkOptions(Options):
     @property
     def components(self) -> int:
         """Reals per number: N3 regularization sums the cubed absolute values of numbers."""
-        return DECODERS[self.decoder].components
+        return 1
 
     @property
-    def matrix(self) -> Normalization:
-        """The normalization of the entity graph with self-loops."""
-        return getattr(self, "normalization", "none")
+    def graph(self) -> GraphKind:
+        """The graph of the training triples that the model takes."""
+        return NO_GRAPH
 
     def num_activations(self, entities: int, queries: int) -> int:
         """An upper estimate of the numbers that a training step stores per member."""
         return self.width * (3 * entities + 8 * queries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecoderOptions(LinkOptions):
+    """The hyperparameters of models with any of the decoders."""
+
+    decoder: Decoder = "distmult"
+    """How triples are scored."""
+
+    @property
+    def components(self) -> int:
+        return DECODERS[self.decoder].components
 
 
 class LinkModel(Model):
@@ -53,7 +63,7 @@ class LinkModel(Model):
     Options: ClassVar[type[LinkOptions]]
     decoder: nn.Module
 
-    def encode(self, adjacency: Adjacency) -> Tensor:
+    def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, D)``, which are their embeddings too."""
         raise NotImplementedError
 
@@ -62,7 +72,9 @@ class LinkModel(Model):
         relations: Any = self.decoder.relations
         return relations
 
-    def forward(
-        self, adjacency: Adjacency, head: Tensor, relation: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return self.decoder(self.encode(adjacency), head, relation)
+    def decode(self, entities: Tensor, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        """Query and candidate vectors from the vectors of all entities."""
+        return self.decoder(entities, head, relation, self.embed_relations())
+
+    def forward(self, graph: Graph, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        return self.decode(self.encode(graph), head, relation)

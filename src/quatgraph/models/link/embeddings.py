@@ -6,13 +6,13 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.link.base import LinkModel, LinkOptions
+from quatgraph.models.link.base import DecoderOptions, LinkModel
+from quatgraph.models.link.graphs import Graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingsOptions(LinkOptions):
+class EmbeddingsOptions(DecoderOptions):
     name: Literal["embeddings"] = "embeddings"
 
 
@@ -25,7 +25,7 @@ class Embeddings(LinkModel):
         num_relations, width, reciprocal, dropout, norm: As in the decoder.
 
     Shape:
-        - adjacency: ignored
+        - graph: ignored
         - head, relation, output: as in the decoder
     """
 
@@ -49,5 +49,5 @@ class Embeddings(LinkModel):
             num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm
         )
 
-    def encode(self, adjacency: Adjacency) -> Tensor:
+    def encode(self, graph: Graph) -> Tensor:
         return self.entities

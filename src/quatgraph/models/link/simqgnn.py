@@ -6,16 +6,17 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.adjacency import Normalization
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.models.common import Count, layer_sizes
-from quatgraph.models.link.base import LinkModel, LinkOptions
+from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
+from quatgraph.models.link.graphs import Graph, GraphKind
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EntityGraphOptions(LinkOptions):
+class EntityGraphOptions(DecoderOptions):
     """The hyperparameters of models with layers on the entity graph."""
 
     num_layers: Count = 1
@@ -24,6 +25,10 @@ class EntityGraphOptions(LinkOptions):
     """The activation g."""
     normalization: Normalization = "row"
     """Normalization of the entity graph with self-loops."""
+
+    @property
+    def graph(self) -> GraphKind:
+        return GraphKind("entities", self.normalization)
 
     def num_activations(self, entities: int, queries: int) -> int:
         layers = 6 * self.num_layers * self.width * entities
@@ -57,7 +62,7 @@ class SimQGNN(LinkModel):
             the batch, as in the released code.
 
     Shape:
-        - adjacency: of E entities, prepared
+        - graph: the prepared adjacency of E entities
         - head, relation, output: as in :mod:`quatgraph.layers.decoder`
     """
 
@@ -92,10 +97,10 @@ class SimQGNN(LinkModel):
         """Builds a layer, called as ``conv(x, adjacency)``."""
         return QGNNConv(width, width)
 
-    def encode(self, adjacency: Adjacency) -> Tensor:
+    def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""
         x: Tensor = self.entities
         for layer, conv in enumerate(self.convs):
-            y = conv(x, adjacency)
+            y = conv(x, graph)
             x = self.norms[layer](y) if len(self.norms) else self.activation(y)
         return x

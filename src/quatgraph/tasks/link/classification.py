@@ -58,7 +58,7 @@ def score_triples(model: nn.Module, problem: Problem, triples: Tensor) -> Tensor
 
     def score_tails(chunk: Tensor) -> Tensor:
         head, relation, tail = chunk.to(problem.device).unbind(1)
-        query, candidates = model(problem.adjacency, head, relation)
+        query, candidates = model(problem.graph, head, relation)
         return (query * candidates.index_select(0, tail)).sum(dim=-1)
 
     scores = torch.cat([score_tails(chunk) for chunk in queries.split(TRIPLES_PER_CHUNK)])

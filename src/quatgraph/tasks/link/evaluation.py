@@ -37,7 +37,7 @@ def rank_part(
 ) -> Ranks:
     """Ranks the true entities of a part by one model in evaluation mode."""
     queries = problem.parts[part]
-    query, candidates = model(problem.adjacency, queries.head, queries.relation)
+    query, candidates = model(problem.graph, queries.head, queries.relation)
     return rank_candidates(query, candidates, queries, max_numbers)
 
 

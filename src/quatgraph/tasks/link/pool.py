@@ -39,7 +39,7 @@ class RankingPool:
         hidden = _other_answers(queries, rows, entities)
         self.scores = []
         for model, problem in models:
-            query, candidates = model(problem.adjacency, queries.head[rows], queries.relation[rows])
+            query, candidates = model(problem.graph, queries.head[rows], queries.relation[rows])
             scores = (query @ candidates.mT).log_softmax(dim=1)
             self.scores.append(scores.masked_fill_(hidden, -torch.inf))
 
@@ -61,7 +61,7 @@ class RankingPool:
             if not len(queries.head):
                 continue
             vectors = [
-                (weight, model(problem.adjacency, queries.head, queries.relation))
+                (weight, model(problem.graph, queries.head, queries.relation))
                 for weight, (model, problem) in zip(weights, self.models, strict=True)
                 if weight
             ]

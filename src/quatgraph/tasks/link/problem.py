@@ -6,10 +6,10 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
 from quatgraph.errors import UserError
+from quatgraph.models.link.graphs import Graph, GraphKind, build_graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Problem:
     """A knowledge graph as the models take it, on a device."""
 
     triples: Triples
-    adjacency: Adjacency
-    """See :func:`entity_adjacency`."""
+    graph: Graph
+    """The graph that the models take."""
     training: Queries
     """The training queries: pairs of head and relation, with their tails."""
     parts: dict[str, RankingQueries]
@@ -63,16 +63,9 @@ class Problem:
         return self.entity_share.device
 
 
-def entity_adjacency(triples: Triples, normalization: Normalization) -> Adjacency:
-    """The undirected graph of all entities, with self-loops, normalised."""
-    edges = source.entity_graph(triples.train, triples.num_entities)
-    prepared = Adjacency.from_edge_index(edges, triples.num_entities, self_loops=True)
-    return prepared.normalized(normalization)
-
-
 @lru_cache(maxsize=1)  # the ensembles of a search share it
 def build_problem(
-    triples: Triples, normalization: Normalization, reciprocal: bool, device: torch.device
+    triples: Triples, kind: GraphKind, reciprocal: bool, device: torch.device
 ) -> Problem:
     """Builds the graph and the queries with their known entities, and moves all to the device."""
     if len(triples.train) == 0:
@@ -82,9 +75,10 @@ def build_problem(
     known = source.known(triples)
     parts = {"valid": triples.valid, "test": triples.test}
     entity_share, relation_share = _shares(training)
+    graph = build_graph(triples, kind)
     return Problem(
         triples=triples,
-        adjacency=entity_adjacency(triples, normalization).to(device),
+        graph=None if graph is None else graph.to(device),
         training=_to_device(training, device),
         parts={name: RankingQueries.of(part, known, device) for name, part in parts.items()},
         entity_share=entity_share.to(device),

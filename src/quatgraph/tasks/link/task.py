@@ -62,7 +62,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return len(data.valid) > 0
 
     def prepare(self, data: Triples, config: LinkConfig, device: torch.device) -> Problem:
-        problem = build_problem(data, config.model.matrix, config.data.reciprocal, device)
+        problem = build_problem(data, config.model.graph, config.data.reciprocal, device)
         return with_all_triples(problem) if config.train.labels == "all" else problem
 
     def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
@@ -86,12 +86,14 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         ensemble, optimizer = self.build_ensemble(members, problem)
         batches = QueryBatches(problem.training, config.train.batch_size, [m.key for m in members])
         losses = Losses(members, problem, divisor)
-        adjacency = problem.adjacency.with_product_dtype(PRODUCT_DTYPES[config.train.precision])
+        graph = problem.graph
+        if graph is not None:
+            graph = graph.with_product_dtype(PRODUCT_DTYPES[config.train.precision])
         valid = problem.parts["valid"]
 
         def loss(rows: Tensor) -> Tensor:
             head, relation, positives = look_up(problem.training, rows)
-            query, candidates = ensemble(adjacency, head, relation, in_dims=(None, 0, 0))
+            query, candidates = ensemble(graph, head, relation, in_dims=(None, 0, 0))
             value = losses.score_loss(query, candidates, positives)
             if losses.n3 is None:
                 return value
@@ -99,7 +101,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
 
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
-                query, candidates = ensemble(problem.adjacency, valid.head, valid.relation)
+                query, candidates = ensemble(problem.graph, valid.head, valid.relation)
                 ranks = rank_candidates(query, candidates, valid, _max_scores(divisor))
                 metrics = ranking_metrics(ranks)
             return {f"valid/{name}": value for name, value in metrics.items()} | {
