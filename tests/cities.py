@@ -89,8 +89,8 @@ def bits(fitted: Fit) -> dict[str, list[Any]]:
 
 def varied(**values: Any) -> list[Member]:
     """Three members of an ensemble that differ in all that may vary."""
-    ways = ((0.02, 0.0, 0.0), (0.01, 0.3, 0.01), (0.005, 0.5, 0.1))
-    names = ("train.lr", "model.dropout", "train.n3")
+    ways = ((0.02, 0.0, 0.0, 0.0), (0.01, 0.3, 0.01, 0.5), (0.005, 0.5, 0.1, 0.1))
+    names = ("train.lr", "model.dropout", "train.n3", "train.relation_weight")
     return [
         Member(config_of(**values, **dict(zip(names, way, strict=True))), 0, seed)
         for seed, way in enumerate(ways)

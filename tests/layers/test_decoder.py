@@ -9,6 +9,7 @@ from quatgraph.layers.decoder import DECODERS
 
 E, R, WIDTH = 6, 3, 8
 HEAD, RELATION = torch.tensor([0, 5, 5, 2]), torch.tensor([2, 0, 1, 1])
+TAIL = torch.tensor([1, 5, 0, 4])
 
 
 def distmult(h, r, t):
@@ -28,7 +29,17 @@ def transe(h, r, t):
     return -(h + r - t).square().sum(dim=-1)
 
 
-SCORES = {"distmult": distmult, "complex": complex_score, "quate": quate, "transe": transe}
+def hamilton(h, r, t):
+    return (hamilton_product(h, r) * t).sum(dim=-1)
+
+
+SCORES = {
+    "distmult": distmult,
+    "complex": complex_score,
+    "quate": quate,
+    "hamilton": hamilton,
+    "transe": transe,
+}
 every_decoder = pytest.mark.parametrize("name", SCORES)
 
 
@@ -48,6 +59,20 @@ def test_the_inner_product_is_the_score(name, entities):
     h, r = entities[HEAD], decoder.relations[RELATION]
     scores = torch.stack([SCORES[name](h, r, t.expand_as(h)) for t in entities], dim=1)
     torch.testing.assert_close(query @ candidates.mT, scores)
+
+
+@pytest.mark.parametrize("reciprocal", [True, False])
+@every_decoder
+def test_the_inner_product_of_a_relation_query_is_the_score(name, reciprocal, entities):
+    decoder = DECODERS[name](R, WIDTH, reciprocal=reciprocal, dropout=0.5, norm=True)
+    query, candidates = decoder.relation_query(entities, HEAD, TAIL)
+    h, t = entities[HEAD], entities[TAIL]
+    scores = torch.stack([SCORES[name](h, r.expand_as(h), t) for r in decoder.relations], dim=1)
+    torch.testing.assert_close((query @ candidates.mT)[:, : scores.size(1)], scores)
+    assert len(candidates) == 2 * R
+    if not reciprocal:  # an inverse relation scores the swapped triple
+        swapped, _ = decoder.relation_query(entities, TAIL, HEAD)
+        torch.testing.assert_close((swapped @ candidates.mT)[:, R:], scores)
 
 
 @every_decoder

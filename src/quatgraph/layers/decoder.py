@@ -22,7 +22,32 @@ from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops import lookup, table_and_rows
 
 
-class DistMult(nn.Module):
+class TripleDecoder(nn.Module):
+    """The interface of decoders; :class:`DistMult` describes arguments and shapes."""
+
+    relations: Tensor
+    """The learned vectors of relations."""
+
+    def forward(
+        self, entities: Tensor, head: Tensor, relation: Tensor, relations: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Query vectors and candidate vectors."""
+        raise NotImplementedError
+
+    def relation_query(
+        self, entities: Tensor, head: Tensor, tail: Tensor, relations: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        r"""Query vectors for the relations of heads and tails, ``(B, D)``, and the candidate
+        vectors of all relations. Their inner products are the scores, without norm and dropout.
+
+        .. math:: f(h, r, t) = \mathbf{p}(\mathbf{h}, \mathbf{t}) \cdot \mathbf{y}(\mathbf{v}_r)
+        """
+        raise UserError(
+            f"{type(self).__name__} cannot predict relations: set train.relation_weight=0"
+        )
+
+
+class DistMult(TripleDecoder):
     r"""`DistMult <https://arxiv.org/abs/1412.6575>`_:
     :math:`\langle \mathbf{e}_h, \mathbf{v}_r, \mathbf{e}_t \rangle`.
 
@@ -82,6 +107,21 @@ class DistMult(nn.Module):
         """The entity vectors, and the query vectors before normalization."""
         return table_and_rows(entities, head, times=(relations, relation))
 
+    def relation_query(
+        self, entities: Tensor, head: Tensor, tail: Tensor, relations: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        relations = self.relations if relations is None else relations
+        if not self.reciprocal:
+            relations = torch.cat((relations, self.inverse(relations)))
+        heads, tails = lookup(entities, head), lookup(entities, tail)
+        return self.as_relation_query(heads, tails, relations)
+
+    def as_relation_query(
+        self, head: Tensor, tail: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The vectors of :meth:`relation_query` from rows of heads and tails, ``(B, D)``."""
+        return head * tail, relations
+
     def inverse(self, relations: Tensor) -> Tensor:
         """The vectors that preserve scores when head and tail are swapped."""
         return relations
@@ -116,23 +156,48 @@ class ComplEx(_RowDecoder):
         (a, b), (c, d) = head.chunk(2, dim=-1), relation.chunk(2, dim=-1)
         return torch.cat((a * c - b * d, a * d + b * c), dim=-1)
 
+    def as_relation_query(
+        self, head: Tensor, tail: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        real, imaginary = head.chunk(2, dim=-1)
+        return self.combine(torch.cat((real, -imaginary), dim=-1), tail), relations
+
     def inverse(self, relations: Tensor) -> Tensor:
         real, imaginary = relations.chunk(2, dim=-1)
         return torch.cat((real, -imaginary), dim=-1)
 
 
-class QuatE(_RowDecoder):
-    r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head rotated by the unit quaternions of
-    the relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
-    \mathbf{e}_t \rangle`."""
+class Hamilton(_RowDecoder):
+    r"""The quaternion counterpart of ComplEx: the Hamilton product of head and relation,
+    :math:`\langle \mathbf{e}_h \otimes \mathbf{v}_r, \mathbf{e}_t \rangle`. Unlike in
+    :class:`QuatE`, relations scale as well as rotate."""
 
     components = 4
 
     def combine(self, head: Tensor, relation: Tensor) -> Tensor:
-        return hamilton_product(head, unit(relation))
+        return hamilton_product(head, relation)
+
+    def as_relation_query(
+        self, head: Tensor, tail: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return hamilton_product(conjugate(head), tail), relations
 
     def inverse(self, relations: Tensor) -> Tensor:
         return conjugate(relations)
+
+
+class QuatE(Hamilton):
+    r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head rotated by the unit quaternions of
+    the relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
+    \mathbf{e}_t \rangle`."""
+
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
+        return super().combine(head, unit(relation))
+
+    def as_relation_query(
+        self, head: Tensor, tail: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return super().as_relation_query(head, tail, unit(relations))
 
 
 class TransE(_RowDecoder):
@@ -142,6 +207,11 @@ class TransE(_RowDecoder):
 
     def combine(self, head: Tensor, relation: Tensor) -> Tensor:
         return head + relation
+
+    def as_relation_query(
+        self, head: Tensor, tail: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return self.as_inner_product(tail - head, relations)
 
     def inverse(self, relations: Tensor) -> Tensor:
         return -relations
@@ -155,10 +225,11 @@ class TransE(_RowDecoder):
         )
 
 
-Decoder = Literal["distmult", "complex", "quate", "transe"]
+Decoder = Literal["distmult", "complex", "quate", "hamilton", "transe"]
 DECODERS: dict[Decoder, type[DistMult]] = {
     "distmult": DistMult,
     "complex": ComplEx,
     "quate": QuatE,
+    "hamilton": Hamilton,
     "transe": TransE,
 }

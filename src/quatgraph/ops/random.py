@@ -26,8 +26,9 @@ MASK = (1 << BITS) - 1
 FACTORS = 0x7FEB352D, 0x846CA68B
 """Multipliers of a hash with low bias; its shifts are 16, 15 and 16."""
 GOLDEN = 0x9E3779B9
-BATCHES, STEPS = 1 << 30, (1 << 30) + 1
-"""Call numbers of an epoch's batches and of the order of its steps; dropout counts from 0."""
+BATCHES, STEPS, TRIPLES = range(1 << 30, (1 << 30) + 3)
+"""Call numbers of an epoch's batches, of the order of its steps, and of the triples whose relation
+is predicted; dropout counts from 0."""
 
 
 def mix(x: Array) -> Array:

@@ -5,7 +5,7 @@ import torch
 from cities import cities, problem_of
 
 from quatgraph.data.link import Queries
-from quatgraph.tasks.link.batches import QueryBatches, look_up
+from quatgraph.tasks.link.batches import QueryBatches, expand_triples, look_up
 
 MEMBERS = 3
 SEEDS = [4, 0, 1]
@@ -25,7 +25,7 @@ def test_every_query_is_in_one_batch_of_an_epoch_of_each_member(
         seen = []
         shapes = batches.draw(epoch)
         for step, shape in enumerate(shapes):
-            (rows,) = batches.load(step)
+            ((rows, _),) = batches.load(step)
             head, relation, positives = look_up(queries, rows)
             assert head.shape == relation.shape == positives.row.shape == (MEMBERS, shape)
             assert torch.equal(torch.stack((head, relation), dim=-1), queries.pairs[positives.row])
@@ -38,8 +38,30 @@ def test_several_batches_can_be_loaded_at_once(queries: Queries) -> None:
     batches = QueryBatches(queries, 4, SEEDS)
     batches.draw(0)
     wanted = batches.order[:, 8:20].split(4, dim=1)
-    for rows, expected in zip(batches.load(2, 3), wanted, strict=True):
+    for (rows, _), expected in zip(batches.load(2, 3), wanted, strict=True):
         assert torch.equal(rows, expected)
+
+
+@pytest.mark.parametrize("size", [7, 16, 1000])
+def test_an_epoch_has_every_triple_in_equal_shares(queries: Queries, size: int) -> None:
+    batches = QueryBatches(queries, size, SEEDS, with_triples=True)
+    facts = expand_triples(queries)
+    train = cities().train
+    both = torch.cat((train, (train + torch.tensor([0, 3, 0])).flip(1)))
+    assert set(map(tuple, facts.tolist())) == set(map(tuple, both.tolist()))
+    seen, steps = [], len(batches.draw(0))
+    for step in range(steps):
+        (batch,) = batches.load(step)
+        assert batch.triples is not None
+        assert batch.triples.shape == (MEMBERS, -(-len(facts) // steps))
+        seen.append(batch.triples.clone())
+    for own in torch.cat(seen, dim=1):
+        counts = own.bincount(minlength=len(facts))
+        assert counts.min() == 1
+        assert int(counts.sum()) - len(facts) < steps
+    loaded = batches.load(0, min(steps, 3))
+    for (_, triples), expected in zip(loaded, seen, strict=False):
+        assert torch.equal(triples, expected)
 
 
 def test_only_the_last_batch_may_be_shorter(queries: Queries) -> None:
@@ -75,7 +97,7 @@ def test_the_steps_of_one_size_are_read_from_one_place(queries: Queries) -> None
     places: dict[int, set[int]] = {}
     for epoch in range(2):
         for step, size in enumerate(batches.draw(epoch)):
-            (rows,) = batches.load(step)
+            ((rows, _),) = batches.load(step)
             places.setdefault(int(size), set()).add(rows.data_ptr())
     assert [len(where) for where in places.values()] == [1, 1]
 
@@ -87,7 +109,7 @@ def test_a_batch_has_all_answers_of_its_queries_and_no_others(queries: Queries) 
         tails.setdefault((tail, relation + 3), set()).add(head)
     batches = QueryBatches(queries, 16, SEEDS)
     for step, _ in enumerate(batches.draw(0)):
-        (rows,) = batches.load(step)
+        ((rows, _),) = batches.load(step)
         head, relation, positives = look_up(queries, rows)
         owner, answer = positives.to_coo()
         pairs = torch.stack((head, relation), dim=-1).flatten(0, 1).tolist()

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from cities import cities, config_of, problem_of
 from torch import Tensor
 
 from quatgraph.layers.decoder import DECODERS
-from quatgraph.tasks.link.batches import QueryBatches, look_up
+from quatgraph.tasks.link.batches import QueryBatches, expand_triples, look_up
 from quatgraph.tasks.link.losses import Losses
 from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.task import Member
@@ -43,7 +44,7 @@ def test_a_loss_is_that_of_the_whole_matrix_of_labels(
     problem = problem_of(cities())
     batches = QueryBatches(problem.training, 16, range(MEMBERS))
     batches.draw(0)
-    (rows,) = batches.load(1)
+    ((rows, _),) = batches.load(1)
     head, relation, positives = look_up(problem.training, rows)
     query = torch.randn(MEMBERS, 16, WIDTH, requires_grad=True)
     candidates = torch.randn(MEMBERS, E, WIDTH, requires_grad=True)
@@ -74,6 +75,25 @@ def absolute_values(vector: Tensor, components: int) -> list[float]:
     """Of the real, complex or quaternion numbers of a vector."""
     numbers = zip(*vector.view(components, -1).tolist(), strict=True)
     return [math.hypot(*parts) for parts in numbers]
+
+
+def test_the_loss_of_relations_is_a_weighted_cross_entropy() -> None:
+    problem = problem_of(cities())
+    config = {"train.n3": 0.0}
+    members = [
+        Member(config_of(**config, **{"train.relation_weight": weight}), 0, 0)
+        for weight in (0.5, 0.0)
+    ]
+    losses = Losses(members, problem)
+    triples = torch.tensor([[3, 0, 5], [1, 1, 2]])
+    query, candidates = torch.randn(MEMBERS, 3, WIDTH), torch.randn(MEMBERS, 6, WIDTH)
+    found = losses.relation_loss((query, candidates), triples)
+    relation = expand_triples(problem.training)[triples][..., 1]
+    expected = F.cross_entropy((query @ candidates.mT)[0], relation[0])
+    torch.testing.assert_close(found, torch.stack((0.5 * expected, torch.tensor(0.0))))
+    ends = losses.ends(triples)
+    assert ends is not None
+    assert torch.equal(ends, expand_triples(problem.training)[triples][..., [0, 2]])
 
 
 @pytest.mark.parametrize("decoder", DECODERS)

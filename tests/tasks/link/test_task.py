@@ -18,7 +18,7 @@ from quatgraph.data.link import Triples
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.models.link import MODELS
 from quatgraph.tasks.link import LINK
-from quatgraph.tasks.link.batches import QueryBatches
+from quatgraph.tasks.link.batches import QueryBatches, expand_triples
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.runs import group_by_shape
@@ -44,6 +44,8 @@ def same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def in_turn(self: QueryBatches, epoch: int) -> list[int]:
         self.order = turn(self.order.size(1)).to(self.order).expand_as(self.order)
+        shape = len(self.order), len(self.sizes) * self.triples_per_step
+        self.triple_order = (torch.arange(shape[1]) % max(1, self.num_triples)).expand(shape)
         return self.sizes
 
     def masked(self: QuaternionDropout, x: Tensor, tiles: int, rows: Tensor | None) -> Tensor:
@@ -86,7 +88,7 @@ def test_a_member_among_others_equals_the_same_member_alone(
     same = {"model.name": name, "train.loss": loss, "train.epochs": 3, "model.decoder": "complex"}
     varying = [
         {"train.lr": 0.02, "model.dropout": 0.0, "train.n3": 0.0},
-        {"train.lr": 0.005, "model.dropout": 0.3, "train.n3": 0.01},
+        {"train.lr": 0.005, "model.dropout": 0.3, "train.n3": 0.01, "train.relation_weight": 0.5},
         {"train.lr": 0.01, "model.dropout": 0.5, "train.n3": 0.1, "train.weight_decay": 0.01},
     ]
     members = [Member(config_of(**same, **own), 0, seed) for seed, own in enumerate(varying)]
@@ -129,11 +131,14 @@ def cubes(vectors: Tensor, components: int) -> Tensor:
     return vectors.unflatten(-1, (components, -1)).norm(dim=-2).pow(3).sum()
 
 
-def loss_by_hand(model: nn.Module, problem: Problem, config: LinkConfig, rows: Tensor) -> Tensor:
+def loss_by_hand(
+    model: nn.Module, problem: Problem, config: LinkConfig, rows: Tensor, triples: Tensor
+) -> Tensor:
     """The loss of some queries with the whole matrix of their labels, and N3 triple by triple."""
     queries, settings = problem.training, config.train
     head, relation = queries.pairs[rows].unbind(1)
-    query, candidates = model(problem.graph, head, relation)
+    facts = expand_triples(queries)[triples]
+    query, candidates, *relations = model(problem.graph, head, relation, facts[:, ::2])
     right = torch.zeros(len(rows), problem.num_entities)
     for place, row in enumerate(rows.tolist()):
         right[place, queries.tails[queries.ptr[row] : queries.ptr[row + 1]]] = 1
@@ -151,7 +156,9 @@ def loss_by_hand(model: nn.Module, problem: Problem, config: LinkConfig, rows: T
         entities[queries.tails],
     )
     n3 = sum(cubes(vectors, model.decoder.components) for vectors in three)
-    return loss + settings.n3 * n3 / len(queries.tails)
+    scores = relations[0] @ relations[1].mT
+    auxiliary = settings.relation_weight * F.cross_entropy(scores, facts[:, 1])
+    return loss + settings.n3 * n3 / len(queries.tails) + auxiliary
 
 
 @pytest.mark.usefixtures("same_draws", "double")
@@ -174,6 +181,7 @@ def test_a_training_is_that_by_hand(
         "data.reciprocal": reciprocal,
         "train.loss": loss,
         "train.n3": 0.02,
+        "train.relation_weight": 0.3 if reciprocal else 0.0,
         "train.weight_decay": 0.001,
         "train.epochs": 3,
         "train.select": "last",
@@ -188,10 +196,14 @@ def test_a_training_is_that_by_hand(
     adam = torch.optim.Adam(
         model.parameters(), lr=config.train.lr, weight_decay=config.train.weight_decay
     )
+    batches = turn(len(problem.training)).split(config.train.batch_size)
+    count = len(problem.training.tails)
+    share = -(-count // len(batches))
+    triples = (torch.arange(share * len(batches)) % count).split(share)
     for _ in range(3):
-        for rows in turn(len(problem.training)).split(config.train.batch_size):
+        for rows, facts in zip(batches, triples, strict=True):
             adam.zero_grad()
-            loss_by_hand(model, problem, config, rows).backward()
+            loss_by_hand(model, problem, config, rows, facts).backward()
             nn.utils.clip_grad_norm_(model.parameters(), config.train.clip)
             adam.step()
     for key, value in model.state_dict().items():

@@ -1,11 +1,11 @@
 """The interface of models of triples."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from torch import Tensor, nn
+from torch import Tensor
 
-from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.layers.decoder import DECODERS, Decoder, TripleDecoder
 from quatgraph.models.common import Count, Model, Options, Rate
 from quatgraph.models.link.graphs import NO_GRAPH, Graph, GraphKind
 
@@ -61,7 +61,7 @@ class LinkModel(Model):
     """
 
     Options: ClassVar[type[LinkOptions]]
-    decoder: nn.Module
+    decoder: TripleDecoder
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, D)``, which are their embeddings too."""
@@ -69,12 +69,20 @@ class LinkModel(Model):
 
     def embed_relations(self) -> Tensor:
         """The vectors of all relations, ``(R, D)``; with inverse ones ``(2R, D)``."""
-        relations: Any = self.decoder.relations
-        return relations
+        return self.decoder.relations
 
     def decode(self, entities: Tensor, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         """Query and candidate vectors from the vectors of all entities."""
         return self.decoder(entities, head, relation, self.embed_relations())
 
-    def forward(self, graph: Graph, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
-        return self.decode(self.encode(graph), head, relation)
+    def forward(
+        self, graph: Graph, head: Tensor, relation: Tensor, ends: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
+        """Query and candidate vectors; with the heads and tails of triples, ``ends`` ``(T, 2)``,
+        also those of their relations."""
+        entities = self.encode(graph)
+        found = self.decode(entities, head, relation)
+        if ends is None:
+            return found
+        head, tail = ends.unbind(-1)
+        return *found, *self.decoder.relation_query(entities, head, tail, self.embed_relations())

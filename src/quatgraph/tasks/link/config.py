@@ -51,6 +51,9 @@ class TrainConfig(TrainSettings):
     """Added to all targets: nothing, or one over the number of entities; for bce."""
     n3: float = 0.0
     """Weight of the N3 penalty."""
+    relation_weight: float = configs.added(0.0)
+    """Weight of an auxiliary loss: the softmax cross-entropy of the relation of each training
+    triple, given its head and tail (Chen et al. 2021)."""
     precision: Literal["float32", "tf32", "bfloat16"] = "float32"
     """Precision of matrix products in training, accumulated in float32. tf32 rounds factors to 10
     bits on a GPU. bfloat16 rounds the scores and their factors, the products of layers and the sums
@@ -66,8 +69,9 @@ class TrainConfig(TrainSettings):
 
     def __post_init__(self) -> None:
         TrainSettings.__post_init__(self)
+        weights = "n3", "relation_weight"
         configs.check(
-            self, "train", positive=("batch_size",), not_negative=("n3",), rates=("smoothing",)
+            self, "train", positive=("batch_size",), not_negative=weights, rates=("smoothing",)
         )
 
 

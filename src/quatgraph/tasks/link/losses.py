@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.one_vs_all import tile_size
+from quatgraph.tasks.link.batches import expand_triples
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.task import Member
@@ -30,8 +31,23 @@ class Losses:
         if divisor > 1:
             rows = len(members) * config.train.batch_size
             self.tile = max(1, tile_size(rows, entities, problem.device) // divisor)
-        factors = [m.config.train.n3 for m in members]
-        self.n3 = torch.tensor(factors, device=problem.device) if any(factors) else None
+        settings = [member.config.train for member in members]
+        self.n3 = self._weights([train.n3 for train in settings])
+        self.relation_weight = self._weights([train.relation_weight for train in settings])
+        if self.relation_weight is not None:
+            self.triples = expand_triples(problem.training)
+            self.triple_ptr = torch.arange(len(self.triples) + 1, device=problem.device)
+
+    def _weights(self, values: Sequence[float]) -> Tensor | None:
+        """The weight of a term for each member, ``(M,)``; None if no member has it."""
+        return torch.tensor(values, device=self.problem.device) if any(values) else None
+
+    def ends(self, triples: Tensor | None) -> Tensor | None:
+        """The heads and tails of training triples, ``(M, T) -> (M, T, 2)``."""
+        if triples is None:
+            return None
+        found = self.triples[:, ::2].index_select(0, triples.flatten())
+        return found.view(*triples.shape, 2)
 
     def score_loss(self, query: Tensor, candidates: Tensor, positives: Positives) -> Tensor:
         """The loss, ``(M,)``, of queries ``(M, B, D)`` against candidates ``(M, E, D)``."""
@@ -49,6 +65,20 @@ class Losses:
             product_dtype=dtype,
             tile=self.tile,
         )
+
+    def relation_loss(self, vectors: Sequence[Tensor], triples: Tensor) -> Tensor:
+        """The weighted loss of the relations of triples ``(M, T)``, ``(M,)``.
+
+        Args:
+            vectors: Query vectors ``(M, T, D)``, and the candidate vectors of all relations, with
+                inverse ones, ``(M, 2R, D)``.
+        """
+        assert self.relation_weight is not None
+        query, candidates = vectors
+        truth = Positives(self.triple_ptr, self.triples[:, 1], triples)
+        dtype = PRODUCT_DTYPES[self.train.precision]
+        loss = one_vs_all_cross_entropy(query, candidates, truth, product_dtype=dtype)
+        return self.relation_weight * loss
 
     def penalty(self, candidates: Tensor, relations: Tensor) -> Tensor:
         r"""N3, ``(M,)``: the mean of :math:`|\mathbf{h}|^3 + |\mathbf{v}_r|^3 + |\mathbf{t}|^3`

@@ -14,7 +14,7 @@ from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.models.link import MODELS
 from quatgraph.tasks.combination import TrainedRun
-from quatgraph.tasks.link.batches import QueryBatches, look_up
+from quatgraph.tasks.link.batches import Batch, QueryBatches, look_up
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.evaluation import (
@@ -41,7 +41,13 @@ DIVISORS = (1, 4, 16, 64)
 class LinkTask(Task[LinkConfig, Triples, Problem]):
     name = "link"
     config = LinkConfig
-    varying = ("model.dropout", "train.lr", "train.weight_decay", "train.n3")
+    varying = (
+        "model.dropout",
+        "train.lr",
+        "train.weight_decay",
+        "train.n3",
+        "train.relation_weight",
+    )
     models = MODELS
     reported_metrics = ("mrr", "hits@10")
 
@@ -84,17 +90,26 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
     ) -> Fit:
         config = members[0].config
         ensemble, optimizer = self.build_ensemble(members, problem)
-        batches = QueryBatches(problem.training, config.train.batch_size, [m.key for m in members])
         losses = Losses(members, problem, divisor)
+        batches = QueryBatches(
+            problem.training,
+            config.train.batch_size,
+            [member.key for member in members],
+            with_triples=losses.relation_weight is not None,
+        )
         graph = problem.graph
         if graph is not None:
             graph = graph.with_product_dtype(PRODUCT_DTYPES[config.train.precision])
         valid = problem.parts["valid"]
 
-        def loss(rows: Tensor) -> Tensor:
-            head, relation, positives = look_up(problem.training, rows)
-            query, candidates = ensemble(graph, head, relation, in_dims=(None, 0, 0))
+        def loss(batch: Batch) -> Tensor:
+            head, relation, positives = look_up(problem.training, batch.rows)
+            inputs = head, relation, losses.ends(batch.triples)
+            dims = tuple(None if one is None else 0 for one in inputs)
+            query, candidates, *relations = ensemble(graph, *inputs, in_dims=(None, *dims))
             value = losses.score_loss(query, candidates, positives)
+            if batch.triples is not None:
+                value = value + losses.relation_loss(relations, batch.triples)
             if losses.n3 is None:
                 return value
             return value + losses.penalty(candidates, ensemble.stacked()["decoder.relations"])
@@ -140,7 +155,10 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
 
     def max_members(self, problem: Problem, config: LinkConfig) -> int:
         vectors = problem.num_entities * config.model.width
-        queries = config.train.batch_size + 2 * len(problem.triples.valid)
+        training, batch = problem.training, config.train.batch_size
+        queries = batch + 2 * len(problem.triples.valid)
+        if config.train.relation_weight:
+            queries += len(training.tails) * batch // max(1, len(training))
         activations = config.model.num_activations(problem.num_entities, queries)
         memory, device = total_memory(problem.device), problem.device.type
         # Weights, gradients, Adam's two moments, the best weights, and views.
