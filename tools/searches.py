@@ -1,0 +1,59 @@
+"""Runs searches of `results/searches.toml`: `python -m tools.searches NAME ... --max-minutes 9`."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from quatgraph.cli.common import MaxMinutes, training_context
+from quatgraph.reproduce.run import search
+from quatgraph.training.loop import Paused
+
+SEARCHES = Path(__file__).parents[1] / "results" / "searches.toml"
+
+
+def read_searches(path: Path = SEARCHES) -> dict[str, dict[str, Any]]:
+    """The searches by name: ``presets``, axes as ``set`` and perhaps ``seeds``."""
+    return tomllib.loads(path.read_text())
+
+
+def main(
+    names: list[str],
+    results: Annotated[Path, typer.Option()] = Path("results"),
+    device: Annotated[str, typer.Option()] = "auto",
+    max_minutes: MaxMinutes = None,
+) -> None:
+    """Runs the named searches, one preset after the other; repeat the command to continue."""
+    searches = read_searches()
+    with training_context(device, max_minutes) as context:
+        for name in names:
+            values = searches[name]
+            for preset in values["presets"]:
+                try:
+                    for records in search(
+                        preset,
+                        results,
+                        context,
+                        seeds=values.get("seeds", 1),
+                        overrides=values["set"],
+                    ):
+                        for one in records:
+                            _print(preset, one.config, one.metrics)
+                except Paused:
+                    typer.echo("time limit reached; repeat the command to continue")
+                    return
+
+
+def _print(preset: str, config: dict[str, Any], metrics: dict[str, float]) -> None:
+    settings = " ".join(
+        f"{section}.{key}={value}"
+        for section in ("model", "train")
+        for key, value in config[section].items()
+        if key in ("dim_quats", "dropout", "lr", "n3", "relation_weight", "num_layers")
+    )
+    typer.echo(f"{preset} {settings}: validation MRR {metrics['valid/mrr']:.4f}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
