@@ -266,6 +266,23 @@ def test_the_kernel_equals_the_torch_form(name, row, tile):
 
 @pytest.mark.gpu
 @every_loss
+def test_the_kernel_takes_positives_that_are_columns_of_a_table(name):
+    positives = on_gpu(answers_of(ROWS["a batch"]))
+    given = [value.cuda() for value in inputs()]
+    apart = Positives(
+        *(value.repeat_interleave(3)[::3] for value in (positives.ptr, positives.tails)),
+        positives.row,
+    )
+    with backend("triton"):
+        found, wanted = (
+            results(lambda q, x, own=own: LOSSES[name](q, x, own), *given)
+            for own in (apart, positives)
+        )
+    assert_same(found, wanted, atol=0, rtol=0)
+
+
+@pytest.mark.gpu
+@every_loss
 @pytest.mark.parametrize("tile", [1000, None])
 @pytest.mark.parametrize("lead", [(), (3,)])
 def test_the_kernel_takes_many_candidates_and_answers_and_members(name, tile, lead):

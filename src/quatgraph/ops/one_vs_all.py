@@ -31,7 +31,7 @@ Shapes: B queries, E candidates, D features; the members of an ensemble ``(M, B,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -200,8 +200,10 @@ def _with_gradients(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The loss of each member ``(M,)``, its unscaled gradients by query and candidates, and their
     scale ``(M,)``."""
-    row = loss.positives.row.expand(query.shape[:2]).contiguous()  # of each member
-    batch, dtype = replace(loss.positives, row=row), loss.product_dtype or query.dtype
+    given, dtype = loss.positives, loss.product_dtype or query.dtype
+    row = given.row.expand(query.shape[:2]).contiguous()  # of each member
+    # The kernels read them as they lie in memory.
+    batch = Positives(given.ptr.contiguous(), given.tails.contiguous(), row)
     rounded = query.to(dtype)
     factor = rounded if dtype == torch.bfloat16 else column_major(rounded)
     total, shift, scale = _constants(rounded, candidates, batch, loss)

@@ -36,6 +36,7 @@ class Losses:
         self.relation_weight = self._weights([train.relation_weight for train in settings])
         if self.relation_weight is not None:
             self.triples = expand_triples(problem.training)
+            self.truth = self.triples[:, 1].contiguous()
             self.triple_ptr = torch.arange(len(self.triples) + 1, device=problem.device)
 
     def _weights(self, values: Sequence[float]) -> Tensor | None:
@@ -75,7 +76,7 @@ class Losses:
         """
         assert self.relation_weight is not None
         query, candidates = vectors
-        truth = Positives(self.triple_ptr, self.triples[:, 1], triples)
+        truth = Positives(self.triple_ptr, self.truth, triples)
         dtype = PRODUCT_DTYPES[self.train.precision]
         loss = one_vs_all_cross_entropy(query, candidates, truth, product_dtype=dtype)
         return self.relation_weight * loss
