@@ -19,7 +19,7 @@ from quatgraph.files import write_atomic
 from quatgraph.plot.style import Drawing, save
 from quatgraph.plot.tables import table_dots
 from quatgraph.reproduce import table_names
-from quatgraph.reproduce.render import render
+from quatgraph.reproduce.render import render, render_combinations
 from quatgraph.reproduce.run import read_results
 from quatgraph.reproduce.table import load_table
 from quatgraph.tasks import TASKS
@@ -27,6 +27,7 @@ from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
+from tools.items import render_items
 from tools.selection import render_nested, render_paired, render_rule_effects, render_search
 from tools.settings import render_settings
 
@@ -45,6 +46,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/results.md", "table node"): lambda: render(node, records),
         ("docs/results.md", "table graph"): lambda: render(graph, records, skip_missing=True),
         ("docs/results.md", "table link"): lambda: render(link, records, skip_missing=True),
+        ("docs/results.md", "combinations link"): lambda: render_combinations(link, records),
+        ("docs/results.md", "items link"): lambda: render_items(link, root / "results"),
         ("docs/results.md", "table text"): lambda: render(text, records, skip_missing=True),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),

@@ -272,7 +272,8 @@ def reproduce(
     from quatgraph.reproduce import table_values
 
     table_values(table)  # rejects an unknown table before torch is loaded
-    from quatgraph.reproduce.render import cells, render
+    from quatgraph.reproduce.combinations import run_combinations
+    from quatgraph.reproduce.render import cells, render, render_combinations
     from quatgraph.reproduce.run import MissingDataError, read_results, run_missing
     from quatgraph.reproduce.table import load_table
     from quatgraph.training.loop import Paused
@@ -282,8 +283,12 @@ def reproduce(
     missing_data = None
     try:
         with training_context(device, max_minutes) as context:
-            for _ in () if recorded else run_missing(spec, results, context, only=only or []):
-                pass
+            if not recorded:
+                for _ in run_missing(spec, results, context, only=only or []):
+                    pass
+                trained = read_results(results)
+                for _ in run_combinations(spec, trained, results, context, only or []):
+                    pass
     except Paused:
         log("time limit reached; repeat the command to continue")
     except MissingDataError as error:
@@ -300,5 +305,7 @@ def reproduce(
             emit(one)
     else:
         typer.echo(render(spec, records, only or []))
+        if combined := render_combinations(spec, records):
+            typer.echo(f"\n{combined}")
     if missing_data:
         raise missing_data

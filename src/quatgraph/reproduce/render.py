@@ -6,7 +6,7 @@ from typing import Any
 
 from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.rules import Selections, apply_rules, rule_cell
-from quatgraph.reproduce.table import METRIC_FORMATS, PROTOCOLS, Cell, Rule, Table, cell
+from quatgraph.reproduce.table import METRIC_FORMATS, PROTOCOLS, Cell, Rule, Table, cell, make_cell
 from quatgraph.training.record import RunRecord
 
 REFERENCE = "qgnn"
@@ -56,6 +56,32 @@ def render(
     shown = [row.values() for ran, row in rows if ran or not skip_missing]
     text = markdown_table(list(rows[0][1]), shown)
     return f"{text}\n\n{table.note}" if table.note else text
+
+
+def render_combinations(table: Table, records: Sequence[RunRecord]) -> str:
+    """The combinations of a table that have records, in Markdown; empty without any."""
+    rows = []
+    for dataset in table.rows:
+        for name, combination in table.combinations.items():
+            key = (table.task, dataset, name)
+            runs = [r for r in records if (r.task, r.dataset, r.method) == key]
+            if runs:
+                found = [_combined_cell(table, runs, dataset, name, m) for m in table.metrics]
+                used = [len(run.config["members"]) for run in runs]
+                several = "" if min(used) == max(used) else f"{min(used)} to "
+                row = [dataset, combination.title, format_cells(*found)]
+                rows.append([*row, f"{several}{max(used)}", f"{max(r.parameters for r in runs):,}"])
+    metrics = " / ".join(METRIC_FORMATS[metric][0] for metric in table.metrics)
+    header = ["dataset", "combination", f"test, {metrics}", "members with weight", "weights"]
+    return markdown_table(header, rows) if rows else ""
+
+
+def _combined_cell(
+    table: Table, runs: Sequence[RunRecord], dataset: str, name: str, metric: str
+) -> Cell:
+    values = [run.metrics[metric] for run in runs]
+    key = {"dataset": dataset, "method": name, "metric": metric}
+    return make_cell(table, values, runs, runs, protocol="honest", rule="validation", **key)
 
 
 Row = tuple[bool, dict[str, str]]

@@ -38,6 +38,16 @@ Published = dict[str, dict[str, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Several runs that predict together."""
+
+    title: str
+    """Its printed name."""
+    members: dict[str, int]
+    """The number of seeds of each method; validation data selects their weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     name: str
     title: str
@@ -68,6 +78,10 @@ class Table:
     """Ablations of each method's preset, each a list of ``key=value``."""
     pairs: list[dict[str, list[str]]] = field(default_factory=list)
     """Paired comparisons of ``this`` with ``that``, each a model and its changes."""
+    combinations: dict[str, Combination] = field(default_factory=dict)
+    """Combinations of methods by name."""
+    item_pairs: list[tuple[str, str]] = field(default_factory=list)
+    """Methods or combinations that are compared test item by test item."""
     note: str = ""
     """A sentence printed below the table."""
 
@@ -85,7 +99,7 @@ class Table:
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
         """Pairs of dataset and method; ``only`` restricts the datasets, the methods or both."""
-        known = [*self.rows, *self.columns]
+        known = [*self.rows, *self.columns, *self.combinations]
         for name in only:
             check_known(name, known, f"table {self.name!r} has no {name!r}")
         datasets = [d for d in self.rows if d in only] or self.rows
@@ -119,6 +133,7 @@ class Cell:
 def load_table(name: str) -> Table:
     values = table_values(name)
     runs, paper, nested = (values.pop(key, {}) for key in ("runs", "paper", "nested"))
+    combined = values.pop("combinations", {})
     metric, others = values["metric"], values.pop("extra_metrics", [])
     spread = {} if others else _column(paper, 1, metric)
     means, spreads = (_column(nested, place, metric) for place in (0, 1))
@@ -132,6 +147,7 @@ def load_table(name: str) -> Table:
         extra_metrics={
             other: _column(paper, place, other) for place, other in enumerate(others, 1)
         },
+        combinations={key: Combination(**one) for key, one in combined.items()},
         nested={d: {m: (row[m], spreads[d][m]) for m in row} for d, row in means.items()},
         **values,
     )

@@ -51,6 +51,9 @@ class Pool(Protocol):
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
         """The metrics of a combination on validation and test data, as ``test/accuracy``."""
 
+    def item_scores(self, weights: Sequence[int]) -> Tensor:
+        """The score of each test item, ``(N,)``: 1 for a right class, or the reciprocal rank."""
+
     def log_probabilities(self, weights: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         """The log-probabilities ``(N, C)`` of the validation data and the labels ``(N,)``, which a
         temperature is fitted to; None if there are no classes."""
@@ -88,6 +91,9 @@ class ClassifierPool:
                     found[f"{part}/{name}"] = CLASSIFICATION_METRICS[name](scores, labels)
                 found[f"{part}/loss"] = _loss(scores, labels)
         return found
+
+    def item_scores(self, weights: Sequence[int]) -> Tensor:
+        return (self._combine(weights, "test").argmax(dim=1) == self.labels["test"]).float()
 
     def log_probabilities(self, weights: Sequence[int]) -> tuple[Tensor, Tensor] | None:
         return self._combine(weights, "valid"), self.labels["valid"]

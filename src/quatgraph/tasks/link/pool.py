@@ -53,25 +53,32 @@ class RankingPool:
         metrics = ranking_metrics(Ranks(greater=greater, equal=equal))
         return float(metrics[self.monitor]), float(true.mean())
 
-    @torch.no_grad()
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
         found: dict[str, float] = {}
+        problem = self.models[0][1]
         for part in ("valid", "test"):
-            queries = self.models[0][1].parts[part]
-            if not len(queries.head):
-                continue
-            vectors = [
-                (weight, model(problem.graph, queries.head, queries.relation))
-                for weight, (model, problem) in zip(weights, self.models, strict=True)
-                if weight
-            ]
-            # The weighted sum of scores is an inner product too, of vectors side by side. What
-            # log-softmax subtracts is the same for all candidates of a query.
-            query = torch.cat([weight / sum(weights) * own for weight, (own, _) in vectors], dim=1)
-            candidates = torch.cat([own for _, (_, own) in vectors], dim=1)
-            ranks = rank_candidates(query, candidates, queries)
-            found |= summarize_ranks(ranks, part, find_seen(self.models[0][1], part))
+            if len(problem.parts[part].head):
+                ranks = self._rank(weights, part)
+                found |= summarize_ranks(ranks, part, find_seen(problem, part))
         return found
+
+    def item_scores(self, weights: Sequence[int]) -> Tensor:
+        return self._rank(weights, "test").realistic.reciprocal()
+
+    @torch.no_grad()
+    def _rank(self, weights: Sequence[int], part: str) -> Ranks:
+        """The ranks of the true entities of a part by a combination."""
+        queries = self.models[0][1].parts[part]
+        vectors = [
+            (weight, model(problem.graph, queries.head, queries.relation))
+            for weight, (model, problem) in zip(weights, self.models, strict=True)
+            if weight
+        ]
+        # The weighted sum of scores is an inner product too, of vectors side by side. What
+        # log-softmax subtracts is the same for all candidates of a query.
+        query = torch.cat([weight / sum(weights) * own for weight, (own, _) in vectors], dim=1)
+        candidates = torch.cat([own for _, (_, own) in vectors], dim=1)
+        return rank_candidates(query, candidates, queries)
 
     def log_probabilities(self, weights: Sequence[int]) -> None:
         return None
