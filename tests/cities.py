@@ -87,11 +87,17 @@ def bits(fitted: Fit) -> dict[str, list[Any]]:
     return {name: value.cpu().tolist() for name, value in held.items()}
 
 
+WITHOUT_RELATION_QUERY = ("conve", "sacn")
+"""Models whose decoder cannot predict relations."""
+
+
 def varied(**values: Any) -> list[Member]:
     """Three members of an ensemble that differ in all that may vary."""
     ways = ((0.02, 0.0, 0.0, 0.0), (0.01, 0.3, 0.01, 0.5), (0.005, 0.5, 0.1, 0.1))
-    names = ("train.lr", "model.dropout", "train.n3", "train.relation_weight")
+    names = ["train.lr", "model.dropout", "train.n3"]
+    if values.get("model.name") not in WITHOUT_RELATION_QUERY:
+        names.append("train.relation_weight")
     return [
-        Member(config_of(**values, **dict(zip(names, way, strict=True))), 0, seed)
+        Member(config_of(**values, **dict(zip(names, way, strict=False))), 0, seed)
         for seed, way in enumerate(ways)
     ]
