@@ -5,9 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.ops import Ranks
+from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.evaluation import find_seen, rank_candidates, summarize_ranks
+from quatgraph.tasks.link.joined import (
+    Vectors,
+    append_constants,
+    compute_constants,
+    join_vectors,
+)
 from quatgraph.tasks.link.problem import Problem, RankingQueries
 
 NUMBERS = 1 << 28
@@ -55,22 +63,28 @@ class RankingPool:
 
     @torch.no_grad()
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for part in ("valid", "test"):
-            queries = self.models[0][1].parts[part]
-            if not len(queries.head):
-                continue
-            vectors = [
-                (weight, model(problem.adjacency, queries.head, queries.relation))
-                for weight, (model, problem) in zip(weights, self.models, strict=True)
-                if weight
-            ]
-            # The weighted sum of scores is an inner product too, of vectors side by side. What
-            # log-softmax subtracts is the same for all candidates of a query.
-            query = torch.cat([weight / sum(weights) * own for weight, (own, _) in vectors], dim=1)
-            candidates = torch.cat([own for _, (_, own) in vectors], dim=1)
-            ranks = rank_candidates(query, candidates, queries)
-            found |= summarize_ranks(ranks, part, find_seen(self.models[0][1], part))
+        """The ranking metrics and, for data with negatives, how well test triples are
+        classified."""
+        total = sum(weights)
+        pairs = zip(weights, self.models, strict=True)
+        used = [(weight / total, *own) for weight, own in pairs if weight]
+        shares = [share for share, _, _ in used]
+
+        def decode(head: Tensor, relation: Tensor) -> list[Vectors]:
+            return [model(problem.adjacency, head, relation) for _, model, problem in used]
+
+        def score(adjacency: Adjacency, head: Tensor, relation: Tensor) -> Vectors:
+            each = decode(head, relation)
+            return append_constants(join_vectors(shares, each), compute_constants(shares, each))
+
+        # Heads have scores of their own if all models learned inverse relations.
+        problem = min((p for _, _, p in used), key=lambda p: p.training.num_relations)
+        found = classification_metrics(score, problem)
+        for part, queries in problem.parts.items():
+            if len(queries.head):
+                vectors = join_vectors(shares, decode(queries.head, queries.relation))
+                ranks = rank_candidates(*vectors, queries)
+                found |= summarize_ranks(ranks, part, find_seen(problem, part))
         return found
 
     def log_probabilities(self, weights: Sequence[int]) -> None:
