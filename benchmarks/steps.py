@@ -11,7 +11,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.measure import shortened
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.runs import split_group
+from quatgraph.tasks.ensembles import split_group
 from quatgraph.tasks.task import Member
 
 CASES: dict[str, list[tuple[str, int, int]]] = {

@@ -15,9 +15,9 @@ from quatgraph.models.link.simqgnn import EntityGraphOptions
 from quatgraph.models.node import MODELS
 from quatgraph.presets import names, parts, preset, protocols
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.config import TextConfig
 

@@ -31,8 +31,8 @@ from quatgraph.predictors.link import LinkPredictor
 from quatgraph.reproduce.render import format_metric
 from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.job import RECORDS
 from quatgraph.tasks.selection import choose_by_validation, drop_diverged
+from quatgraph.tasks.stored import RECORDS
 from quatgraph.training.bundle import BUNDLE
 from quatgraph.training.record import RunRecord, read_records
 

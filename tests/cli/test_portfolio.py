@@ -7,29 +7,18 @@ from pathlib import Path
 
 import pytest
 from commands import assert_user_error, call
+from pets import NAMES
 
-NAMES = [f"{name}-{k}" for k in range(8) for name in ("ann", "bob", "eve")]
+from quatgraph.cli.results import describe_shares
+from quatgraph.training.bundle import load_bundle
+from quatgraph.training.runtime import Deadline
+
 FEW = ["--set", "train.epochs=40", "--device", "cpu"]
 
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def pets(tmp_path: Path) -> Path:
-    folder = tmp_path / "pets"
-    folder.mkdir()
-    with (folder / "nodes.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "label", "size", "noise"])
-        for place, name in enumerate(NAMES):
-            label = ("cat", "dog")[place % 2]
-            writer.writerow([name, label, 1 + 4 * (place % 2), place % 5])
-    edges = [(name, NAMES[(place + 2) % len(NAMES)]) for place, name in enumerate(NAMES)]
-    (folder / "edges.csv").write_text("".join(f"{a},{b}\n" for a, b in edges))
-    return folder
 
 
 def test_ones_own_graph_is_trained_evaluated_and_asked(pets: Path, tmp_path: Path) -> None:
@@ -76,3 +65,47 @@ def test_the_portfolio_is_for_ones_own_data(pets: Path) -> None:
     for option in (["--fast"], ["--only", "qgnn"]):
         mistaken = call("train", "node/karate-qgnn", *option)
         assert_user_error(mistaken, "--only and --fast choose from the portfolio")
+
+
+def test_the_members_are_told_with_their_shares_in_one_line(pets: Path) -> None:
+    some = ["--only", "gcn", "--only", "mlp"]
+    trained = call("train", "node", "--data", "pets", "--out", "m", *some, *FEW)
+    (line,) = (line for line in trained.stdout.splitlines() if line.startswith("saved "))
+    members = load_bundle(Path("m")).card["members"]
+    total = sum(member["weight"] for member in members)
+    if len(members) == 1:
+        assert line.startswith("saved the best run on validation data: ")
+        assert members[0]["config"]["model"]["name"] in line
+        return
+    shares = re.findall(r"(\d+) % (gcn|mlp)", line)
+    expected = sorted((round(100 * m["weight"] / total) for m in members), reverse=True)
+    assert [int(share) for share, _ in shares] == expected
+
+
+def test_configurations_of_one_model_are_told_apart_by_what_differs() -> None:
+    def member(weight: int, **settings: object) -> dict:
+        return {"weight": weight, "config": {"model": {"name": "gcn"}, "train": settings}}
+
+    members = [member(1, lr=0.1, clip=1), member(3, lr=0.2, clip=1), member(1, lr=0.1, clip=1)]
+    tried = [each["config"] for each in members]
+    assert describe_shares(tried, members) == "60 % gcn (lr 0.2), 40 % gcn (lr 0.1)"
+    assert describe_shares(tried[:1], members[:1]) == "100 % gcn"
+
+
+def test_a_paused_training_says_what_its_model_holds(
+    pets: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = ["train", "node", "--data", "pets", "--out", "m", "--only", "gcn", "--only", "mlp", *FEW]
+
+    def passed(self: Deadline) -> bool:
+        return Path("m/records.jsonl").exists()  # as soon as an ensemble is done
+
+    monkeypatch.setattr(Deadline, "passed", passed)
+    stopped, model = call(*some).stdout.splitlines()
+    assert stopped.startswith("stopped after 1 of 40 epochs: repeat the command with --resume ")
+    assert re.match("the best model so far is in m, from 4 of 8 configurations: .* % mlp", model)
+    assert load_bundle(Path("m")).card["unfinished"] == {"configurations": 4, "of": 8}
+    monkeypatch.undo()
+    monkeypatch.chdir(pets.parent)
+    assert call(*some, "--resume").exit_code == 0
+    assert "unfinished" not in load_bundle(Path("m")).card

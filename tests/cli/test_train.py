@@ -1,6 +1,5 @@
 """Commands that train: from a person's folder to a bundle, stopped, resumed, refused."""
 
-import csv
 import io
 import json
 import os
@@ -17,13 +16,12 @@ from on_cpu import changed
 
 import quatgraph
 from quatgraph.callbacks import progress_bar
-from quatgraph.cli.train import _dataset_name
+from quatgraph.cli.sources import dataset_name
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import read_records
 
 SHORT = ["--set", "train.epochs=5", "--set", "model.hidden_quats=2", "--device", "cpu"]
 SHORT += ["--set", "model.name=qgnn"]
-NAMES = [f"{name}-{k}" for k in range(8) for name in ("ann", "bob", "eve")]
 
 
 def last_object(result) -> dict:
@@ -34,21 +32,6 @@ def last_object(result) -> dict:
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def pets(tmp_path: Path) -> Path:
-    folder = tmp_path / "pets"
-    folder.mkdir()
-    with (folder / "nodes.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(["id", "label", "size", "noise"])
-        for place, name in enumerate(NAMES):
-            label = ("cat", "dog")[place % 2]
-            writer.writerow([name, label, 1 + 4 * (place % 2), place % 5])
-    edges = [(name, NAMES[(place + 2) % len(NAMES)]) for place, name in enumerate(NAMES)]
-    (folder / "edges.csv").write_text("".join(f"{a},{b}\n" for a, b in edges))
-    return folder
 
 
 def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
@@ -90,7 +73,7 @@ def test_a_file_of_ones_own_names_the_folder_by_its_stem(
     place: str, name: str, tmp_path: Path
 ) -> None:
     (tmp_path / place).touch() if place.endswith("jsonl") else (tmp_path / place).mkdir()
-    assert _dataset_name(Path(place)) == name
+    assert dataset_name(Path(place)) == name
 
 
 def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:

@@ -23,9 +23,11 @@ from quatgraph.tasks import TASKS
 from quatgraph.tasks.job import FILES, Job
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
+from quatgraph.tasks.refit import refit
 from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.checkpoint import CHECKPOINT
+from quatgraph.training.context import Context
 from quatgraph.training.loop import Plan
 from quatgraph.training.record import RunRecord
 
@@ -157,3 +159,40 @@ def test_a_training_that_replaces_another_can_be_killed_at_any_step(
         there = shutil.copytree(old, tmp_path / str(number))
         assert killed(partial(replace, there), point)
         training.assert_whole(replace(there))
+
+
+def refitted(training: Training, folder: Path, **how: bool) -> Path:
+    """Trains if needed, then trains again on all labels, as the command does."""
+    training.run(folder, resume=True)
+    refit(TASKS[training.task], folder, Context(CPU, **how), training.data)
+    return folder
+
+
+def kill_and_resume_refits(training: Training, folder: Path, sampled: int | None) -> None:
+    trained = training.whole.folder
+    whole = load_bundle(refitted(training, shutil.copytree(trained, folder / "whole")))
+    counted = shutil.copytree(trained, folder / "counted")
+    points = points_of(steps_of(partial(refitted, training, counted)))
+    every = 1 if sampled is None else len(points) // sampled
+    for place, point in enumerate(points[1::every]):
+        there = shutil.copytree(trained, folder / str(place))
+        assert killed(partial(refitted, training, there), point)
+        found = load_bundle(refitted(training, there, resume=True))
+        assert {path.name for path in there.iterdir()} == set(FILES) - {CHECKPOINT}
+        own = ("card_sha256", "environment", "finished")
+        assert {k: v for k, v in found.card.items() if k not in own} == {
+            k: v for k, v in whole.card.items() if k not in own
+        }
+        for name, tensor in found.tensors.items():
+            assert torch.equal(tensor, whole.tensors[name])
+
+
+def test_a_killed_refit_resumes_as_if_nothing_had_been(training: Training, tmp_path: Path) -> None:
+    kill_and_resume_refits(training, tmp_path, SAMPLED)
+
+
+@pytest.mark.slow
+def test_a_refit_killed_at_any_step_resumes_as_if_nothing_had_been(
+    training: Training, tmp_path: Path
+) -> None:
+    kill_and_resume_refits(training, tmp_path, None)

@@ -13,6 +13,7 @@ from on_cpu import changed, train_in_folder
 from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.tasks import job as jobs
+from quatgraph.tasks import stored
 from quatgraph.tasks.job import CURVES, Job
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
@@ -190,13 +191,14 @@ def test_a_paused_training_has_no_bundle_yet_and_says_how_far_it_is(tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.safetensors"]
 
 
+def interrupted(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_training_that_saved_nothing_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(jobs, "run", interrupted)
+    monkeypatch.setattr(jobs, "train_ensembles", interrupted)
     with pytest.raises(KeyboardInterrupt):
         trained([config_of()], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -258,7 +260,7 @@ def test_what_a_kill_between_bundle_and_records_left_is_run_again(
 ) -> None:
     whole = trained([config_of(seeds=2)], tmp_path / "whole")
     with monkeypatch.context() as patch:
-        patch.setattr(jobs, "append_records", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(stored, "append_records", interrupted)
         with pytest.raises(KeyboardInterrupt):
             trained([config_of(seeds=2)], tmp_path / "cut")
     assert (tmp_path / "cut" / "card.json").exists()

@@ -1,6 +1,7 @@
 """Members of a bundle, trained again on all labels."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import reviews
 import rings
 import torch
 from on_cpu import CPU, changed, train_in_folder
+from torch_geometric.data import Data
 
 from quatgraph import config as configs
 from quatgraph.data.text import from_list
@@ -19,18 +21,21 @@ from quatgraph.predictors import PREDICTORS
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
+from quatgraph.tasks.node.smoothing import Smoothing, correct_and_smooth, smoothing_matrix
 from quatgraph.tasks.refit import REFIT, refit
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.problem import corpus_of
 from quatgraph.training.bundle import load_bundle, save_bundle
 from quatgraph.training.context import Context
+from quatgraph.training.loop import Paused
+from quatgraph.training.runtime import Deadline
 
 
 def node(folder: Path) -> tuple[list[Any], Any]:
     return [karate.config_of()], NODE.load(NodeConfig(data=DataConfig(name="karate")))
 
 
-def graph(folder: Path) -> tuple[list[Any], Any]:
+def graphs(folder: Path) -> tuple[list[Any], Any]:
     return [rings.config_of()], rings.collection(folder)
 
 
@@ -44,7 +49,7 @@ def text(folder: Path) -> tuple[list[Any], Any]:
 
 
 MAKERS: dict[str, Callable[[Path], tuple[list[Any], Any]]] = {
-    maker.__name__: maker for maker in (node, graph, link, text)
+    maker.__name__.removesuffix("s"): maker for maker in (node, graphs, link, text)
 }
 
 
@@ -118,3 +123,69 @@ def test_a_refit_that_was_killed_while_it_replaced_the_model_is_finished(tmp_pat
     assert load_bundle(folder).card["refit"] is True
     assert not (folder / REFIT).exists()
     assert job.members[0]["metrics"] == made.card["members"][0]["metrics"]
+
+
+def test_a_paused_refit_keeps_the_model_and_resumes_bit_for_bit(tmp_path: Path) -> None:
+    candidates, data = node(tmp_path)
+    wider = karate.config_of(**{"model.hidden_quats": 3, "model.dropout": 0.4})
+    for name in ("whole", "parts"):
+        train_in_folder(NODE, candidates, tmp_path / name, data=data, combine=True)
+        bundle = load_bundle(tmp_path / name)
+        (member,) = bundle.card["members"]
+        others = {"config": configs.to_dict(wider), "weight": 2}  # of another ensemble
+        bundle.card["members"] = [member | {"epoch": 4}, member | {"epoch": 4} | others]
+        save_bundle(tmp_path / name, bundle)
+    before = load_bundle(tmp_path / "parts").card
+    refit(NODE, tmp_path / "whole", Context(CPU), data)
+    pauses = 0
+    while not load_bundle(tmp_path / "parts").card.get("refit"):
+        assert load_bundle(tmp_path / "parts").card == before
+        try:
+            context = Context(CPU, deadline=Deadline(0), resume=pauses > 0)
+            refit(NODE, tmp_path / "parts", context, data)
+        except Paused:
+            pauses += 1
+    assert pauses == 6
+    whole, parts = (load_bundle(tmp_path / name) for name in ("whole", "parts"))
+    assert [member["weight"] for member in parts.card["members"]] == [1, 2]
+    assert parts.card["sha256"] == whole.card["sha256"]
+    assert not (tmp_path / "parts" / REFIT).exists()
+
+
+def test_a_new_training_does_not_finish_the_refit_of_the_one_that_it_replaces(
+    tmp_path: Path,
+) -> None:
+    candidates, data = node(tmp_path)
+    folder = tmp_path / "m"
+    train_in_folder(NODE, candidates, folder, data=data, combine=True)
+    refit(NODE, folder, Context(CPU), data)
+    save_bundle(folder / REFIT, load_bundle(folder))  # as if it was killed just before its end
+    others = [karate.config_of(**{"train.lr": 0.1})]
+    train_in_folder(NODE, others, folder, data=data, combine=True, overwrite=True)
+    train_in_folder(NODE, others, folder, data=data, combine=True, resume=True)
+    card = load_bundle(folder).card
+    assert "refit" not in card
+    assert card["members"][0]["config"]["train"]["lr"] == 0.1
+
+
+def test_other_data_is_not_refitted_on(tmp_path: Path) -> None:
+    candidates, data = node(tmp_path)
+    train_in_folder(NODE, candidates, tmp_path / "m", data=data, combine=True)
+    other = data.clone()
+    other.digest = "another"
+    with pytest.raises(UserError, match="'karate' is no longer what the model was trained on"):
+        refit(NODE, tmp_path / "m", Context(CPU), other)
+
+
+def test_a_refitted_model_spreads_all_labels_over_the_graph(graph: Data, tmp_path: Path) -> None:
+    smoothing = Smoothing(correct_steps=3, smooth_steps=4)
+    task = changed(NODE, refine=lambda *_: {"smoothing": asdict(smoothing)})
+    train_in_folder(task, [karate.config_of()], tmp_path / "m", data=graph, combine=True)
+    refit(NODE, tmp_path / "m", Context(CPU), graph)
+    bundle = load_bundle(tmp_path / "m")
+    found = PREDICTORS["node"](bundle, CPU).predict(graph).probabilities
+    bundle.card.pop("smoothing")
+    plain = PREDICTORS["node"](bundle, CPU).predict(graph).probabilities
+    known, matrix = graph.y >= 0, smoothing_matrix(graph)
+    expected = correct_and_smooth(plain, graph.y, known, matrix, settings=smoothing)
+    torch.testing.assert_close(found, expected)

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import re
+import weakref
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,11 @@ from torch_geometric.data import Data
 
 from quatgraph import config as configs
 from quatgraph.tasks import runs
+from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
-from quatgraph.tasks.runs import (
-    _report_eta,
-    bundle_of,
-    group_by_shape,
-)
+from quatgraph.tasks.node.problem import Problem
+from quatgraph.tasks.runs import _report_eta, bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.training.context import Context
 from quatgraph.training.loop import Fit, Paused, Plan
@@ -248,22 +247,34 @@ def test_the_remaining_time_of_a_long_training_is_logged_with_its_memory(
     assert 0.05 < float(found[1]) < 100  # of this process
 
 
-def test_runs_of_one_shape_are_prepared_once(karate: Data) -> None:
-    prepared: list[int] = []
+class Watched(Problem):
+    """A problem of which it can be seen whether it is still in memory."""
+
+
+def test_a_problem_is_prepared_when_it_is_needed_and_freed_before_the_next(karate: Data) -> None:
+    prepared: list[tuple[str, weakref.ref]] = []
 
     def prepare(data: Data, config: NodeConfig, device: torch.device) -> Any:
-        prepared.append(config.model.hidden_quats)
-        return NODE.prepare(data, config, device)
+        assert all(earlier() is None for _, earlier in prepared)
+        made = NODE.prepare(data, config, device)
+        watched = Watched(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
+        prepared.append((config.model.matrix, weakref.ref(watched)))
+        return watched
 
     counting = changed(NODE, prepare=prepare, max_members=lambda *_: 2)
-    shapes = [config_of(seeds=3, **{"model.hidden_quats": quats}) for quats in (2, 3)]
-    members = [member for config in shapes for member in NODE.members(config, karate)]
-    outcomes = list(run(counting, members, karate))
-    assert prepared == [2, 3]
-    assert [outcome.problem is outcomes[0].problem for outcome in outcomes] == [
-        *(True, True),
-        *(False, False),
+    shapes = [
+        config_of(seeds=3, **{"model.hidden_quats": quats, "model.normalization": matrix})
+        for matrix in ("row", "none")
+        for quats in (2, 3)
     ]
+    members = [member for config in shapes for member in NODE.members(config, karate)]
+    count = 0
+    for outcome in run(counting, members, karate, estimate=True):
+        count += len(outcome.records)
+        del outcome
+    assert count == 12
+    # Once to group the runs, once to estimate the time, once to train; shapes share them.
+    assert [matrix for matrix, _ in prepared] == 3 * ["row", "none"]
 
 
 def test_what_does_not_fit_into_memory_at_once_is_run_in_parts(karate: Data) -> None:
@@ -298,6 +309,45 @@ def test_the_time_of_a_training_is_estimated_before_it_starts(
     with pytest.raises(Paused):
         list(run(NODE, members, graph, estimate=True, log=said.append, **late))
     assert said == []
+
+
+def test_a_time_limit_is_told_where_it_comes_first(
+    graph: Data, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a clock that only epochs advance, by ten seconds each."""
+    now, said, begun = [0.0], list[str](), list[float]()
+    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
+
+    def train(members: Any, problem: Any, plan: Plan) -> Fit:
+        def advance(done: int, epochs: int) -> None:
+            now[0] += 10.0
+            plan.progress(done, epochs)
+
+        begun.append(now[0])
+        return NODE.train(members, problem, dataclasses.replace(plan, progress=advance))
+
+    shape = {"train.epochs": 10, "train.patience": None}
+    members = [Member(config_of(**shape, **{"model.hidden_quats": k}), 0, 0) for k in (1, 2)]
+    slow = changed(NODE, train=train)
+    how: dict[str, Any] = {"estimate": True, "log": said.append}
+    with pytest.raises(Paused):
+        list(run(slow, members, graph, deadline=Deadline(2), **how))
+    assert said == ["2 runs in 2 ensembles: about 3 min, but the time limit stops it in about 60 s"]
+    said.clear()
+    begun.clear()
+    with pytest.raises(Paused):
+        list(run(slow, members, graph, deadline=Deadline(0.25), **how))
+    assert said == []
+    # The limit ends the probe in its second epoch; then one epoch leaves a checkpoint.
+    assert [begun[1] - begun[0], now[0] - begun[1]] == [20.0, 10.0]
+
+
+def test_the_remaining_time_of_a_training_is_told_with_its_time_limit() -> None:
+    said: list[str] = []
+    context = Context(CPU, deadline=Deadline(2), log=said.append)
+    _report_eta(context, Plan(epochs=400), "karate qgnn, 1 run", "", 3600.0)
+    told = "about 60 min for the rest of 400 epochs, but the time limit stops it in about 2 min, "
+    assert told in said[0]
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from quatgraph.ops import dropout
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.graph.batches import TrainingBatches
 from quatgraph.tasks.link.batches import QueryBatches
-from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member, Task
 from quatgraph.tasks.text import task as text_run
 from quatgraph.tasks.text.batches import DocumentBatches

@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
 import typer
@@ -67,6 +68,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per li
 MaxMinutes = Annotated[
     float | None, typer.Option(help="Save a checkpoint and stop after this many minutes.")
 ]
+Results = Annotated[Path, typer.Option(help="Folder with the run records.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="Set a config value, e.g. train.lr=0.01. Repeatable."),

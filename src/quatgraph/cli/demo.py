@@ -74,8 +74,9 @@ def _train_or_load(triples: "Triples", device: str) -> tuple["Job", bool]:
     """The demo's training, and whether it was already there."""
     from quatgraph import config as configs
     from quatgraph.presets import preset
-    from quatgraph.tasks.job import RECORDS, train_in_folder
+    from quatgraph.tasks.job import train_in_folder
     from quatgraph.tasks.link import LINK
+    from quatgraph.tasks.stored import RECORDS
     from quatgraph.training.record import read_records
 
     config = configs.build(LINK.config, preset("link/countries-simqgnn", "honest"))

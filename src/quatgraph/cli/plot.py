@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from quatgraph.cli.common import Device, app, command, echo, log
-from quatgraph.cli.train import Only, Results
+from quatgraph.cli.common import Device, Results, app, command, echo, log
+from quatgraph.cli.train import Only
 from quatgraph.errors import did_you_mean
 
 if TYPE_CHECKING:

@@ -3,15 +3,17 @@
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from quatgraph.cli.common import echo, emit
 
 if TYPE_CHECKING:
+    from quatgraph.config import Values
     from quatgraph.tasks.job import Job
-    from quatgraph.tasks.task import AnyTask
+    from quatgraph.tasks.task import AnyTask, Card
 
 
 def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
@@ -53,7 +55,8 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
         values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
-        echo(f"selected from {job.num_configs} configurations on validation data: {values}")
+        of = f"{job.num_configs} configurations on validation data: {values}"
+        echo(f"the best of {of}" if job.selects_several else f"selected from {of}")
     for sentence in job.summary:
         echo(sentence)
     typer.echo(f"saved {_describe_bundle(task, job)}")
@@ -167,14 +170,59 @@ def _split_word(job: "Job") -> str:
     return "fold" if job.chosen.task == "graph" and several else "split"
 
 
+def describe_shares(tried: Sequence["Values"], members: Sequence["Card"]) -> str:
+    """The configurations in a bundle with their shares in its predictions, largest first, told
+    apart by the settings in which those tried of the same model differ: ``75 % qgnn (lr 0.01), 25 %
+    gcn``."""
+    from quatgraph import config as configs
+
+    models: dict[str, list[dict[str, Any]]] = {}
+    for config in tried:
+        flat = configs.flatten(config)
+        models.setdefault(flat["model.name"], []).append(flat)
+    shares: dict[str, float] = {}
+    total = sum(member["weight"] for member in members)
+    for member in members:
+        flat = configs.flatten(member["config"])
+        others = models[flat["model.name"]]
+        varied = [
+            f"{key.rpartition('.')[2].replace('_', ' ')} {flat[key]}"
+            for key in dict.fromkeys(key for other in others for key in other)
+            if any(other.get(key) != others[0].get(key) for other in others)
+        ]
+        name = flat["model.name"] + (f" ({', '.join(varied)})" if varied else "")
+        shares[name] = shares.get(name, 0.0) + member["weight"] / total
+    ranked = sorted(shares.items(), key=lambda item: -item[1])
+    return ", ".join(f"{100 * share:.0f} % {name}" for name, share in ranked)
+
+
+def describe_paused(folder: Path) -> str:
+    """What the bundle of a paused training holds; empty if there is none yet."""
+    from quatgraph.tasks.job import has_bundle
+    from quatgraph.training.bundle import load_bundle
+
+    if not has_bundle(folder):
+        return ""
+    card = load_bundle(folder).card
+    shares = describe_shares([member["config"] for member in card["members"]], card["members"])
+    found = card.get("unfinished")  # a refit that is paused is of a finished training
+    count = f", from {found['configurations']} of {found['of']} configurations" if found else ""
+    return f"the best model so far is in {folder}{count}: {shares}"
+
+
 def _describe_bundle(task: "AnyTask", job: "Job") -> str:
     """Which runs the bundle holds, and the metrics of a single one."""
     if job.num_bundled > 1:
-        return f"{job.num_bundled} models; their predictions are combined"
+        shares = describe_shares([member["config"] for member in job.members], job.members)
+        weighted = f": {shares}" if job.selects_several else ""
+        return f"{job.num_bundled} models; their predictions are combined{weighted}"
     (member,) = job.members
     reported = task.metrics_to_report(job.chosen.config)
     metrics = job.metrics
     details = [f"{_split_word(job)} {member['split']}, seed {member['seed']}"]
+    if len({record.method for record in job.records}) > 1:
+        named = describe_shares([record.config for record in job.records], job.members)
+        details.insert(0, named.removeprefix("100 % "))
     for part in ("valid", "test"):
         found = {metric: [metrics.get(f"{part}/{metric}", math.nan)] for metric in reported}
         if not any(math.isnan(value) for (value,) in found.values()):

@@ -12,6 +12,7 @@ from quatgraph.cli.common import (
     Device,
     Json,
     MaxMinutes,
+    Results,
     Set,
     app,
     command,
@@ -20,8 +21,8 @@ from quatgraph.cli.common import (
     log,
     training_context,
 )
-from quatgraph.cli.train import Results, _complete_preset, _data_source
-from quatgraph.errors import UserError, did_you_mean, printable
+from quatgraph.cli.sources import check_task, complete_preset, data_source, dataset_name
+from quatgraph.errors import UserError, printable
 from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def search(
         str,
         typer.Argument(
             help="A task: node, graph, link or text, with --data; or a preset.",
-            autocompletion=_complete_preset,
+            autocompletion=complete_preset,
         ),
     ],
     data: Annotated[
@@ -78,17 +79,17 @@ def search(
                 raise UserError(f"--{option} does not go with a preset; use {instead} instead")
         _search_preset(what, set_ or [], seeds, results, device, max_minutes)
         return
-    _check_task(what, data, set_ or [])
-    assert data is not None
+    data = check_task("search", what, data)
+    if any(item.partition("=")[0].strip() == "protocol" for item in set_ or []):
+        raise UserError("search chooses on validation data, always under the protocol honest")
     from quatgraph.tasks import TASKS
     from quatgraph.tasks.search import rank_trials, search_candidates, search_in_folder
     from quatgraph.training.loop import Paused
 
     task = TASKS[what]
-    source = _data_source(what, data, directed=False)
-    values = {"protocol": "honest", "data": source, "seeds": seeds}
+    values = {"protocol": "honest", "data": data_source(what, data), "seeds": seeds}
     candidates = search_candidates(task, values, set_ or [], sample=random, seed=seed)
-    folder = out or Path("quatgraph-runs") / f"search-{data.resolve().stem}"
+    folder = out or Path("quatgraph-runs") / f"search-{dataset_name(data)}"
     words = ["quatgraph", "search", what, "--data", str(data)]
     words += [word for item in set_ or [] for word in ("--set", item)]
     words += ["--seeds", str(seeds)] if seeds > 1 else []
@@ -114,24 +115,6 @@ def search(
         ending.print()
     if paused:
         log(f"time limit reached after {ending.count()}; repeat the command to continue")
-
-
-def _check_task(what: str, data: Path | None, set_: list[str]) -> None:
-    """Rejects invalid arguments before torch is loaded."""
-    from quatgraph.presets import names
-
-    tasks = dict.fromkeys(name.partition("/")[0] for name in names())
-    if what not in tasks:
-        hint = did_you_mean(what, [*tasks, *names()])
-        hint = hint or "; `quatgraph list presets` lists them"
-        raise UserError(f"there is no task or preset {what!r}{hint}")
-    if data is None:
-        raise UserError(
-            f"no data given; use `quatgraph search {what} --data PATH`, or a preset from "
-            "`quatgraph list presets`"
-        )
-    if any(item.partition("=")[0].strip() == "protocol" for item in set_):
-        raise UserError("search chooses on validation data, always under the protocol honest")
 
 
 @dataclass(frozen=True, slots=True)

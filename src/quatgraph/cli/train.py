@@ -11,6 +11,7 @@ from quatgraph.cli.common import (
     Device,
     Json,
     MaxMinutes,
+    Results,
     Set,
     app,
     command,
@@ -19,8 +20,9 @@ from quatgraph.cli.common import (
     log,
     training_context,
 )
-from quatgraph.cli.results import print_results
-from quatgraph.errors import UserError, did_you_mean
+from quatgraph.cli.results import describe_paused, print_results
+from quatgraph.cli.sources import check_task, complete_preset, data_source, dataset_name
+from quatgraph.errors import UserError
 from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
@@ -30,13 +32,6 @@ Protocol = Annotated[
     str, typer.Option(help="honest: select on validation data; paper: as in the paper.")
 ]
 Only = Annotated[list[str] | None, typer.Option(help="Only this dataset or method. Repeatable.")]
-Results = Annotated[Path, typer.Option(help="Folder with the run records.")]
-
-
-def _complete_preset(incomplete: str) -> list[str]:
-    from quatgraph.presets import names
-
-    return [name for name in names() if name.startswith(incomplete)]
 
 
 @command(app)
@@ -45,7 +40,7 @@ def train(
         str,
         typer.Argument(
             help="A preset such as node/cora-qgnn, or a task: node, graph, link or text.",
-            autocompletion=_complete_preset,
+            autocompletion=complete_preset,
         ),
     ],
     data: Annotated[
@@ -120,7 +115,7 @@ def train(
         set_ = [f"train.{key}={metric}", *(set_ or [])]
     from quatgraph import config as configs
     from quatgraph.settings import read_settings
-    from quatgraph.tasks.job import has_bundle, holds_training, train_in_folder
+    from quatgraph.tasks.job import holds_training, train_in_folder
     from quatgraph.tasks.portfolio import default_candidates
     from quatgraph.tasks.refit import refit
     from quatgraph.training.loop import Paused
@@ -131,7 +126,7 @@ def train(
         values = configs.merge(read_settings(config, task.config), values)
     if data is not None:
         candidates = default_candidates(task, values, only=only or [], fast=fast)
-    folder = out or Path("quatgraph-runs") / (_dataset_name(data) if data else f"{what}-{protocol}")
+    folder = out or Path("quatgraph-runs") / (dataset_name(data) if data else f"{what}-{protocol}")
     instead = " in place of --overwrite" * overwrite
     repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
@@ -147,25 +142,22 @@ def train(
             emit({"paused": True, "done": done, "epochs": epochs, "out": str(folder)})
         else:
             echo(f"{paused}: {repeat}")
-            if has_bundle(folder):
-                echo(f"the best model so far is in {folder}")
+            if model := describe_paused(folder):
+                echo(model)
         return
     except KeyboardInterrupt as interrupt:
         log(f"interrupted: {repeat if holds_training(folder) else 'nothing was saved yet'}")
+        if model := describe_paused(folder):
+            log(model)
         raise typer.Exit(exit_code(interrupt)) from None
     print_results(task, job, json_)
     if refit_ and not json_:
         echo("the saved models were then trained again on all labels; the metrics are from before")
 
 
-def _dataset_name(data: Path) -> str:
-    path = data.resolve()
-    return path.stem if path.is_file() else path.name
-
-
 def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: str) -> None:
     """Rejects invalid combinations before torch is loaded."""
-    from quatgraph.presets import names, preset
+    from quatgraph.presets import preset
 
     if protocol not in ("paper", "honest"):
         raise UserError(f"--protocol must be honest or paper, got {protocol!r}")
@@ -180,16 +172,7 @@ def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: st
             )
         preset(what)
         return
-    tasks = dict.fromkeys(name.partition("/")[0] for name in names())
-    if what not in tasks:
-        hint = did_you_mean(what, [*tasks, *names()])
-        hint = hint or "; `quatgraph list presets` lists them"
-        raise UserError(f"there is no task or preset {what!r}{hint}")
-    if data is None:
-        raise UserError(
-            f"no data given; use `quatgraph train {what} --data PATH`, or a preset from "
-            "`quatgraph list presets`"
-        )
+    check_task("train", what, data)
 
 
 def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, Any]:
@@ -203,25 +186,6 @@ def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, A
         if option in options and task != owner:
             raise UserError(f"--{option} is an option of the task {owner}, not of {task}")
     return options
-
-
-def _data_source(task: str, data: Path, directed: bool) -> dict[str, Any]:
-    """Your files or, where there is no such path, a dataset of that name."""
-    from quatgraph.data.io import store
-
-    name, files = str(data), {"path": str(data.resolve())}
-    if data.exists():
-        return files
-    if name not in store.catalog():
-        own = [entry.name for entry in store.catalog().values() if entry.task == task]
-        if hint := did_you_mean(name, own):
-            raise UserError(f"there is no file, folder or dataset {name!r}{hint}")
-        return files  # which the task's reader rejects, with the formats it reads
-    if directed:
-        raise UserError(f"--directed is for your own files, not for the dataset {name!r}")
-    entry = store.entry(name, task)
-    log(f"--data is the dataset {entry.name!r}: {entry.title}")
-    return {"name": entry.name}
 
 
 def _build_values(
@@ -244,7 +208,7 @@ def _build_values(
         values = configs.replace_model(task.config, preset(what, protocol), other)  # type: ignore[arg-type]
         values["data"] = values["data"] | options
         return task, configs.override(values, set_) | more
-    source = _data_source(what, data, "directed" in options) | options
+    source = data_source(what, data, "directed" in options) | options
     return task, configs.override({"protocol": protocol, "data": source, **more}, set_)
 
 

@@ -11,8 +11,9 @@ from quatgraph.metrics.classification import mean_std
 from quatgraph.plot.style import BLUE, INK, ORANGE, PALE, SOFT, WIDTH, new_figure
 from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.job import CURVES, RECORDS
+from quatgraph.tasks.job import CURVES
 from quatgraph.tasks.selection import drop_diverged, select_group
+from quatgraph.tasks.stored import RECORDS
 from quatgraph.training.record import RunRecord, read_records
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
-from quatgraph.predictors.link_combination import SCORES_AT_ONCE, CombinedModel
+from quatgraph.predictors.link_combination import CombinedModel
 from quatgraph.predictors.predictions import Links
 from quatgraph.predictors.queries import (
     OPEN,
@@ -31,6 +31,7 @@ from quatgraph.predictors.queries import (
 from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
+from quatgraph.tasks.link.joined import SCORES_AT_ONCE
 from quatgraph.tasks.link.problem import Problem, RankingQueries
 from quatgraph.training.bundle import Bundle
 

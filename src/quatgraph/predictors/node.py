@@ -33,7 +33,7 @@ class NodePredictor(Classifier[NodeConfig]):
     """Predicts the classes of nodes with the models of a bundle.
 
     The logits of the training graph are computed once. If the card has ``smoothing``, its
-    predictions are corrected and smoothed with the training labels, see
+    predictions are corrected and smoothed with the labels that were trained on, see
     :func:`quatgraph.tasks.node.smoothing.correct_and_smooth`.
 
     Example:
@@ -115,10 +115,12 @@ class NodePredictor(Classifier[NodeConfig]):
     ) -> Tensor:
         """The smoothed probabilities of all nodes, of members of one split, float64 ``(N, C)``."""
         scores = super()._log_probabilities(members, data, range(data.num_nodes))
+        refitted = self.card.get("refit")
+        known = data.y >= 0 if refitted else data.train_mask[:, members[0].split]
         found = correct_and_smooth(
             scores.exp().to(self.device),
             data.y.to(self.device),
-            data.train_mask[:, members[0].split].to(self.device),
+            known.to(self.device),
             smoothing_matrix(data).to(self.device),
             settings=settings,
         )

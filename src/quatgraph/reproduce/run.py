@@ -163,10 +163,12 @@ def _run_configs(
         checkpoint=lambda ensemble: checkpoints / ensemble,
     )
     for outcome in outcomes:
-        append_records(file, outcome.records)
-        checkpoint = checkpoints / outcome.records[0].ensemble
+        records = outcome.records
+        del outcome  # and with it the problem, before the next one is prepared
+        append_records(file, records)
+        checkpoint = checkpoints / records[0].ensemble
         remove_checkpoint(checkpoint)
         for folder in (checkpoint, checkpoints):
             with suppress(OSError):  # not empty, or never made
                 folder.rmdir()
-        yield outcome.records
+        yield records

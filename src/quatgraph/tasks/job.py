@@ -1,40 +1,38 @@
 """A training in a folder: it can be stopped and resumed, and leaves a bundle."""
 
-import math
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.tasks.config import Config
+from quatgraph.tasks.ensembles import Problems, key_of_member, key_of_record
 from quatgraph.tasks.overflow import ADVICE
-from quatgraph.tasks.portfolio import RUNS, combine_runs, has_runs, remove_runs, save_runs
-from quatgraph.tasks.refit import finish_refit
-from quatgraph.tasks.runs import Outcome, bundle_key_of, bundle_of, run
-from quatgraph.tasks.selection import (
-    DIVERGED,
-    choose_by_validation,
-    drop_diverged,
-    select_group,
-)
+from quatgraph.tasks.portfolio import Bundler
+from quatgraph.tasks.refit import discard_refit, finish_refit
+from quatgraph.tasks.runs import Outcome, bundle_key_of, train_ensembles
+from quatgraph.tasks.selection import choose_by_validation, drop_diverged, select_group
+from quatgraph.tasks.stored import RECORDS, RunStore
 from quatgraph.tasks.task import AnyTask, Card, ConfigT, Dataset, DataT, Member, ProblemT, Task
-from quatgraph.training.bundle import BUNDLE, bundle_key, load_bundle, save_bundle
-from quatgraph.training.checkpoint import (
-    CHECKPOINT,
-    has_checkpoint,
-    load_checkpoint,
-    remove_checkpoint,
+from quatgraph.training.bundle import (
+    BUNDLE,
+    Bundle,
+    bundle_key,
+    load_bundle,
+    restore_nan,
+    save_bundle,
 )
+from quatgraph.training.checkpoint import CHECKPOINT, has_checkpoint
 from quatgraph.training.context import Context
 from quatgraph.training.loop import Paused
-from quatgraph.training.record import RunRecord, append_records, read_records
-from quatgraph.training.runtime import map_leaves
+from quatgraph.training.record import RunRecord
 
-RECORDS = "records.jsonl"
 FILES = (RECORDS, CHECKPOINT, *BUNDLE)
 """The files that a training writes."""
 CURVES = 64
@@ -61,7 +59,7 @@ class Job:
     """Sentences about the bundle; see :meth:`quatgraph.tasks.task.Task.summarize`."""
     selection: list[Card]
     """If runs were combined: for each split and seed, the metrics of the ``single`` best run and of
-    the ``combination``; see :func:`quatgraph.tasks.portfolio.combine_runs`."""
+    the ``combination``; see :meth:`quatgraph.tasks.portfolio.Bundler.bundle_combination`."""
 
     @property
     def results(self) -> list[Card]:
@@ -85,6 +83,11 @@ class Job:
     def num_bundled(self) -> int:
         """Number of runs in the bundle."""
         return len(self.members)
+
+    @property
+    def selects_several(self) -> bool:
+        """Whether the bundle combines several configurations."""
+        return len({configs.digest(member["config"]) for member in self.members}) > 1
 
     @property
     def shares(self) -> dict[str, float]:
@@ -152,69 +155,72 @@ def train_in_folder(
         _check_validation(task, candidates[0], data, varied)
         members = [member for config in candidates for member in task.members(config, data)]
         _check_data_is_kept(candidates[0], replaced)
-        done = _read_done(folder, members, data) if context.resume else []
+        store = RunStore(task, folder, with_outputs=combine)
+        done = _read_done(store, members, data) if context.resume else []
         if context.resume and not holds_training(folder):
             context.log(f"{folder} holds nothing to resume: training from the beginning")
         for note in data.notes:
             context.log(note)
-        finished = {(r.config_digest, r.split, r.seed) for r in done}
-        missing = [member for member in members if _run_key(member) not in finished]
-        healthy = drop_diverged(done)
-        if combine and missing and not all((folder / RUNS / r.ensemble).is_dir() for r in healthy):
+        finished = set(map(key_of_record, done))
+        is_whole = all(key_of_member(member) in finished for member in members)
+        if combine and not is_whole and drop_diverged(done) and not store.holds_runs:
             raise UserError(
                 f"{folder} holds a finished training of fewer models or seeds, which cannot be "
                 "extended: choose another folder, or replace it with --overwrite"
             )
-        best = select_group(done).score if done else DIVERGED
+        bundler = Bundler(task, store, members, data, combine)
+        # A combination that an earlier pause has left stays until there is a new one.
+        is_combined = bool(drop_diverged(done)) and _holds_paused_combination(folder)
         diverged: dict[str, str] = {}
         modes = {path: stat.S_IMODE(path.stat().st_mode) for path in replaced}
-        outdated = [path for path in modes if path.name not in BUNDLE]
+        outdated: list[Callable[[], None]] = [
+            partial(_remove, path) for path in modes if path.name not in BUNDLE
+        ]
+        if not context.resume:
+            outdated += [store.remove_runs, partial(discard_refit, folder)]
 
         def advance(title: str, epochs: int, total: int) -> None:
             while outdated:  # only now: nothing is lost if the training cannot start
-                _remove(outdated.pop(0))
-                remove_runs(folder)
+                outdated.pop()()
             context.progress(title, epochs, total)
 
-        advancing = replace(context, progress=advance)
+        def save(bundle: Bundle | None) -> bool:
+            if bundle is None:
+                return False
+            for path in filter(Path.is_symlink, modes):
+                _remove(path)  # a new file takes its place, not that of its target
+            save_bundle(folder, bundle)
+            return True
 
-        def save_combination() -> None:
-            made = has_runs(folder) and combine_runs(
-                task, folder, [record.ensemble for record in done], data, context.device
-            )
-            if made:
-                save_bundle(folder, made)
-
-        def trained() -> Iterator[Outcome[ConfigT, ProblemT]]:
-            try:
-                yield from run(task, missing, data, advancing, checkpoint=lambda _: folder)
-            except Paused:
-                save_combination()
-                raise
-
-        for outcome in trained():
-            if len(members) <= CURVES:
-                outcome = outcome.with_curves()
-            diverged |= _describe_diverged(outcome, varied)
-            group = select_group(outcome.records)
-            if group.score > best:
-                best = group.score
-                bundled = group.healthy if task.averages_runs else [group.best]
-                picks = [(outcome, outcome.records.index(record), 1) for record in bundled]
-                for path in filter(Path.is_symlink, modes):
-                    _remove(path)  # a new file takes its place, not that of its target
-                save_bundle(folder, bundle_of(task, picks, data))
-            if combine:
-                save_runs(folder, task, outcome, data)
-            append_records(folder / RECORDS, outcome.records)
-            remove_checkpoint(folder)
-            done = done + outcome.records
-        if best == DIVERGED:
+        problems = Problems(task, data, context.device)
+        outcomes = train_ensembles(
+            problems,
+            problems.make_ensembles(members, finished),
+            replace(context, progress=advance),
+            checkpoint=lambda _: folder,
+        )
+        try:
+            for outcome in outcomes:
+                if len(members) <= CURVES:
+                    outcome = outcome.with_curves()
+                diverged |= _describe_diverged(outcome, varied)
+                store.save_runs(outcome, data)
+                before, done = done, done + outcome.records
+                if not is_combined and _improves(bundler, before, done):
+                    save(bundler.bundle_best(done))
+                store.save_records(outcome)
+                bundler.drop_runs(done)
+                del outcome  # and with it the problem, before the next one is prepared
+        except Paused:
+            save(bundler.bundle_combination(done, context.device))
+            raise
+        if not drop_diverged(done):
             _remove(folder / RECORDS)  # so that the next training can use the folder
-            cause = task.explain_overflow(data, task.prepare(data, candidates[0], context.device))
+            cause = task.explain_overflow(data, problems.prepare(candidates[0]))
             raise UserError(_explain_all_diverged(diverged, cause))
-        save_combination()
-        remove_runs(folder)
+        if not save(bundler.bundle_combination(done, context.device)):
+            _mark_finished(folder)
+        store.remove_runs()
         if diverged:
             context.log(_explain_some_diverged(diverged, len(done)))
         for path, mode in modes.items():  # a private file stays private
@@ -260,12 +266,38 @@ def _check_data_is_kept(config: Config, files: Sequence[Path]) -> None:
         raise UserError(f"{source} is the data and would be replaced: choose another folder")
 
 
-def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) -> list[RunRecord]:
+def _improves(
+    bundler: Bundler[ConfigT, DataT, ProblemT], before: list[RunRecord], after: list[RunRecord]
+) -> bool:
+    """Whether another configuration is the best since some runs were added."""
+    old, new = bundler.rank_finished(before)[:1], bundler.rank_finished(after)[:1]
+    return [group.digest for group in old] != [group.digest for group in new]
+
+
+def _holds_paused_combination(folder: Path) -> bool:
+    """Whether the bundle combines the configurations that were finished when a training paused."""
+    try:
+        return {"selection", "unfinished"} <= load_bundle(folder).card.keys()
+    except UserError:  # none, or half written
+        return False
+
+
+def _mark_finished(folder: Path) -> None:
+    """Says on the card of a bundle that its training is finished."""
+    with suppress(UserError):  # which reading the result reports
+        bundle = load_bundle(folder)
+        if bundle.card.pop("unfinished", None):
+            save_bundle(folder, bundle)
+
+
+def _read_done(
+    store: RunStore[ConfigT, DataT, ProblemT], members: Sequence[Member[ConfigT]], data: Dataset
+) -> list[RunRecord]:
     """Reads the records of a training to resume; refuses those of another training."""
-    done = read_records(folder / RECORDS) if (folder / RECORDS).exists() else []
-    wanted = {_run_key(member) for member in members}
+    folder, done = store.folder, store.read_records()
+    wanted = set(map(key_of_member, members))
     same = all(r.data_digest == data.digest for r in done)
-    same = same and {(r.config_digest, r.split, r.seed) for r in done} <= wanted
+    same = same and set(map(key_of_record, done)) <= wanted
     # Until a run is healthy, a bundle in the folder is the one that ``overwrite`` replaces.
     awaits_bundle = holds_training(folder) and not drop_diverged(done)
     if any(os.path.lexists(folder / name) for name in BUNDLE) and not awaits_bundle:
@@ -276,9 +308,6 @@ def _read_done(folder: Path, members: Sequence[Member[ConfigT]], data: Dataset) 
             f"{folder} holds a training with other settings or data, or a damaged model: choose "
             "another folder, or replace it with --overwrite"
         )
-    checkpoint = load_checkpoint(folder)
-    if checkpoint and checkpoint[1]["key"].split()[0] in {record.ensemble for record in done}:
-        remove_checkpoint(folder)  # the process was killed just after recording the ensemble
     return done
 
 
@@ -308,15 +337,10 @@ def _make_job(
         members=card["members"],
         num_configs=num_configs,
         chosen_settings={key: settings[key] for key in varied if key in settings},
-        metrics=map_leaves(card["metrics"], _restore_nan),
+        metrics=restore_nan(card["metrics"]),
         summary=task.summarize(card),
-        selection=map_leaves(card.get("selection", []), _restore_nan),
+        selection=restore_nan(card.get("selection", [])),
     )
-
-
-def _restore_nan(value: object) -> object:
-    """A card holds ``null`` for a metric that is not defined."""
-    return math.nan if value is None else value
 
 
 def _describe_diverged(
@@ -352,10 +376,6 @@ def _explain_some_diverged(diverged: Mapping[str, str], num_runs: int) -> str:
         f"{len(diverged)} of {num_runs} runs diverged and "
         f"{'is' if len(diverged) == 1 else 'are'} left out: {name} ({why}){more}"
     )
-
-
-def _run_key(member: Member[ConfigT]) -> tuple[str, int, int]:
-    return configs.digest(member.config.identity()), member.split, member.seed
 
 
 def _varied_settings(task: AnyTask, candidates: Sequence[Config]) -> list[str]:

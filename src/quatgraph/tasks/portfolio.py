@@ -1,37 +1,36 @@
 """The default portfolio: which configurations are tried on the user's own data, and how their runs
 become one bundle."""
 
-import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from functools import cached_property
 from statistics import fmean
 from typing import Generic
 
 import torch
-from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.errors import check_known
 from quatgraph.presets import protocols
 from quatgraph.tasks.combination import (
     Pool,
-    TrainedRun,
     Weights,
     fit_temperature,
     mean_score,
     select_single,
     select_weights,
 )
-from quatgraph.tasks.runs import Outcome, bundle_of
-from quatgraph.tasks.selection import rank_groups
-from quatgraph.tasks.task import AnyTask, Card, ConfigT, DataT, ProblemT, Task
-from quatgraph.training.bundle import Bundle, load_bundle, save_bundle
+from quatgraph.tasks.selection import RunGroup, rank_groups
+from quatgraph.tasks.stored import RunStore, StoredRun, merge_runs
+from quatgraph.tasks.task import ConfigT, DataT, Member, ProblemT, Task
+from quatgraph.training.bundle import Bundle
+from quatgraph.training.record import RunRecord
 
-RUNS = "runs"
-"""The folder of trained runs, below that of a training, until they are combined."""
 KEPT = 3
-"""Configurations of an ensemble that may become members: the best on validation data."""
+"""Configurations of a shape that may become members: the best on validation data."""
+KEPT_NUMBERS = 1 << 28
+"""Numbers of their outputs, over all configurations, splits and seeds, that are held at once."""
 _MODEL = "model.name"
 _FAST = "fast"
 
@@ -94,91 +93,144 @@ def _expand(
     return [configs.build(task.config, made) for made in configs.expand_grid(values, grid)]
 
 
-def save_runs(
-    folder: Path,
-    task: Task[ConfigT, DataT, ProblemT],
-    outcome: Outcome[ConfigT, ProblemT],
-    data: DataT,
-) -> None:
-    """Stores the runs of an ensemble that may become members, with their outputs."""
-    ranked = [group for group in rank_groups(outcome.records) if group.healthy]
-    # A configuration that diverged on some split is not combined.
-    groups = sorted(ranked, key=lambda group: len(group.healthy) < len(group.runs))[:KEPT]
-    places = [outcome.records.index(run) for group in groups for run in group.healthy]
-    if not places:
-        return
-    bundle = bundle_of(task, [(outcome, place, 1) for place in places], data)
-    for number, place in enumerate(places):
-        if outcome.fit.outputs:
-            outputs = outcome.fit.outputs[place]
-            bundle.tensors.update({f"outputs.{number}.{key}": v for key, v in outputs.items()})
-    save_bundle(folder / RUNS / outcome.records[0].ensemble, bundle)
+@dataclass(frozen=True)
+class Bundler(Generic[ConfigT, DataT, ProblemT]):
+    """Makes the bundle of a training from its finished configurations: those with a run for every
+    split and seed."""
 
+    task: Task[ConfigT, DataT, ProblemT]
+    store: RunStore[ConfigT, DataT, ProblemT]
+    members: Sequence[Member[ConfigT]]
+    data: DataT
+    combine: bool
+    """Whether the bundle may hold several configurations."""
 
-def has_runs(folder: Path) -> bool:
-    """Whether a training holds runs that are not combined yet."""
-    return (folder / RUNS).is_dir()
+    @cached_property
+    def _configs(self) -> dict[str, ConfigT]:
+        return {configs.digest(m.config.identity()): m.config for m in self.members}
 
+    @cached_property
+    def _num_runs(self) -> Counter[str]:
+        return Counter(configs.digest(m.config.identity()) for m in self.members)
 
-def remove_runs(folder: Path) -> None:
-    """Removes the stored runs; if the process is killed meanwhile, none of them count."""
-    removed = folder / f".{RUNS}-removed"
-    shutil.rmtree(removed, ignore_errors=True)
-    if has_runs(folder):
-        (folder / RUNS).replace(removed)
-        shutil.rmtree(removed, ignore_errors=True)
+    @cached_property
+    def _shapes(self) -> dict[str, str]:
+        return {digest: self.task.shape(config) for digest, config in self._configs.items()}
 
+    def rank_finished(self, records: Sequence[RunRecord]) -> list[RunGroup]:
+        """The finished configurations, the best mean on validation data first."""
+        return [g for g in rank_groups(records) if len(g.runs) == self._num_runs[g.digest]]
 
-@dataclass(frozen=True, slots=True)
-class _StoredRun(Generic[ConfigT]):
-    """A run of a stored bundle."""
+    def bundle_best(self, records: Sequence[RunRecord]) -> Bundle | None:
+        """Bundles the best configuration: its best run, or all of them if the task averages runs.
+        None if no configuration is finished, or if the runs are not stored."""
+        finished = self.rank_finished(records)
+        if not finished or not finished[0].healthy:
+            return None
+        best = finished[0]
+        wanted = best.healthy if self.task.averages_runs else [best.best]
+        found = self.store.load_runs(wanted)
+        if len(found) < len(wanted):
+            return None
+        return self._describe(merge_runs([(run, 1) for run in found]), finished)
 
-    bundle: Bundle
-    index: int
-    config: ConfigT
+    def bundle_combination(
+        self, records: Sequence[RunRecord], device: torch.device
+    ) -> Bundle | None:
+        """Bundles the best combination of configurations; see :func:`combine_runs`.
 
-    @property
-    def entry(self) -> Card:
-        """Its entry in the bundle's card."""
-        entry: Card = self.bundle.card["members"][self.index]
-        return entry
+        Its card reports, as ``selection``, the metrics of each split and seed with what is selected
+        on its own validation data: of the ``single`` best run and of the ``combination``. The
+        members of the bundle are no such estimate: other splits' validation data, which select them
+        too, may be this split's test data.
+        """
+        if not self.combine or not self.store.holds_runs:
+            return None
+        finished = self.rank_finished(records)
+        kept = [run for group in self._choose_kept(finished) for run in group.runs]
+        made = combine_runs(self.task, self.store.load_runs(kept), self.data, device)
+        if made is None:
+            return None
+        made.card["selection"] = [
+            {"split": split, "seed": seed, **self._measure(finished, split, seed, device)}
+            for split, seed in dict.fromkeys((run.split, run.seed) for run in kept)
+        ]
+        return self._describe(made, finished)
 
-    def as_trained(self) -> TrainedRun:
-        return TrainedRun(
-            self.config,
-            self.bundle.select_tensors(f"members.{self.index}"),
-            self.bundle.select_tensors(f"outputs.{self.index}"),
-            self.entry["split"],
-        )
+    def drop_runs(self, records: Sequence[RunRecord]) -> None:
+        """Removes stored runs that no bundle will need."""
+        finished = self.rank_finished(records)
+        dropped = {group.digest for group in finished}
+        if self.combine:
+            splits = dict.fromkeys(run.split for run in records)
+            for split in (None, *splits):
+                dropped -= {group.digest for group in self._choose_kept(finished, split)}
+        self.store.keep_runs(run for run in records if run.config_digest not in dropped)
+
+    def _choose_kept(
+        self, finished: Sequence[RunGroup], split: int | None = None
+    ) -> list[RunGroup]:
+        """Chooses the configurations that may become members, best on the validation data of a
+        split, or of all, first: at most :data:`KEPT` of a shape, and as many as
+        :data:`KEPT_NUMBERS` allow. What is left out stays so when more are finished. Configurations
+        of which a run diverged are left out."""
+        healthy = [group for group in finished if len(group.healthy) == len(group.runs)]
+        if split is not None:
+            runs = [run for group in healthy for run in group.runs if run.split == split]
+            healthy = rank_groups(runs)
+        kept: list[RunGroup] = []
+        counts: Counter[str] = Counter()
+        for group in healthy:
+            numbers = self.task.num_outputs(self.data) * self._num_runs[group.digest]
+            if kept and (len(kept) + 1) * numbers > KEPT_NUMBERS:
+                break
+            shape = self._shapes[group.digest]
+            if counts[shape] < KEPT:
+                counts[shape] += 1
+                kept.append(group)
+        return kept
+
+    def _measure(
+        self, finished: Sequence[RunGroup], split: int, seed: int, device: torch.device
+    ) -> dict[str, dict[str, float]]:
+        """The metrics of the single best run and of the best combination of a split and seed,
+        selected on the validation data of the split."""
+        groups = self._choose_kept(finished, split)
+        stored = self.store.load_runs(r for group in groups for r in group.runs if r.seed == seed)
+        pool = self.task.pool([run.as_trained() for run in stored], self.data, device)
+        measured = {}
+        for name, select in (("single", select_single), ("combination", select_weights)):
+            weights = select(pool.score, len(stored))
+            temperature = _fit_temperature([pool], weights)
+            self.task.refine([pool], weights, temperature)
+            measured[name] = pool.metrics(weights, temperature)
+        return measured
+
+    def _describe(self, bundle: Bundle, finished: Sequence[RunGroup]) -> Bundle:
+        """The card of a training that goes on says how many configurations are finished."""
+        count, total = len(finished), len(self._configs)
+        if count < total:
+            bundle.card["unfinished"] = {"configurations": count, "of": total}
+        return bundle
 
 
 def combine_runs(
     task: Task[ConfigT, DataT, ProblemT],
-    folder: Path,
-    ensembles: Sequence[str],
+    stored: Sequence[StoredRun[ConfigT]],
     data: DataT,
     device: torch.device,
 ) -> Bundle | None:
-    """Makes a bundle of the stored runs of some ensembles; validation data selects its members.
+    """Makes a bundle of stored runs; validation data selects its members.
 
     Every configuration has a run for each split and seed. The weights of the configurations are
     selected by the mean over splits and seeds. The bundle holds the runs of the split and seed that
-    is best with them, or all if the task averages runs. Its card reports, as ``selection``, the
-    metrics of each split and seed with weights selected on its own validation data: of the single
-    best run and of the combination.
+    is best with them, or all if the task averages runs.
 
-    Returns None if no configuration has a healthy run for every split and seed, or without
-    validation data.
+    Returns None if no configuration has a run for every split and seed, or without validation data.
     """
-    groups: dict[tuple[int, int], dict[str, _StoredRun[ConfigT]]] = {}
-    for path in (folder / RUNS / key for key in dict.fromkeys(ensembles)):
-        if not path.is_dir():
-            continue
-        bundle = load_bundle(path, task=task.name)
-        for index, entry in enumerate(bundle.card["members"]):
-            config = configs.build(task.config, entry["config"])
-            runs = groups.setdefault((entry["split"], entry["seed"]), {})
-            runs[configs.digest(config.identity())] = _StoredRun(bundle, index, config)
+    groups: dict[tuple[int, int], dict[str, StoredRun[ConfigT]]] = {}
+    for run in stored:
+        groups.setdefault((run.entry["split"], run.entry["seed"]), {})[run.digest] = run
     if not groups:
         return None
     shared = [key for key in next(iter(groups.values())) if all(key in g for g in groups.values())]
@@ -195,7 +247,7 @@ def combine_runs(
     temperature = _fit_temperature(every, weights)
     best = max(pools, key=lambda key: pools[key].score(weights))
     bundled = list(pools) if task.averages_runs else [best]
-    merged = _merge(
+    merged = merge_runs(
         [
             (groups[key][digest], weight)
             for key in bundled
@@ -207,23 +259,7 @@ def combine_runs(
     measured = [pools[key].metrics(weights, temperature) for key in bundled]
     merged.card["metrics"] = {name: fmean(each[name] for each in measured) for name in measured[0]}
     merged.card.update(refined, temperature=temperature)
-    merged.card["selection"] = [
-        {"split": split, "seed": seed, **_measure_selected(task, pool, len(shared))}
-        for (split, seed), pool in pools.items()
-    ]
     return merged
-
-
-def _measure_selected(task: AnyTask, pool: Pool, count: int) -> dict[str, dict[str, float]]:
-    """The metrics of the single best run and of the best combination on the pool's own validation
-    data."""
-    measured = {}
-    for name, select in (("single", select_single), ("combination", select_weights)):
-        weights = select(pool.score, count)
-        temperature = _fit_temperature([pool], weights)
-        task.refine([pool], weights, temperature)
-        measured[name] = pool.metrics(weights, temperature)
-    return measured
 
 
 def _fit_temperature(pools: Sequence[Pool], weights: Weights) -> float:
@@ -232,22 +268,3 @@ def _fit_temperature(pools: Sequence[Pool], weights: Weights) -> float:
         return 1.0
     scores, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
     return fit_temperature(scores, labels)
-
-
-def _merge(picks: Sequence[tuple[_StoredRun[ConfigT], int]]) -> Bundle:
-    """A bundle of runs out of several bundles of the same data, with their weights."""
-    own = {"members", "metrics", "key", "environment", "finished", "format", "sha256"}
-    card = {k: v for k, v in picks[0][0].bundle.card.items() if k != "card_sha256"}
-    tensors: dict[str, Tensor] = {}
-    members = []
-    for number, (run, weight) in enumerate(picks):
-        others = {
-            key: value
-            for key, value in run.bundle.card.items()
-            if key in card and key not in own and value != card[key]
-        }
-        members.append(others | run.entry | {"weight": weight})
-        tensors |= {f"data.{k}": v for k, v in run.bundle.select_tensors("data").items()}
-        states = run.bundle.select_tensors(f"members.{run.index}").items()
-        tensors |= {f"members.{number}.{name}": value for name, value in states}
-    return Bundle(card | {"members": members}, tensors)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Generic
@@ -16,12 +15,13 @@ import torch
 from torch import Tensor
 
 from quatgraph import config as configs
+from quatgraph.tasks.ensembles import Problems, ensemble_key, varying_settings
 from quatgraph.tasks.selection import mark_diverged
 from quatgraph.tasks.task import AnyTask, ConfigT, Dataset, DataT, Member, ProblemT, Task
 from quatgraph.training.bundle import Bundle
 from quatgraph.training.context import Context
 from quatgraph.training.divergence import find_divergence
-from quatgraph.training.loop import Fit, Plan
+from quatgraph.training.loop import Fit, Paused, Plan
 from quatgraph.training.record import RunRecord, compact_members
 from quatgraph.training.runtime import Deadline, environment
 
@@ -71,31 +71,41 @@ def run(
     method: str | None = None,
     checkpoint: Callable[[str], Path] | None = None,
 ) -> Iterator[Outcome[ConfigT, ProblemT]]:
-    """Trains runs in as few ensembles as shapes and memory allow, and yields each when it is done.
+    """Trains runs in as few ensembles as possible; see :func:`train_ensembles`."""
+    problems = Problems(task, data, context.device)
+    ensembles = problems.make_ensembles(members)
+    yield from train_ensembles(problems, ensembles, context, method=method, checkpoint=checkpoint)
+
+
+def train_ensembles(
+    problems: Problems[ConfigT, DataT, ProblemT],
+    ensembles: Sequence[list[Member[ConfigT]]],
+    context: Context,
+    *,
+    method: str | None = None,
+    checkpoint: Callable[[str], Path] | None = None,
+) -> Iterator[Outcome[ConfigT, ProblemT]]:
+    """Trains ensembles and yields each when it is done. An outcome holds its problem, so drop it
+    before asking for the next one.
 
     Args:
         method: Name of the method in the records; the model's name by default.
         checkpoint: Gives the folder of an ensemble's checkpoint, by :func:`ensemble_key`.
     """
-    pending = []
-    for group in group_by_shape(task, members):
-        problem = task.prepare(data, group[0].config, context.device)
-        ensembles = split_group(group, task.max_members(problem, group[0].config))
-        pending += [(ensemble, problem) for ensemble in ensembles]
-    count = len(pending)
+    task, data = problems.task, problems.data
+    count = len(ensembles)
     if context.estimate and not context.resume and count > 1:  # a single one reports its own time
-        seconds = estimate_seconds(task, pending, context.deadline)
+        seconds = estimate_seconds(problems, ensembles, context.deadline)
         if seconds is not None and seconds >= TOLD_FROM:
-            runs = f"{len(members)} runs in {count} ensembles"
-            context.log(f"{runs}: {format_seconds(seconds)}")
-    while pending:
-        ensemble, problem = pending.pop(0)  # so that a problem is freed after its last ensemble
+            runs = f"{sum(map(len, ensembles))} runs in {count} ensembles"
+            limit = _describe_limit(seconds, context.deadline)
+            context.log(f"{runs}: {format_seconds(seconds)}{limit}")
+    for number, ensemble in enumerate(ensembles, 1):
         config, key = ensemble[0].config, ensemble_key(task, ensemble)
-        name = method or config.model.name
         runs = "1 run" if len(ensemble) == 1 else f"{len(ensemble)} runs"
-        place = f" ({count - len(pending)} of {count})" if count > 1 else ""
-        title = f"{data.name} {name}, {runs}{place}"
-        more = f"; {len(pending)} more follow" if pending else ""
+        place = f" ({number} of {count})" if count > 1 else ""
+        title = f"{data.name} {method or config.model.name}, {runs}{place}"
+        more = f"; {count - number} more follow" if number < count else ""
         plan = task.plan(ensemble)
         plan = replace(
             plan,
@@ -106,42 +116,66 @@ def run(
             progress=partial(context.progress, title),
             report_eta=partial(_report_eta, context, plan, title, more),
         )
-        fit = task.train(ensemble, problem, plan)
-        divergence = find_divergence(fit)
-        parameters = task.num_parameters(config, problem)
-        records = _make_records(task, ensemble, fit, data, name, parameters)
-        records = [
-            mark_diverged(record) if why else record
-            for record, why in zip(records, divergence, strict=True)
-        ]
-        yield Outcome(ensemble, fit, records, problem, divergence)
+        yield _train(problems, ensemble, plan, method or config.model.name)
+
+
+def _train(
+    problems: Problems[ConfigT, DataT, ProblemT],
+    members: list[Member[ConfigT]],
+    plan: Plan,
+    method: str,
+) -> Outcome[ConfigT, ProblemT]:
+    """Trains an ensemble."""
+    task, config = problems.task, members[0].config
+    problem = problems.prepare(config)
+    fit = task.train(members, problem, plan)
+    divergence = find_divergence(fit)
+    parameters = task.num_parameters(config, problem)
+    records = _make_records(task, members, fit, problems.data, method, parameters)
+    records = [
+        mark_diverged(record) if why else record
+        for record, why in zip(records, divergence, strict=True)
+    ]
+    return Outcome(members, fit, records, problem, divergence)
 
 
 def estimate_seconds(
-    task: Task[ConfigT, DataT, ProblemT],
-    ensembles: Sequence[tuple[list[Member[ConfigT]], ProblemT]],
+    problems: Problems[ConfigT, DataT, ProblemT],
+    ensembles: Sequence[list[Member[ConfigT]]],
     deadline: Deadline,
 ) -> float | None:
     """Estimates how long ensembles train, from :data:`PROBED` epochs of each; None if the deadline
     passes meanwhile."""
-    total = 0.0
-    for members, problem in ensembles:
-        if deadline.passed():
-            return None
-        planned, marks = task.plan(members), [(0, time.monotonic())]
+    try:
+        return sum(_probe(problems, members, deadline) for members in ensembles)
+    except Paused:
+        return None
 
-        def mark(done: int, epochs: int, marks: list[tuple[int, float]] = marks) -> None:
-            marks.append((done, time.monotonic()))
 
-        epochs = min(PROBED, planned.epochs)
-        task.train(members, problem, replace(planned, epochs=epochs, progress=mark))
-        end = time.monotonic()
-        # The first epoch warms up. What follows the last one is done once.
-        (before, begin), (done, last) = marks[1 if len(marks) > 2 else 0], marks[-1]
-        epoch = (last - begin) / (done - before)
-        expected = planned.epochs * (1.0 if planned.patience is None else EXPECTED_SHARE)
-        total += expected * epoch + end - last
-    return total
+def _probe(
+    problems: Problems[ConfigT, DataT, ProblemT],
+    members: list[Member[ConfigT]],
+    deadline: Deadline,
+) -> float:
+    """The seconds that an ensemble probably trains; ``Paused`` if the deadline passes meanwhile."""
+    problem, planned = problems.prepare(members[0].config), problems.task.plan(members)
+    marks = [(0, time.monotonic())]
+    epochs = min(PROBED, planned.epochs)
+    probe = replace(
+        planned,
+        epochs=epochs,
+        progress=lambda done, _: marks.append((done, time.monotonic())),
+        deadline=deadline,
+    )
+    problems.task.train(members, problem, probe)
+    if deadline.passed():
+        raise Paused(epochs, planned.epochs)
+    end = time.monotonic()
+    # The first epoch warms up. What follows the last one is done once.
+    (before, begin), (done, last) = marks[1 if len(marks) > 2 else 0], marks[-1]
+    epoch = (last - begin) / (done - before)
+    expected = planned.epochs * (1.0 if planned.patience is None else EXPECTED_SHARE)
+    return expected * epoch + end - last
 
 
 def format_seconds(seconds: float) -> str:
@@ -150,41 +184,12 @@ def format_seconds(seconds: float) -> str:
     return f"about {max(1, round(seconds / size))} {unit}"
 
 
-def group_by_shape(
-    task: AnyTask, members: Sequence[Member[ConfigT]]
-) -> list[list[Member[ConfigT]]]:
-    """Groups the runs that can be one ensemble: those that differ only in what may vary."""
-    groups: dict[str, list[Member[ConfigT]]] = {}
-    for member in members:
-        flat = configs.flatten(member.config.identity())
-        shape = {key: value for key, value in flat.items() if key not in task.varying}
-        groups.setdefault(configs.digest(shape), []).append(member)
-    return list(groups.values())
-
-
-def split_group(group: Sequence[Member[ConfigT]], size: int) -> list[list[Member[ConfigT]]]:
-    """Splits runs of one shape into ensembles of at most ``size`` runs. Runs of one configuration
-    share an ensemble wherever they fit."""
-    splits: list[list[Member[ConfigT]]] = [[]]
-    for _, members in groupby(group, key=lambda member: member.config):
-        own = list(members)
-        if splits[-1] and len(splits[-1]) + len(own) > size:
-            splits.append([])
-        splits[-1].extend(own)
-    return [split[at : at + size] for split in splits for at in range(0, len(split), size)]
-
-
-def ensemble_key(task: AnyTask, members: Sequence[Member[ConfigT]]) -> str:
-    """Identifies an ensemble in records and checkpoints: by its runs, in their order."""
-    settings = [_varying_settings(task, m) | m.config.identity() for m in members]
-    return configs.digest({"members": settings})
-
-
-def _varying_settings(task: AnyTask, member: Member[ConfigT]) -> configs.Values:
-    """The settings, split and seed that distinguish a member within its ensemble."""
-    flat = configs.flatten(configs.to_dict(member.config))
-    varying = {key: flat[key] for key in task.varying if key in flat}
-    return varying | {"seed": member.seed, "split": member.split}
+def _describe_limit(seconds: float, deadline: Deadline) -> str:
+    """Says so if the deadline passes before so many seconds."""
+    limit = deadline.seconds_left()
+    if limit >= seconds:
+        return ""
+    return f", but the time limit stops it in {format_seconds(max(0.0, limit))}"
 
 
 def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: float) -> None:
@@ -192,7 +197,7 @@ def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: fl
     ``more`` trainings follow."""
     if seconds < LONG:
         return
-    left = format_seconds(seconds)
+    left, limit = format_seconds(seconds), _describe_limit(seconds, context.deadline)
     if plan.patience is not None:
         left = left.replace("about", "at most")
     if context.device.type == "cuda":
@@ -200,9 +205,8 @@ def _report_eta(context: Context, plan: Plan, title: str, more: str, seconds: fl
     else:  # in KiB, except on macOS
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         memory = peak if sys.platform == "darwin" else 1024 * peak
-    context.log(
-        f"{title}: {left} for the rest of {plan.epochs:,} epochs, {memory / 2**30:.1f} GiB{more}"
-    )
+    rest = f"the rest of {plan.epochs:,} epochs{limit}"
+    context.log(f"{title}: {left} for {rest}, {memory / 2**30:.1f} GiB{more}")
 
 
 def _make_records(
@@ -214,7 +218,7 @@ def _make_records(
     parameters: int,
 ) -> list[RunRecord]:
     key = ensemble_key(task, members)
-    compact = compact_members([_varying_settings(task, member) for member in members])
+    compact = compact_members([varying_settings(task, member) for member in members])
     where = environment(fit.device)
     finished = datetime.now(UTC).isoformat(timespec="seconds")
     records = []

@@ -16,9 +16,9 @@ from quatgraph.files import lock_folder
 from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import protocols
 from quatgraph.tasks.config import Config
-from quatgraph.tasks.job import RECORDS
 from quatgraph.tasks.runs import UNITS, run
 from quatgraph.tasks.selection import DIVERGED, RunGroup
+from quatgraph.tasks.stored import RECORDS
 from quatgraph.tasks.task import AnyTask, Dataset
 from quatgraph.training.bundle import BUNDLE
 from quatgraph.training.checkpoint import remove_checkpoint
@@ -161,6 +161,7 @@ def search_in_folder(
                 with suppress(OSError):  # not empty, or never made
                     path.rmdir()
             timer.advance(len(outcome.records))
+            del outcome  # and with it the problem, before the next one is prepared
 
 
 class _Timer:

@@ -73,9 +73,14 @@ def drop_diverged(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 @dataclass(frozen=True, slots=True)
 class RunGroup:
-    """Runs of one configuration in one ensemble."""
+    """The runs of one configuration."""
 
     runs: list[RunRecord]
+
+    @property
+    def digest(self) -> str:
+        """The digest of the configuration."""
+        return self.runs[0].config_digest
 
     @property
     def score(self) -> tuple[float, float]:
@@ -94,11 +99,11 @@ class RunGroup:
 
 
 def rank_groups(records: Sequence[RunRecord]) -> list[RunGroup]:
-    """Groups runs by ensemble and configuration, the best mean first: a single run may get its few
-    validation items right by luck."""
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    """Groups runs by configuration, the best mean first: a single run may get its few validation
+    items right by luck."""
+    groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault((record.ensemble, record.config_digest), []).append(record)
+        groups.setdefault(record.config_digest, []).append(record)
     return sorted(map(RunGroup, groups.values()), key=lambda group: group.score, reverse=True)
 
 

@@ -1,7 +1,7 @@
 """The base class of tasks; :mod:`quatgraph.tasks.runs` and ``job`` work with any of them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
@@ -116,6 +116,19 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     def pool(self, runs: Sequence[TrainedRun], data: DataT, device: torch.device) -> Pool:
         """Runs of one split and seed, to be combined."""
         return ClassifierPool(runs, runs[0].config.train.metric)
+
+    def num_outputs(self, data: DataT) -> int:
+        """Numbers that the outputs of one run hold; 0 if they are few."""
+        return 0
+
+    def shape(self, config: ConfigT) -> str:
+        """A digest of what all members of an ensemble share."""
+        flat = configs.flatten(config.identity())
+        return configs.digest({key: flat[key] for key in flat if key not in self.varying})
+
+    def problem_key(self, config: ConfigT) -> Hashable:
+        """What :meth:`prepare` reads of a config: those with equal keys share a problem."""
+        return self.shape(config)
 
     def refine(self, pools: Sequence[Pool], weights: Sequence[int], temperature: float) -> Card:
         """What else the card says about how a combination predicts, selected on validation data;

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from quatgraph.errors import UserError
 from quatgraph.files import ensure_folder, write_atomic
-from quatgraph.training.runtime import json_text, safetensors_bytes
+from quatgraph.training.runtime import json_text, map_leaves, safetensors_bytes
 
 FORMAT_VERSION = 3
 BUNDLE = _CARD, _TENSORS = "card.json", "model.safetensors"
@@ -87,6 +88,11 @@ def load_bundle(folder: Path, *, task: str | None = None) -> Bundle:
     except SafetensorError as error:
         raise UserError(f"{folder / _TENSORS} is corrupt ({error}); {_AGAIN}") from error
     return Bundle(card, tensors)
+
+
+def restore_nan(value: Any) -> Any:
+    """Metrics out of a card, which holds ``null`` for one that is not defined."""
+    return map_leaves(value, lambda leaf: math.nan if leaf is None else leaf)
 
 
 def bundle_key(folder: Path) -> str | None:

@@ -96,7 +96,7 @@ class Fit:
     outputs: list[dict[str, Tensor]] = field(default_factory=list)
     """For each member of a classifier its ``valid/logits``, ``valid/labels``, ``test/logits`` and
     ``test/labels`` at the selected epoch, on the CPU; validation data also selects combinations of
-    members. Of nodes also ``all/logits``. Empty for other models."""
+    members. Of nodes ``all/logits`` instead. Empty for other models."""
 
 
 def fit(

@@ -139,6 +139,10 @@ class Deadline:
     def passed(self) -> bool:
         return time.monotonic() >= self._end
 
+    def seconds_left(self) -> float:
+        """The time until it passes; infinite if it never does."""
+        return self._end - time.monotonic()
+
 
 NO_DEADLINE = Deadline(None)
 

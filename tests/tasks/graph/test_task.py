@@ -18,11 +18,12 @@ from quatgraph.codes import Codes
 from quatgraph.data.graph import Graphs
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
+from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.graph import GRAPH, batches, evaluation
 from quatgraph.tasks.graph import task as running
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
 from quatgraph.tasks.graph.problem import Problem, split_indices
-from quatgraph.tasks.runs import bundle_of, group_by_shape
+from quatgraph.tasks.runs import bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.ensemble import Ensemble

@@ -17,11 +17,11 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.models.link import MODELS
+from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches, expand_triples
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem
-from quatgraph.tasks.runs import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Paused

@@ -6,7 +6,7 @@ import pytest
 import settings
 
 from quatgraph.errors import UserError
-from quatgraph.tasks.runs import group_by_shape
+from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig

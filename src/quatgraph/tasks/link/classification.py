@@ -10,20 +10,25 @@ The majority class of each relation in validation is a strong baseline: its accu
 CoDEx-S's test triples and 72.7 % on CoDEx-M's.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quatgraph.data import link as source
+from quatgraph.models.link.graphs import Graph
 from quatgraph.tasks.link.problem import Problem
 
 TRIPLES_PER_CHUNK = 1 << 16
+Model = Callable[[Graph, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Vectors of queries and of candidates, from the graph, heads and relations; a
+:class:`torch.nn.Module` in evaluation mode, or several as one."""
 
 
-def classification_metrics(model: nn.Module, problem: Problem) -> dict[str, float]:
-    """How well one model, in evaluation mode, classifies test triples: the accuracy
-    ``test/classified``, and ``test/f1`` of the positives; empty for data without negatives."""
+def classification_metrics(model: Model, problem: Problem) -> dict[str, float]:
+    """How well a model classifies test triples: the accuracy ``test/classified``, and ``test/f1``
+    of the positives; empty for data without negatives."""
     triples = problem.triples
     if triples.valid_negatives is None or triples.test_negatives is None:
         return {}
@@ -42,7 +47,7 @@ def classification_metrics(model: nn.Module, problem: Problem) -> dict[str, floa
 
 
 @torch.no_grad()
-def score_triples(model: nn.Module, problem: Problem, triples: Tensor) -> Tensor:
+def score_triples(model: Model, problem: Problem, triples: Tensor) -> Tensor:
     """Scores each triple, in float64.
 
     The score is that of the tail for head and relation. If inverse relations are learned too, the
@@ -74,7 +79,7 @@ class ScoredTriples(NamedTuple):
 
 
 def _score_parts(
-    model: nn.Module, problem: Problem, positives: Tensor, negatives: Tensor
+    model: Model, problem: Problem, positives: Tensor, negatives: Tensor
 ) -> ScoredTriples:
     triples = torch.cat((positives, negatives))
     score = score_triples(model, problem, triples)

@@ -6,10 +6,20 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.metrics.ranking import ranking_metrics
+from quatgraph.models.link.graphs import Graph
 from quatgraph.ops import Ranks
+from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.evaluation import find_seen, rank_candidates, summarize_ranks
+from quatgraph.tasks.link.joined import (
+    Vectors,
+    append_constants,
+    compute_constants,
+    join_vectors,
+)
 from quatgraph.tasks.link.problem import Problem, RankingQueries
 
+Prepared = tuple[nn.Module, Problem]
+"""A model in evaluation mode and its problem."""
 NUMBERS = 1 << 28
 """Scores of validation queries that are held to select a combination, over all models."""
 
@@ -26,7 +36,7 @@ class RankingPool:
     """
 
     @torch.no_grad()
-    def __init__(self, models: Sequence[tuple[nn.Module, Problem]], monitor: str) -> None:
+    def __init__(self, models: Sequence[Prepared], monitor: str) -> None:
         self.models, self.monitor = models, monitor
         queries = models[0][1].parts["valid"]
         self.num_valid = len(queries.head) // 2
@@ -53,11 +63,21 @@ class RankingPool:
         metrics = ranking_metrics(Ranks(greater=greater, equal=equal))
         return float(metrics[self.monitor]), float(true.mean())
 
+    @torch.no_grad()
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
-        found: dict[str, float] = {}
-        problem = self.models[0][1]
-        for part in ("valid", "test"):
-            if len(problem.parts[part].head):
+        """The ranking metrics and, for data with negatives, how well test triples are
+        classified."""
+        shares, models = self._select(weights)
+
+        def score(graph: Graph, head: Tensor, relation: Tensor) -> Vectors:
+            each = _decode(models, head, relation)
+            return append_constants(join_vectors(shares, each), compute_constants(shares, each))
+
+        # Heads have scores of their own if all models learned inverse relations.
+        problem = min((p for _, p in models), key=lambda p: p.training.num_relations)
+        found = classification_metrics(score, problem)
+        for part, queries in problem.parts.items():
+            if len(queries.head):
                 ranks = self._rank(weights, part)
                 found |= summarize_ranks(ranks, part, find_seen(problem, part))
         return found
@@ -68,20 +88,22 @@ class RankingPool:
     @torch.no_grad()
     def _rank(self, weights: Sequence[int], part: str) -> Ranks:
         """The ranks of the true entities of a part by a combination."""
+        shares, models = self._select(weights)
         queries = self.models[0][1].parts[part]
-        vectors = [
-            (weight, model(problem.graph, queries.head, queries.relation))
-            for weight, (model, problem) in zip(weights, self.models, strict=True)
-            if weight
-        ]
-        # The weighted sum of scores is an inner product too, of vectors side by side. What
-        # log-softmax subtracts is the same for all candidates of a query.
-        query = torch.cat([weight / sum(weights) * own for weight, (own, _) in vectors], dim=1)
-        candidates = torch.cat([own for _, (_, own) in vectors], dim=1)
-        return rank_candidates(query, candidates, queries)
+        vectors = join_vectors(shares, _decode(models, queries.head, queries.relation))
+        return rank_candidates(*vectors, queries)
+
+    def _select(self, weights: Sequence[int]) -> tuple[list[float], list[Prepared]]:
+        """The shares and models of a combination."""
+        used = [(w / sum(weights), m) for w, m in zip(weights, self.models, strict=True) if w]
+        return [share for share, _ in used], [model for _, model in used]
 
     def log_probabilities(self, weights: Sequence[int]) -> None:
         return None
+
+
+def _decode(models: Sequence[Prepared], head: Tensor, relation: Tensor) -> list[Vectors]:
+    return [model(problem.graph, head, relation) for model, problem in models]
 
 
 def _other_answers(queries: RankingQueries, rows: Tensor, entities: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from torch import Tensor
@@ -23,7 +24,7 @@ class NodePool(ClassifierPool):
     """Node classifiers of one split.
 
     Args:
-        runs: Runs whose ``outputs`` also have the logits of ``all`` nodes.
+        runs: Runs whose ``outputs`` are the logits of ``all`` nodes.
         metric: The metric to select by.
         data: The graph.
 
@@ -32,12 +33,18 @@ class NodePool(ClassifierPool):
     """
 
     def __init__(self, runs: Sequence[TrainedRun], metric: str, data: "Data") -> None:
-        super().__init__(runs, metric)
         self.logits = [run.outputs["all/logits"] for run in runs]
         split = runs[0].split
         masks = {"valid": data.val_mask, "test": data.test_mask}
         self.places = {part: mask[:, split] for part, mask in masks.items()}
         self.train, self.y = data.train_mask[:, split], data.y
+        labels = {f"{part}/labels": data.y[place] for part, place in self.places.items()}
+        held_out = [
+            {f"{part}/logits": logits[place] for part, place in self.places.items()} | labels
+            for logits in self.logits
+        ]
+        pairs = zip(runs, held_out, strict=True)
+        super().__init__([replace(run, outputs=outputs) for run, outputs in pairs], metric)
         self.matrix = smoothing_matrix(data)
         self.smoothing: Smoothing | None = None
 

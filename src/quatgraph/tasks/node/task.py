@@ -1,7 +1,7 @@
 """The task of node classification."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -69,6 +69,12 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
 
     def num_splits(self, config: NodeConfig, data: "Data") -> int:
         return int(data.train_mask.size(1))
+
+    def num_outputs(self, data: "Data") -> int:
+        return int(data.num_nodes) * len(data.label_names)
+
+    def problem_key(self, config: NodeConfig) -> Hashable:
+        return config.data.scaling, config.model.matrix, config.train.labels
 
     def prepare(
         self,
@@ -159,16 +165,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         fitted = fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
         with torch.no_grad():
             logits = ensemble.eval()(problem.features, problem.adjacency).cpu()
-        outputs = [
-            {
-                f"{part}/{name}": values[masks[part][member].cpu() > 0]
-                for part in ("valid", "test")
-                for name, values in (("logits", own), ("labels", problem.labels.cpu()))
-            }
-            | {"all/logits": own}
-            for member, own in enumerate(logits)
-        ]
-        return dataclasses.replace(fitted, outputs=outputs)
+        return dataclasses.replace(fitted, outputs=[{"all/logits": own} for own in logits])
 
     def pool(self, runs: Sequence[TrainedRun], data: "Data", device: torch.device) -> NodePool:
         return NodePool(runs, runs[0].config.train.metric, data)
