@@ -13,7 +13,12 @@ from launches import LAUNCHES, launch_of
 from matrices import Structure, random_structure
 from torch import Tensor, nn
 
-from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops import (
+    Positives,
+    k_vs_all_cross_entropy,
+    one_vs_all_bce,
+    one_vs_all_cross_entropy,
+)
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.ops.aggregate_blocks import BlockRows
 from quatgraph.ops.attention_pool import attention_pool
@@ -351,8 +356,8 @@ def test_masked_norm(shape, padded, activation) -> None:
 
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize(("candidates", "tile"), [(23, None), (150, 64), (700, None)])
-@pytest.mark.parametrize("launches", [BCE, SOFTMAX], ids=["bce", "softmax"])
-def test_one_vs_all(launches, candidates, tile, lead) -> None:
+@pytest.mark.parametrize("name", ["bce", "softmax", "kvsall", "kvsall smoothed"])
+def test_one_vs_all(name, candidates, tile, lead) -> None:
     answers = [[], [3], [*range(candidates)], [*range(0, candidates, 4)], [candidates - 1, 0]]
     sizes = torch.tensor([0, *map(len, answers)])
     tails = torch.tensor([tail for some in answers for tail in some])
@@ -360,14 +365,17 @@ def test_one_vs_all(launches, candidates, tile, lead) -> None:
     positives = Positives(sizes.cumsum(0).int(), tails.int(), row.int())
 
     def loss(query: Tensor, candidates: Tensor) -> Tensor:
-        if launches == SOFTMAX:
+        if name == "softmax":
             return one_vs_all_cross_entropy(query, candidates, positives, tile=tile)
+        if name == "kvsall":
+            return k_vs_all_cross_entropy(query, candidates, positives, tile=tile)
         options = {"smoothing": 0.1, "floor": 0.02, "tile": tile}
-        return one_vs_all_bce(query, candidates, positives, **options)
+        smoothed = one_vs_all_bce if name == "bce" else k_vs_all_cross_entropy
+        return smoothed(query, candidates, positives, **options)
 
     compare(
         "ops.one_vs_all",
-        launches,
+        BCE if name == "bce" else SOFTMAX,
         loss,
         torch.randn(*lead, 6, 4),
         torch.randn(*lead, candidates, 4),
