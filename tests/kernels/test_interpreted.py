@@ -31,7 +31,7 @@ from quatgraph.ops.lookup import _lookup, _lookup_gradient, _TableAndRows
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.ops.random import random_bits, take_step
 from quatgraph.ops.split import split_columns
-from quatgraph.training.optim import MemberAdam
+from quatgraph.training.optim import OPTIMIZERS
 
 pytestmark = [
     pytest.mark.kernels,
@@ -211,22 +211,25 @@ def test_cross_entropy(shape, smoothing) -> None:
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
-def test_adam(clip) -> None:
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name, clip) -> None:
     shapes = (3, 5), (3, 2050), (3, 2, 3)
     begin = [torch.randn(shape) for shape in shapes]
     grads = [[torch.randn(shape) for shape in shapes] for _ in range(3)]
 
     def trained() -> list[Tensor]:
         params = [nn.Parameter(value.clone()) for value in begin]
-        adam = MemberAdam(params, lr=[0.1, 0.01, 0.1], weight_decay=[0, 0.1, 0.01], clip=clip)
+        settings = {"lr": [0.1, 0.01, 0.1], "weight_decay": [0, 0.1, 0.01], "clip": clip}
+        optimizer = OPTIMIZERS[name](params, **settings)
         for step in grads:
             for param, grad in zip(params, step, strict=True):
                 param.grad = grad.clone()
-            adam.step()
-        return [*(param.detach() for param in params), *adam.mean, *adam.square]
+            optimizer.step()
+        return [*(param.detach() for param in params), *optimizer.tensors().values()]
 
-    launches = {"adam.adam_step_"} if clip is None else {"adam.adam_step_", "adam.square_sums"}
-    compare("training.optim", launches, trained)
+    steps = {"adam": "optim.adam_step_", "adagrad": "optim.adagrad_step_"}
+    clips = set() if clip is None else {"optim.square_sums"}
+    compare("training.optim", {steps[name], *clips}, trained)
 
 
 @pytest.mark.parametrize("coded", [False, True])

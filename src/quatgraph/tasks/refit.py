@@ -42,7 +42,8 @@ def refit(
     too, and replaces its members.
 
     Each configuration is trained once, for as many epochs as were selected before (on average over
-    splits and seeds), and keeps its weight. The reported metrics stay those of the members before.
+    splits and seeds) at a constant learning rate, and keeps its weight. The reported metrics stay
+    those of the members before.
 
     Args:
         data: The task's data; by default what the bundle's configurations name.
@@ -59,7 +60,9 @@ def refit(
         for entries in chosen.values():
             config = configs.build(task.config, entries[0]["config"])
             epochs = max(1, round(fmean(entry["epoch"] for entry in entries)))
-            train = replace(config.train, epochs=epochs, select="last", labels="all")
+            train = replace(
+                config.train, epochs=epochs, select="last", labels="all", plateau_factor=1.0
+            )
             members.append(Member(replace(config, train=train), 0, 0))
         weights = [sum(entry["weight"] for entry in entries) for entries in chosen.values()]
         data = task.load_for([member.config for member in members]) if data is None else data
