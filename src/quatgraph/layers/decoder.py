@@ -19,6 +19,7 @@ from quatgraph.algebra import conjugate, hamilton_product, unit
 from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.norm import BatchNorm
+from quatgraph.layers.tables import DEFAULT_TABLES, Tables, build_dropout
 from quatgraph.ops import lookup, table_and_rows
 
 
@@ -32,6 +33,8 @@ class DistMult(nn.Module):
         reciprocal: Whether inverse relations have their own vectors.
         dropout: Rate on the query vectors; 0 in the paper, 0.5 in the released code.
         norm: Whether to batch-normalize the query vectors, as in the released code.
+        relation_width: Width of a relation vector; ``width`` if None.
+        tables: How vectors are initialized and dropped out.
 
     Shape:
         - entities: the vectors of all entities, ``(E, D)``
@@ -52,6 +55,8 @@ class DistMult(nn.Module):
         reciprocal: bool = True,
         dropout: float = 0.0,
         norm: bool = False,
+        relation_width: int | None = None,
+        tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
         if width % self.components:
@@ -60,27 +65,54 @@ class DistMult(nn.Module):
             )
         self.reciprocal = reciprocal
         rows = 2 * num_relations if reciprocal else num_relations
-        self.relations = nn.Parameter(torch.empty(rows, width))
+        self.relations = tables.build(rows, relation_width or width)
         self.norm = BatchNorm(width) if norm else None
         self.dropout = QuaternionDropout(dropout)
-        nn.init.xavier_normal_(self.relations)
+        self.drops_rows = tables.entity_dropout > 0 or tables.relation_dropout > 0
+        self.entity_dropout = build_dropout(tables.entity_dropout)
+        self.relation_dropout = build_dropout(tables.relation_dropout)
 
     def forward(
         self, entities: Tensor, head: Tensor, relation: Tensor, relations: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        relations = self.relations if relations is None else relations
-        if not self.reciprocal:
-            relations = torch.cat((relations, self.inverse(relations)))
+        relations = self.with_inverses(self.relations if relations is None else relations)
         entities, query = self.query(entities, head, relations, relation)
-        if self.norm is not None:
-            query = self.norm(query)
-        return self.as_inner_product(self.dropout(query), entities)
+        return self.as_inner_product(self.finish(query), entities)
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The entity vectors, and the query vectors before normalization."""
+        """The candidates' vectors, and the query vectors before normalization."""
+        if self.drops_rows and self.training:
+            return self.query_rows(entities, head, relations, relation)
         return table_and_rows(entities, head, times=(relations, relation))
+
+    def query_rows(
+        self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same, with the vectors of head and relation of each query."""
+        entities, heads = table_and_rows(entities, head)
+        rows = self.relation_dropout(self.relation_rows(relations, relation))
+        query = self.combine(self.entity_dropout(heads), rows)
+        return self.entity_dropout(entities), query
+
+    def relation_rows(self, relations: Tensor, relation: Tensor) -> Tensor:
+        """The vectors of the queries' relations, before dropout."""
+        return lookup(relations, relation)
+
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The query vectors, all ``(B, D)``."""
+        return head * relation
+
+    def finish(self, query: Tensor) -> Tensor:
+        """Normalizes the query vectors, and drops numbers of them."""
+        return self.dropout(query if self.norm is None else self.norm(query))
+
+    def with_inverses(self, relations: Tensor) -> Tensor:
+        """The vectors of all relations and inverse ones, ``(2R, D)``."""
+        if self.reciprocal:
+            return relations
+        return torch.cat((relations, self.inverse(relations)), dim=-2)
 
     def inverse(self, relations: Tensor) -> Tensor:
         """The vectors that preserve scores when head and tail are swapped."""
@@ -91,21 +123,16 @@ class DistMult(nn.Module):
         return query, candidates
 
 
-class _RowDecoder(DistMult):
+class RowDecoder(DistMult):
     """A decoder that computes each query vector from the rows of its head and relation."""
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        entities, heads = table_and_rows(entities, head)
-        return entities, self.combine(heads, lookup(relations, relation))
-
-    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
-        """The query vectors, all ``(B, D)``."""
-        raise NotImplementedError
+        return self.query_rows(entities, head, relations, relation)
 
 
-class ComplEx(_RowDecoder):
+class ComplEx(RowDecoder):
     r"""`ComplEx <https://arxiv.org/abs/1606.06357>`_:
     :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`. The first
     half of a vector holds the real parts, the second the imaginary parts."""
@@ -121,21 +148,24 @@ class ComplEx(_RowDecoder):
         return torch.cat((real, -imaginary), dim=-1)
 
 
-class QuatE(_RowDecoder):
+class QuatE(RowDecoder):
     r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head rotated by the unit quaternions of
     the relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
     \mathbf{e}_t \rangle`."""
 
     components = 4
 
+    def relation_rows(self, relations: Tensor, relation: Tensor) -> Tensor:
+        return unit(super().relation_rows(relations, relation))
+
     def combine(self, head: Tensor, relation: Tensor) -> Tensor:
-        return hamilton_product(head, unit(relation))
+        return hamilton_product(head, relation)
 
     def inverse(self, relations: Tensor) -> Tensor:
         return conjugate(relations)
 
 
-class TransE(_RowDecoder):
+class TransE(RowDecoder):
     r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
     :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`. Two more components make it an
     inner product."""

@@ -1,22 +1,31 @@
 """Models of triples, one per file."""
 
 from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
+from quatgraph.models.link.conve import ConvE
 from quatgraph.models.link.embeddings import Embeddings
+from quatgraph.models.link.rescal import RESCAL
 from quatgraph.models.link.simqgnn import SimQGNN
 from quatgraph.models.link.simrgcn import SimRGCN
+from quatgraph.models.link.tucker import TuckER
 
 MODELS: dict[str, type[LinkModel]] = {
     "simqgnn": SimQGNN,
     "simrgcn": SimRGCN,
     "embeddings": Embeddings,
+    "conve": ConvE,
+    "rescal": RESCAL,
+    "tucker": TuckER,
 }
 
 __all__ = [
     "MODELS",
+    "RESCAL",
+    "ConvE",
     "DecoderOptions",
     "Embeddings",
     "LinkModel",
     "LinkOptions",
     "SimQGNN",
     "SimRGCN",
+    "TuckER",
 ]
