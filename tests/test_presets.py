@@ -20,6 +20,7 @@ from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text.config import TextConfig
+from quatgraph.training.schedule import Plateau
 
 FOLDER = Path(presets.__file__).parent
 FILES = sorted(FOLDER.glob("*/*.toml"))
@@ -32,7 +33,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert [len(names(task)) for task in ("node", "link", "text")] == [16, 30, 4 * 6 + 1]
+    assert [len(names(task)) for task in ("node", "link", "text")] == [16, 43, 4 * 6 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
@@ -174,6 +175,46 @@ def test_the_presets_of_table_3_say_the_numbers_of_section_5_3_and_of_the_releas
     n3 = linked(f"{dataset}-complex-n3")
     assert (4 * n3.model.dim_quats, n3.model.norm, n3.model.dropout) == (2000, False, 0.0)
     assert (n3.train.loss, n3.train.clip, n3.train.monitor) == ("softmax", None, "mrr")
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "optimizer", "lr", "loss", "dropout", "plateau", "patience"),
+    [
+        ("codex-s-complex", 512, "adam", 3.386e-4, "softmax", (0.079, 0.056), 7, 10),
+        ("codex-m-complex", 512, "adagrad", 0.2557, "kvsall", (0.12, 0.36), 6, 10),
+        ("codex-l-complex", 128, "adagrad", 0.2651, "softmax", (0, 0), 7, 5),
+        ("codex-s-conve", 288, "adagrad", 0.01165, "softmax", (0, 0), 3, 10),
+        ("codex-m-conve", 512, "adagrad", 0.00243, "softmax", (0, 0.035), 9, 5),
+        ("codex-l-conve", 288, "adagrad", 0.03293, "softmax", (0.006, 0), 1, 5),
+        ("codex-s-tucker", 512, "adagrad", 0.01447, "kvsall", (0.19, 0), 1, 10),
+        ("codex-m-tucker", 512, "adagrad", 0.01447, "kvsall", (0.19, 0), 1, 5),
+        ("codex-l-tucker", 256, "adagrad", 0.01958, "softmax", (0.161, 0.086), 4, 5),
+        ("codex-s-rescal", 512, "adagrad", 0.04523, "softmax", (0, 0.08), 7, 10),
+        ("codex-m-rescal", 256, "adagrad", 0.06949, "softmax", (0, 0), 8, 5),
+        ("codex-l-rescal", 128, "adagrad", 0.2651, "softmax", (0, 0), 7, 5),
+    ],
+)
+def test_the_presets_after_safavi_and_koutra_say_the_numbers_of_their_files(
+    name: str,
+    width: int,
+    optimizer: str,
+    lr: float,
+    loss: str,
+    dropout: tuple[float, float],
+    plateau: int,
+    patience: int,
+) -> None:
+    config = linked(name)
+    train, model = config.train, config.model
+    assert (model.width, train.optimizer, train.lr, train.loss) == (width, optimizer, lr, loss)
+    assert (model.entity_dropout, model.relation_dropout) == dropout
+    assert (train.plateau, train.patience) == (Plateau(0.95, plateau), patience)
+    assert (train.epochs, train.evaluate_every, train.monitor) == (400, 5, "mrr")
+    assert train.clip is None
+    assert config.data.reciprocal
+    if loss == "kvsall":
+        smoothing = {"complex": 0.208, "tucker": 0.095}[name.split("-")[2]]
+        assert (train.smoothing, train.floor) == (smoothing, "uniform")
 
 
 def test_the_search_of_link_is_the_papers() -> None:

@@ -13,7 +13,13 @@ from launches import LAUNCHES, launch_of
 from matrices import Structure, random_structure
 from torch import Tensor, nn
 
-from quatgraph.ops import Positives, grouped_product, one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops import (
+    Positives,
+    grouped_product,
+    k_vs_all_cross_entropy,
+    one_vs_all_bce,
+    one_vs_all_cross_entropy,
+)
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.ops.aggregate_blocks import BlockRows
 from quatgraph.ops.attention_pool import attention_pool
@@ -26,7 +32,7 @@ from quatgraph.ops.lookup import _lookup, _lookup_gradient, _TableAndRows
 from quatgraph.ops.masked_norm import masked_norm
 from quatgraph.ops.random import random_bits, take_step
 from quatgraph.ops.split import split_columns
-from quatgraph.training.optim import MemberAdam
+from quatgraph.training.optim import OPTIMIZERS
 
 pytestmark = [
     pytest.mark.kernels,
@@ -206,22 +212,25 @@ def test_cross_entropy(shape, smoothing) -> None:
 
 
 @pytest.mark.parametrize("clip", [None, 0.5])
-def test_adam(clip) -> None:
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimizers(name, clip) -> None:
     shapes = (3, 5), (3, 2050), (3, 2, 3)
     begin = [torch.randn(shape) for shape in shapes]
     grads = [[torch.randn(shape) for shape in shapes] for _ in range(3)]
 
     def trained() -> list[Tensor]:
         params = [nn.Parameter(value.clone()) for value in begin]
-        adam = MemberAdam(params, lr=[0.1, 0.01, 0.1], weight_decay=[0, 0.1, 0.01], clip=clip)
+        settings = {"lr": [0.1, 0.01, 0.1], "weight_decay": [0, 0.1, 0.01], "clip": clip}
+        optimizer = OPTIMIZERS[name](params, **settings)
         for step in grads:
             for param, grad in zip(params, step, strict=True):
                 param.grad = grad.clone()
-            adam.step()
-        return [*(param.detach() for param in params), *adam.mean, *adam.square]
+            optimizer.step()
+        return [*(param.detach() for param in params), *optimizer.tensors().values()]
 
-    launches = {"adam.adam_step_"} if clip is None else {"adam.adam_step_", "adam.square_sums"}
-    compare("training.optim", launches, trained)
+    steps = {"adam": "optim.adam_step_", "adagrad": "optim.adagrad_step_"}
+    clips = set() if clip is None else {"optim.square_sums"}
+    compare("training.optim", {steps[name], *clips}, trained)
 
 
 @pytest.mark.parametrize("coded", [False, True])
@@ -363,8 +372,8 @@ def test_masked_norm(shape, padded, activation) -> None:
 
 @pytest.mark.parametrize("lead", [(), (2,)])
 @pytest.mark.parametrize(("candidates", "tile"), [(23, None), (150, 64), (700, None)])
-@pytest.mark.parametrize("launches", [BCE, SOFTMAX], ids=["bce", "softmax"])
-def test_one_vs_all(launches, candidates, tile, lead) -> None:
+@pytest.mark.parametrize("name", ["bce", "softmax", "kvsall", "kvsall smoothed"])
+def test_one_vs_all(name, candidates, tile, lead) -> None:
     answers = [[], [3], [*range(candidates)], [*range(0, candidates, 4)], [candidates - 1, 0]]
     sizes = torch.tensor([0, *map(len, answers)])
     tails = torch.tensor([tail for some in answers for tail in some])
@@ -372,14 +381,17 @@ def test_one_vs_all(launches, candidates, tile, lead) -> None:
     positives = Positives(sizes.cumsum(0).int(), tails.int(), row.int())
 
     def loss(query: Tensor, candidates: Tensor) -> Tensor:
-        if launches == SOFTMAX:
+        if name == "softmax":
             return one_vs_all_cross_entropy(query, candidates, positives, tile=tile)
+        if name == "kvsall":
+            return k_vs_all_cross_entropy(query, candidates, positives, tile=tile)
         options = {"smoothing": 0.1, "floor": 0.02, "tile": tile}
-        return one_vs_all_bce(query, candidates, positives, **options)
+        smoothed = one_vs_all_bce if name == "bce" else k_vs_all_cross_entropy
+        return smoothed(query, candidates, positives, **options)
 
     compare(
         "ops.one_vs_all",
-        launches,
+        BCE if name == "bce" else SOFTMAX,
         loss,
         torch.randn(*lead, 6, 4),
         torch.randn(*lead, candidates, 4),

@@ -16,8 +16,9 @@ from quatgraph.training.batches import WholeData
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Paused, Plan, fit
-from quatgraph.training.optim import MemberAdam
+from quatgraph.training.optim import OPTIMIZERS, MemberAdam
 from quatgraph.training.runtime import Deadline
+from quatgraph.training.schedule import Plateau
 
 
 class Counter(nn.Module):
@@ -138,10 +139,39 @@ def test_the_remaining_time_is_reported_once_with_the_share_of_evaluations(monke
 
 def test_monitoring_what_is_not_measured_is_a_mistake():
     plan = Plan(epochs=5, select="best-valid", monitor="valid/acuracy")
-    with pytest.raises(
-        UserError, match="valid/acuracy is not measured; there are test/epoch, valid"
-    ):
-        scripted(SCRIPT, plan)
+    for mistaken in (plan, replace(plan, select="last", plateau=Plateau(0.5, 1))):
+        with pytest.raises(
+            UserError, match="valid/acuracy is not measured; there are test/epoch, valid"
+        ):
+            scripted(SCRIPT, mistaken)
+
+
+@pytest.mark.parametrize("select", ["last", "best-valid"])
+def test_the_learning_rate_of_a_member_drops_when_its_own_metric_stays(select):
+    # Under Adam a counter moves by its rate. Member 1 improves at every epoch.
+    script = [[0.5, 0.1], [0.5, 0.2], [0.4, 0.3], [0.4, 0.4], [0.4, 0.5], [0.4, 0.6]]
+    table = torch.tensor(script)
+    members = Ensemble([Counter] * 2, range(2))
+    adam = MemberAdam(members.parameters(), lr=[1.0] * 2, weight_decay=[0.0] * 2)
+    moved = []
+
+    def evaluate() -> dict[str, Tensor]:
+        moved.append((-members()).tolist())
+        return {"valid/accuracy": table[max(0, len(moved) - 2)]}
+
+    plan = Plan(epochs=6, select=select, plateau=Plateau(0.25, 1))
+    fit(
+        members,
+        adam,
+        loss=lambda _: members(),
+        evaluate=evaluate,
+        batches=WholeData(None),
+        plan=plan,
+    )
+    # Two epochs without a better one are tolerated once: the rate drops after the third and fifth.
+    steps = torch.tensor(moved[1:]).diff(dim=0)
+    torch.testing.assert_close(steps[:, 0], torch.tensor([1.0, 1.0, 0.25, 0.25, 0.0625]))
+    torch.testing.assert_close(steps[:, 1], torch.ones(5))
 
 
 PLAN = Plan(epochs=6, select="best-valid", key="mine")
@@ -153,6 +183,7 @@ def train(
     device: str = "cpu",
     measured=(),
     seeds=(0, 1),
+    optimizer="adam",
 ) -> Fit:
     """Two QGNNs with dropout on a ring of twelve nodes; each call starts anew."""
     draw = torch.Generator().manual_seed(1)
@@ -160,7 +191,8 @@ def train(
     ring = torch.stack((torch.arange(12), (torch.arange(12) + 1) % 12))
     graph, x = Adjacency.of(torch.cat((ring, ring.flip(0)), 1), 12).to(device), x.to(device)
     ensemble = Ensemble([lambda: QGNN(5, 3, num_layers=2)] * 2, seeds).to(device)
-    adam = MemberAdam(ensemble.parameters(), lr=[0.1, 0.01], weight_decay=[0, 5e-4], clip=1.0)
+    how = {"lr": [0.1, 0.01], "weight_decay": [0, 5e-4], "clip": 1.0}
+    stepper = OPTIMIZERS[optimizer](ensemble.parameters(), **how)
 
     def loss(x: Tensor) -> Tensor:
         logits = ensemble(x, graph)
@@ -170,7 +202,7 @@ def train(
         accuracy = (ensemble(x, graph).argmax(-1) == y).float().mean(-1)
         return dict.fromkeys(("valid/accuracy", *measured), accuracy)
 
-    return fit(ensemble, adam, loss=loss, evaluate=evaluate, batches=WholeData(x), plan=plan)
+    return fit(ensemble, stepper, loss=loss, evaluate=evaluate, batches=WholeData(x), plan=plan)
 
 
 def assert_same_bits(one: Fit, other: Fit) -> None:
@@ -197,14 +229,20 @@ def test_the_callers_random_numbers_are_untouched(tmp_path):
     assert torch.equal(torch.get_rng_state(), before)
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("select", ["last", "best-valid"])
-def test_a_run_paused_after_every_epoch_ends_as_one_never_paused(tmp_path, select):
-    plan = replace(PLAN, select=select)
+def test_a_run_paused_after_every_epoch_ends_as_one_never_paused(tmp_path, select, optimizer):
+    plan = replace(PLAN, select=select, plateau=Plateau(0.5, 1))
     stopped = replace(plan, checkpoint=tmp_path, resume=True, deadline=Deadline(0))
     for done in range(1, plan.epochs):
         with pytest.raises(Paused, match=f"after {done} of 6 epochs"):
-            train(stopped)
-    assert_same_bits(train(stopped), train(plan))
+            train(stopped, optimizer=optimizer)
+    whole = train(plan, optimizer=optimizer)
+    assert_same_bits(train(stopped, optimizer=optimizer), whole)
+    constant = train(replace(plan, plateau=None), optimizer=optimizer)
+    assert not torch.equal(
+        whole.weights["prediction.weight"], constant.weights["prediction.weight"]
+    )
 
 
 def test_without_resume_a_checkpoint_is_not_continued(tmp_path):
@@ -262,11 +300,12 @@ LONG = replace(PLAN, epochs=60)  # the host looks at a GPU every 25 epochs
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("select", ["last", "best-valid"])
-def test_captured_steps_equal_eager_ones_bit_for_bit(select):
-    plan = replace(LONG, select=select)
-    captured = train(plan, device="cuda")
-    assert_same_bits(captured, train(replace(plan, capture=False), device="cuda"))
+def test_captured_steps_equal_eager_ones_bit_for_bit(select, optimizer):
+    plan = replace(LONG, select=select, plateau=Plateau(0.9, 2))
+    how = {"device": "cuda", "optimizer": optimizer}
+    assert_same_bits(train(plan, **how), train(replace(plan, capture=False), **how))
 
 
 @pytest.mark.gpu

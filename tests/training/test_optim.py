@@ -1,14 +1,16 @@
-"""Adam and clipping over stacked parameters against torch's own, one member at a time."""
+"""Optimizers and clipping over stacked parameters against torch's own, one member at a time."""
 
 import pytest
 import torch
 from torch import nn
 
 from quatgraph.ops import backend
-from quatgraph.training.optim import MemberAdam, clip_member_gradients_
+from quatgraph.training.optim import OPTIMIZERS, MemberAdam, clip_member_gradients_
 
 SHAPES = [(3, 2), (4,), ()]
 LR, DECAY = [0.1, 0.01, 1.0], [0.0, 0.5, 0.01]
+TORCHS = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 
 
 def stacked() -> list[nn.Parameter]:
@@ -21,23 +23,30 @@ def give_gradients(params: list[nn.Parameter]) -> None:
 
 
 @pytest.mark.parametrize("clip", [None, 2.0])
-@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.8)])
-def test_each_member_steps_as_under_torchs_adam(clip, betas):
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [("adam", {}), ("adam", {"betas": (0.5, 0.8)}), ("adagrad", {}), ("adagrad", {"eps": 0.1})],
+)
+def test_each_member_steps_as_under_torchs_optimizer_at_rates_that_change(name, how, clip):
     params = stacked()
     alone = [[nn.Parameter(p[m].detach().clone()) for p in params] for m in range(3)]
-    ours = MemberAdam(params, lr=LR, weight_decay=DECAY, clip=clip, betas=betas)
+    ours = OPTIMIZERS[name](params, lr=LR, weight_decay=DECAY, clip=clip, **how)
     theirs = [
-        torch.optim.Adam(member, lr=lr, weight_decay=decay, betas=betas)
+        TORCHS[name](member, lr=lr, weight_decay=decay, **how)
         for member, lr, decay in zip(alone, LR, DECAY, strict=True)
     ]
-    for _ in range(10):
+    for step in range(10):
+        if step == 5:
+            ours.lr.mul_(torch.tensor([0.5, 1.0, 0.25]))
+            for optimizer, factor in zip(theirs, [0.5, 1.0, 0.25], strict=True):
+                optimizer.param_groups[0]["lr"] *= factor
         give_gradients(params)
-        for m, (member, adam) in enumerate(zip(alone, theirs, strict=True)):
+        for m, (member, optimizer) in enumerate(zip(alone, theirs, strict=True)):
             for one, all_members in zip(member, params, strict=True):
                 one.grad = all_members.grad[m].clone()
             if clip is not None:
                 nn.utils.clip_grad_norm_(member, clip)
-            adam.step()
+            optimizer.step()
         ours.step()
     for m, member in enumerate(alone):
         for one, all_members in zip(member, params, strict=True):
@@ -70,11 +79,23 @@ def test_zero_grad_forgets_the_gradients():
     assert all(param.grad is None for param in params)
 
 
-def test_writing_into_the_state_restores_it():
+@every_optimizer
+def test_a_parameter_without_a_gradient_stays(name):
+    params = stacked()
+    give_gradients(params[:2])
+    before = [param.detach().clone() for param in params]
+    OPTIMIZERS[name](params, lr=LR, weight_decay=DECAY, clip=1.0).step()
+    changed = [not torch.equal(mine, was) for mine, was in zip(params, before, strict=True)]
+    assert changed == [True, True, False]
+
+
+@every_optimizer
+def test_writing_into_the_state_restores_it(name):
     params, other = stacked(), stacked()
-    ours, restored = (MemberAdam(p, lr=LR, weight_decay=DECAY) for p in (params, other))
+    ours, restored = (OPTIMIZERS[name](p, lr=LR, weight_decay=DECAY) for p in (params, other))
     give_gradients(params)
     ours.step()
+    ours.lr.mul_(0.5)
     for mine, wanted in zip(other, params, strict=True):
         mine.data.copy_(wanted)
     for name, tensor in restored.tensors().items():
@@ -88,12 +109,14 @@ def test_writing_into_the_state_restores_it():
 
 
 @pytest.mark.gpu
+@every_optimizer
 @pytest.mark.parametrize("clip", [None, 2.0])
 @pytest.mark.parametrize("size", [1, 1000, 70_001])
-def test_the_kernel_steps_as_torchs_adam(clip, size):
+def test_the_kernel_steps_as_the_torch_form(name, clip, size):
     ours, plain = (nn.Parameter(torch.randn(3, size).cuda()) for _ in range(2))
     plain.data.copy_(ours.data)
-    optimizers = [MemberAdam([p], lr=LR, weight_decay=DECAY, clip=clip) for p in (ours, plain)]
+    how = {"lr": LR, "weight_decay": DECAY, "clip": clip}
+    optimizers = [OPTIMIZERS[name]([p], **how) for p in (ours, plain)]
     for _ in range(10):
         grad = 3 * torch.randn(3, size).cuda()
         for param, optimizer, form in zip(
@@ -103,8 +126,8 @@ def test_the_kernel_steps_as_torchs_adam(clip, size):
             with backend(form):
                 optimizer.step()
     torch.testing.assert_close(ours, plain, rtol=1e-5, atol=1e-4)
-    for name, mine in optimizers[0].tensors().items():
-        torch.testing.assert_close(mine, optimizers[1].tensors()[name], rtol=1e-4, atol=1e-5)
+    for key, mine in optimizers[0].tensors().items():
+        torch.testing.assert_close(mine, optimizers[1].tensors()[key], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu
@@ -124,7 +147,7 @@ def test_the_kernel_clips_by_the_norm_of_all_that_has_a_gradient():
 @pytest.mark.gpu
 @pytest.mark.parametrize("size", [1, 70_001, 3_000_000])
 def test_the_kernel_sums_the_squares_of_each_member_as_if_it_were_alone(size):
-    from quatgraph.ops.kernels.adam import square_sums
+    from quatgraph.ops.kernels.optim import square_sums
 
     grad = torch.randn(3, size).cuda() * torch.tensor([[1e-3], [1.0], [1e3]]).cuda()
     sums = square_sums([grad])

@@ -9,7 +9,12 @@ from quatgraph.ops.gated_step import gated_step
 from quatgraph.ops.grouped_product import grouped_product
 from quatgraph.ops.hamilton import hamilton_linear, hamilton_matrix
 from quatgraph.ops.lookup import lookup, table_and_rows
-from quatgraph.ops.one_vs_all import Positives, one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops.one_vs_all import (
+    Positives,
+    k_vs_all_cross_entropy,
+    one_vs_all_bce,
+    one_vs_all_cross_entropy,
+)
 
 __all__ = [
     "Positives",
@@ -23,6 +28,7 @@ __all__ = [
     "grouped_product",
     "hamilton_linear",
     "hamilton_matrix",
+    "k_vs_all_cross_entropy",
     "lookup",
     "one_vs_all_bce",
     "one_vs_all_cross_entropy",

@@ -2,18 +2,21 @@ r"""Losses of queries that are scored against every candidate, :math:`s_{be} = \
 \mathbf{x}_e`, without materialising the B x E scores or labels.
 
 Binary cross-entropy with the targets :math:`t_{be} = (1 - \alpha) y_{be} + \varphi`, where
-:math:`y_{be}` is 1 for a positive, else 0, and softmax cross-entropy, over all positives:
+:math:`y_{be}` is 1 for a positive, else 0; softmax cross-entropy over all positives; and softmax
+cross-entropy over all queries, with the targets of each divided by their sum :math:`z_b`:
 
 .. math::
     L = \frac{1}{BE} \sum_{be} \big(\log(1 + e^{s_{be}}) - t_{be} s_{be}\big), \qquad
-    L = \frac{1}{\sum_{be} y_{be}} \sum_{be} y_{be} (\ell_b - s_{be}), \quad
+    L = \frac{1}{\sum_{be} y_{be}} \sum_{be} y_{be} (\ell_b - s_{be}), \qquad
+    L = \frac{1}{B} \sum_b \Big(\ell_b - \sum_e \frac{t_{be}}{z_b} s_{be}\Big), \quad
     \ell_b = \log \sum_e e^{s_{be}}
 
 Each is a scale times a sum whose gradient by a score is
 
 .. math::
-    g_{be} = \sigma(s_{be}) - \varphi - (1 - \alpha) y_{be}, \qquad
-    g_{be} = n_b e^{s_{be} - \ell_b} - y_{be}, \quad n_b = \sum_e y_{be}
+    g_{be} = \sigma(s_{be}) - t_{be}, \qquad
+    g_{be} = n_b e^{s_{be} - \ell_b} - y_{be}, \qquad
+    g_{be} = e^{s_{be} - \ell_b} - \frac{t_{be}}{z_b}, \quad n_b = \sum_e y_{be}
 
 and the gradients are :math:`\mathbf{g} \mathbf{x}` and :math:`\mathbf{g}^\top \mathbf{q}`. Scores
 and their gradients exist for one tile of candidates at a time; the input gradients accumulate in
@@ -32,7 +35,7 @@ Shapes: B queries, E candidates, D features; the members of an ensemble ``(M, B,
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -110,7 +113,7 @@ def one_vs_all_bce(
         - candidates: ``(E, D)``, or ``(M, E, D)``
         - output: ``()``, or ``(M,)``, in float32 (float64 for float64)
     """
-    loss = _Loss(positives, False, 1 - smoothing, floor, product_dtype, tile)
+    loss = _Loss(positives, "sigmoid", 1 - smoothing, floor, product_dtype, tile)
     return _mean_loss(query, candidates, loss)
 
 
@@ -127,7 +130,27 @@ def one_vs_all_cross_entropy(
     A query counts once for each of its positives. Arguments and shapes are those of
     :func:`one_vs_all_bce`.
     """
-    loss = _Loss(positives, True, 1.0, 0.0, product_dtype, tile)
+    loss = _Loss(positives, "positives", 1.0, 0.0, product_dtype, tile)
+    return _mean_loss(query, candidates, loss)
+
+
+def k_vs_all_cross_entropy(
+    query: Tensor,
+    candidates: Tensor,
+    positives: Positives,
+    *,
+    smoothing: float = 0.0,
+    floor: float = 0.0,
+    product_dtype: torch.dtype | None = None,
+    tile: int | None = None,
+) -> Tensor:
+    """The mean over all queries of the softmax cross-entropy of all candidates.
+
+    A query counts once, however many positives it has: its targets are those of
+    :func:`one_vs_all_bce`, divided by their sum. Queries whose targets are all 0 do not count.
+    Arguments and shapes are those of :func:`one_vs_all_bce`.
+    """
+    loss = _Loss(positives, "queries", 1 - smoothing, floor, product_dtype, tile)
     return _mean_loss(query, candidates, loss)
 
 
@@ -148,7 +171,7 @@ class _Loss:
     """The definition of a loss."""
 
     positives: Positives
-    softmax: bool
+    mean: Literal["sigmoid", "positives", "queries"]  # of sigmoids, or what a softmax counts
     positive_weight: float  # added to the target of a positive
     floor: float
     product_dtype: torch.dtype | None
@@ -158,6 +181,19 @@ class _Loss:
         rows, width = query.size(0) * query.size(1), candidates.size(1)
         step = self.tile or tile_size(rows, width, query.device)
         return (slice(first, min(first + step, width)) for first in range(0, width, step))
+
+
+class _Constants(NamedTuple):
+    """What a loss computes before the tiles."""
+
+    total: Tensor | None
+    """The part of the loss that does not depend on single scores, ``(M,)``."""
+    scale: Tensor
+    """The final scale, ``(M,)``."""
+    shift: Tensor | None
+    """Of a softmax, the shift of the scores whose exponentials are the gradients, ``(M, B)``."""
+    share: Tensor | None
+    """The factor of the targets of each row, ``(M, B)``."""
 
 
 def _mean_loss(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
@@ -206,7 +242,8 @@ def _with_gradients(
     batch = Positives(given.ptr.contiguous(), given.tails.contiguous(), row)
     rounded = query.to(dtype)
     factor = rounded if dtype == torch.bfloat16 else column_major(rounded)
-    total, shift, scale = _constants(rounded, candidates, batch, loss)
+    constants = _constants(rounded, candidates, batch, loss)
+    total, scale = constants.total, constants.scale
 
     sums = torch.float32 if dtype == torch.bfloat16 else dtype
     members, width, numbers = candidates.shape
@@ -217,7 +254,7 @@ def _with_gradients(
     for part in loss.tiles(query, candidates):
         some = _pad_tile(candidates[:, part], dtype)
         values, score_grads = _score_grads(
-            rounded_product(rounded, some.mT), part, batch, coo, shift, loss
+            rounded_product(rounded, some.mT), part, batch, coo, constants, loss
         )
         values = values.flatten(1).sum(dim=1)
         total = values if total is None else total + values
@@ -231,20 +268,19 @@ def _with_gradients(
     return total * scale, grad_query, grad_candidates[:, :width], scale
 
 
-def _constants(
-    query: Tensor, candidates: Tensor, batch: Positives, loss: _Loss
-) -> tuple[Tensor | None, Tensor | None, Tensor]:
-    """The part of the loss that does not depend on single scores ``(M,)``, the shift of the
-    softmax's scores ``(M, B)``, and the final scale ``(M,)``."""
-    if not loss.softmax:
+def _constants(query: Tensor, candidates: Tensor, batch: Positives, loss: _Loss) -> _Constants:
+    if loss.mean == "sigmoid":
         pairs = max(1, query.size(1) * candidates.size(1))
-        return None, None, candidates.new_full(query.shape[:1], 1 / pairs)
-    counts = batch.counts().to(candidates.dtype)
+        return _Constants(None, candidates.new_full(query.shape[:1], 1 / pairs), None, None)
+    weight, share = batch.counts().to(candidates.dtype), None
+    if loss.mean == "queries":
+        targets = loss.positive_weight * weight + loss.floor * candidates.size(1)
+        weight = (targets > 0).to(targets.dtype)
+        share = torch.where(targets > 0, targets, torch.inf).reciprocal()
     sums = _log_sum_exp(query, candidates, loss)
-    scale = counts.sum(dim=-1).clamp(min=1).reciprocal()
-    # exp(score - shift) is the gradient of a score; infinite for a row without positives, whose
-    # gradients are 0.
-    return (counts * sums).sum(dim=-1), sums - counts.log(), scale
+    # The shift of a row without targets is infinite: its gradients are 0.
+    scale = weight.sum(dim=-1).clamp(min=1).reciprocal()
+    return _Constants((weight * sums).sum(dim=-1), scale, sums - weight.log(), share)
 
 
 def _pad_tile(some: Tensor, dtype: torch.dtype) -> Tensor:
@@ -281,32 +317,38 @@ def _score_grads(
     part: slice,
     batch: Positives,
     coo: tuple[Tensor, Tensor] | None,
-    shift: Tensor | None,
+    constants: _Constants,
     loss: _Loss,
 ) -> tuple[Tensor, Tensor]:
     """What scores ``(M, B, T)``, which may be overwritten, add to the loss, except for the log
     normalizer: terms of each row ``(M, B, ...)``. And their gradients ``(M, B, T)`` in their type,
     0 beyond the candidates of ``part``. By kernels unless the positives are given as COO."""
     first, width = part.start, scores.size(-1)
+    shift, share = constants.shift, constants.share
     if coo is None:
         from quatgraph.ops.kernels.one_vs_all import score_grads
 
-        count = part.stop - first
-        return score_grads(scores, batch, shift, first, count, loss.positive_weight, loss.floor)
+        targets = loss.positive_weight, loss.floor
+        return score_grads(scores, batch, shift, share, first, part.stop - first, targets)
     dtype, scores = scores.dtype, wide(scores)
     row, tail = coo
     here = (tail >= first) & (tail < first + width)
     row = row[here]
     at = row * width + tail[here] - first
     hits = scores.view(-1).index_select(0, at)
+    share = torch.ones_like(scores[..., 0]) if share is None else share
+    weight = loss.positive_weight * share.view(-1).index_select(0, row)
     if shift is None:
         # Beyond 40 softplus is linear to within float64 precision.
         values = F.softplus(scores, threshold=40).sum(dim=-1)
-        values -= loss.floor * scores.sum(dim=-1)
-        grads = scores.sigmoid_().sub_(loss.floor)
     else:
-        values = torch.zeros_like(scores[..., 0])
-        grads = scores.sub_(shift[..., None]).exp_()
-    values.view(-1).index_add_(0, row, hits, alpha=-loss.positive_weight)
-    grads.view(-1).index_add_(0, at, hits.new_full((), -loss.positive_weight).expand_as(hits))
+        values = torch.zeros_like(share)
+    floor = loss.floor * share
+    if loss.floor:
+        values -= floor * scores.sum(dim=-1)
+    grads = scores.sigmoid_() if shift is None else scores.sub_(shift[..., None]).exp_()
+    if loss.floor:
+        grads.sub_(floor[..., None])
+    values.view(-1).index_add_(0, row, weight * hits, alpha=-1)
+    grads.view(-1).index_add_(0, at, weight, alpha=-1)
     return values, grads.to(dtype)

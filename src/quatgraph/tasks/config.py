@@ -9,6 +9,8 @@ from quatgraph.models.common import Options
 from quatgraph.presets import Protocol
 from quatgraph.tasks.class_weights import parse_class_weights
 from quatgraph.training.loop import Select
+from quatgraph.training.optim import Optimizer
+from quatgraph.training.schedule import Plateau
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,9 +26,16 @@ class TrainSettings:
     epochs: int
     """Passes over the training data."""
     lr: float
-    """Adam's learning rate."""
+    """The learning rate."""
     weight_decay: float = 0.0
-    """Adam's L2 penalty, on all weights."""
+    """The optimizer's L2 penalty, on all weights."""
+    optimizer: Optimizer = configs.added("adam")
+    """Adam or Adagrad."""
+    plateau_factor: float = configs.added(1.0)
+    """Factor of the learning rate after more than ``plateau_patience`` validations without a metric
+    that is better by a ten-thousandth; 1 for a constant rate."""
+    plateau_patience: int = configs.added(10)
+    """Validations without a better metric that leave the learning rate as it is."""
     clip: float | None = 0.5
     """Maximum gradient norm of a run."""
     select: Select = "best-valid"
@@ -38,8 +47,23 @@ class TrainSettings:
     def __post_init__(self) -> None:
         if self.labels == "all" and self.select != "last":
             raise ValueError("train.labels=all leaves nothing to select by: set train.select=last")
-        positive = ("epochs", "lr", "clip", "patience", "evaluate_every")
-        configs.check(self, "train", positive=positive, not_negative=("weight_decay",))
+        positive = ("epochs", "lr", "clip", "patience", "evaluate_every", "plateau_factor")
+        not_negative = ("weight_decay", "plateau_patience")
+        configs.check(self, "train", positive=positive, not_negative=not_negative)
+        if self.plateau_factor > 1:
+            raise ValueError(f"train.plateau_factor must be at most 1, got {self.plateau_factor}")
+        if self.plateau and self.select != "best-valid":
+            raise ValueError(
+                "train.plateau_factor needs validations: set train.select=best-valid, or the "
+                "factor to 1"
+            )
+
+    @property
+    def plateau(self) -> Plateau | None:
+        """How the learning rate follows the validation metric; None if it is constant."""
+        if self.plateau_factor == 1:
+            return None
+        return Plateau(self.plateau_factor, self.plateau_patience)
 
     @property
     def patience(self) -> int | None:

@@ -46,7 +46,8 @@ def refit(
     too, and replaces its members.
 
     Each configuration is trained once, for as many epochs as were selected before (on average over
-    splits and seeds), and keeps its weight. The reported metrics stay those of the members before.
+    splits and seeds) at a constant learning rate, and keeps its weight. The reported metrics stay
+    those of the members before.
 
     Args:
         context: With ``resume`` it continues an earlier call.
@@ -106,7 +107,7 @@ def _member_on_all_labels(
     """The run of a configuration that learns from all labels, from its members' entries."""
     config = configs.build(task.config, entries[0]["config"])
     epochs = max(1, round(fmean(entry["epoch"] for entry in entries)))
-    train = replace(config.train, epochs=epochs, select="last", labels="all")
+    train = replace(config.train, epochs=epochs, select="last", labels="all", plateau_factor=1.0)
     return Member(replace(config, train=train), 0, 0)
 
 

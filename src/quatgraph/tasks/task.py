@@ -15,7 +15,7 @@ from quatgraph.tasks.config import Config
 from quatgraph.tasks.selection import SELECTION_SCORE, selection_metric
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.loop import Fit, Plan
-from quatgraph.training.optim import MemberAdam
+from quatgraph.training.optim import OPTIMIZERS, MemberOptimizer
 
 
 class Dataset(Protocol):
@@ -180,6 +180,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
             select=[member.config.train.select for member in members],
             monitor=self.monitor,
             patience=train.patience if selects else None,
+            plateau=train.plateau,
             evaluate_every=every,
         )
 
@@ -190,12 +191,12 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
 
     def build_ensemble(
         self, members: Sequence[Member[ConfigT]], problem: ProblemT
-    ) -> tuple[Ensemble, MemberAdam]:
+    ) -> tuple[Ensemble, MemberOptimizer]:
         """Builds the models of runs of one shape as one, and their optimizer."""
         builds = [partial(self.build, member.config, problem) for member in members]
         ensemble = Ensemble(builds, [member.key for member in members]).to(problem.device)
         settings = [member.config.train for member in members]
-        optimizer = MemberAdam(
+        optimizer = OPTIMIZERS[settings[0].optimizer](
             ensemble.parameters(),
             lr=[train.lr for train in settings],
             weight_decay=[train.weight_decay for train in settings],

@@ -19,7 +19,7 @@ from quatgraph.training.runtime import safetensors_bytes
 
 CHECKPOINT, _STATE, _DIGEST = "checkpoint.safetensors", "state", "sha256"
 _BLANK = 64 * "0"
-_FORMAT = "3"
+_FORMAT = "4"
 """Changes whenever the content of checkpoints, or its order, does."""
 
 

@@ -1,10 +1,10 @@
 """The training loop: epochs, selection and early stopping for all members of an ensemble at once.
 
 Nothing inside an epoch waits for the device. On a GPU the step (forward, loss, backward, clipping,
-Adam) and the evaluation (metrics, curves, best weights, patience) are captured as CUDA graphs and
-replayed: one graph per shape of a batch, or one for several steps whose batches are loaded
-together. The host synchronises only between epochs, to draw batches, report progress, write a
-checkpoint, or stop.
+optimizer) and the evaluation (metrics, curves, best weights, patience, learning rates) are captured
+as CUDA graphs and replayed: one graph per shape of a batch, or one for several steps whose batches
+are loaded together. The host synchronises only between epochs, to draw batches, report progress,
+write a checkpoint, or stop.
 """
 
 import time
@@ -24,8 +24,9 @@ from quatgraph.signals import defer_signals
 from quatgraph.training.batches import Batches, WholeData, group_steps
 from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
-from quatgraph.training.optim import MemberAdam
+from quatgraph.training.optim import MemberOptimizer
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch
+from quatgraph.training.schedule import Plateau, PlateauSchedule
 
 Batch = TypeVar("Batch")
 T = TypeVar("T")
@@ -57,6 +58,8 @@ class Plan:
     monitor: str = "valid/accuracy"
     patience: int | None = None
     """Evaluations without a better ``monitor`` after which a member's selection is final."""
+    plateau: Plateau | None = None
+    """How the learning rates follow ``monitor``; constant by default."""
     evaluate_every: int = 1
     checkpoint: Path | None = None
     resume: bool = False
@@ -101,7 +104,7 @@ class Fit:
 
 def fit(
     ensemble: Ensemble,
-    optimizer: MemberAdam,
+    optimizer: MemberOptimizer,
     *,
     loss: Callable[[Batch], Tensor],
     evaluate: Callable[[], Metrics],
@@ -155,7 +158,7 @@ class _Run(Generic[Batch]):
     """The state of one training; :meth:`tensors` is what a checkpoint holds."""
 
     ensemble: Ensemble
-    optimizer: MemberAdam
+    optimizer: MemberOptimizer
     loss: Callable[[Batch], Tensor]
     evaluate: Callable[[], Metrics]
     batches: Batches[Batch]
@@ -173,7 +176,8 @@ class _Run(Generic[Batch]):
         self.num_timed_evaluations = int(not self.replays)
         select = [plan.select] * members if isinstance(plan.select, str) else list(plan.select)
         self.selects = "best-valid" in select
-        if self.selects and plan.monitor not in self.names:
+        self.schedule = plan.plateau and PlateauSchedule(plan.plateau, self.optimizer.lr)
+        if (self.selects or self.schedule) and plan.monitor not in self.names:
             raise UserError(f"{plan.monitor} is not measured; there are {', '.join(self.names)}")
         self.keeps_last = torch.tensor([rule == "last" for rule in select], device=device)
         self.epoch = 0
@@ -288,6 +292,7 @@ class _Run(Generic[Batch]):
 
     def tensors(self) -> dict[str, Tensor]:
         """Every tensor that training changes, by name."""
+        schedule = self.schedule.tensors() if self.schedule else {}
         return {
             "curves": self.curves,
             "evaluation": self.evaluation,
@@ -299,7 +304,8 @@ class _Run(Generic[Batch]):
             "draws": self.ensemble.draws,
             **{f"best/{name}": value for name, value in self.best_weights.items()},
             **{f"model/{name}": value for name, value in self.ensemble.raw_state().items()},
-            **{f"adam/{name}": value for name, value in self.optimizer.tensors().items()},
+            **{f"optimizer/{name}": value for name, value in self.optimizer.tensors().items()},
+            **{f"schedule/{name}": value for name, value in schedule.items()},
         }
 
     def _train_on(self, batches: Sequence[Batch]) -> Tensor:
@@ -322,6 +328,8 @@ class _Run(Generic[Batch]):
         metrics = self._measure()
         row = torch.stack([metrics[name].to(self.curves.dtype) for name in self.names])
         self.curves.index_copy_(0, self.evaluation, row[None])
+        if self.schedule:
+            self.schedule.step(metrics[self.plan.monitor])
         if self.selects:
             value = metrics[self.plan.monitor].to(self.best.dtype)
             better = (value > self.best) | self.keeps_last

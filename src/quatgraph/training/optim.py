@@ -1,17 +1,28 @@
-r"""Adam for an ensemble: each member with its own learning rate, weight decay and norm.
+r"""Adam and Adagrad for an ensemble: each member with its own learning rate, weight decay and norm.
+
+Both step by :math:`\mathbf{g} \leftarrow \mathbf{g} + \lambda_m \boldsymbol\theta`, Adam with
 
 .. math::
-    \mathbf{g} \leftarrow \mathbf{g} + \lambda_m \boldsymbol\theta, \quad
     \mathbf{m} \leftarrow \beta_1 \mathbf{m} + (1 - \beta_1) \mathbf{g}, \quad
     \mathbf{v} \leftarrow \beta_2 \mathbf{v} + (1 - \beta_2) \mathbf{g}^2, \quad
     \boldsymbol\theta \leftarrow \boldsymbol\theta - \eta_m
     \frac{\mathbf{m} / (1 - \beta_1^t)}{\sqrt{\mathbf{v} / (1 - \beta_2^t)} + \epsilon}
 
-This is the fused :class:`torch.optim.Adam` member by member, on a GPU one kernel for all members;
-everything, the step counter too, lives on the device, so that a captured step never asks the host.
+and Adagrad with
+
+.. math::
+    \mathbf{v} \leftarrow \mathbf{v} + \mathbf{g}^2, \quad
+    \boldsymbol\theta \leftarrow \boldsymbol\theta - \eta_m
+    \frac{\mathbf{g}}{\sqrt{\mathbf{v}} + \epsilon}
+
+These are :class:`torch.optim.Adam` and :class:`torch.optim.Adagrad` member by member, on a GPU one
+kernel for all members; everything, the step counter and the learning rates too, lives on the
+device, so that a captured step never asks the host, and a schedule can change the rates.
 """
 
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -19,9 +30,57 @@ from torch import Tensor, nn
 from quatgraph.ops.backend import use_triton
 
 
-class MemberAdam:
-    """Adam over stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per member.
-    ``clip`` is the largest gradient norm of a member."""
+class MemberOptimizer(ABC):
+    """An optimizer of stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per
+    member. ``clip`` is the largest gradient norm of a member."""
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        clip: float | None = None,
+    ) -> None:
+        self.params = list(params)
+        like = self.params[0]
+        # In float64: the fused step of a CPU takes a rate as the settings have it.
+        self.lr = torch.tensor(lr, device=like.device, dtype=torch.float64)
+        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=torch.float64)
+        self.clip = clip
+
+    def zero_grad(self) -> None:
+        for param in self.params:
+            param.grad = None
+
+    @torch.no_grad()
+    def step(self) -> None:
+        grads = {i: param.grad for i, param in enumerate(self.params) if param.grad is not None}
+        given = list(grads.values())
+        if self.params[0].dtype == torch.float32 and use_triton(self.lr, *self.params):
+            from quatgraph.ops.kernels.optim import square_sums
+
+            self.update_by_kernel(grads, None if self.clip is None else square_sums(given))
+            return
+        if self.clip is not None:
+            clip_member_gradients_(given, self.clip)
+        self.update(grads)
+
+    @abstractmethod
+    def update(self, grads: Mapping[int, Tensor]) -> None:
+        """Updates parameters, by their place, of all members."""
+
+    @abstractmethod
+    def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
+        """The same on a GPU, one kernel for each; the squares clip the gradients."""
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The whole state by name; writing into these tensors restores it."""
+        return {"lr": self.lr}
+
+
+class MemberAdam(MemberOptimizer):
+    """:class:`torch.optim.Adam` of each member."""
 
     def __init__(
         self,
@@ -33,83 +92,117 @@ class MemberAdam:
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
     ) -> None:
-        self.params = list(params)
-        like = self.params[0]
-        self.lr = torch.tensor(lr, device=like.device, dtype=like.dtype)
-        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=like.dtype)
-        self.clip, self.betas, self.eps = clip, betas, eps
-        # torch's fused step takes one learning rate and weight decay a call.
-        self.groups: dict[tuple[float, float], list[int]] = {}
-        for member, settings in enumerate(zip(lr, weight_decay, strict=True)):
-            self.groups.setdefault(settings, []).append(member)
-        self.steps = torch.zeros((), device=like.device)
+        super().__init__(params, lr=lr, weight_decay=weight_decay, clip=clip)
+        self.betas, self.eps = betas, eps
+        self.steps = torch.zeros((), device=self.lr.device)
         self.mean = [torch.zeros_like(p) for p in self.params]
         self.square = [torch.zeros_like(p) for p in self.params]
 
-    def zero_grad(self) -> None:
-        for param in self.params:
-            param.grad = None
-
-    @torch.no_grad()
-    def step(self) -> None:
+    def update(self, grads: Mapping[int, Tensor]) -> None:
         self.steps += 1
-        if self.steps.dtype == self.lr.dtype and use_triton(self.lr, *self.params):
-            self._step_by_kernel()
-            return
-        if self.clip is not None:
-            grads = [param.grad for param in self.params if param.grad is not None]
-            clip_member_gradients_(grads, self.clip)
-        first, second = self.betas
-        for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
-            if param.grad is None:
-                continue
-            rows = [tensor.unbind() for tensor in (param, param.grad, mean, square)]
-            for (lr, weight_decay), members in self.groups.items():
-                params, grads, means, squares = ([part[m] for m in members] for part in rows)
+        groups = self._groups()
+        for index, grad in grads.items():
+            tensors = self.params[index], grad, self.mean[index], self.square[index]
+            rows = [tensor.unbind() for tensor in tensors]
+            for (lr, weight_decay), members in groups.items():
+                params, own, means, squares = ([part[m] for m in members] for part in rows)
                 torch._fused_adam_(
                     params,
-                    grads,
+                    own,
                     means,
                     squares,
                     [],
                     [self.steps] * len(members),
                     lr=lr,
-                    beta1=first,
-                    beta2=second,
+                    beta1=self.betas[0],
+                    beta2=self.betas[1],
                     weight_decay=weight_decay,
                     eps=self.eps,
                     amsgrad=False,
                     maximize=False,
                 )
 
-    def _step_by_kernel(self) -> None:
-        """On a GPU: all members at once, whatever their settings, the clipping along with it."""
-        from quatgraph.ops.kernels.adam import adam_step_, square_sums
+    def _groups(self) -> dict[tuple[float, float], list[int]]:
+        """Members by their settings: torch's fused step takes one learning rate and weight decay a
+        call."""
+        groups: dict[tuple[float, float], list[int]] = {}
+        settings = zip(self.lr.tolist(), self.weight_decay.tolist(), strict=True)
+        for member, one in enumerate(settings):
+            groups.setdefault(one, []).append(member)
+        return groups
 
-        grads = [param.grad for param in self.params if param.grad is not None]
-        squares = None if self.clip is None else square_sums(grads)
-        for param, mean, square in zip(self.params, self.mean, self.square, strict=True):
-            if param.grad is not None:
-                adam_step_(
-                    param,
-                    param.grad,
-                    mean,
-                    square,
-                    steps=self.steps,
-                    lr=self.lr,
-                    weight_decay=self.weight_decay,
-                    squares=squares,
-                    clip=self.clip,
-                    betas=self.betas,
-                    eps=self.eps,
-                )
+    def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
+        from quatgraph.ops.kernels.optim import adam_step_
+
+        self.steps += 1
+        for index, grad in grads.items():
+            adam_step_(
+                self.params[index],
+                grad,
+                self.mean[index],
+                self.square[index],
+                steps=self.steps,
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                squares=squares,
+                clip=self.clip,
+                betas=self.betas,
+                eps=self.eps,
+            )
 
     def tensors(self) -> dict[str, Tensor]:
-        """The whole state by name; writing into these tensors restores it."""
-        state = {"steps": self.steps}
+        state = super().tensors() | {"steps": self.steps}
         for index, (mean, square) in enumerate(zip(self.mean, self.square, strict=True)):
             state |= {f"mean.{index}": mean, f"square.{index}": square}
         return state
+
+
+class MemberAdagrad(MemberOptimizer):
+    """:class:`torch.optim.Adagrad` of each member, without a decay of the learning rate."""
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        clip: float | None = None,
+        eps: float = 1e-10,
+    ) -> None:
+        super().__init__(params, lr=lr, weight_decay=weight_decay, clip=clip)
+        self.eps = eps
+        self.square = [torch.zeros_like(p) for p in self.params]
+
+    def update(self, grads: Mapping[int, Tensor]) -> None:
+        for index, grad in grads.items():
+            param, square = self.params[index], self.square[index]
+            each = (-1, *[1] * (param.dim() - 1))
+            lr, decay = (x.to(param.dtype).view(each) for x in (self.lr, self.weight_decay))
+            grad = torch.addcmul(grad, param, decay)
+            square.addcmul_(grad, grad)
+            param.sub_(torch.div(grad, square.sqrt().add_(self.eps)).mul_(lr))
+
+    def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
+        from quatgraph.ops.kernels.optim import adagrad_step_
+
+        for index, grad in grads.items():
+            adagrad_step_(
+                self.params[index],
+                grad,
+                self.square[index],
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                squares=squares,
+                clip=self.clip,
+                eps=self.eps,
+            )
+
+    def tensors(self) -> dict[str, Tensor]:
+        return super().tensors() | {f"square.{i}": value for i, value in enumerate(self.square)}
+
+
+Optimizer = Literal["adam", "adagrad"]
+OPTIMIZERS: dict[Optimizer, type[MemberOptimizer]] = {"adam": MemberAdam, "adagrad": MemberAdagrad}
 
 
 @torch.no_grad()

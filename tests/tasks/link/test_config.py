@@ -36,7 +36,7 @@ def built(**values: Any) -> LinkConfig:
         ("train.weight_decay", -1e-3, r"train\.weight_decay must not be negative"),
         ("train.n3", -1e-3, r"train\.n3 must not be negative"),
         ("train.smoothing", 1.0, r"train\.smoothing must be in \[0, 1\)"),
-        ("train.loss", "margin", r"train\.loss must be one of 'bce', 'softmax'"),
+        ("train.loss", "margin", r"train\.loss must be one of 'bce', 'softmax', 'kvsall'"),
         ("train.floor", "some", r"train\.floor must be one of 'none', 'uniform'"),
         ("train.precision", "half", r"train\.precision must be one of 'float32'"),
         ("train.select", "best-test", r"train\.select must be one of 'last', 'best-valid'"),

@@ -14,7 +14,7 @@ from quatgraph.tasks.link.problem import Problem
 from quatgraph.tasks.task import Member
 
 
-@pytest.mark.parametrize("loss", ["bce", "softmax"])
+@pytest.mark.parametrize("loss", ["bce", "softmax", "kvsall"])
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("reciprocal", [True, False])
 def test_every_loss_trains_every_decoder(loss: str, decoder: str, reciprocal: bool) -> None:

@@ -37,7 +37,7 @@ def labels(problem: Problem, head: Tensor, relation: Tensor) -> Tensor:
 @pytest.mark.parametrize("divisor", [1, 16])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("floor", ["none", "uniform"])
-@pytest.mark.parametrize("loss", ["bce", "softmax"])
+@pytest.mark.parametrize("loss", ["bce", "softmax", "kvsall"])
 def test_a_loss_is_that_of_the_whole_matrix_of_labels(
     loss: str, floor: str, smoothing: float, divisor: int
 ) -> None:
@@ -60,6 +60,11 @@ def test_a_loss_is_that_of_the_whole_matrix_of_labels(
             wanted.append(-(likely * right[member]).sum() / right[member].sum())
             continue
         target = (1 - smoothing) * right[member] + (1 / E if floor == "uniform" else 0)
+        if loss == "kvsall":  # each query weighs alike
+            likely = torch.log_softmax(scores[member], dim=-1)
+            share = target / target.sum(dim=-1, keepdim=True)
+            wanted.append(-(share * likely).sum(dim=-1).mean())
+            continue
         probability = torch.sigmoid(scores[member])
         each = target * probability.log() + (1 - target) * (1 - probability).log()
         wanted.append(-each.mean())

@@ -300,7 +300,7 @@ def test_a_resumed_training_on_a_gpu_equals_the_uninterrupted_one(
 @pytest.mark.gpu
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("loss", ["bce", "softmax"])
+@pytest.mark.parametrize("loss", ["bce", "softmax", "kvsall"])
 def test_a_gpu_learns_what_a_cpu_learns(triples: Triples, name: str, loss: str) -> None:
     members = varied(**{"model.name": name, "train.loss": loss})
     here, there = (

@@ -26,7 +26,7 @@ def _sigmoid(s, FLOOR: tl.constexpr):
 
 @triton.jit
 def _write_grads(
-    scores, grads, first, count, width, shift_value, total, product,
+    scores, grads, first, count, width, shift_value, floor_value, total, product,
     SOFTMAX: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
     BLOCK: tl.constexpr, WHOLE: tl.constexpr,
 ):  # fmt: skip
@@ -37,6 +37,9 @@ def _write_grads(
     s = tl.load(scores + at, mask=valid).to(WIDE)
     if SOFTMAX:
         grad = tl.exp(s - shift_value)
+        if FLOOR:
+            grad -= floor_value
+            total -= s if WHOLE else tl.where(at < count, s, 0.0)  # times the floor in the end
     else:
         grad, value, w = _sigmoid(s, FLOOR)
         total += value if WHOLE else tl.where(at < count, value, 0.0)
@@ -47,9 +50,10 @@ def _write_grads(
 
 @triton.jit
 def _score_grads_kernel(
-    scores, ptr, tails, query, shift, values, grads, offset, count, width,
-    SOFTMAX: tl.constexpr, POSITIVE_WEIGHT: tl.constexpr, FLOOR: tl.constexpr, WIDE: tl.constexpr,
-    SPAN: tl.constexpr, BLOCK: tl.constexpr, POSITIVES: tl.constexpr,
+    scores, ptr, tails, query, shift, share, values, grads, offset, count, width,
+    SOFTMAX: tl.constexpr, SHARES: tl.constexpr, POSITIVE_WEIGHT: tl.constexpr,
+    FLOOR: tl.constexpr, WIDE: tl.constexpr, SPAN: tl.constexpr, BLOCK: tl.constexpr,
+    POSITIVES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     left = tl.program_id(1) * SPAN
@@ -57,20 +61,22 @@ def _score_grads_kernel(
     scores += row * width
     grads += row * width
     shift_value = tl.load(shift + row) if SOFTMAX else 0.0
+    share_value = tl.load(share + row) if SHARES else 1.0
+    floor_value = FLOOR * share_value
     total = tl.zeros((BLOCK,), dtype=WIDE)
     product = total + 1.0  # of few factors up to 2: no overflow
     whole = left + (right - left) // BLOCK * BLOCK
     for first in range(left, whole, BLOCK):
         total, product = _write_grads(
-            scores, grads, first, count, width, shift_value, total, product,
+            scores, grads, first, count, width, shift_value, floor_value, total, product,
             SOFTMAX, FLOOR, WIDE, BLOCK, True,
         )  # fmt: skip
     if whole < tl.minimum(left + SPAN, width):
         total, product = _write_grads(
-            scores, grads, whole, count, width, shift_value, total, product,
+            scores, grads, whole, count, width, shift_value, floor_value, total, product,
             SOFTMAX, FLOOR, WIDE, BLOCK, False,
         )  # fmt: skip
-    value = tl.sum(total if SOFTMAX else total + tl.log(product), axis=0)
+    value = tl.sum(floor_value * total if SOFTMAX else total + tl.log(product), axis=0)
 
     tl.debug_barrier()  # positives overwrite what other threads wrote
     query_id = tl.load(query + row).to(tl.int64)
@@ -82,10 +88,10 @@ def _score_grads_kernel(
         at = tl.load(tails + entry, mask=entry < end, other=-1).to(tl.int64) - offset
         here = (at >= left) & (at < right)
         s = tl.load(scores + at, mask=here, other=0.0).to(WIDE)
-        grad = tl.exp(s - shift_value) if SOFTMAX else _sigmoid(s, FLOOR)[0]
+        grad = tl.exp(s - shift_value) - floor_value if SOFTMAX else _sigmoid(s, FLOOR)[0]
         known += s
-        tl.store(grads + at, grad - POSITIVE_WEIGHT, mask=here)
-    value -= POSITIVE_WEIGHT * tl.sum(known, axis=0)
+        tl.store(grads + at, grad - POSITIVE_WEIGHT * share_value, mask=here)
+    value -= POSITIVE_WEIGHT * share_value * tl.sum(known, axis=0)
     tl.store(values + row * tl.num_programs(1) + tl.program_id(1), value)
 
 
@@ -154,14 +160,19 @@ def score_grads(
     scores: Tensor,
     batch: Positives,
     shift: Tensor | None,
+    share: Tensor | None,
     offset: int,
     count: int,
-    positive_weight: float,
-    floor: float,
+    targets: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
     """The terms of the loss of each row ``(M, B, parts)``, and the gradients of the scores
     ``(M, B, T)`` of ``count`` candidates from ``offset`` on, 0 beyond them; of the softmax if
-    there is a shift. See :mod:`quatgraph.ops.one_vs_all`."""
+    there is a shift. See :mod:`quatgraph.ops.one_vs_all`.
+
+    Args:
+        shift, share: Of each row ``(M, B)``: the scores' shift and the targets' factor.
+        targets: What positives add to the target of a candidate, and what all have.
+    """
     members, rows, width = scores.shape
     grid = members * rows, triton.cdiv(width, _SPAN)
     values = scores.new_empty(members, rows, grid[1], dtype=_wide_dtype(scores))
@@ -171,9 +182,9 @@ def score_grads(
     with torch.cuda.device(scores.device):
         _score_grads_kernel[grid](
             scores, batch.ptr, batch.tails, batch.row, values if shift is None else shift,
-            values, grads_out, offset, count, width,
-            SOFTMAX=shift is not None, POSITIVE_WEIGHT=positive_weight, FLOOR=floor,
-            WIDE=_wide(scores), SPAN=_SPAN, BLOCK=_BLOCK, POSITIVES=_POSITIVES,
+            values if share is None else share, values, grads_out, offset, count, width,
+            SOFTMAX=shift is not None, SHARES=share is not None, POSITIVE_WEIGHT=targets[0],
+            FLOOR=targets[1], WIDE=_wide(scores), SPAN=_SPAN, BLOCK=_BLOCK, POSITIVES=_POSITIVES,
         )  # fmt: skip
     return values, grads_out
 

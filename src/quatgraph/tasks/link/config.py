@@ -43,12 +43,13 @@ class TrainConfig(TrainSettings):
     lr: float = 0.01
     batch_size: int = 512
     """Queries of a step: pairs of a head and a relation."""
-    loss: Literal["bce", "softmax"] = "softmax"
-    """Binary cross-entropy over all entities, or softmax cross-entropy of each true one."""
+    loss: Literal["bce", "softmax", "kvsall"] = "softmax"
+    """Binary cross-entropy over all entities, or softmax cross-entropy: of each true entity, or
+    (kvsall) of each query, with the targets of bce divided by their sum."""
     smoothing: float = 0.1
-    """Label smoothing: how far the target of a true entity is below 1; for bce."""
+    """Label smoothing: how far the target of a true entity is below 1; for bce and kvsall."""
     floor: Literal["none", "uniform"] = "uniform"
-    """Added to all targets: nothing, or one over the number of entities; for bce."""
+    """Added to all targets: nothing, or one over the number of entities; for bce and kvsall."""
     n3: float = 0.0
     """Weight of the N3 penalty."""
     relation_weight: float = configs.added(0.0)

@@ -5,7 +5,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops import (
+    Positives,
+    k_vs_all_cross_entropy,
+    one_vs_all_bce,
+    one_vs_all_cross_entropy,
+)
 from quatgraph.ops.one_vs_all import tile_size
 from quatgraph.tasks.link.batches import expand_triples
 from quatgraph.tasks.link.config import LinkConfig
@@ -57,7 +62,8 @@ class Losses:
             return one_vs_all_cross_entropy(
                 query, candidates, positives, product_dtype=dtype, tile=self.tile
             )
-        return one_vs_all_bce(
+        targets_loss = one_vs_all_bce if train.loss == "bce" else k_vs_all_cross_entropy
+        return targets_loss(
             query,
             candidates,
             positives,
