@@ -141,7 +141,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
     def max_members(self, problem: Problem, config: LinkConfig) -> int:
         vectors = problem.num_entities * config.model.width
         queries = config.train.batch_size + 2 * len(problem.triples.valid)
-        activations = config.model.num_activations(problem.num_entities, queries)
+        messages = getattr(problem.graph, "num_messages", 0)
+        activations = config.model.num_activations(problem.num_entities, queries, messages)
         memory, device = total_memory(problem.device), problem.device.type
         # Weights, gradients, Adam's two moments, the best weights, and views.
         held = 4 * (6 * self.num_parameters(config, problem) + activations)

@@ -1,0 +1,193 @@
+"""CompGCN for knowledge-graph completion."""
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.layers.linear import RealLinear
+from quatgraph.models.common import Rate, layer_sizes
+from quatgraph.models.link.graphs import Graph, GraphKind
+from quatgraph.models.link.relational import (
+    RelationalModel,
+    RelationalOptions,
+    relation_rows,
+)
+from quatgraph.ops.activation import ACTIVATIONS
+from quatgraph.relational import RelationalGraph
+
+Composition = Literal["sub", "mult", "corr"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompGCNOptions(RelationalOptions):
+    name: Literal["compgcn"] = "compgcn"
+    composition: Composition = "corr"
+    """How a message combines entity and relation: their difference, product or circular
+    correlation."""
+    normalization: Literal["receivers", "symmetric"] = "receivers"
+    """Edge weights: by the edges into both ends, as in the released code, where a sender without
+    any sends nothing; or by those into the receiver and out of the sender."""
+    message_dropout: Rate = 0.1
+    """Dropout rate on the sums of messages."""
+    layer_dropout: Rate = 0.3
+    """Dropout rate on the output of each layer."""
+
+    @property
+    def graph(self) -> GraphKind:
+        return GraphKind("relations", self.normalization)
+
+
+class CompGCN(RelationalModel):
+    r"""`CompGCN <https://arxiv.org/abs/1911.03082>`_, which composes entities with relations.
+
+    .. math::
+        \mathbf{h}'_v = \tanh\Big(\mathrm{BN}\Big(\frac{1}{3}\Big(
+        \mathbf{W}_1 \sum_{(v, r, u)} a \, \phi(\mathbf{h}_u, \mathbf{z}_r) +
+        \mathbf{W}_2 \sum_{(u, r, v)} a \, \phi(\mathbf{h}_u, \mathbf{z}_{r^{-1}}) +
+        \mathbf{W}_3 \, \phi(\mathbf{h}_v, \mathbf{z}_0) \Big)\Big)\Big), \qquad
+        \mathbf{z}'_r = \mathbf{W}_4 \mathbf{z}_r
+
+    As in the released code the tail of a triple sends with the relation, and the head with the
+    inverse one. All vectors have one width. The correlation is a product of Fourier transforms, so
+    entities are transformed once, and sums once.
+
+    Args:
+        num_entities: Number of entities E.
+        num_relations: Number of relations, not counting inverse ones.
+        decoder: How triples are scored.
+        width: Real width of a vector.
+        num_layers: Number of layers.
+        composition: :math:`\phi`: ``"sub"``, ``"mult"`` or ``"corr"``.
+        reciprocal: Whether inverse relations have their own vectors.
+        dropout: Rate on the query vectors.
+        message_dropout: Rate on the sums over both directions.
+        layer_dropout: Rate on the output of each layer.
+        norm: Whether to normalize each layer's output over the entities.
+        query_norm: Whether to normalize the query vectors over the batch.
+        edge_dropout, hide_answers: As in :class:`RelationalModel`.
+
+    Shape:
+        - graph: the :class:`RelationalGraph` of E entities
+        - head, relation, output: as in :mod:`quatgraph.layers.decoder`
+    """
+
+    Options = CompGCNOptions
+
+    def __init__(
+        self,
+        num_entities: int,
+        num_relations: int,
+        *,
+        decoder: Decoder = "distmult",
+        width: int = 128,
+        num_layers: int = 1,
+        composition: Composition = "corr",
+        reciprocal: bool = True,
+        dropout: float = 0.0,
+        message_dropout: float = 0.0,
+        layer_dropout: float = 0.0,
+        norm: bool = True,
+        query_norm: bool = False,
+        edge_dropout: float = 0.0,
+        hide_answers: bool = False,
+    ) -> None:
+        super().__init__(
+            num_entities,
+            width,
+            DECODERS[decoder](
+                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
+            ),
+            edge_dropout=edge_dropout,
+            hide_answers=hide_answers,
+        )
+        self.layers = nn.ModuleList(
+            _Layer(width, composition, message_dropout, norm)
+            for _ in layer_sizes(width, width, num_layers)
+        )
+        self.dropout = QuaternionDropout(layer_dropout)
+
+    def encode(self, graph: Graph) -> Tensor:
+        """The vectors of all entities, ``(E, width)``."""
+        x, z = self.entities, self.decoder.relations
+        for layer in self.layers:
+            # The released code sends from tails with the relation, the graph from heads.
+            of_heads, of_tails = self.with_inverses(z).chunk(2, dim=-2)
+            table = torch.cat((of_tails, of_heads), dim=-2)
+            x = self.dropout(layer(x, table, cast(RelationalGraph, graph)))
+            z = layer.of_relation(z)
+        return x
+
+    def embed_relations(self) -> Tensor:
+        z = self.decoder.relations
+        for layer in self.layers:
+            z = layer.of_relation(z)
+        return z
+
+
+class _Layer(nn.Module):
+    def __init__(self, width: int, composition: Composition, dropout: float, norm: bool) -> None:
+        super().__init__()
+        self.compose = _COMPOSITIONS[composition]
+        self.to_heads, self.to_tails, self.own, self.of_relation = (
+            RealLinear(width, width, bias=False) for _ in range(4)
+        )
+        self.loop = nn.Parameter(torch.empty(1, width))
+        self.dropout = QuaternionDropout(dropout)
+        self.norm = BatchNorm(width, "tanh") if norm else None
+        for weight in self.parameters():
+            if weight.dim() == 2:
+                nn.init.xavier_normal_(weight)
+
+    def forward(self, x: Tensor, relations: Tensor, graph: RelationalGraph) -> Tensor:
+        to_tails, to_heads, own = self.compose(x, relations, self.loop, graph)
+        y = self.dropout(self.to_heads(to_heads)) + self.dropout(self.to_tails(to_tails))
+        y = (y + self.own(own)) / 3
+        return ACTIVATIONS["tanh"](y) if self.norm is None else self.norm(y)
+
+
+def _subtract(
+    x: Tensor, z: Tensor, loop: Tensor, graph: RelationalGraph
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The sums of differences to tails and to heads, and each entity's own."""
+    rows = graph.total_weights() * relation_rows(graph, z)
+    return *graph.sum_messages(x, lambda u, _: u - rows), x - loop
+
+
+def _multiply(
+    x: Tensor, z: Tensor, loop: Tensor, graph: RelationalGraph
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same of products."""
+    rows = relation_rows(graph, z)
+    return *graph.sum_messages(x, lambda u, _: u * rows), x * loop
+
+
+def _correlate(
+    x: Tensor, z: Tensor, loop: Tensor, graph: RelationalGraph
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""The same of circular correlations :math:`\sum_i x_i z_{i + k}`."""
+    of_x, of_z, of_loop = (_transform(v, sign) for v, sign in ((x, -1), (z, 1), (loop, 1)))
+    rows = relation_rows(graph, of_z)
+    sums = graph.sum_messages(of_x, lambda u, _: _complex_product(u, rows))
+    to_tails, to_heads, own = (
+        torch.fft.irfft(torch.complex(*part.chunk(2, dim=-1)), n=x.size(-1))
+        for part in (*sums, _complex_product(of_x, of_loop))
+    )
+    return to_tails, to_heads, own
+
+
+def _transform(x: Tensor, sign: int) -> Tensor:
+    """Real, then imaginary parts of the Fourier transform; of its conjugate if the sign is -1."""
+    transformed = torch.fft.rfft(x)
+    return torch.cat((transformed.real, sign * transformed.imag), dim=-1)
+
+
+def _complex_product(x: Tensor, z: Tensor) -> Tensor:
+    (a, b), (c, d) = x.chunk(2, dim=-1), z.chunk(2, dim=-1)
+    return torch.cat((a * c - b * d, a * d + b * c), dim=-1)
+
+
+_COMPOSITIONS = {"sub": _subtract, "mult": _multiply, "corr": _correlate}

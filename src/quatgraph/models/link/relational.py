@@ -1,0 +1,93 @@
+"""Shared by the models whose messages depend on relations."""
+
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.decoder import DistMult
+from quatgraph.models.common import Count, Rate
+from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
+from quatgraph.models.link.graphs import Graph
+from quatgraph.ops import lookup
+from quatgraph.relational import RelationalGraph
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelationalOptions(DecoderOptions):
+    """The hyperparameters of models whose messages depend on relations."""
+
+    num_layers: Count = 1
+    """Number of layers on the triples."""
+    norm: bool = True
+    """Whether to normalize each layer over the entities."""
+    query_norm: bool = False
+    """Whether to normalize queries over their batch."""
+    edge_dropout: Rate = 0.0
+    """Share of triples that send no messages in a training step."""
+    hide_answers: bool = False
+    """Whether the triples that answer a batch send no messages in its training step: then no
+    message tells what is asked, as in a test."""
+
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
+        layers = self.num_layers * self.width * (12 * entities + 8 * messages)
+        return LinkOptions.num_activations(self, entities, queries) + layers
+
+
+class RelationalModel(LinkModel):
+    """A vector per entity, layers on a :class:`RelationalGraph`, and a decoder.
+
+    Args:
+        num_entities: Number of entities E.
+        width: Real width of a vector.
+        decoder: The decoder, whose relation vectors the messages may use too.
+        edge_dropout: Share of triples that send no messages in a training step.
+        hide_answers: Whether the triples that answer a batch send no messages in its step.
+    """
+
+    decoder: DistMult
+
+    def __init__(
+        self,
+        num_entities: int,
+        width: int,
+        decoder: DistMult,
+        *,
+        edge_dropout: float = 0.0,
+        hide_answers: bool = False,
+    ) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.empty(num_entities, width))
+        nn.init.xavier_normal_(self.entities)
+        self.decoder = decoder
+        self.edge_dropout = QuaternionDropout(edge_dropout) if edge_dropout else None
+        self.hide_answers = hide_answers
+
+    def forward(self, graph: Graph, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
+        if self.training and (self.hide_answers or self.edge_dropout is not None):
+            graph = self._drop_triples(cast(RelationalGraph, graph), head, relation)
+        return self.decode(self.encode(graph), head, relation)
+
+    def _drop_triples(
+        self, graph: RelationalGraph, head: Tensor, relation: Tensor
+    ) -> RelationalGraph:
+        factor = graph.gather.weight.new_ones(graph.num_triples)
+        if self.edge_dropout is not None:
+            factor = self.edge_dropout(factor)
+        if self.hide_answers:
+            factor = factor * graph.hide(head, relation)
+        return graph.scaled(factor)
+
+    def with_inverses(self, relations: Tensor) -> Tensor:
+        """The vectors of all relations and inverse relations, ``(2R, D)``. Without vectors of their
+        own, inverse relations have those that the decoder gives them."""
+        if self.decoder.reciprocal:
+            return relations
+        return torch.cat((relations, self.decoder.inverse(relations)))
+
+
+def relation_rows(graph: RelationalGraph, table: Tensor) -> Tensor:
+    """The row of each block's relation, to broadcast over the block, ``(B, 1, F)``."""
+    return lookup(table, graph.relation).unsqueeze(-2)
