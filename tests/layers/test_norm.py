@@ -51,6 +51,17 @@ def test_is_torchs_batch_norm_and_activation_on_the_rows_that_are_no_padding(pad
     torch.testing.assert_close(ours.running_mean, theirs.running_mean)
 
 
+def test_scale_and_shift_may_be_left_out():
+    ours, theirs = BatchNorm(WIDTH, affine=False), nn.BatchNorm1d(WIDTH, affine=False)
+    assert not list(ours.parameters())
+    assert ours.state_dict().keys() == {"running_mean", "running_var"}
+    for training in (True, False):
+        x = 3 * torch.randn(8, WIDTH) + 1
+        torch.testing.assert_close(ours.train(training)(x), theirs.train(training)(x))
+    ensemble = Ensemble([lambda: BatchNorm(WIDTH, affine=False)] * 2, [0, 1])
+    torch.testing.assert_close(ensemble(x)[1], theirs.train()(x))
+
+
 def test_gradients_are_the_numerical_ones():
     norm, x = random_norm(), torch.randn(8, WIDTH, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: norm(x, PRESENT), (x,))

@@ -72,15 +72,17 @@ class DistMult(nn.Module):
         if not self.reciprocal:
             relations = torch.cat((relations, self.inverse(relations)))
         entities, query = self.query(entities, head, relations, relation)
-        if self.norm is not None:
-            query = self.norm(query)
-        return self.as_inner_product(self.dropout(query), entities)
+        return self.as_inner_product(self.finish(query), entities)
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The entity vectors, and the query vectors before normalization."""
         return table_and_rows(entities, head, times=(relations, relation))
+
+    def finish(self, query: Tensor) -> Tensor:
+        """Normalizes the query vectors, and drops numbers of them."""
+        return self.dropout(query if self.norm is None else self.norm(query))
 
     def inverse(self, relations: Tensor) -> Tensor:
         """The vectors that preserve scores when head and tail are swapped."""
@@ -91,7 +93,7 @@ class DistMult(nn.Module):
         return query, candidates
 
 
-class _RowDecoder(DistMult):
+class RowDecoder(DistMult):
     """A decoder that computes each query vector from the rows of its head and relation."""
 
     def query(
@@ -105,7 +107,7 @@ class _RowDecoder(DistMult):
         raise NotImplementedError
 
 
-class ComplEx(_RowDecoder):
+class ComplEx(RowDecoder):
     r"""`ComplEx <https://arxiv.org/abs/1606.06357>`_:
     :math:`\mathrm{Re} \langle \mathbf{e}_h, \mathbf{v}_r, \bar{\mathbf{e}}_t \rangle`. The first
     half of a vector holds the real parts, the second the imaginary parts."""
@@ -121,7 +123,7 @@ class ComplEx(_RowDecoder):
         return torch.cat((real, -imaginary), dim=-1)
 
 
-class QuatE(_RowDecoder):
+class QuatE(RowDecoder):
     r"""`QuatE <https://arxiv.org/abs/1904.10281>`_: the head rotated by the unit quaternions of
     the relation, :math:`\langle \mathbf{e}_h \otimes \mathbf{v}^\triangleleft_r,
     \mathbf{e}_t \rangle`."""
@@ -135,7 +137,7 @@ class QuatE(_RowDecoder):
         return conjugate(relations)
 
 
-class TransE(_RowDecoder):
+class TransE(RowDecoder):
     r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
     :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`. Two more components make it an
     inner product."""

@@ -16,6 +16,7 @@ class BatchNorm(nn.Module):
     Args:
         features: Width F of a row.
         activation: Applied to the normalized rows.
+        affine: Whether scale and shift are learned.
 
     Shape:
         - x: ``(N, F)``
@@ -25,14 +26,21 @@ class BatchNorm(nn.Module):
     """
 
     eps, momentum = 1e-5, 0.1
+    weight: Tensor
+    bias: Tensor
     running_mean: Tensor
     running_var: Tensor
 
-    def __init__(self, features: int, activation: Activation = "none") -> None:
+    def __init__(
+        self, features: int, activation: Activation = "none", *, affine: bool = True
+    ) -> None:
         super().__init__()
         self.activation = activation
-        self.weight = nn.Parameter(torch.ones(features))
-        self.bias = nn.Parameter(torch.zeros(features))
+        for name, value in (("weight", torch.ones(features)), ("bias", torch.zeros(features))):
+            if affine:
+                self.register_parameter(name, nn.Parameter(value))
+            else:
+                self.register_buffer(name, value, persistent=False)
         self.register_buffer("running_mean", torch.zeros(features))
         self.register_buffer("running_var", torch.ones(features))
 
