@@ -274,7 +274,8 @@ def _flatten(graph: RelationalGraph) -> tuple[list[Any], int]:
 
 
 def _unflatten(parts: Iterable[Any], num_relations: int) -> RelationalGraph:
-    return RelationalGraph(*parts, num_relations)
+    values: list[Any] = [*parts, num_relations]
+    return RelationalGraph(*values)
 
 
 pytree.register_pytree_node(RelationalGraph, _flatten, _unflatten)

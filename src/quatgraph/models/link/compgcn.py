@@ -7,24 +7,34 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.layers.conv_decoder import ConvE
+from quatgraph.layers.decoder import DECODERS, Decoder, DistMult
 from quatgraph.layers.linear import RealLinear
-from quatgraph.models.common import Rate, layer_sizes
+from quatgraph.models.common import Count, Rate, layer_sizes
 from quatgraph.models.link.graphs import Graph, GraphKind
 from quatgraph.models.link.relational import (
     RelationalModel,
     RelationalOptions,
+    count_map_numbers,
     relation_rows,
 )
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.relational import RelationalGraph
 
+Head = Decoder | Literal["conve"]
 Composition = Literal["sub", "mult", "corr"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompGCNOptions(RelationalOptions):
     name: Literal["compgcn"] = "compgcn"
+    decoder: Head = "distmult"
+    num_filters: Count = 200
+    """Filters of the decoder ConvE."""
+    kernel_size: Count = 7
+    """Rows and columns of a filter of ConvE."""
+    map_dropout: Rate = 0.3
+    """Dropout rate on the feature maps of ConvE."""
     composition: Composition = "corr"
     """How a message combines entity and relation: their difference, product or circular
     correlation."""
@@ -39,6 +49,13 @@ class CompGCNOptions(RelationalOptions):
     @property
     def graph(self) -> GraphKind:
         return GraphKind("relations", self.normalization)
+
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
+        maps = 0
+        if self.decoder == "conve":
+            maps = count_map_numbers(2 * self.width, self.num_filters, self.kernel_size**2)
+        own = RelationalOptions.num_activations(self, entities, queries, messages)
+        return own + queries * maps
 
 
 class CompGCN(RelationalModel):
@@ -58,7 +75,9 @@ class CompGCN(RelationalModel):
     Args:
         num_entities: Number of entities E.
         num_relations: Number of relations, not counting inverse ones.
-        decoder: How triples are scored.
+        decoder: How triples are scored: a decoder, or ``"conve"`` for the interleaved ConvE of the
+            released code.
+        num_filters, kernel_size, map_dropout: Of ConvE.
         width: Real width of a vector.
         num_layers: Number of layers.
         composition: :math:`\phi`: ``"sub"``, ``"mult"`` or ``"corr"``.
@@ -82,7 +101,10 @@ class CompGCN(RelationalModel):
         num_entities: int,
         num_relations: int,
         *,
-        decoder: Decoder = "distmult",
+        decoder: Head = "distmult",
+        num_filters: int = 200,
+        kernel_size: int = 7,
+        map_dropout: float = 0.0,
         width: int = 128,
         num_layers: int = 1,
         composition: Composition = "corr",
@@ -95,12 +117,28 @@ class CompGCN(RelationalModel):
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
     ) -> None:
+        head: DistMult
+        if decoder == "conve":
+            head = ConvE(
+                num_relations,
+                width,
+                num_entities=num_entities,
+                image="interleaved",
+                num_filters=num_filters,
+                kernel_size=kernel_size,
+                reciprocal=reciprocal,
+                map_dropout=map_dropout,
+                whole_maps=False,
+                dropout=dropout,
+            )
+        else:
+            head = DECODERS[decoder](
+                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
+            )
         super().__init__(
             num_entities,
             width,
-            DECODERS[decoder](
-                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
-            ),
+            head,
             edge_dropout=edge_dropout,
             hide_answers=hide_answers,
         )
@@ -108,23 +146,28 @@ class CompGCN(RelationalModel):
             _Layer(width, composition, message_dropout, norm)
             for _ in layer_sizes(width, width, num_layers)
         )
+        self.relation_maps = nn.ModuleList(
+            RealLinear(width, width, bias=False) for _ in self.layers
+        )
+        for weight in self.relation_maps.parameters():
+            nn.init.xavier_normal_(weight)
         self.dropout = QuaternionDropout(layer_dropout)
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
         x, z = self.entities, self.decoder.relations
-        for layer in self.layers:
+        for layer, relation_map in zip(self.layers, self.relation_maps, strict=True):
             # The released code sends from tails with the relation, the graph from heads.
             of_heads, of_tails = self.with_inverses(z).chunk(2, dim=-2)
             table = torch.cat((of_tails, of_heads), dim=-2)
             x = self.dropout(layer(x, table, cast(RelationalGraph, graph)))
-            z = layer.of_relation(z)
+            z = relation_map(z)
         return x
 
     def embed_relations(self) -> Tensor:
         z = self.decoder.relations
-        for layer in self.layers:
-            z = layer.of_relation(z)
+        for relation_map in self.relation_maps:
+            z = relation_map(z)
         return z
 
 
@@ -132,8 +175,8 @@ class _Layer(nn.Module):
     def __init__(self, width: int, composition: Composition, dropout: float, norm: bool) -> None:
         super().__init__()
         self.compose = _COMPOSITIONS[composition]
-        self.to_heads, self.to_tails, self.own, self.of_relation = (
-            RealLinear(width, width, bias=False) for _ in range(4)
+        self.to_heads, self.to_tails, self.own = (
+            RealLinear(width, width, bias=False) for _ in range(3)
         )
         self.loop = nn.Parameter(torch.empty(1, width))
         self.dropout = QuaternionDropout(dropout)

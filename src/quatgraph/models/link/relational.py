@@ -7,18 +7,20 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.layers import QuaternionDropout
-from quatgraph.layers.decoder import DistMult
+from quatgraph.layers.decoder import DECODERS, Decoder, DistMult
 from quatgraph.models.common import Count, Rate
-from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
+from quatgraph.models.link.base import LinkModel, LinkOptions
 from quatgraph.models.link.graphs import Graph
 from quatgraph.ops import lookup
 from quatgraph.relational import RelationalGraph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RelationalOptions(DecoderOptions):
+class RelationalOptions(LinkOptions):
     """The hyperparameters of models whose messages depend on relations."""
 
+    decoder: str = "distmult"
+    """How triples are scored."""
     num_layers: Count = 1
     """Number of layers on the triples."""
     norm: bool = True
@@ -30,6 +32,11 @@ class RelationalOptions(DecoderOptions):
     hide_answers: bool = False
     """Whether the triples that answer a batch send no messages in its training step: then no
     message tells what is asked, as in a test."""
+
+    @property
+    def components(self) -> int:
+        decoder = DECODERS.get(cast(Decoder, self.decoder))
+        return 1 if decoder is None else decoder.components
 
     def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
         layers = self.num_layers * self.width * (12 * entities + 8 * messages)
@@ -48,6 +55,7 @@ class RelationalModel(LinkModel):
     """
 
     decoder: DistMult
+    layers: nn.ModuleList
 
     def __init__(
         self,
@@ -91,3 +99,8 @@ class RelationalModel(LinkModel):
 def relation_rows(graph: RelationalGraph, table: Tensor) -> Tensor:
     """The row of each block's relation, to broadcast over the block, ``(B, 1, F)``."""
     return lookup(table, graph.relation).unsqueeze(-2)
+
+
+def count_map_numbers(positions: int, filters: int, patch: int) -> int:
+    """Numbers that a convolutional decoder stores per query, about."""
+    return positions * (4 * filters + 2 * patch)

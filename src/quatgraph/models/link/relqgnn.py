@@ -123,9 +123,8 @@ class RelQGNN(RelationalModel):
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""
         graph, x = cast(RelationalGraph, graph), self.entities
-        relations = self.relations
-        if relations is None:
-            relations = self.with_inverses(self.decoder.relations)
+        own = self.relations
+        relations = self.with_inverses(self.decoder.relations) if own is None else own
         rotations = relation_rows(graph, unit(relations))
         for index, layer in enumerate(self.layers):
             y = layer(x, rotations, graph)

@@ -20,6 +20,7 @@ from quatgraph.relational import RelationalGraph
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RGCNOptions(RelationalOptions):
     name: Literal["rgcn"] = "rgcn"
+    decoder: Decoder = "distmult"
     num_layers: Count = 2
     num_bases: Count = 5
     """Matrices per direction, of which those of relations are combined."""
@@ -105,12 +106,13 @@ class RGCN(RelationalModel):
         )
         count = len(layer_sizes(width, width, num_layers))
         self.input_bias = nn.Parameter(torch.zeros(width)) if input_layer else None
-        self.layers = nn.ModuleList(_Layer(num_relations, width, num_bases) for _ in range(count))
+        self.layers = nn.ModuleList(
+            _Layer(num_relations, width, num_bases, loop_dropout) for _ in range(count)
+        )
         self.norms = nn.ModuleList(
             BatchNorm(width, "relu" if layer < count - 1 else "none")
             for layer in range(count if norm else 0)
         )
-        self.dropout = QuaternionDropout(loop_dropout)
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
@@ -118,7 +120,7 @@ class RGCN(RelationalModel):
         if self.input_bias is not None:
             x = add_bias(x, self.input_bias).relu()
         for index, layer in enumerate(self.layers):
-            y = layer(x, cast(RelationalGraph, graph)) + self.dropout(layer.own(x))
+            y = layer(x, cast(RelationalGraph, graph))
             if len(self.norms):
                 x = self.norms[index](y)
             else:
@@ -127,10 +129,9 @@ class RGCN(RelationalModel):
 
 
 class _Layer(nn.Module):
-    """The sum over edges; ``own`` is :math:`\\mathbf{W}_0`."""
-
-    def __init__(self, num_relations: int, width: int, num_bases: int) -> None:
+    def __init__(self, num_relations: int, width: int, num_bases: int, dropout: float) -> None:
         super().__init__()
+        self.dropout = QuaternionDropout(dropout)
         self.own = GlorotLinear(width, width, bias=False)
         self.bases = nn.Parameter(torch.empty(2, num_bases, width, width))
         self.coefficients = nn.Parameter(torch.empty(2, num_relations, num_bases))
@@ -143,4 +144,4 @@ class _Layer(nn.Module):
         matrices = (self.coefficients @ self.bases.flatten(-2)).flatten(-3, -2)  # (2R, D * D)
         blocks = lookup(matrices, graph.relation).unflatten(-1, (width, width))
         to_tails, to_heads = graph.sum_messages(x, lambda u, _: u @ blocks)
-        return to_tails + to_heads
+        return self.dropout(self.own(x)) + to_tails + to_heads

@@ -7,19 +7,33 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.layers.conv_decoder import ConvTransE
+from quatgraph.layers.decoder import DECODERS, Decoder, DistMult
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
 from quatgraph.models.link.graphs import Graph, GraphKind
-from quatgraph.models.link.relational import RelationalModel, RelationalOptions
+from quatgraph.models.link.relational import (
+    RelationalModel,
+    RelationalOptions,
+    count_map_numbers,
+)
 from quatgraph.ops import lookup
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.relational import RelationalGraph
+
+Head = Decoder | Literal["convtranse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SACNOptions(RelationalOptions):
     name: Literal["sacn"] = "sacn"
+    decoder: Head = "convtranse"
+    num_filters: Count = 200
+    """Filters of the decoder Conv-TransE."""
+    kernel_size: Count = 5
+    """Positions that a filter of Conv-TransE spans, an odd number."""
+    map_dropout: Rate = 0.25
+    """Dropout rate on the feature maps of Conv-TransE."""
     num_layers: Count = 2
     layer_dropout: Rate = 0.25
     """Dropout rate on the output of each layer."""
@@ -27,6 +41,13 @@ class SACNOptions(RelationalOptions):
     @property
     def graph(self) -> GraphKind:
         return GraphKind("relations", "none")
+
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
+        maps = 0
+        if self.decoder == "convtranse":
+            maps = count_map_numbers(self.width, self.num_filters, 2 * self.kernel_size)
+        own = RelationalOptions.num_activations(self, entities, queries, messages)
+        return own + queries * maps
 
 
 class SACN(RelationalModel):
@@ -43,7 +64,8 @@ class SACN(RelationalModel):
     Args:
         num_entities: Number of entities E.
         num_relations: Number of relations, not counting inverse ones.
-        decoder: How triples are scored.
+        decoder: How triples are scored: ``"convtranse"`` as in the paper, or another decoder.
+        num_filters, kernel_size, map_dropout: Of Conv-TransE.
         width: Real width of a vector.
         num_layers: Number of layers.
         reciprocal: Whether inverse relations have their own vectors in the decoder.
@@ -65,7 +87,10 @@ class SACN(RelationalModel):
         num_entities: int,
         num_relations: int,
         *,
-        decoder: Decoder = "distmult",
+        decoder: Head = "convtranse",
+        num_filters: int = 200,
+        kernel_size: int = 5,
+        map_dropout: float = 0.0,
         width: int = 128,
         num_layers: int = 2,
         reciprocal: bool = True,
@@ -76,12 +101,25 @@ class SACN(RelationalModel):
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
     ) -> None:
+        head: DistMult
+        if decoder == "convtranse":
+            head = ConvTransE(
+                num_relations,
+                width,
+                num_filters=num_filters,
+                kernel_size=kernel_size,
+                reciprocal=reciprocal,
+                map_dropout=map_dropout,
+                dropout=dropout,
+            )
+        else:
+            head = DECODERS[decoder](
+                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
+            )
         super().__init__(
             num_entities,
             width,
-            DECODERS[decoder](
-                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
-            ),
+            head,
             edge_dropout=edge_dropout,
             hide_answers=hide_answers,
         )
