@@ -202,6 +202,25 @@ def test_members_drop_triples_of_their_own() -> None:
         assert torch.equal(candidates[0], candidates[1]) == alike
 
 
+@every_model
+def test_a_step_stores_no_more_than_the_options_say(name: str) -> None:
+    kind, values, _ = MODELS[name]
+    options = kind.Options(dim_quats=D // 4, **values)
+    model, graph = build(name), RelationalGraph.from_triples(TRIPLES, E, R, "row")
+    held = [*model.parameters(), *model.buffers(), *pytree.tree_leaves(graph)]
+    held_at = {value.untyped_storage().data_ptr() for value in held}
+    stored: dict[int, Tensor] = {}
+
+    def pack(value: Tensor) -> Tensor:
+        stored[value.untyped_storage().data_ptr()] = value
+        return value
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda value: value):
+        model(graph, HEAD, RELATION)
+    sizes = [v.untyped_storage().nbytes() // 4 for at, v in stored.items() if at not in held_at]
+    assert sum(sizes) <= options.num_activations(E, len(HEAD), graph.num_messages)
+
+
 @pytest.mark.parametrize("decoder", ["distmult", "quate"])
 @pytest.mark.parametrize("kind", [RGCN, SACN, CompGCN, RelQGNN])
 def test_without_reciprocal_relations_heads_are_asked_by_the_decoders_inverse(

@@ -6,8 +6,8 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.conv_decoder import ConvE
+from quatgraph.layers import BatchNorm
+from quatgraph.layers.conv_decoder import ConvE, image_size
 from quatgraph.layers.decoder import DECODERS, Decoder, DistMult
 from quatgraph.layers.linear import RealLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
@@ -15,6 +15,7 @@ from quatgraph.models.link.graphs import Graph, GraphKind
 from quatgraph.models.link.relational import (
     RelationalModel,
     RelationalOptions,
+    build_dropout,
     count_map_numbers,
     relation_rows,
 )
@@ -53,7 +54,9 @@ class CompGCNOptions(RelationalOptions):
     def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
         maps = 0
         if self.decoder == "conve":
-            maps = count_map_numbers(2 * self.width, self.num_filters, self.kernel_size**2)
+            rows, columns = image_size(self.width, None, self.kernel_size)
+            positions = (rows - self.kernel_size + 1) * (columns - self.kernel_size + 1)
+            maps = count_map_numbers(positions, self.num_filters, self.kernel_size**2)
         own = RelationalOptions.num_activations(self, entities, queries, messages)
         return own + queries * maps
 
@@ -151,7 +154,7 @@ class CompGCN(RelationalModel):
         )
         for weight in self.relation_maps.parameters():
             nn.init.xavier_normal_(weight)
-        self.dropout = QuaternionDropout(layer_dropout)
+        self.dropout = build_dropout(layer_dropout)
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
@@ -179,7 +182,7 @@ class _Layer(nn.Module):
             RealLinear(width, width, bias=False) for _ in range(3)
         )
         self.loop = nn.Parameter(torch.empty(1, width))
-        self.dropout = QuaternionDropout(dropout)
+        self.dropout = build_dropout(dropout)
         self.norm = BatchNorm(width, "tanh") if norm else None
         for weight in self.parameters():
             if weight.dim() == 2:

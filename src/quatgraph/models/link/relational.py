@@ -96,6 +96,11 @@ class RelationalModel(LinkModel):
         return torch.cat((relations, self.decoder.inverse(relations)))
 
 
+def build_dropout(rate: float) -> nn.Module:
+    """Dropout on the vectors of all entities, whose masks take time even for the rate 0."""
+    return QuaternionDropout(rate) if rate else nn.Identity()
+
+
 def relation_rows(graph: RelationalGraph, table: Tensor) -> Tensor:
     """The row of each block's relation, to broadcast over the block, ``(B, 1, F)``."""
     return lookup(table, graph.relation).unsqueeze(-2)

@@ -7,11 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.algebra import hamilton_product, unit
-from quatgraph.layers import BatchNorm, QuaternionDropout, QuaternionLinear
+from quatgraph.layers import BatchNorm, QuaternionLinear
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.models.common import Rate, layer_sizes
 from quatgraph.models.link.graphs import Graph, GraphKind
-from quatgraph.models.link.relational import RelationalModel, RelationalOptions, relation_rows
+from quatgraph.models.link.relational import (
+    RelationalModel,
+    RelationalOptions,
+    build_dropout,
+    relation_rows,
+)
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.relational import RelationalGraph
 
@@ -20,6 +25,7 @@ from quatgraph.relational import RelationalGraph
 class RelQGNNOptions(RelationalOptions):
     name: Literal["relqgnn"] = "relqgnn"
     decoder: Decoder = "quate"
+    norm: bool = False
     activation: Activation = "tanh"
     """The activation g."""
     normalization: Literal["none", "row", "symmetric"] = "row"
@@ -35,10 +41,6 @@ class RelQGNNOptions(RelationalOptions):
     @property
     def graph(self) -> GraphKind:
         return GraphKind("relations", self.normalization)
-
-    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
-        products = 8 * self.num_layers * self.width * messages
-        return RelationalOptions.num_activations(self, entities, queries, messages) + products
 
 
 class RelQGNN(RelationalModel):
@@ -94,7 +96,7 @@ class RelQGNN(RelationalModel):
         reciprocal: bool = True,
         dropout: float = 0.0,
         layer_dropout: float = 0.0,
-        norm: bool = True,
+        norm: bool = False,
         query_norm: bool = False,
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
@@ -114,7 +116,7 @@ class RelQGNN(RelationalModel):
         self.layers = nn.ModuleList(_Layer(width) for _ in sizes)
         self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in sizes if norm)
         self.activation = ACTIVATIONS[activation]
-        self.dropout = QuaternionDropout(layer_dropout)
+        self.dropout = build_dropout(layer_dropout)
         self.relations = None
         if not shared_relations:
             self.relations = nn.Parameter(torch.empty(2 * num_relations, width))

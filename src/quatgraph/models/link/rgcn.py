@@ -6,12 +6,12 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.layers import BatchNorm
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
 from quatgraph.models.link.graphs import Graph, GraphKind
-from quatgraph.models.link.relational import RelationalModel, RelationalOptions
+from quatgraph.models.link.relational import RelationalModel, RelationalOptions, build_dropout
 from quatgraph.ops import lookup
 from quatgraph.ops.members import add_bias
 from quatgraph.relational import RelationalGraph
@@ -131,7 +131,7 @@ class RGCN(RelationalModel):
 class _Layer(nn.Module):
     def __init__(self, num_relations: int, width: int, num_bases: int, dropout: float) -> None:
         super().__init__()
-        self.dropout = QuaternionDropout(dropout)
+        self.dropout = build_dropout(dropout)
         self.own = GlorotLinear(width, width, bias=False)
         self.bases = nn.Parameter(torch.empty(2, num_bases, width, width))
         self.coefficients = nn.Parameter(torch.empty(2, num_relations, num_bases))

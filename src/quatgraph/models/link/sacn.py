@@ -6,7 +6,7 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
-from quatgraph.layers import BatchNorm, QuaternionDropout
+from quatgraph.layers import BatchNorm
 from quatgraph.layers.conv_decoder import ConvTransE
 from quatgraph.layers.decoder import DECODERS, Decoder, DistMult
 from quatgraph.layers.linear import GlorotLinear
@@ -15,6 +15,7 @@ from quatgraph.models.link.graphs import Graph, GraphKind
 from quatgraph.models.link.relational import (
     RelationalModel,
     RelationalOptions,
+    build_dropout,
     count_map_numbers,
 )
 from quatgraph.ops import lookup
@@ -128,7 +129,7 @@ class SACN(RelationalModel):
         self.alphas = nn.Parameter(torch.randn(len(sizes), num_relations, 1))
         self.loops = nn.Parameter(torch.randn(len(sizes)))
         self.norms = nn.ModuleList(BatchNorm(width, "tanh") for _ in sizes if norm)
-        self.dropout = QuaternionDropout(layer_dropout)
+        self.dropout = build_dropout(layer_dropout)
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
