@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from quatgraph import config as configs
 
 Config = TypeVar("Config")
-OF_SOME = ("model.learned_vectors", "model.dropout", "model.num_layers")
+OF_SOME = ("model.decoder", "model.learned_vectors", "model.dropout", "model.num_layers")
 
 
 def built(

@@ -13,7 +13,7 @@ from launches import LAUNCHES, launch_of
 from matrices import Structure, random_structure
 from torch import Tensor, nn
 
-from quatgraph.ops import Positives, one_vs_all_bce, one_vs_all_cross_entropy
+from quatgraph.ops import Positives, grouped_product, one_vs_all_bce, one_vs_all_cross_entropy
 from quatgraph.ops.activation import ACTIVATIONS
 from quatgraph.ops.aggregate_blocks import BlockRows
 from quatgraph.ops.attention_pool import attention_pool
@@ -276,6 +276,18 @@ def test_aggregate_of_long_rows() -> None:
     compare("ops.csr", {"aggregate.sum_rows"}, lambda x: graph.times(weight, x), x)
 
 
+@pytest.mark.parametrize("lead", [(), (3,)])
+def test_grouped_product(lead) -> None:
+    group = torch.randint(5, (*lead, 40)) * 2 % 7  # some groups are empty
+    compare(
+        "ops.csr",
+        {"aggregate.sum_rows"},
+        lambda x, matrices: grouped_product(x, matrices, group),
+        torch.randn(*lead, 40, 6),
+        torch.randn(*lead, 7, 6, 9),
+    )
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_aggregate_of_chosen_rows(transposed) -> None:
     graph = random_structure(entries=20)
@@ -328,7 +340,7 @@ def test_attention_pool(lead, activation) -> None:
 
 @every_activation
 @pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("shape", [(1, 3), (2, 37, 5), (300, 40), (2, 520, 33)])
+@pytest.mark.parametrize("shape", [(1, 3), (2, 37, 5), (300, 40), (2, 520, 33), (700, 1)])
 def test_masked_norm(shape, padded, activation) -> None:
     present = (torch.rand(shape[:-1]) > 0.3).float() if padded else None
     each = *shape[:-2], shape[-1]

@@ -15,7 +15,7 @@ from torch.func import functional_call, stack_module_state
 
 from quatgraph import layers
 from quatgraph.adjacency import Adjacency
-from quatgraph.layers import conv_decoder, decoder, linear, real
+from quatgraph.layers import bilinear_decoder, conv_decoder, decoder, linear, real
 
 N, G, F = 6, 2, 8  # nodes, graphs, width
 ENTITIES, RELATIONS, QUERIES = 5, 3, 4
@@ -58,6 +58,8 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     },
     "ConvE": (lambda: conv_decoder.ConvE(RELATIONS, F, num_entities=ENTITIES), queries, ()),
     "ConvTransE": (lambda: conv_decoder.ConvTransE(RELATIONS, F, num_filters=6), queries, ()),
+    "RESCAL": (lambda: bilinear_decoder.RESCAL(RELATIONS, F), queries, ()),
+    "TuckER": (lambda: bilinear_decoder.TuckER(RELATIONS, F, relation_width=3), queries, ()),
     "LinearOfSums": (lambda: real.LinearOfSums(F, F), nodes, GRAPH),
     "GraphConv": (lambda: real.GraphConv(F, F), nodes, GRAPH),
     "NeighbourMean": (lambda: real.NeighbourMean(F, F), nodes, GRAPH),
@@ -114,7 +116,7 @@ def test_stacked_members_equal_single_ones(way, name, members, device):
 
 
 def test_every_layer_is_held_to_the_law():
-    modules = (layers, linear, conv_decoder, decoder, real)
+    modules = (layers, linear, bilinear_decoder, conv_decoder, decoder, real)
     exported = {
         found.__name__
         for module in modules

@@ -9,6 +9,7 @@ import pytest
 from quatgraph.models.common import Count, Model, Options, Rate
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
 from quatgraph.models.link import MODELS as LINK_MODELS
+from quatgraph.models.link.base import TableOptions
 from quatgraph.models.node import MODELS as NODE_MODELS
 from quatgraph.models.text import MODELS as TEXT_MODELS
 
@@ -70,6 +71,8 @@ def test_every_option_of_a_model_is_read(name: str) -> None:
     known = set(inspect.signature(MODELS[name]).parameters)
     options = {field.name for field in fields(MODELS[name].Options)}
     unread = options - known - OF_THE_TASK
+    if "tables" in known:
+        unread -= {field.name for field in fields(TableOptions)}
     if name == "text/tfidf":
         unread.remove("bigrams")  # its vocabulary is fitted to documents
     assert not unread or (unread <= WIDTHS and known & {"hidden", "width"})

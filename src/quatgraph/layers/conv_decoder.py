@@ -13,9 +13,9 @@ from torch.nn.functional import pad
 
 from quatgraph.errors import UserError
 from quatgraph.layers.decoder import RowDecoder
-from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.norm import BatchNorm
+from quatgraph.layers.tables import DEFAULT_TABLES, Tables, build_dropout
 
 EVALUATED_NUMBERS = 1 << 25
 """Numbers of feature maps that an evaluation holds at once."""
@@ -46,17 +46,18 @@ class _ConvDecoder(RowDecoder):
         dropout: float = 0.0,
         map_dropout: float = 0.0,
         norm: bool = True,
+        tables: Tables = DEFAULT_TABLES,
     ) -> None:
         if not reciprocal:
             raise UserError(
                 f"{type(self).__name__} needs vectors of its own for each inverse relation: "
                 "set data.reciprocal=true"
             )
-        super().__init__(num_relations, width, dropout=dropout)
+        super().__init__(num_relations, width, dropout=dropout, tables=tables)
         self.positions, self.filters = positions, filters
         self.conv = RealLinear(patch, filters, bias=not norm)
         self.linear = RealLinear(positions * filters, width)
-        self.map_dropout = QuaternionDropout(map_dropout)
+        self.map_dropout = build_dropout(map_dropout)
         self.map_norm, self.query_norm = (
             BatchNorm(features, "relu", affine=affine) if norm else nn.ReLU()
             for features in (filters, width)
@@ -112,6 +113,7 @@ class ConvE(_ConvDecoder):
         norm: Whether to batch-normalize image, feature maps and query.
         input_norm: Whether to normalize the image.
         affine: Whether the normalization has scale and shift.
+        tables: As in :class:`quatgraph.layers.decoder.DistMult`.
 
     Shape:
         - as in :class:`quatgraph.layers.decoder.DistMult`; ``D + 1`` columns with biases
@@ -135,6 +137,7 @@ class ConvE(_ConvDecoder):
         norm: bool = True,
         input_norm: bool = True,
         affine: bool = True,
+        tables: Tables = DEFAULT_TABLES,
     ) -> None:
         rows, columns = image_size(width, height, kernel_size)
         super().__init__(
@@ -148,10 +151,11 @@ class ConvE(_ConvDecoder):
             dropout=dropout,
             map_dropout=map_dropout,
             norm=norm,
+            tables=tables,
         )
         self.shape, self.kernel_size = (rows, columns), kernel_size
-        self.interleaved, self.whole_maps = image == "interleaved", whole_maps
-        self.input_dropout = QuaternionDropout(input_dropout)
+        self.interleaved, self.whole_maps = image == "interleaved", whole_maps and map_dropout > 0
+        self.input_dropout = build_dropout(input_dropout)
         self.input_norm = BatchNorm(1, affine=affine) if norm and input_norm else None
         self.bias = None if num_entities is None else nn.Parameter(torch.zeros(num_entities))
 
@@ -164,7 +168,7 @@ class ConvE(_ConvDecoder):
         return windows.flatten(-2).flatten(-3, -2)
 
     def drop_maps(self, maps: Tensor) -> Tensor:
-        if not self.whole_maps:
+        if not (self.whole_maps and self.training):
             return super().drop_maps(maps)
         factor = self.map_dropout(torch.ones_like(maps[..., 0, :]))
         return maps * factor.unsqueeze(-2)
@@ -192,6 +196,7 @@ class ConvTransE(_ConvDecoder):
         map_dropout: Rate on the feature maps, number by number.
         dropout: Rate on the output of the linear layer.
         norm: Whether to batch-normalize the channels, the feature maps and the query.
+        tables: As in :class:`quatgraph.layers.decoder.DistMult`.
 
     Shape:
         - as in :class:`quatgraph.layers.decoder.DistMult`
@@ -209,6 +214,7 @@ class ConvTransE(_ConvDecoder):
         map_dropout: float = 0.0,
         dropout: float = 0.0,
         norm: bool = True,
+        tables: Tables = DEFAULT_TABLES,
     ) -> None:
         if kernel_size % 2 == 0:
             raise UserError(f"ConvTransE needs an odd kernel_size, got {kernel_size}")
@@ -222,9 +228,10 @@ class ConvTransE(_ConvDecoder):
             dropout=dropout,
             map_dropout=map_dropout,
             norm=norm,
+            tables=tables,
         )
         self.kernel_size = kernel_size
-        self.input_dropout = QuaternionDropout(input_dropout)
+        self.input_dropout = build_dropout(input_dropout)
         self.input_norm = BatchNorm(2) if norm else None
 
     def patches(self, head: Tensor, relation: Tensor) -> Tensor:

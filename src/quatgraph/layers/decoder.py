@@ -19,6 +19,7 @@ from quatgraph.algebra import conjugate, hamilton_product, unit
 from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.norm import BatchNorm
+from quatgraph.layers.tables import DEFAULT_TABLES, Tables, build_dropout
 from quatgraph.ops import lookup, table_and_rows
 
 
@@ -32,6 +33,8 @@ class DistMult(nn.Module):
         reciprocal: Whether inverse relations have their own vectors.
         dropout: Rate on the query vectors; 0 in the paper, 0.5 in the released code.
         norm: Whether to batch-normalize the query vectors, as in the released code.
+        relation_width: Width of a relation vector; ``width`` if None.
+        tables: How vectors are initialized and dropped out.
 
     Shape:
         - entities: the vectors of all entities, ``(E, D)``
@@ -52,6 +55,8 @@ class DistMult(nn.Module):
         reciprocal: bool = True,
         dropout: float = 0.0,
         norm: bool = False,
+        relation_width: int | None = None,
+        tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
         if width % self.components:
@@ -60,29 +65,54 @@ class DistMult(nn.Module):
             )
         self.reciprocal = reciprocal
         rows = 2 * num_relations if reciprocal else num_relations
-        self.relations = nn.Parameter(torch.empty(rows, width))
+        self.relations = tables.build(rows, relation_width or width)
         self.norm = BatchNorm(width) if norm else None
         self.dropout = QuaternionDropout(dropout)
-        nn.init.xavier_normal_(self.relations)
+        self.drops_rows = tables.entity_dropout > 0 or tables.relation_dropout > 0
+        self.entity_dropout = build_dropout(tables.entity_dropout)
+        self.relation_dropout = build_dropout(tables.relation_dropout)
 
     def forward(
         self, entities: Tensor, head: Tensor, relation: Tensor, relations: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        relations = self.relations if relations is None else relations
-        if not self.reciprocal:
-            relations = torch.cat((relations, self.inverse(relations)))
+        relations = self.with_inverses(self.relations if relations is None else relations)
         entities, query = self.query(entities, head, relations, relation)
         return self.as_inner_product(self.finish(query), entities)
 
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The entity vectors, and the query vectors before normalization."""
+        """The candidates' vectors, and the query vectors before normalization."""
+        if self.drops_rows and self.training:
+            return self.query_rows(entities, head, relations, relation)
         return table_and_rows(entities, head, times=(relations, relation))
+
+    def query_rows(
+        self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """The same, with the vectors of head and relation of each query."""
+        entities, heads = table_and_rows(entities, head)
+        rows = self.relation_dropout(self.relation_rows(relations, relation))
+        query = self.combine(self.entity_dropout(heads), rows)
+        return self.entity_dropout(entities), query
+
+    def relation_rows(self, relations: Tensor, relation: Tensor) -> Tensor:
+        """The vectors of the queries' relations, before dropout."""
+        return lookup(relations, relation)
+
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The query vectors, all ``(B, D)``."""
+        return head * relation
 
     def finish(self, query: Tensor) -> Tensor:
         """Normalizes the query vectors, and drops numbers of them."""
         return self.dropout(query if self.norm is None else self.norm(query))
+
+    def with_inverses(self, relations: Tensor) -> Tensor:
+        """The vectors of all relations and inverse ones, ``(2R, D)``."""
+        if self.reciprocal:
+            return relations
+        return torch.cat((relations, self.inverse(relations)), dim=-2)
 
     def inverse(self, relations: Tensor) -> Tensor:
         """The vectors that preserve scores when head and tail are swapped."""
@@ -99,12 +129,7 @@ class RowDecoder(DistMult):
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        entities, heads = table_and_rows(entities, head)
-        return entities, self.combine(heads, lookup(relations, relation))
-
-    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
-        """The query vectors, all ``(B, D)``."""
-        raise NotImplementedError
+        return self.query_rows(entities, head, relations, relation)
 
 
 class ComplEx(RowDecoder):
@@ -130,8 +155,11 @@ class QuatE(RowDecoder):
 
     components = 4
 
+    def relation_rows(self, relations: Tensor, relation: Tensor) -> Tensor:
+        return unit(super().relation_rows(relations, relation))
+
     def combine(self, head: Tensor, relation: Tensor) -> Tensor:
-        return hamilton_product(head, unit(relation))
+        return hamilton_product(head, relation)
 
     def inverse(self, relations: Tensor) -> Tensor:
         return conjugate(relations)

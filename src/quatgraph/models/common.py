@@ -17,6 +17,8 @@ Count = Annotated[int, "counts"]
 """An option that must be at least 1."""
 Rate = Annotated[float, "rates"]
 """An option that must be in [0, 1)."""
+Positive = Annotated[float, "positive"]
+"""An option that must be greater than 0."""
 LOGITS = 16
 """The width of a linear model, whose only vectors are logits: a guess, for estimates of memory."""
 

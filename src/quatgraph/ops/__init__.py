@@ -6,6 +6,7 @@ from quatgraph.ops.attention_pool import attention_pool
 from quatgraph.ops.backend import backend
 from quatgraph.ops.filtered_rank import Ranks, filtered_rank
 from quatgraph.ops.gated_step import gated_step
+from quatgraph.ops.grouped_product import grouped_product
 from quatgraph.ops.hamilton import hamilton_linear, hamilton_matrix
 from quatgraph.ops.lookup import lookup, table_and_rows
 from quatgraph.ops.one_vs_all import Positives, one_vs_all_bce, one_vs_all_cross_entropy
@@ -19,6 +20,7 @@ __all__ = [
     "backend",
     "filtered_rank",
     "gated_step",
+    "grouped_product",
     "hamilton_linear",
     "hamilton_matrix",
     "lookup",

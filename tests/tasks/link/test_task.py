@@ -162,6 +162,9 @@ def loss_by_hand(model: nn.Module, problem: Problem, config: LinkConfig, rows: T
         ("simrgcn", "quate", "softmax", True),
         ("embeddings", "complex", "bce", False),
         ("embeddings", "transe", "softmax", True),
+        ("conve", "", "bce", True),
+        ("rescal", "", "softmax", False),
+        ("tucker", "", "bce", False),
     ],
 )
 def test_a_training_is_that_by_hand(

@@ -2,12 +2,15 @@
 
 from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
 from quatgraph.models.link.compgcn import CompGCN
+from quatgraph.models.link.conve import ConvE
 from quatgraph.models.link.embeddings import Embeddings
 from quatgraph.models.link.relqgnn import RelQGNN
+from quatgraph.models.link.rescal import RESCAL
 from quatgraph.models.link.rgcn import RGCN
 from quatgraph.models.link.sacn import SACN
 from quatgraph.models.link.simqgnn import SimQGNN
 from quatgraph.models.link.simrgcn import SimRGCN
+from quatgraph.models.link.tucker import TuckER
 
 MODELS: dict[str, type[LinkModel]] = {
     "simqgnn": SimQGNN,
@@ -17,13 +20,18 @@ MODELS: dict[str, type[LinkModel]] = {
     "sacn": SACN,
     "compgcn": CompGCN,
     "embeddings": Embeddings,
+    "conve": ConvE,
+    "rescal": RESCAL,
+    "tucker": TuckER,
 }
 
 __all__ = [
     "MODELS",
+    "RESCAL",
     "RGCN",
     "SACN",
     "CompGCN",
+    "ConvE",
     "DecoderOptions",
     "Embeddings",
     "LinkModel",
@@ -31,4 +39,5 @@ __all__ = [
     "RelQGNN",
     "SimQGNN",
     "SimRGCN",
+    "TuckER",
 ]

@@ -5,8 +5,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.common import Count, Model, Options, Rate
+from quatgraph.layers.tables import Init, Tables
+from quatgraph.models.common import Count, Model, Options, Positive, Rate
 from quatgraph.models.link.graphs import NO_GRAPH, Graph, GraphKind
 
 
@@ -56,6 +58,25 @@ class DecoderOptions(LinkOptions):
         return DECODERS[self.decoder].components
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """The hyperparameters of the tables of vectors, to be mixed into those of a model."""
+
+    __slots__ = ()
+    entity_dropout: Rate = configs.added(0.0)
+    """Dropout rate on the vectors of heads and of candidates, each with masks of their own."""
+    relation_dropout: Rate = configs.added(0.0)
+    """Dropout rate on the vectors of the queries' relations."""
+    init: Init = configs.added("xavier_normal")
+    """How vectors are initialized."""
+    init_scale: Positive = configs.added(1.0)
+    """The gain of Xavier, the standard deviation of ``normal``, the bound of ``uniform``."""
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.init, self.init_scale, self.entity_dropout, self.relation_dropout)
+
+
 class LinkModel(Model):
     """A model of triples.
 
@@ -82,3 +103,12 @@ class LinkModel(Model):
 
     def forward(self, graph: Graph, head: Tensor, relation: Tensor) -> tuple[Tensor, Tensor]:
         return self.decode(self.encode(graph), head, relation)
+
+
+class TableModel(LinkModel):
+    """A model without a graph: each entity has a learned vector."""
+
+    entities: nn.Parameter
+
+    def encode(self, graph: Graph) -> Tensor:
+        return self.entities

@@ -3,26 +3,23 @@
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-from torch import Tensor, nn
-
 from quatgraph.layers.decoder import DECODERS, Decoder
-from quatgraph.models.link.base import DecoderOptions, LinkModel
-from quatgraph.models.link.graphs import Graph
+from quatgraph.layers.tables import DEFAULT_TABLES, Tables
+from quatgraph.models.link.base import DecoderOptions, TableModel, TableOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbeddingsOptions(DecoderOptions):
+class EmbeddingsOptions(TableOptions, DecoderOptions):
     name: Literal["embeddings"] = "embeddings"
 
 
-class Embeddings(LinkModel):
+class Embeddings(TableModel):
     """A learned vector per entity and a decoder, which gives the method its name.
 
     Args:
         num_entities: Number of entities E.
         decoder: How triples are scored, see :mod:`quatgraph.layers.decoder`.
-        num_relations, width, reciprocal, dropout, norm: As in the decoder.
+        num_relations, width, reciprocal, dropout, norm, tables: As in the decoder.
 
     Shape:
         - graph: ignored
@@ -41,13 +38,15 @@ class Embeddings(LinkModel):
         reciprocal: bool = True,
         dropout: float = 0.0,
         norm: bool = False,
+        tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
-        self.entities = nn.Parameter(torch.empty(num_entities, width))
-        nn.init.xavier_normal_(self.entities)
+        self.entities = tables.build(num_entities, width)
         self.decoder = DECODERS[decoder](
-            num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=norm
+            num_relations,
+            width,
+            reciprocal=reciprocal,
+            dropout=dropout,
+            norm=norm,
+            tables=tables,
         )
-
-    def encode(self, graph: Graph) -> Tensor:
-        return self.entities
