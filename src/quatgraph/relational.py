@@ -79,10 +79,8 @@ class RelationalGraph:
                 zero if there are none.
         """
         head, relation, tail = triples.unbind(1)
-        pair, tail = _split(
-            torch.unique(_join(_join(head, relation, num_relations), tail, num_entities)),
-            num_entities,
-        )
+        key = _join(_join(head, relation, num_relations), tail, num_entities)
+        pair, tail = _split(torch.unique(key), num_entities)
         head, relation = _split(pair, num_relations)
         count = len(head)
         sender, receiver = torch.cat((head, tail)), torch.cat((tail, head))
@@ -93,13 +91,12 @@ class RelationalGraph:
         weight = _weigh(sender + num_entities * backward, relation, row, weights)
 
         by_sender, by_receiver = (
-            relation * num_entities + sender,
-            relation * num_entities + receiver,
+            _join(relation, entity, num_entities) for entity in (sender, receiver)
         )
-        fewer = _count(by_sender, num_entities, num_relations) <= _count(
-            by_receiver, num_entities, num_relations
+        senders, receivers = (
+            _count(key, num_entities, num_relations) for key in (by_sender, by_receiver)
         )
-        shares_sender = fewer[relation]
+        shares_sender = (senders <= receivers)[relation]
         message, first, num_rows, block_relation = _place(
             torch.where(shares_sender, by_sender, by_receiver), num_entities
         )
@@ -119,7 +116,7 @@ class RelationalGraph:
 
         gather, gather_triple = build(~shares_sender, message, sender, (num_rows, num_entities))
         scatter, scatter_triple = build(shares_sender, row, message, (2 * num_entities, num_rows))
-        asking = sender * 2 * num_relations + relation
+        asking = _join(sender, relation, 2 * num_relations)
         pairs, asked = torch.unique(asking, return_inverse=True)
         return cls(
             gather=gather,
@@ -177,7 +174,7 @@ class RelationalGraph:
             - head, relation: the queries, ``(B,)``
             - output: ``(N,)``
         """
-        query = head * 2 * self.num_relations + relation
+        query = _join(head, relation, 2 * self.num_relations)
         place = torch.searchsorted(self.pairs, query)
         found = self.pairs[place.clamp(max=len(self.pairs) - 1)] == query
         place = torch.where(found, place, len(self.pairs))
