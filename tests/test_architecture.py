@@ -20,7 +20,7 @@ LAYERS = [
     {"ops", "presets", "query_options", "settings"},
     {"entries"},
     {"adjacency"},
-    {"blocks", "codes"},
+    {"blocks", "codes", "relational"},
     {"metrics"},
     {"layers", "data", "training"},
     {"models"},

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 import torch
+from cities import cities
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
 from quatgraph.models.link import MODELS as LINK_MODELS
+from quatgraph.models.link.graphs import build_graph
 from quatgraph.models.node import MODELS as NODE_MODELS
 from quatgraph.models.node import NodeModel, NodeOptions
 from quatgraph.models.text import MODELS as TEXT_MODELS
@@ -95,11 +97,13 @@ def test_the_prediction_layer_of_texts_takes_their_vectors(name):
 @pytest.mark.parametrize("name", LINK_MODELS)
 @torch.no_grad()
 def test_entities_and_relations_have_vectors(name, reciprocal):
-    kind, reciprocal = LINK_MODELS[name], reciprocal or name == "conve"
-    model = kind.from_options(kind.Options(dim_quats=2), 6, 2, reciprocal=reciprocal).eval()
-    assert model.encode(ring(6)).shape == (6, 8)
-    width = 64 if name == "rescal" else 8
-    assert model.embed_relations().shape == (4 if reciprocal else 2, width)
+    kind, reciprocal = LINK_MODELS[name], reciprocal or name in ("conve", "sacn")
+    triples, options = cities(), kind.Options(dim_quats=2)
+    sizes = triples.num_entities, triples.num_relations
+    model = kind.from_options(options, *sizes, reciprocal=reciprocal).eval()
+    assert model.encode(build_graph(triples, options.graph)).shape == (sizes[0], 8)
+    rows = 2 * sizes[1] if reciprocal else sizes[1]
+    assert model.embed_relations().shape == (rows, 64 if name == "rescal" else 8)
 
 
 def test_a_model_without_hidden_vectors_embeds_as_its_logits():

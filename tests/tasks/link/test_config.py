@@ -21,7 +21,7 @@ def built(**values: Any) -> LinkConfig:
         ("seeds", 0, "seeds must be at least 1, got 0"),
         ("protocol", "fair", "protocol must be one of 'paper', 'honest'"),
         ("data.unseen", "guess", r"data\.unseen must be one of 'refuse', 'drop', 'keep'"),
-        ("model.name", "gcn", r"model\.name must be one of 'simqgnn', 'simrgcn', 'embeddings'"),
+        ("model.name", "gcn", r"model\.name must be one of 'simqgnn', 'simrgcn', 'relqgnn'"),
         ("model.decoder", "rotate", r"model\.decoder must be one of 'distmult', 'complex'"),
         ("model.dim_quats", 0, r"model\.dim_quats must be at least 1, got 0"),
         ("model.num_layers", 0, r"model\.num_layers must be at least 1"),

@@ -107,11 +107,13 @@ def test_a_member_among_others_equals_the_same_member_alone(
             torch.testing.assert_close(ensemble.weights[key][index], weight[0])
 
 
+@pytest.mark.parametrize("name", ["simqgnn", "relqgnn"])
 @pytest.mark.parametrize(
     ("precision", "rounded"), [("float32", None), ("tf32", None), ("bfloat16", torch.bfloat16)]
 )
 def test_only_training_rounds_sums_over_neighbours(
     triples: Triples,
+    name: str,
     precision: str,
     rounded: torch.dtype | None,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,10 +124,10 @@ def test_only_training_rounds_sums_over_neighbours(
         seen.add((torch.is_grad_enabled(), self.product_dtype))
         return matmul(self, x)
 
+    values = {"model.name": name, "train.precision": precision, "train.epochs": 2}
+    members, problem = [Member(config_of(**values), 0, 0)], problem_of(triples, **values)
     monkeypatch.setattr(Adjacency, "__matmul__", watched)
-    values = {"model.name": "simqgnn", "train.precision": precision, "train.epochs": 2}
-    members = [Member(config_of(**values), 0, 0)]
-    LINK.train(members, problem_of(triples, **values), LINK.plan(members))
+    LINK.train(members, problem, LINK.plan(members))
     assert seen == {(True, rounded), (False, None)}
 
 

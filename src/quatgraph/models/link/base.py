@@ -37,8 +37,12 @@ class LinkOptions(Options):
         """The graph of the training triples that the model takes."""
         return NO_GRAPH
 
-    def num_activations(self, entities: int, queries: int) -> int:
-        """An upper estimate of the numbers that a training step stores per member."""
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
+        """An upper estimate of the numbers that a training step stores per member.
+
+        Args:
+            messages: Rows of messages of a :class:`RelationalGraph`.
+        """
         return self.width * (3 * entities + 8 * queries)
 
 

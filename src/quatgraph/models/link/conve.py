@@ -34,7 +34,7 @@ class ConvEOptions(TableOptions, LinkOptions):
     entity_bias: bool = True
     """Whether each entity has a bias."""
 
-    def num_activations(self, entities: int, queries: int) -> int:
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
         size = self.kernel_size
         rows, columns = conv_decoder.image_size(self.width, self.height, size)
         positions = (rows - size + 1) * (columns - size + 1)

@@ -24,7 +24,7 @@ class MatrixOptions(TableOptions, LinkOptions):
     """Dropout rate on the matrices of relations, with one mask in a step for all queries of a
     relation."""
 
-    def num_activations(self, entities: int, queries: int) -> int:
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
         matrices = 4 * MATRICES * self.width**2
         return LinkOptions.num_activations(self, entities, queries) + matrices
 

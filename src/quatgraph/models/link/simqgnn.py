@@ -30,7 +30,7 @@ class EntityGraphOptions(DecoderOptions):
     def graph(self) -> GraphKind:
         return GraphKind("entities", self.normalization)
 
-    def num_activations(self, entities: int, queries: int) -> int:
+    def num_activations(self, entities: int, queries: int, messages: int = 0) -> int:
         layers = 6 * self.num_layers * self.width * entities
         return LinkOptions.num_activations(self, entities, queries) + layers
 

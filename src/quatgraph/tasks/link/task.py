@@ -159,7 +159,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         queries = batch + 2 * len(problem.triples.valid)
         if config.train.relation_weight:
             queries += len(training.tails) * batch // max(1, len(training))
-        activations = config.model.num_activations(problem.num_entities, queries)
+        messages = getattr(problem.graph, "num_messages", 0)
+        activations = config.model.num_activations(problem.num_entities, queries, messages)
         memory, device = total_memory(problem.device), problem.device.type
         # Weights, gradients, Adam's two moments, the best weights, and views.
         held = 4 * (6 * self.num_parameters(config, problem) + activations)
