@@ -53,7 +53,8 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
         values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
-        echo(f"selected from {job.num_configs} configurations on validation data: {values}")
+        tried = f"{job.num_configs} configurations of {job.chosen.method}"
+        echo(f"selected from {tried} on validation data: {values}")
     for sentence in job.summary:
         echo(sentence)
     typer.echo(f"saved {_describe_bundle(task, job)}")
