@@ -99,16 +99,19 @@ class Estimator(ABC, Generic[PredictorT]):
         progress: Whether to show a progress bar, on a terminal or in a notebook.
         callback: Called with the progress; see :mod:`quatgraph.callbacks`.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``;
-            and ``resume`` and ``overwrite`` of :class:`quatgraph.predictors.TrainOptions`.
+            and ``refit``, ``resume`` and ``overwrite``, see
+            :class:`quatgraph.predictors.TrainOptions`.
 
     Attributes:
         predictor_: The trained predictor.
-        report_: The metrics of each split and seed.
+        report_: The metrics of each split and seed; with ``refit`` from before it.
+        notes_: What was inferred from the data, and which runs diverged: sentences.
     """
 
     task: ClassVar[AnyTask]
     predictor_: PredictorT
     report_: Report
+    notes_: list[str]
 
     def __init__(
         self,
@@ -164,6 +167,7 @@ class Estimator(ABC, Generic[PredictorT]):
             out = mkdtemp(prefix="quatgraph-")
             weakref.finalize(self, rmtree, out, ignore_errors=True)
         self.predictor_, job = self._fit(*data, out, None, self._keywords())
+        self.notes_ = job.notes
         self.report_ = Report(
             job.results, self.task.metrics_to_report(job.chosen.config), job.num_configs, job.shares
         )

@@ -1,6 +1,8 @@
 """Trains on data in memory or in files: what ``train_nodes`` and the estimators share."""
 
+import logging
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -16,7 +18,7 @@ from quatgraph.data.link import Triples, from_names, read
 from quatgraph.data.node import from_any as graph_from_any
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import UserError
+from quatgraph.errors import UserError, printable
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.keywords import apply_settings, split_keywords
 from quatgraph.predictors.link import LinkPredictor
@@ -30,6 +32,7 @@ from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.portfolio import default_candidates
+from quatgraph.tasks.refit import refit
 from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -40,6 +43,8 @@ from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import resolve_device
 
 Keywords = Mapping[str, object]
+LOGGER = logging.getLogger("quatgraph")
+"""Gets the notes of a training, as information."""
 
 
 @dataclass(eq=False)
@@ -79,20 +84,29 @@ class Training:
                 if callback is not None:
                     callback(Event(title, done, total))
 
+            def log(message: str) -> None:
+                LOGGER.info(message)
+                if update is not None:
+                    print(f"quatgraph: {printable(message)}", file=sys.stderr)
+
             context = Context(
                 self.device,
                 resume=options.get("resume", False),
                 overwrite=options.get("overwrite", False),
                 progress=report,
+                log=log,
             )
             folder, combine = Path(self.out), self.given is None
             job = train_in_folder(
                 self.task, candidates, folder, context, data=data, combine=combine
             )
+            if options.get("refit", False):
+                refit(self.task, folder, context, data)
         if callback is not None:
             for event in curve_events(job):
                 callback(event)
-        return job, load_bundle(job.folder), data
+        bundle = load_bundle(job.folder)
+        return job, replace(bundle, card=bundle.card | {"notes": job.notes}), data
 
 
 def curve_events(job: Job) -> Iterator[Event]:

@@ -62,6 +62,8 @@ class Job:
     selection: list[Card]
     """If runs were combined: for each split and seed, the metrics of the ``single`` best run and of
     the ``combination``; see :func:`quatgraph.tasks.portfolio.combine_runs`."""
+    notes: list[str]
+    """Messages for the user: what was inferred from the data, and which runs diverged."""
 
     @property
     def results(self) -> list[Card]:
@@ -155,7 +157,8 @@ def train_in_folder(
         done = _read_done(folder, members, data) if context.resume else []
         if context.resume and not holds_training(folder):
             context.log(f"{folder} holds nothing to resume: training from the beginning")
-        for note in data.notes:
+        notes = [*data.notes]
+        for note in notes:
             context.log(note)
         finished = {(r.config_digest, r.split, r.seed) for r in done}
         missing = [member for member in members if _run_key(member) not in finished]
@@ -216,11 +219,12 @@ def train_in_folder(
         save_combination()
         remove_runs(folder)
         if diverged:
-            context.log(_explain_some_diverged(diverged, len(done)))
+            notes.append(_explain_some_diverged(diverged, len(done)))
+            context.log(notes[-1])
         for path, mode in modes.items():  # a private file stays private
             if path.exists():
                 path.chmod(mode)
-        return _make_job(task, folder, done, varied, len(candidates))
+        return _make_job(task, folder, done, varied, len(candidates), notes)
 
 
 def _find_files(folder: Path, *, replaceable: bool) -> list[str]:
@@ -290,7 +294,12 @@ def _remove(path: Path) -> None:
 
 
 def _make_job(
-    task: AnyTask, folder: Path, records: list[RunRecord], varied: Sequence[str], num_configs: int
+    task: AnyTask,
+    folder: Path,
+    records: list[RunRecord],
+    varied: Sequence[str],
+    num_configs: int,
+    notes: list[str],
 ) -> Job:
     try:
         card = load_bundle(folder, task=task.name).card
@@ -311,6 +320,7 @@ def _make_job(
         metrics=map_leaves(card["metrics"], _restore_nan),
         summary=task.summarize(card),
         selection=map_leaves(card.get("selection", []), _restore_nan),
+        notes=notes,
     )
 
 
