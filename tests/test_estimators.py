@@ -63,6 +63,26 @@ def test_nodes_are_fitted_predicted_and_scored(nodes: NodeClassifier) -> None:
     assert nodes.score(known) == accuracy_score(data.y[:6], labels[:6])
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "options"),
+    [
+        (NodeClassifier, "karate", {"model": "linear"}),
+        (GraphClassifier, "cycles", {"model": "gin", "epochs": 1}),
+        (TextClassifier, "snippets", {"model": "fasttext", "epochs": 1, "hidden_quats": 1}),
+        (TripleCompleter, "countries", {"model": "embeddings", "epochs": 1, "dim_quats": 1}),
+    ],
+)
+def test_data_may_be_the_name_of_a_dataset(
+    kind: type[Any], name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    more = {"device": torch.device("cpu"), "out": tmp_path / "m"}
+    model = kind(**SMALL | options | more)
+    assert 0 <= model.fit(name).score() <= 1
+    assert model.predictor_.card["data"]["name"] == name
+    with pytest.raises(UserError, match=f"{name[:-1]}'; did you mean '{name}'"):
+        kind(**SMALL).fit(name[:-1])
+
+
 def test_notes_on_the_data_are_kept_and_logged(
     caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -150,6 +170,8 @@ def test_texts_are_fitted_predicted_and_scored(names: tuple[Any, Any], tmp_path:
     assert set(model.classes_.tolist()) == set(names)
     assert model.predict(np.array(reviews.TEXTS)).tolist() == found.tolist()
     assert model.score(np.array(reviews.TEXTS), np.array(labels)) == np.mean(found == labels)
+    with pytest.raises(UserError, match="there are 60 items but 2 labels"):
+        model.score(reviews.TEXTS, labels[:2])
     path = reviews.written(tmp_path / "r.csv", list(zip(reviews.TEXTS, labels, strict=True)))
     if isinstance(names[0], str | int) and not isinstance(names[0], bool):
         assert model.score(path) == np.mean(found == np.array(labels))

@@ -144,7 +144,7 @@ def compare(
     second: AnyModel,
     *others: AnyModel,
     data: Path | str | Any = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> Comparison:
     """Compares models, or sets of run records, that were tested on the same data.
 
@@ -210,7 +210,7 @@ def _refuse_twins(given: Sequence[_Opened]) -> None:
             raise UserError(f"{name} is given twice: give two different models or record files")
 
 
-def _open(model: _Opened, place: int, device: str) -> _Source:
+def _open(model: _Opened, place: int, device: str | torch.device) -> _Source:
     if isinstance(model, Predictor):
         return _source_of(f"model {place}", model, [])
     path = Path(model)

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from quatgraph.callbacks import Callback
@@ -93,7 +94,7 @@ class Estimator(ABC, Generic[PredictorT]):
 
     Args:
         model: Name of the model; by default a few candidates are tried and validation data decides.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``, or a device of torch.
         out: Folder for the bundle; by default a temporary one, which is removed together with the
             estimator.
         progress: Whether to show a progress bar, on a terminal or in a notebook.
@@ -117,7 +118,7 @@ class Estimator(ABC, Generic[PredictorT]):
         self,
         *,
         model: str | None = None,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         out: Path | str | None = None,
         progress: bool = False,
         callback: Callback | None = None,
@@ -217,6 +218,10 @@ class Classifier(Estimator[ClassifierT]):
         classes = self._fitted().card["labels"]
         places = self._predict(data).probabilities.argmax(dim=1).tolist()
         predicted = [classes[place] for place in places]
+        if len(names) != len(predicted):
+            raise UserError(
+                f"there are {len(predicted)} items but {len(names)} labels; give one to each"
+            )
         pairs = [(true, own) for true, own in zip(names, predicted, strict=True) if true]
         if not pairs:
             raise UserError("the data has no labels to compare with; pass labelled data to score")

@@ -71,6 +71,9 @@ def test_numbers_may_be_of_numpys_types() -> None:
         ({"class_weights": {"a:2,b": 1}}, "class_weights cannot name the class 'a:2,b'"),
         ({"class_weights": [1, 2]}, "class_weights must be 'balanced', None, or a dictionary"),
         ({"class_weights": {}}, "class_weights is empty"),
+        ({"callback": 3}, "callback must be a function of an event, got 3"),
+        ({"device": 0}, "unknown device '0'"),
+        ({"learning_rate": 0.1}, "unknown option 'learning_rate'; did you mean 'lr'?"),
         ({"refit": "yes"}, "refit must be True or False, got 'yes'"),
     ],
 )

@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
+import torch
+
 from quatgraph import config as configs
 from quatgraph.callbacks import Callback
 from quatgraph.data.io.files import to_plain
@@ -15,8 +17,8 @@ from quatgraph.tasks.task import AnyTask
 class TrainOptions(TypedDict, total=False):
     """Options that all training functions take by keyword, besides the hyperparameters."""
 
-    device: str
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``; ``auto`` by default."""
+    device: str | torch.device
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``, or a device of torch; ``auto`` by default."""
     resume: bool
     """Whether to continue a training that the folder holds."""
     overwrite: bool
@@ -29,6 +31,14 @@ class TrainOptions(TypedDict, total=False):
     """Whether to train the chosen members again, on all labels; the metrics are from before."""
 
 
+_SYNONYMS = {
+    "class_weight": "class_weights",
+    "hidden_channels": "hidden_quats",
+    "learning_rate": "lr",
+    "max_iter": "epochs",
+    "verbose": "progress",
+}
+"""Names in other libraries."""
 _FLAGS = [name for name, kind in TrainOptions.__annotations__.items() if kind is bool]
 
 
@@ -54,6 +64,8 @@ def split_keywords(
         if name in TrainOptions.__annotations__:
             if name in _FLAGS and not isinstance(value, bool):
                 raise UserError(f"{name} must be True or False, got {value!r}")
+            if name == "callback" and not (value is None or callable(value)):
+                raise UserError(f"callback must be a function of an event, got {value!r}")
             options[name] = value
             continue
         key = name if name in own.values() else own.get(name)
@@ -100,5 +112,5 @@ def _explain_unknown(
         plural = "s" * (len(models) > 1)
         return f"{name!r} is an option of the model{plural} {', '.join(models)}: set model too"
     names = [*TrainOptions.__annotations__, *own]
-    hint = did_you_mean(name, names) or f"; choose from {', '.join(names)}"
+    hint = did_you_mean(_SYNONYMS.get(name, name), names) or f"; choose from {', '.join(names)}"
     return f"unknown option {name!r}{hint}"

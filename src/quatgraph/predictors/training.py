@@ -13,8 +13,9 @@ from quatgraph import config as configs
 from quatgraph.callbacks import Event, progress_bar
 from quatgraph.data.graph import AnyGraphs, from_any
 from quatgraph.data.io.frame import is_frame
+from quatgraph.data.io.store import find_dataset
 from quatgraph.data.labels import missing_labels
-from quatgraph.data.link import Triples, from_names, read
+from quatgraph.data.link import Triples, from_names
 from quatgraph.data.node import from_any as graph_from_any
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
@@ -64,7 +65,7 @@ class Training:
         self.device = resolve_device(self.options.get("device", "auto"))
 
     def run(self, data: Any) -> tuple[Job, Bundle, Any]:
-        """Trains; the data is the task's own, or a path.
+        """Trains; the data is the task's own, a path, or the name of a dataset.
 
         Returns the result, the bundle, and the data if it is in memory.
         """
@@ -72,8 +73,12 @@ class Training:
         if self.given is None:
             candidates = default_candidates(self.task, self.settings)
         if isinstance(data, Path | str):
-            path, data = str(Path(data).resolve()), None
-            candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
+            dataset = find_dataset(data, self.task.name)
+            source = {"name": "", "path": str(Path(data).resolve())}
+            if dataset is not None:
+                source = {"name": dataset.name, "path": ""}
+            candidates = [replace(c, data=replace(c.data, **source)) for c in candidates]
+            data = None
         options, callback = self.options, self.options.get("callback")
         bar: Any = progress_bar() if options.get("progress", False) else nullcontext()
         with bar as update:
@@ -167,15 +172,7 @@ def fit_triples(
     """See :func:`quatgraph.train_triples`."""
     training = Training(LINK, out, config, keywords)
     data = training.config.data
-    if isinstance(triples, Path | str):
-        triples = read(
-            Path(triples),
-            header=data.header,
-            split_seed=data.split_seed,
-            unseen=data.unseen,
-            columns=data.columns,
-        )
-    elif not isinstance(triples, Triples):
+    if not isinstance(triples, Triples | Path | str):
         triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
     job, bundle, _ = training.run(triples)
     return LinkPredictor(bundle, training.device), job
@@ -189,7 +186,10 @@ def fit_texts(
     keywords: Keywords,
 ) -> tuple[TextPredictor, Job]:
     """See :func:`quatgraph.train_texts`."""
-    if (labels is None) != (isinstance(texts, Documents | Path | str) or is_frame(texts)):
+    has_own = isinstance(texts, Documents | Path | str) or is_frame(texts)
+    if labels is None and not has_own:
+        raise UserError("a list of texts needs a list of labels; give a label to each text")
+    if labels is not None and has_own:
         raise UserError(
             "labels belong to a list of texts; a path, a frame or documents have their own"
         )

@@ -96,6 +96,28 @@ def test_two_columns_that_may_be_the_label_are_refused(tmp_path):
     assert any("the label is 'topic', and the features include 'class'" in n for n in data.notes)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "edges", "remedy"),
+    [
+        ([{"paper": "p0"}], EDGES, "its columns are paper; name one of them 'id'"),
+        ([{"node": "p0", "NODE_ID": "p0"}], EDGES, "and each may be the id; rename all but one"),
+        (
+            [{"id": "p0"}],
+            [{"a": "x", "b": "y", "c": "z"}],
+            "which is no edge; name the columns source, target and optionally weight",
+        ),
+    ],
+)
+def test_settings_are_advised_for_training_only(nodes, edges, remedy, tmp_path):
+    path = written(tmp_path, nodes, edges)
+    with pytest.raises(UserError) as mistake:
+        read(path, labels_needed=False)
+    assert str(mistake.value).endswith(remedy)
+    labelled = [row | {"label": "x"} for row in nodes]
+    with pytest.raises(UserError, match=r"--set data\."):
+        read(written(tmp_path, labelled, edges))
+
+
 def test_the_index_that_pandas_writes_is_left_out_or_the_id(tmp_path):
     with_ids = [{"": k} | row for k, row in enumerate(renamed(NODES, paper="id", topic="label"))]
     data = read(written(tmp_path, with_ids), split="fold")

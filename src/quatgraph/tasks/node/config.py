@@ -67,7 +67,6 @@ class TrainConfig(ClassifierSettings):
     patience: int | None = 100
     clip: float | None = None
 
-
     @property
     def scores_epochs(self) -> bool:
         """Whether epochs are selected by :func:`quatgraph.tasks.selection.score_epoch`, in which
