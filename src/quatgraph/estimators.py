@@ -97,7 +97,7 @@ class Estimator(ABC, Generic[PredictorT]):
         device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``, or a device of torch.
         out: Folder for the bundle; by default a temporary one, which is removed together with the
             estimator.
-        progress: Whether to show a progress bar, on a terminal or in a notebook.
+        progress: Whether to print notes, and to show a progress bar on a terminal or in a notebook.
         callback: Called with the progress; see :mod:`quatgraph.callbacks`.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``;
             and ``refit``, ``resume`` and ``overwrite``, see

@@ -24,7 +24,7 @@ class TrainOptions(TypedDict, total=False):
     overwrite: bool
     """Whether to replace a training that the folder holds."""
     progress: bool
-    """Whether to show a progress bar, on a terminal or in a notebook."""
+    """Whether to print notes, and to show a progress bar on a terminal or in a notebook."""
     callback: Callback | None
     """Called with the progress; see :mod:`quatgraph.callbacks`."""
     refit: bool
