@@ -32,9 +32,9 @@ class Run:
         self.calls.append(data)
 
 
-def trained(folder: Path, **options: Any) -> None:
+def trained(folder: Path, **options: Any) -> quatgraph.TextPredictor:
     config = reviews.config_of(seeds=2)
-    quatgraph.train_texts(
+    return quatgraph.train_texts(
         reviews.TEXTS, reviews.LABELS, folder, config=config, device="cpu", **options
     )
 
@@ -87,5 +87,5 @@ def test_loggers_get_scalars_by_run() -> None:
 def test_a_bar_is_drawn_only_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained(tmp_path / "m", progress=True)
-    assert capsys.readouterr() == ("", "")
+    model = trained(tmp_path / "m", progress=True)
+    assert capsys.readouterr() == ("", "".join(f"quatgraph: {note}\n" for note in model.notes))

@@ -17,6 +17,7 @@ from torch_geometric.data import Data
 import quatgraph
 from quatgraph.comparison import Comparison, Pair, compare
 from quatgraph.data.node import from_data
+from quatgraph.data.text import from_list
 from quatgraph.errors import UserError
 from quatgraph.metrics.comparison import PairedTest
 from quatgraph.tasks.graph import GRAPH
@@ -70,6 +71,36 @@ def test_loaded_models_are_compared_too(folder: Path) -> None:
     loaded = compare(*(quatgraph.load(path, **CPU) for path in paths))
     assert (loaded.pairs[0].first, loaded.pairs[0].second) == ("model 1", "model 2")
     assert loaded.pairs[0].result == compare(*paths, **CPU).pairs[0].result
+
+
+def test_data_in_memory_is_given_in_the_form_it_was_trained_on(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    config = reviews.config_of()
+    frame = pandas.DataFrame({"text": reviews.TEXTS, "label": reviews.LABELS})
+    for name, epochs in (("a", 1), ("b", 2)):
+        own = dataclasses.replace(config, train=dataclasses.replace(config.train, epochs=epochs))
+        quatgraph.train_texts(frame, None, tmp_path / name, config=own, **CPU)
+    paths = tmp_path / "a", tmp_path / "b"
+    with pytest.raises(UserError, match="pass the texts again"):
+        compare(*paths, **CPU)
+    found = compare(*paths, data=frame, **CPU)
+    assert found.pairs[0].result.pairs == len(from_list(reviews.TEXTS, reviews.LABELS).test)
+    assert compare(*paths, data=(reviews.TEXTS, reviews.LABELS), **CPU) == found
+    with pytest.raises(UserError, match="no longer what the model was trained on"):
+        compare(*paths, data=frame[:-4], **CPU)
+
+
+def test_trained_estimators_are_compared_and_other_objects_refused(folder: Path) -> None:
+    estimators = []
+    for name in ("a", "b"):
+        estimators.append(quatgraph.NodeClassifier())
+        estimators[-1].predictor_ = quatgraph.load(folder / name, **CPU)
+    loaded = compare(*(quatgraph.load(folder / name, **CPU) for name in ("a", "b")))
+    assert compare(*estimators) == loaded
+    with pytest.raises(UserError, match="this NodeClassifier is not trained yet"):
+        compare(quatgraph.NodeClassifier(), estimators[0])
+    with pytest.raises(UserError, match=r"compare takes models, or paths of .*, not int"):
+        compare(3, estimators[0])  # type: ignore[arg-type]
 
 
 def test_three_models_are_compared_with_the_best_on_validation_data(folder: Path) -> None:

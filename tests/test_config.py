@@ -91,7 +91,10 @@ def test_a_whole_number_is_accepted_where_a_number_is_wanted() -> None:
         ({"nesterov": 1}, "train.nesterov must be true or false, got 1"),
         ({"select": "best"}, "train.select must be one of 'last', 'best-valid', got 'best'"),
         ({"select": ["last"]}, "train.select must be one of 'last', 'best-valid', got ['last']"),
-        ({"note": 3}, "train.note must be text or none, got 3"),
+        (
+            {"note": 3},
+            "train.note must be text or none, got 3; put it in quotes: train.note='\"3\"'",
+        ),
         ({"epochs": 0}, "train.epochs must be positive, got 0"),
     ],
 )
@@ -171,13 +174,16 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         ("a.b=true", True),
         ("a.b=best-valid", "best-valid"),
         ("a.b='two words'", "two words"),
+        ("a.b=two words", "two words"),
+        ("a.b=price [EUR] = #1", "price [EUR] = #1"),
+        ("a.b=what's new", "what's new"),
         ('a.b="x=y"', "x=y"),
         ("a.b=[1, 2]", [1, 2]),
         ("a.b=folder/file-2.csv", "folder/file-2.csv"),
         ("a.b=2020-01-01", "2020-01-01"),
     ],
 )
-def test_an_assignment_is_read_as_toml_or_as_a_plain_word(assignment: str, value: Any) -> None:
+def test_an_assignment_is_read_as_toml_or_as_plain_text(assignment: str, value: Any) -> None:
     assert override({}, [assignment]) == {"a": {"b": value}}
 
 
@@ -189,7 +195,7 @@ def test_overriding_leaves_the_given_values_alone_and_the_last_wins() -> None:
 
 @pytest.mark.parametrize(
     "assignment",
-    ["lr", "=3", "a..b=3", "a b=3", "a=", "a=two words", "a=[1", "a='x", "a=1\nb=2", "a.=1"],
+    ["lr", "=3", "a..b=3", "a b=3", "a=", "a=[1", "a='x", "a=1\nb=2", "a.=1"],
 )
 def test_a_malformed_assignment_is_refused(assignment: str) -> None:
     with pytest.raises(UserError, match="cannot read"):

@@ -63,6 +63,70 @@ def test_nodes_are_fitted_predicted_and_scored(nodes: NodeClassifier) -> None:
     assert nodes.score(known) == accuracy_score(data.y[:6], labels[:6])
 
 
+@pytest.mark.parametrize(
+    ("kind", "name", "options"),
+    [
+        (NodeClassifier, "karate", {"model": "linear"}),
+        (GraphClassifier, "cycles", {"model": "gin", "epochs": 1}),
+        (TextClassifier, "snippets", {"model": "fasttext", "epochs": 1, "hidden_quats": 1}),
+        (TripleCompleter, "countries", {"model": "embeddings", "epochs": 1, "dim_quats": 1}),
+    ],
+)
+def test_data_may_be_the_name_of_a_dataset(
+    kind: type[Any], name: str, options: dict[str, Any], tmp_path: Path
+) -> None:
+    more = {"device": torch.device("cpu"), "out": tmp_path / "m"}
+    model = kind(**SMALL | options | more)
+    assert 0 <= model.fit(name).score() <= 1
+    assert model.predictor_.card["data"]["name"] == name
+    with pytest.raises(UserError, match=f"{name[:-1]}'; did you mean '{name}'"):
+        kind(**SMALL).fit(name[:-1])
+
+
+def test_notes_on_the_data_are_kept_and_logged(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    caplog.set_level("INFO", "quatgraph")
+    model = NodeClassifier(model="linear", out=tmp_path / "m", **SMALL).fit(graph())
+    assert model.notes_ == [
+        "the graph has no split: drawn with seed 0, 16 nodes for train, 4 for valid and 4 for test"
+    ]
+    assert caplog.messages == model.notes_ == model.predictor_.notes
+    assert quatgraph.load(tmp_path / "m").notes == model.notes_
+    assert capsys.readouterr().err == ""
+    shown = NodeClassifier(model="linear", progress=True, **SMALL).fit(graph())
+    assert capsys.readouterr().err == f"quatgraph: {shown.notes_[0]}\n"
+
+
+def test_a_refit_learns_from_all_labels_and_keeps_the_score(tmp_path: Path) -> None:
+    plain, refitted = (
+        NodeClassifier(model="linear", out=tmp_path / str(refit), refit=refit, **SMALL).fit(graph())
+        for refit in (False, True)
+    )
+    assert refitted.score() == plain.score()
+    assert refitted.predictor_.card["refit"] is True
+    assert "refit" not in plain.predictor_.card
+    assert set(refitted.predictor_.predict().splits or ()) == {"train"}
+    assert refitted.predict_proba().tolist() != plain.predict_proba().tolist()
+    assert clone(refitted).get_params()["refit"] is True
+    with pytest.raises(UserError, match="no test data is left"):
+        refitted.predictor_.evaluate()
+
+
+def test_classes_are_weighed_by_their_own_labels() -> None:
+    few = {"model": "linear", **SMALL}
+    given, spelt, plain = (
+        NodeClassifier(**few, class_weights=weights).fit(graph()).predict_proba()
+        for weights in ({0: 1, 1: np.float64(50)}, "1:50", None)
+    )
+    np.testing.assert_array_equal(given, spelt)
+    assert given[:, 1].mean() > plain[:, 1].mean()
+    model = NodeClassifier(**few, class_weights={7: 2})
+    assert clone(model).get_params()["class_weights"] == {7: 2}
+    with pytest.raises(UserError, match=r"train\.class_weights names '7', which is not a class"):
+        model.fit(graph())
+
+
 def test_the_score_is_the_mean_test_accuracy_over_splits(tmp_path: Path) -> None:
     data, part = graph(), torch.stack([(torch.arange(24) // 2 + k) % 4 for k in range(3)], dim=1)
     data.train_mask, data.val_mask, data.test_mask = part < 2, part == 2, part == 3
@@ -106,6 +170,8 @@ def test_texts_are_fitted_predicted_and_scored(names: tuple[Any, Any], tmp_path:
     assert set(model.classes_.tolist()) == set(names)
     assert model.predict(np.array(reviews.TEXTS)).tolist() == found.tolist()
     assert model.score(np.array(reviews.TEXTS), np.array(labels)) == np.mean(found == labels)
+    with pytest.raises(UserError, match="there are 60 items but 2 labels"):
+        model.score(reviews.TEXTS, labels[:2])
     path = reviews.written(tmp_path / "r.csv", list(zip(reviews.TEXTS, labels, strict=True)))
     if isinstance(names[0], str | int) and not isinstance(names[0], bool):
         assert model.score(path) == np.mean(found == np.array(labels))

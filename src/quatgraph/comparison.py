@@ -17,6 +17,7 @@ from torch import Tensor
 
 from quatgraph import config as configs
 from quatgraph.errors import UserError
+from quatgraph.estimators import Estimator
 from quatgraph.metrics.comparison import (
     PairedTest,
     holm,
@@ -37,8 +38,9 @@ from quatgraph.training.bundle import BUNDLE
 from quatgraph.training.record import RunRecord, read_records
 
 SIGNIFICANT = 0.05
-AnyModel = Predictor[Any] | Path | str
-"""A loaded model, the folder of a bundle, or a file or folder of run records."""
+AnyModel = Predictor[Any] | Estimator[Any] | Path | str
+"""A loaded model, a trained estimator, the folder of a bundle, or a file or folder of records."""
+_Opened = Predictor[Any] | Path | str
 _SPLITS = ("folds", "num_folds", "fold_seed", "split_seed", "draw_seed")
 """Settings of the data that decide its splits."""
 _ITEMS = {"node": "nodes", "graph": "graphs", "link": "triples", "text": "texts"}
@@ -142,7 +144,7 @@ def compare(
     second: AnyModel,
     *others: AnyModel,
     data: Path | str | Any = None,
-    device: str = "auto",
+    device: str | torch.device = "auto",
 ) -> Comparison:
     """Compares models, or sets of run records, that were tested on the same data.
 
@@ -151,10 +153,12 @@ def compare(
     that is best on its validation data.
 
     Args:
-        first: A loaded model, the folder of a bundle, or a file or folder of run records.
+        first: A loaded model, a trained estimator, the folder of a bundle, or a file or folder of
+            run records.
         second: Another one.
         others: More of them.
-        data: The training data, if it was moved or was in memory.
+        data: The training data of classifiers, if it was moved or was in memory: a path, or what
+            was trained on; of texts in lists, a pair of both lists.
         device: Where models predict: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
 
     Example:
@@ -162,7 +166,14 @@ def compare(
 
             print(quatgraph.compare("model-a", "model-b"))
     """
-    given = [first, second, *others]
+    given = [
+        model._fitted() if isinstance(model, Estimator) else model
+        for model in (first, second, *others)
+    ]
+    for model in given:
+        if not isinstance(model, Predictor | Path | str):
+            kind = type(model).__name__
+            raise UserError(f"compare takes models, or paths of models or records, not {kind}")
     _refuse_twins(given)
     sources = [_open(model, place, device) for place, model in enumerate(given, 1)]
     by_item = all(source.predictor is not None for source in sources)
@@ -191,7 +202,7 @@ def compare(
     return Comparison(reference.task, reference.data, pairs, reason, tuple(dict.fromkeys(notes)))
 
 
-def _refuse_twins(given: Sequence[AnyModel]) -> None:
+def _refuse_twins(given: Sequence[_Opened]) -> None:
     keys = [m if isinstance(m, Predictor) else Path(m).resolve() for m in given]
     for place, key in enumerate(keys):
         if key in keys[:place]:
@@ -199,7 +210,7 @@ def _refuse_twins(given: Sequence[AnyModel]) -> None:
             raise UserError(f"{name} is given twice: give two different models or record files")
 
 
-def _open(model: AnyModel, place: int, device: str) -> _Source:
+def _open(model: _Opened, place: int, device: str | torch.device) -> _Source:
     if isinstance(model, Predictor):
         return _source_of(f"model {place}", model, [])
     path = Path(model)
@@ -345,6 +356,8 @@ def _test_to_train(record: RunRecord, num_splits: int, data: Any, notes: list[st
     if record.task == "graph":
         return 1 / (int(record.config["data"]["num_folds"]) - 1)
     source = record.config["data"]
+    if data is not None and not isinstance(data, Path | str):
+        raise UserError("records are compared without data in memory: pass its path, or none")
     if data is not None:
         source = source | {"name": "", "path": str(data)}
     if source["name"] or source["path"]:

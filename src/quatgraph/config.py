@@ -22,6 +22,7 @@ Values = dict[str, Any]
 
 _DOTTED = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _PLAIN_WORD = re.compile(r"[^\s\"'\[\]{}=#]+")
+_PLAIN_TEXT = re.compile(r"[^\s\"'\[{][^\x00-\x1f]*")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -75,11 +76,11 @@ def build(
 def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
     """A copy of ``values`` with every assignment ``"a.b=c"`` applied in order.
 
-    Values are parsed as TOML. Plain words, also separated by commas, need no quotes.
+    Values are parsed as TOML. Text needs no quotes; in a list, only single words need none.
 
     Example:
-        >>> override({"train": {"lr": 0.1, "epochs": 5}}, ["train.lr=0.2", "dataset=cora"])
-        {'train': {'lr': 0.2, 'epochs': 5}, 'dataset': 'cora'}
+        >>> override({"train": {"lr": 0.1, "epochs": 5}}, ["train.lr=0.2", "label=my label"])
+        {'train': {'lr': 0.2, 'epochs': 5}, 'label': 'my label'}
     """
     values = copy.deepcopy(values)
     for assignment in assignments:
@@ -88,7 +89,8 @@ def override(values: dict[str, Any], assignments: Sequence[str]) -> dict[str, An
             raise UserError(
                 f"cannot read {assignment!r}; write it as key=value, as in train.lr=0.1"
             )
-        _set_nested(values, key.strip(), _parse_value(text.strip(), assignment))
+        value = _parse_value(text.strip(), assignment, plain=_PLAIN_TEXT)
+        _set_nested(values, key.strip(), value)
     return values
 
 
@@ -155,6 +157,16 @@ def added(default: Any) -> Any:
     """A field that older records lack: it does not identify a configuration while it has its
     default."""
     return dataclasses.field(default=default, metadata={"added": True})
+
+
+def internal(default: Any) -> Any:
+    """An :func:`added` field that the program sets, not the user."""
+    return dataclasses.field(default=default, metadata={"added": True, "internal": True})
+
+
+def user_fields(config: Any) -> list[dataclasses.Field[Any]]:
+    """The fields of a section that a user may set."""
+    return [field for field in dataclasses.fields(config) if "internal" not in field.metadata]
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -317,7 +329,12 @@ def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
         return float(value)
     if types.NoneType in options and value == "none":
         return None
-    raise UserError(f"{name} must be {describe_type(kind)}, got {_format_value(value)}")
+    quoted = f"; put it in quotes: {name}='\"{value}\"'" * (str in options and _is_number(value))
+    raise UserError(f"{name} must be {describe_type(kind)}, got {_format_value(value)}{quoted}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def type_options(kind: Any) -> tuple[Any, ...]:
@@ -347,8 +364,8 @@ def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
-def _parse_value(text: str, assignment: str) -> Any:
-    """Parses a value of ``--set`` as TOML, as a plain word or as a list with such words."""
+def _parse_value(text: str, assignment: str, plain: re.Pattern[str] = _PLAIN_WORD) -> Any:
+    """Parses a value of ``--set`` as TOML, as plain text or as a list with plain words."""
     try:
         # A second line would be a second key.
         value = tomllib.loads(f"value = {text}")["value"] if "\n" not in text else None
@@ -358,7 +375,7 @@ def _parse_value(text: str, assignment: str) -> Any:
     infinite = isinstance(value, float) and not math.isfinite(value)
     if value is not None and not infinite and not isinstance(value, datetime.date | datetime.time):
         return value
-    if _PLAIN_WORD.fullmatch(text):
+    if plain.fullmatch(text):
         return text
     if text.startswith("[") and text.endswith("]"):
         return [_parse_value(part.strip(), assignment) for part in text[1:-1].split(",")]

@@ -16,6 +16,7 @@ from tempfile import mkdtemp
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from quatgraph.callbacks import Callback
@@ -93,28 +94,31 @@ class Estimator(ABC, Generic[PredictorT]):
 
     Args:
         model: Name of the model; by default a few candidates are tried and validation data decides.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
+        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``, or a device of torch.
         out: Folder for the bundle; by default a temporary one, which is removed together with the
             estimator.
-        progress: Whether to show a progress bar, on a terminal or in a notebook.
+        progress: Whether to print notes, and to show a progress bar on a terminal or in a notebook.
         callback: Called with the progress; see :mod:`quatgraph.callbacks`.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``;
-            and ``resume`` and ``overwrite`` of :class:`quatgraph.predictors.TrainOptions`.
+            and ``refit``, ``resume`` and ``overwrite``, see
+            :class:`quatgraph.predictors.TrainOptions`.
 
     Attributes:
         predictor_: The trained predictor.
-        report_: The metrics of each split and seed.
+        report_: The metrics of each split and seed; with ``refit`` from before it.
+        notes_: What was inferred from the data, and which runs diverged: sentences.
     """
 
     task: ClassVar[AnyTask]
     predictor_: PredictorT
     report_: Report
+    notes_: list[str]
 
     def __init__(
         self,
         *,
         model: str | None = None,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         out: Path | str | None = None,
         progress: bool = False,
         callback: Callback | None = None,
@@ -164,6 +168,7 @@ class Estimator(ABC, Generic[PredictorT]):
             out = mkdtemp(prefix="quatgraph-")
             weakref.finalize(self, rmtree, out, ignore_errors=True)
         self.predictor_, job = self._fit(*data, out, None, self._keywords())
+        self.notes_ = job.notes
         self.report_ = Report(
             job.results, self.task.metrics_to_report(job.chosen.config), job.num_configs, job.shares
         )
@@ -213,6 +218,10 @@ class Classifier(Estimator[ClassifierT]):
         classes = self._fitted().card["labels"]
         places = self._predict(data).probabilities.argmax(dim=1).tolist()
         predicted = [classes[place] for place in places]
+        if len(names) != len(predicted):
+            raise UserError(
+                f"there are {len(predicted)} items but {len(names)} labels; give one to each"
+            )
         pairs = [(true, own) for true, own in zip(names, predicted, strict=True) if true]
         if not pairs:
             raise UserError("the data has no labels to compare with; pass labelled data to score")

@@ -61,13 +61,13 @@ def read_settings(path: Path, config: type[Any]) -> configs.Values:
 
 def to_toml(config: Any) -> str:
     """All settings of a config except its data, seeds and protocol, for :func:`read_settings`."""
-    values = configs.to_dict(config)
     sections = []
     for name in SECTIONS:
+        section = getattr(config, name)
         lines = [
-            f"{key} = {toml_value(value)}"
-            for key, value in values[name].items()
-            if name != "data" or key not in _SOURCE
+            f"{field.name} = {toml_value(getattr(section, field.name))}"
+            for field in configs.user_fields(section)
+            if name != "data" or field.name not in _SOURCE
         ]
         sections.append("\n".join([f"[{name}]", *lines]))
     return "\n\n".join(sections) + "\n"
@@ -140,7 +140,7 @@ def _describe_fields(example: Any, under: str, kinds: dict[str, Any]) -> list[Se
             bounds=_find_bounds(example, field.name, hints[field.name]),
             meaning=docs[field.name],
         )
-        for field in dataclasses.fields(example)
+        for field in configs.user_fields(example)
         if not dataclasses.is_dataclass(value := getattr(example, field.name))
     ]
 

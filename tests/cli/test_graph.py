@@ -54,7 +54,8 @@ def test_ones_own_graphs_are_trained_evaluated_and_asked() -> None:
     own = "each fold with what is best on its validation data"
     assert re.fullmatch(rf"test accuracy \d+\.\d\d ± \d+\.\d\d % over 3 folds, {own}", result[0])
     assert re.fullmatch(
-        r"(selected from|the best of) 2 configurations on validation data: dropout 0\.\d", result[1]
+        r"(selected from|the best of) 2 configurations of \w+ on validation data: dropout 0\.\d",
+        result[1],
     )
     assert result[2] == "graphs: 30 in 2 classes, 50.0 % in the largest"
     assert result[3] == "features: the tag of each node among 3"

@@ -47,7 +47,7 @@ def test_ones_own_triples_are_trained_evaluated_and_asked(towns: Path) -> None:
     worth, chosen, kept, ask = trained.stdout.splitlines()
     assert re.fullmatch(f"test {METRICS}", worth)
     assert re.match(
-        r"(selected from|the best of) \d configurations on validation data: lr 0\.0", chosen
+        r"(selected from|the best of) \d configurations of \w+ on validation data: lr 0\.0", chosen
     )
     alone = f"the best run on validation data: split 0, seed 0, valid {METRICS}, test {METRICS}"
     assert re.fullmatch(rf"saved ({alone}|\d models; their predictions are combined: .*)", kept)

@@ -247,5 +247,6 @@ def test_a_metric_and_class_weights_are_set_as_any_setting(world: Path, tmp_path
     assert_user_error(
         call(*train, *again, "train.class_weights=stars:2"),
         "names 'stars', which is not a class; did you mean 'star'?",
+        notes=True,
     )
     assert (tmp_path / "m" / "card.json").exists()

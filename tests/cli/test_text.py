@@ -26,7 +26,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written(place / "reviews.csv")
     trained = call("train", "text", "--data", f"{place}/reviews.csv", *SHORT, "--out", f"{place}/m")
     assert trained.exit_code == 0
-    (note,) = trained.stderr.splitlines()
+    drawn, note = trained.stderr.splitlines()
+    assert "reviews.csv has no split: drawn with seed 0, " in drawn
     assert "test documents have the same words as a training document" in note
     (place / "printed").write_text(trained.stdout)
     return place

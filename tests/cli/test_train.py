@@ -80,7 +80,8 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
     fixed = ["--set", "train.lr=0.05", "--out", "m", "--fast"]
     lines = call("train", "node", "--data", "pets", *SHORT, *fixed).stdout.splitlines()
     found = re.fullmatch(
-        r"selected from 4 configurations on validation data: weight decay (\S+), dropout (\S+)",
+        "selected from 4 configurations of qgnn on validation data: "
+        r"weight decay (\S+), dropout (\S+)",
         lines[1],
     )
     assert found
@@ -344,7 +345,8 @@ def test_resuming_with_other_data_is_refused(pets: Path) -> None:
     assert call(*first, "--max-minutes", "0").exit_code == 0
     text = (pets / "nodes.csv").read_text()
     (pets / "nodes.csv").write_text(text.replace("dog", "wolf"))
-    assert_user_error(call(*first, "--resume"), "checkpoint of another run", "settings and data")
+    words = ("checkpoint of another run", "settings and data")
+    assert_user_error(call(*first, "--resume"), *words, notes=True)
     (pets / "nodes.csv").write_text(text)
     assert call(*first, "--resume").exit_code == 0
     (pets / "nodes.csv").write_text(text.replace("dog", "wolf"))

@@ -126,6 +126,7 @@ def test_runs_that_diverge_are_told_and_the_others_are_chosen_from(tmp_path: Pat
     job = train_in_folder(NODE, candidates, tmp_path, log=result.append)
     assert len(result) == 1
     assert result[0].startswith("2 of 4 runs diverged and are left out: train.lr=1e+20, split 0, ")
+    assert job.notes == result
     assert job.chosen.config["train"]["lr"] == 0.05
     assert [run.config["train"]["lr"] for run in job.healthy] == [0.05, 0.05]
     assert len(job.records) == 4

@@ -19,6 +19,8 @@ from quatgraph.tasks.node import NODE
 from quatgraph.tasks.text import TEXT
 from quatgraph.training.record import read_records
 
+INTERNAL = ("protocol", "data.name", "data.path", "train.labels")
+
 
 @pytest.mark.parametrize("task", TASKS)
 def test_short_names_are_unambiguous_and_reach_every_setting(task: str) -> None:
@@ -26,7 +28,7 @@ def test_short_names_are_unambiguous_and_reach_every_setting(task: str) -> None:
     for name in hooks.models:
         values = configs.to_dict(apply_settings(hooks, None, {"model": {"name": name}}))
         flat = configs.flatten(values)
-        keys = [key for key in flat if key not in ("protocol", "data.name", "data.path")]
+        keys = [key for key in flat if key not in INTERNAL]
         short = {key: key.removesuffix(".name").rpartition(".")[2] for key in keys}
         assert not [one for one, count in Counter(short.values()).items() if count > 1]
         for key in keys:
@@ -61,6 +63,18 @@ def test_numbers_may_be_of_numpys_types() -> None:
         ({"lr": -1.0}, "train.lr must be positive"),
         ({"path": "x"}, "unknown option 'path'"),
         ({"name": "gcn"}, "unknown option 'name'"),
+        ({"labels": "all"}, "unknown option 'labels'"),
+        ({"label": 2020}, "data.label must be text, got 2020; put it in quotes"),
+        ({"class_weight": {}}, "unknown option 'class_weight'; did you mean 'class_weights'?"),
+        ({"class_weights": {"a": -1}}, "class_weights['a'] must be a positive number, got -1"),
+        ({"class_weights": {"a": "3"}}, "class_weights['a'] must be a positive number, got '3'"),
+        ({"class_weights": {"a:2,b": 1}}, "class_weights cannot name the class 'a:2,b'"),
+        ({"class_weights": [1, 2]}, "class_weights must be 'balanced', None, or a dictionary"),
+        ({"class_weights": {}}, "class_weights is empty"),
+        ({"callback": 3}, "callback must be a function of an event, got 3"),
+        ({"device": 0}, "unknown device '0'"),
+        ({"learning_rate": 0.1}, "unknown option 'learning_rate'; did you mean 'lr'?"),
+        ({"refit": "yes"}, "refit must be True or False, got 'yes'"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_trained(

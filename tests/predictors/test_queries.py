@@ -11,7 +11,7 @@ import torch
 
 from quatgraph.data.link import Triples
 from quatgraph.errors import UserError
-from quatgraph.predictors.queries import OPEN, example_query, parse_queries
+from quatgraph.predictors.queries import OPEN, example_query, parse_queries, parse_triples
 
 NONE = torch.empty(0, 3, dtype=torch.int64)
 GRAPH = Triples(
@@ -106,3 +106,9 @@ def test_the_example_is_a_query() -> None:
     assert example_query(GRAPH) == "--head Q1 --relation near"
     other = dataclasses.replace(GRAPH, test=torch.tensor([[1, 1, 0]]))
     assert example_query(other) == "--head 'New York' --relation 'twin of'"
+
+
+def test_columns_cannot_be_selected_by_a_setting_so_none_is_advised(tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("a,b,c,d\n")
+    with pytest.raises(UserError, match=r"name three of them head, relation and tail$"):
+        parse_triples(tmp_path / "new.csv", GRAPH)

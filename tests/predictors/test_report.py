@@ -181,6 +181,18 @@ def test_new_texts_are_measured_by_the_columns_of_training(
     options = TextOptions(for_training=False)
     documents = from_list([text for text, _ in new], truth, options)
     assert predictor.report(documents).confusion == report.confusion
+    assert predictor.report(([text for text, _ in new], truth)).confusion == report.confusion
+    frame = pytest.importorskip("pandas").DataFrame(new, columns=["text", "label"])
+    assert predictor.report(frame).confusion == report.confusion
+
+
+def test_what_evaluate_cannot_set_is_not_advised(
+    texts: tuple[Path, TextPredictor], tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text("text,a,b\na lovely film,5,6\n")
+    with pytest.raises(UserError) as mistake:
+        texts[1].report(tmp_path / "new.csv")
+    assert str(mistake.value).endswith("its columns are 'text', 'a', 'b'; rename one of them")
 
 
 def test_a_column_that_training_named_may_lack_where_nothing_is_compared(tmp_path: Path) -> None:

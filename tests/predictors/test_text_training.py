@@ -110,9 +110,10 @@ def test_texts_in_memory_are_learned_and_asked(tmp_path: Path) -> None:
     same(again.predict(TEXTS), predictor.predict())
     assert again.evaluate(from_list(TEXTS, LABELS)) == predictor.evaluate()
     more = {"config": config_of(), "device": "cpu"}
-    for texts, labels in ((TEXTS, None), (from_list(TEXTS, LABELS), LABELS)):
-        with pytest.raises(UserError, match="labels belong to a list of texts"):
-            train_texts(texts, labels, tmp_path / "n", **more)
+    with pytest.raises(UserError, match="a list of texts needs a list of labels"):
+        train_texts(TEXTS, None, tmp_path / "n", **more)
+    with pytest.raises(UserError, match="labels belong to a list of texts"):
+        train_texts(from_list(TEXTS, LABELS), LABELS, tmp_path / "n", **more)
     resumed = train_texts(from_list(TEXTS, LABELS), None, tmp_path / "m", resume=True, **more)
     same(resumed.predict(), predictor.predict())
 

@@ -17,7 +17,7 @@ from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.errors import UserError
 from quatgraph.predictors import PREDICTORS
-from quatgraph.presets import protocols
+from quatgraph.presets import preset, protocols
 from quatgraph.tasks import TASKS, portfolio
 from quatgraph.tasks.combination import TrainedRun
 from quatgraph.tasks.graph import GRAPH
@@ -57,6 +57,14 @@ def test_a_portfolio_has_several_models_and_no_configuration_twice(task: str) ->
     fast = default_candidates(TASKS[task], fast=True)
     assert 0 < len(fast) < len(candidates)
     assert all(config in candidates for config in fast)
+
+
+def test_on_ones_own_graph_the_loss_breaks_ties_and_presets_stay_what_they_were() -> None:
+    candidates = [*default_candidates(NODE), *default_candidates(NODE, only=["gat"])]
+    assert {config.train.ties for config in candidates} == {"loss"}
+    given = default_candidates(NODE, {"train": {"ties": "first"}})
+    assert {config.train.ties for config in given} == {"first"}
+    assert "ties" not in configs.build(NodeConfig, preset("node/cora-qgnn")).identity()["train"]
 
 
 def test_a_setting_that_is_given_is_not_varied() -> None:

@@ -55,7 +55,7 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
         values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
-        of = f"{job.num_configs} configurations on validation data: {values}"
+        of = f"{job.num_configs} configurations of {job.chosen.method} on validation data: {values}"
         echo(f"the best of {of}" if job.selects_several else f"selected from {of}")
     for sentence in job.summary:
         echo(sentence)

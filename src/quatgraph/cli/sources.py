@@ -34,17 +34,11 @@ def data_source(task: str, data: Path, directed: bool = False) -> dict[str, Any]
     """Your files or, where there is no such path, a dataset of that name."""
     from quatgraph.data.io import store
 
-    name, files = str(data), {"path": str(data.resolve())}
-    if data.exists():
-        return files
-    if name not in store.catalog():
-        own = [entry.name for entry in store.catalog().values() if entry.task == task]
-        if hint := did_you_mean(name, own):
-            raise UserError(f"there is no file, folder or dataset {name!r}{hint}")
-        return files  # which the task's reader rejects, with the formats it reads
+    entry = store.find_dataset(data, task)
+    if entry is None:
+        return {"path": str(data.resolve())}
     if directed:
-        raise UserError(f"--directed is for your own files, not for the dataset {name!r}")
-    entry = store.entry(name, task)
+        raise UserError(f"--directed is for your own files, not for the dataset {entry.name!r}")
     log(f"--data is the dataset {entry.name!r}: {entry.title}")
     return {"name": entry.name}
 

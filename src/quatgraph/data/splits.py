@@ -1,6 +1,6 @@
 """Splits into train, valid and test: drawn per class, and checked."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -33,6 +33,24 @@ def part_numbers(
                 f"write {', '.join(PARTS)} or leave it empty{did_you_mean(word, PARTS)}"
             )
     return [known[word] for word in folded]
+
+
+def spelling_notes(words: Iterable[str]) -> list[str]:
+    """Reports words for a split that some read differently."""
+    found = dict.fromkeys(word for word in words if word.casefold() in ("dev", "development"))
+    return [f"the split {word!r} is read as valid" for word in found]
+
+
+def drawn_note(sizes: Sequence[int], noun: str, where: str, seed: int) -> str:
+    """Reports a drawn split by the sizes of its parts.
+
+    Example:
+        >>> drawn_note([20, 7, 7], "nodes", "nodes.csv", seed=0)
+        'nodes.csv has no split: drawn with seed 0, 20 nodes for train, 7 for valid and 7 for test'
+    """
+    train, valid, test = (f"{size:,}" for size in sizes)
+    parts = f"{train} {noun} for train, {valid} for valid and {test} for test"
+    return f"{where} has no split: drawn with seed {seed}, {parts}"
 
 
 def stratified_split(

@@ -37,7 +37,7 @@ PREDICTORS: dict[str, Callable[[Bundle, torch.device], Predictor[Any]]] = {
 }
 
 
-def load(bundle: Path | str, *, device: str = "auto") -> Predictor[Any]:
+def load(bundle: Path | str, *, device: str | torch.device = "auto") -> Predictor[Any]:
     """Loads a bundle: the predictor of its task."""
     opened = load_bundle(Path(bundle))
     task = opened.card.get("task")
@@ -64,9 +64,9 @@ def train_nodes(
     Args:
         data: A PyG ``Data`` with ``y``, ``-1`` where unknown; ``x``, the masks and ``edge_weight``
             may be missing, other features of edges (``edge_attr``) are not used. Or a folder, see
-            :mod:`quatgraph.data.node.files`. Or a pair of pandas or Polars frames ``(nodes,
-            edges)``, a networkx graph, or NumPy and SciPy arrays ``(adjacency, x, y)``, see
-            :func:`quatgraph.data.node.from_any`.
+            :mod:`quatgraph.data.node.files`; or the name of a dataset. Or a pair of pandas or
+            Polars frames ``(nodes, edges)``, a networkx graph, or NumPy and SciPy arrays
+            ``(adjacency, x, y)``, see :func:`quatgraph.data.node.from_any`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
@@ -90,7 +90,7 @@ def train_graphs(
             perhaps ``x`` and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and
             features of edges are not used. Or networkx graphs, see
             :func:`quatgraph.data.graph.networkx.from_networkx`. Or a path, see
-            :func:`quatgraph.data.graph.read`.
+            :func:`quatgraph.data.graph.read`; or the name of a dataset.
         out: Folder for the bundle.
         labels: Label of each networkx graph, if ``graph.graph["label"]`` does not hold it.
         config: Settings; by default a few candidates are tried and validation data decides.
@@ -110,9 +110,9 @@ def train_triples(
     """Trains a model that completes the triples of a knowledge graph.
 
     Args:
-        triples: A knowledge graph; or a path, see :func:`quatgraph.data.link.read`; or rows of
-            names: a list, an array, or a frame of pandas or polars, whose columns ``config.data``
-            may name, see :func:`quatgraph.data.link.from_names`.
+        triples: A knowledge graph; or a path, see :func:`quatgraph.data.link.read`; or the name of
+            a dataset; or rows of names: a list, an array, or a frame of pandas or polars, whose
+            columns ``config.data`` may name, see :func:`quatgraph.data.link.from_names`.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
@@ -133,8 +133,8 @@ def train_texts(
 
     Args:
         texts: A list or a column of texts; a path of texts with labels, see
-            :func:`quatgraph.data.text.read`; a frame of pandas or polars with columns for text and
-            label, which ``config.data`` may name; or documents.
+            :func:`quatgraph.data.text.read`; the name of a dataset; a frame of pandas or polars
+            with columns for text and label, which ``config.data`` may name; or documents.
         labels: Label of each text of a list, empty where unknown; None for all others.
         out: Folder for the bundle.
         config: Settings; by default a few candidates are tried and validation data decides.

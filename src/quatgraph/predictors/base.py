@@ -59,6 +59,13 @@ class Predictor(ABC, Generic[Config]):
         """The configuration of the first member; all members share its data."""
         return self.members[0].config
 
+    @property
+    def notes(self) -> list[str]:
+        """What was inferred from the training data: sentences for the user. After a training also
+        which runs diverged."""
+        notes: list[str] = self.card.get("notes", [])  # older bundles have none
+        return notes
+
     @abstractmethod
     def predict(self, *args: Any, **kwargs: Any) -> Any:
         """Predictions for the training data, or for the data that is given first."""
@@ -139,7 +146,8 @@ class Classifier(Predictor[Config]):
         seeds; metrics of a part without data are left out.
 
         Args:
-            data: The training data, if it was moved or was in memory.
+            data: The training data, if it was moved or was in memory; texts and labels in lists as
+                a pair.
         """
         known = self._load_held_out(data)
         groups: dict[tuple[int, int], list[TrainedMember[Config]]] = {}

@@ -4,25 +4,42 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, TypedDict, cast
 
+import torch
+
 from quatgraph import config as configs
 from quatgraph.callbacks import Callback
+from quatgraph.data.io.files import to_plain
 from quatgraph.errors import UserError, did_you_mean
+from quatgraph.tasks.class_weights import format_class_weights
 from quatgraph.tasks.task import AnyTask
 
 
 class TrainOptions(TypedDict, total=False):
     """Options that all training functions take by keyword, besides the hyperparameters."""
 
-    device: str
-    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``; ``auto`` by default."""
+    device: str | torch.device
+    """``auto``, ``cpu``, ``cuda`` or ``cuda:N``, or a device of torch; ``auto`` by default."""
     resume: bool
     """Whether to continue a training that the folder holds."""
     overwrite: bool
     """Whether to replace a training that the folder holds."""
     progress: bool
-    """Whether to show a progress bar, on a terminal or in a notebook."""
+    """Whether to print notes, and to show a progress bar on a terminal or in a notebook."""
     callback: Callback | None
     """Called with the progress; see :mod:`quatgraph.callbacks`."""
+    refit: bool
+    """Whether to train the chosen members again, on all labels; the metrics are from before."""
+
+
+_SYNONYMS = {
+    "class_weight": "class_weights",
+    "hidden_channels": "hidden_quats",
+    "learning_rate": "lr",
+    "max_iter": "epochs",
+    "verbose": "progress",
+}
+"""Names in other libraries."""
+_FLAGS = [name for name, kind in TrainOptions.__annotations__.items() if kind is bool]
 
 
 def split_keywords(
@@ -31,7 +48,7 @@ def split_keywords(
     """Separates the options of a training from its settings, which it returns nested.
 
     A setting is the name of a field of any section, ``model`` for the name of the model, or a
-    dotted key. A value may be of NumPy's types.
+    dotted key. A value may be of NumPy's types; ``class_weights`` may be a dictionary, or None.
 
     Example:
         >>> from quatgraph.tasks.node import NODE
@@ -45,13 +62,19 @@ def split_keywords(
     settings: configs.Values = {}
     for name, value in keywords.items():
         if name in TrainOptions.__annotations__:
+            if name in _FLAGS and not isinstance(value, bool):
+                raise UserError(f"{name} must be True or False, got {value!r}")
+            if name == "callback" and not (value is None or callable(value)):
+                raise UserError(f"callback must be a function of an event, got {value!r}")
             options[name] = value
             continue
         key = name if name in own.values() else own.get(name)
         if key is None:
             raise UserError(_explain_unknown(name, own, known))
         section, _, field = key.rpartition(".")
-        plain = value.tolist() if hasattr(value, "tolist") else value
+        plain = to_plain(value)
+        if key == "train.class_weights" and not isinstance(plain, str):
+            plain = format_class_weights(plain)
         (settings.setdefault(section, {}) if section else settings)[field] = plain
     return cast(TrainOptions, options), settings
 
@@ -72,7 +95,7 @@ def _known_settings(task: AnyTask) -> dict[object, dict[str, str]]:
     (field,) = (field for field in dataclasses.fields(default) if "models" in field.metadata)
     shared = {"seeds": "seeds", "model": "model.name"}
     for section in ("train", "data"):
-        names = [field.name for field in dataclasses.fields(getattr(default, section))]
+        names = [field.name for field in configs.user_fields(getattr(default, section))]
         shared |= {name: f"{section}.{name}" for name in names if name not in ("name", "path")}
     known: dict[object, dict[str, str]] = {}
     for name, model in field.metadata["models"].items():
@@ -89,5 +112,5 @@ def _explain_unknown(
         plural = "s" * (len(models) > 1)
         return f"{name!r} is an option of the model{plural} {', '.join(models)}: set model too"
     names = [*TrainOptions.__annotations__, *own]
-    hint = did_you_mean(name, names) or f"; choose from {', '.join(names)}"
+    hint = did_you_mean(_SYNONYMS.get(name, name), names) or f"; choose from {', '.join(names)}"
     return f"unknown option {name!r}{hint}"

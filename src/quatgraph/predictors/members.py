@@ -12,6 +12,8 @@ from quatgraph.tasks.combination import apply_temperature
 
 Config = TypeVar("Config")
 Value = TypeVar("Value")
+Attention = list[dict[str, float]]
+"""For each text a weight by word."""
 
 
 class Cache:
@@ -74,3 +76,17 @@ def split_by_size(sizes: Sequence[float], capacity: float) -> Iterator[list[int]
         filled += size
     if group:
         yield group
+
+
+def average_attention(found: Sequence[tuple[float, Attention]]) -> Attention:
+    """The weighted mean of members' attention, the weightiest words of a text first."""
+    total = sum(weight for weight, _ in found)
+    texts = zip(*(attention for _, attention in found), strict=True)
+    means = (
+        {
+            w: sum(weight * own[w] for (weight, _), own in zip(found, text, strict=True)) / total
+            for w in text[0]
+        }
+        for text in texts
+    )
+    return [dict(sorted(words.items(), key=lambda item: -item[1])) for words in means]

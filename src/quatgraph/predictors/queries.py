@@ -15,6 +15,7 @@ from quatgraph.data.io.files import read_content
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.link import Triples
+from quatgraph.data.link.names import NAME_THEM
 from quatgraph.data.link.parts import without_header
 from quatgraph.errors import UserError
 
@@ -101,7 +102,7 @@ def _unique_name(number: int, ids: list[str], labels: list[str]) -> str:
 def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
     """The rows of a file, each with the start of a message about it."""
     table, note = without_header(
-        NameTable.parse(read_content(path), str(path), tuple(TRIPLE_COLUMNS))
+        NameTable.parse(read_content(path), str(path), tuple(TRIPLE_COLUMNS)), remedy=NAME_THEM
     )
     notes += [note] if note else []
     empty = True

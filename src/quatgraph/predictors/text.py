@@ -22,7 +22,13 @@ from quatgraph.models.text.base import TextModel
 from quatgraph.models.text.vectors import word_vectors
 from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
-from quatgraph.predictors.members import Cache, TrainedMember, split_by_size
+from quatgraph.predictors.members import (
+    Attention,
+    Cache,
+    TrainedMember,
+    average_attention,
+    split_by_size,
+)
 from quatgraph.predictors.predictions import Known, TextPredictions, find_positions
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
@@ -32,13 +38,12 @@ from quatgraph.tasks.text.problem import (
     describe_number,
     load_documents,
     split_indices,
+    text_options,
 )
 from quatgraph.tasks.text.task import CPU_NUMBERS
 from quatgraph.training.runtime import limit_threads
 
 AnyTexts = Documents | Path | str | Sequence[str]
-Attention = list[dict[str, float]]
-"""For each text a weight by word."""
 NUMBERS_AT_ONCE = {"cpu": CPU_NUMBERS, "cuda": 1 << 26}
 """Numbers of one layer for the texts that are classified at once."""
 EXPLAINED = 100
@@ -197,7 +202,7 @@ class TextPredictor(Classifier[TextConfig]):
             with limit_threads(piece.tokens.numel() * self._width // 1_000_000):
                 found = [self._classify_piece(member, piece, cache) for member in members]
             logits.append(torch.stack([one for one, _ in found]))
-            attention += _average_attention(
+            attention += average_attention(
                 [(m.weight, one) for m, (_, one) in zip(members, found, strict=True) if one]
             )
         attends = any(member.model.attends for member in members)
@@ -299,11 +304,13 @@ class TextPredictor(Classifier[TextConfig]):
         names = [data.vocabulary[word] for word in words.tolist()]
         return describe_number(names, vectors, *found) if found else ""
 
-    def _read_training_data(self, data: Documents | Path | str | None) -> Documents:
+    def _read_training_data(self, data: Any) -> Documents:
         if isinstance(data, Documents):
             return data
         if data is None:
             return load_documents(self.config)
+        if not isinstance(data, Path | str):
+            return source.from_list(*_split_pair(data), text_options(self.config.data))
         settings = replace(self.config.data, name="", path=str(data))
         return load_documents(replace(self.config, data=settings))
 
@@ -321,21 +328,19 @@ class TextPredictor(Classifier[TextConfig]):
             return texts, "id"
         # If the training data has no stop words, vectors must not bring any into new texts.
         drop = STOP_WORDS.isdisjoint(self.card["words"])
+        settings = self.config.data
+        options = source.TextOptions(
+            text=settings.text,
+            label=settings.label,
+            missing=missing_labels(settings.missing),
+            stop_words=drop,
+            labels_needed=labels_needed,
+            for_training=False,
+        )
         if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
-            options = source.TextOptions(
-                text=self.config.data.text,
-                label=self.config.data.label,
-                missing=missing_labels(self.config.data.missing),
-                stop_words=drop,
-                labels_needed=labels_needed,
-                for_training=False,
-            )
             return source.read(Path(texts), options), "id"
-        if is_frame(texts):
-            options = source.TextOptions(
-                text=self.config.data.text, stop_words=drop, labels_needed=False
-            )
-            return source.from_list(texts, options=options), "id"
+        if is_frame(texts) or _split_pair(texts)[1] is not None:
+            return source.from_list(*_split_pair(texts), options), "id"
         if not isinstance(texts, Sequence):
             raise UserError(
                 f"texts are a string, a list of them, a path or documents, got {texts!r}"
@@ -368,25 +373,17 @@ class TextPredictor(Classifier[TextConfig]):
         return words, members
 
 
-def _average_attention(found: Sequence[tuple[float, Attention]]) -> Attention:
-    """The weighted mean of members' attention, the weightiest words of a text first."""
-    total = sum(weight for weight, _ in found)
-    texts = zip(*(attention for _, attention in found), strict=True)
-    means = (
-        {
-            w: sum(weight * own[w] for (weight, _), own in zip(found, text, strict=True)) / total
-            for w in text[0]
-        }
-        for text in texts
-    )
-    return [dict(sorted(words.items(), key=lambda item: -item[1])) for words in means]
-
-
 def _list_notes(documents: Documents, *, is_new: bool) -> list[str]:
     notes = [*documents.notes] if is_new else []
     if bool((documents.ptr.diff() == 0).any()):
         notes.append("a text without a known word is classified like an empty one")
     return notes
+
+
+def _split_pair(data: Any) -> tuple[Any, Any]:
+    """The texts and labels of a pair ``(texts, labels)``; other data has no labels apart."""
+    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str)
+    return data if pair else (data, None)
 
 
 def _check_texts(texts: Sequence[str]) -> None:

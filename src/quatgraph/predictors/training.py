@@ -1,6 +1,8 @@
 """Trains on data in memory or in files: what ``train_nodes`` and the estimators share."""
 
+import logging
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -11,12 +13,13 @@ from quatgraph import config as configs
 from quatgraph.callbacks import Event, progress_bar
 from quatgraph.data.graph import AnyGraphs, from_any
 from quatgraph.data.io.frame import is_frame
+from quatgraph.data.io.store import find_dataset
 from quatgraph.data.labels import missing_labels
-from quatgraph.data.link import Triples, from_names, read
+from quatgraph.data.link import Triples, from_names
 from quatgraph.data.node import from_any as graph_from_any
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
-from quatgraph.errors import UserError
+from quatgraph.errors import UserError, printable
 from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.keywords import apply_settings, split_keywords
 from quatgraph.predictors.link import LinkPredictor
@@ -30,6 +33,7 @@ from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.portfolio import default_candidates
+from quatgraph.tasks.refit import refit
 from quatgraph.tasks.task import AnyTask
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
@@ -40,6 +44,8 @@ from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import resolve_device
 
 Keywords = Mapping[str, object]
+LOGGER = logging.getLogger("quatgraph")
+"""Gets the notes of a training, as information."""
 
 
 @dataclass(eq=False)
@@ -59,7 +65,7 @@ class Training:
         self.device = resolve_device(self.options.get("device", "auto"))
 
     def run(self, data: Any) -> tuple[Job, Bundle, Any]:
-        """Trains; the data is the task's own, or a path.
+        """Trains; the data is the task's own, a path, or the name of a dataset.
 
         Returns the result, the bundle, and the data if it is in memory.
         """
@@ -67,8 +73,12 @@ class Training:
         if self.given is None:
             candidates = default_candidates(self.task, self.settings)
         if isinstance(data, Path | str):
-            path, data = str(Path(data).resolve()), None
-            candidates = [replace(c, data=replace(c.data, name="", path=path)) for c in candidates]
+            dataset = find_dataset(data, self.task.name)
+            source = {"name": "", "path": str(Path(data).resolve())}
+            if dataset is not None:
+                source = {"name": dataset.name, "path": ""}
+            candidates = [replace(c, data=replace(c.data, **source)) for c in candidates]
+            data = None
         options, callback = self.options, self.options.get("callback")
         bar: Any = progress_bar() if options.get("progress", False) else nullcontext()
         with bar as update:
@@ -79,20 +89,29 @@ class Training:
                 if callback is not None:
                     callback(Event(title, done, total))
 
+            def log(message: str) -> None:
+                LOGGER.info(message)
+                if update is not None:
+                    print(f"quatgraph: {printable(message)}", file=sys.stderr)
+
             context = Context(
                 self.device,
                 resume=options.get("resume", False),
                 overwrite=options.get("overwrite", False),
                 progress=report,
+                log=log,
             )
             folder, combine = Path(self.out), self.given is None
             job = train_in_folder(
                 self.task, candidates, folder, context, data=data, combine=combine
             )
+            if options.get("refit", False):
+                refit(self.task, folder, context, data)
         if callback is not None:
             for event in curve_events(job):
                 callback(event)
-        return job, load_bundle(job.folder), data
+        bundle = load_bundle(job.folder)
+        return job, replace(bundle, card=bundle.card | {"notes": job.notes}), data
 
 
 def curve_events(job: Job) -> Iterator[Event]:
@@ -153,15 +172,7 @@ def fit_triples(
     """See :func:`quatgraph.train_triples`."""
     training = Training(LINK, out, config, keywords)
     data = training.config.data
-    if isinstance(triples, Path | str):
-        triples = read(
-            Path(triples),
-            header=data.header,
-            split_seed=data.split_seed,
-            unseen=data.unseen,
-            columns=data.columns,
-        )
-    elif not isinstance(triples, Triples):
+    if not isinstance(triples, Triples | Path | str):
         triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
     job, bundle, _ = training.run(triples)
     return LinkPredictor(bundle, training.device), job
@@ -175,7 +186,10 @@ def fit_texts(
     keywords: Keywords,
 ) -> tuple[TextPredictor, Job]:
     """See :func:`quatgraph.train_texts`."""
-    if (labels is None) != (isinstance(texts, Documents | Path | str) or is_frame(texts)):
+    has_own = isinstance(texts, Documents | Path | str) or is_frame(texts)
+    if labels is None and not has_own:
+        raise UserError("a list of texts needs a list of labels; give a label to each text")
+    if labels is not None and has_own:
         raise UserError(
             "labels belong to a list of texts; a path, a frame or documents have their own"
         )

@@ -2,12 +2,13 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from quatgraph.errors import check_known
+from quatgraph.data.io.files import to_plain, to_word
+from quatgraph.errors import UserError, check_known
 
 _PAIR = re.compile(r"\s*(.+?)\s*:\s*([^:,]+)\s*(?:,|$)")
 
@@ -40,6 +41,39 @@ def parse_class_weights(setting: str) -> dict[str, float]:
         weights[pair[1]] = weight
         place = pair.end()
     return weights
+
+
+def format_class_weights(weights: object) -> str:
+    """The setting that gives weights by class, the inverse of :func:`parse_class_weights`; for None
+    it is ``none``.
+
+    Example:
+        >>> format_class_weights({"spam": 3, "ham": 0.5})
+        'spam:3,ham:0.5'
+        >>> format_class_weights({0: 1, 1: 10})
+        '0:1,1:10'
+    """
+    if weights is None:
+        return "none"
+    if not isinstance(weights, Mapping):
+        raise UserError(
+            "class_weights must be 'balanced', None, or a dictionary of class and weight, got "
+            f"{weights!r}"
+        )
+    pairs = []
+    for label, weight in (map(to_plain, pair) for pair in weights.items()):
+        number = isinstance(weight, int | float) and not isinstance(weight, bool)
+        if not number or _to_weight(str(weight)) is None:
+            raise UserError(f"class_weights[{label!r}] must be a positive number, got {weight!r}")
+        name = to_word(label)
+        pair = f"{name}:{weight}"
+        read = _PAIR.match(pair)
+        if read is None or (read[1], read[0]) != (name, pair):
+            raise UserError(f"class_weights cannot name the class {label!r}: rename it")
+        pairs.append(pair)
+    if not pairs:
+        raise UserError("class_weights is empty: give the classes to weigh, or leave it out")
+    return ",".join(pairs)
 
 
 def _to_weight(text: str) -> float | None:

@@ -41,8 +41,8 @@ class TrainSettings:
     select: Select = "best-valid"
     """Which epoch is selected: the last, or the one with the best validation metric; ties go to
     the lowest validation loss."""
-    labels: Literal["train", "all"] = configs.added("train")
-    """What a run learns from: the training part, or all labels, once everything is selected."""
+    labels: Literal["train", "all"] = configs.internal("train")
+    """What a run learns from: the training part, or all labels when a refit trains again."""
 
     def __post_init__(self) -> None:
         if self.labels == "all" and self.select != "last":

@@ -60,6 +60,8 @@ class Job:
     selection: list[Card]
     """If runs were combined: for each split and seed, the metrics of the ``single`` best run and of
     the ``combination``; see :meth:`quatgraph.tasks.portfolio.Bundler.bundle_combination`."""
+    notes: list[str]
+    """Messages for the user: what was inferred from the data, and which runs diverged."""
 
     @property
     def results(self) -> list[Card]:
@@ -159,7 +161,8 @@ def train_in_folder(
         done = _read_done(store, members, data) if context.resume else []
         if context.resume and not holds_training(folder):
             context.log(f"{folder} holds nothing to resume: training from the beginning")
-        for note in data.notes:
+        notes = [*data.notes]
+        for note in notes:
             context.log(note)
         finished = set(map(key_of_record, done))
         is_whole = all(key_of_member(member) in finished for member in members)
@@ -222,11 +225,12 @@ def train_in_folder(
             _mark_finished(folder)
         store.remove_runs()
         if diverged:
-            context.log(_explain_some_diverged(diverged, len(done)))
+            notes.append(_explain_some_diverged(diverged, len(done)))
+            context.log(notes[-1])
         for path, mode in modes.items():  # a private file stays private
             if path.exists():
                 path.chmod(mode)
-        return _make_job(task, folder, done, varied, len(candidates))
+        return _make_job(task, folder, done, varied, len(candidates), notes)
 
 
 def _find_files(folder: Path, *, replaceable: bool) -> list[str]:
@@ -319,7 +323,12 @@ def _remove(path: Path) -> None:
 
 
 def _make_job(
-    task: AnyTask, folder: Path, records: list[RunRecord], varied: Sequence[str], num_configs: int
+    task: AnyTask,
+    folder: Path,
+    records: list[RunRecord],
+    varied: Sequence[str],
+    num_configs: int,
+    notes: list[str],
 ) -> Job:
     try:
         card = load_bundle(folder, task=task.name).card
@@ -340,6 +349,7 @@ def _make_job(
         metrics=restore_nan(card["metrics"]),
         summary=task.summarize(card),
         selection=restore_nan(card.get("selection", [])),
+        notes=notes,
     )
 
 

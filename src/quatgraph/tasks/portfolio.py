@@ -65,7 +65,7 @@ def default_candidates(
         entries = [entry for entry in entries if _FAST in entry]
     found: dict[str, ConfigT] = {}
     for entry in entries:
-        for config in _expand(task, values, entry):
+        for config in _expand(task, values, rules.get("shared", {}) | entry):
             found.setdefault(configs.digest(config.identity()), config)
     # Where no model reads all settings, building one names the first that is unknown.
     named = {"model": {"name": wanted[0]}} if wanted else {}

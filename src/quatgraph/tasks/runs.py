@@ -298,6 +298,7 @@ def bundle_of(
             if all(name in record.metrics for record in records)
         },
         "data": {"name": data.name, "digest": data.digest, **shared.get("data", {})},
+        "notes": data.notes,
         "key": bundle_key_of(first.config_digest, first.data_digest),
         "environment": first.environment,
         "finished": first.finished,

@@ -22,8 +22,9 @@ import quatgraph
 from quatgraph.errors import UserError
 
 
-def resolve_device(name: str) -> torch.device:
+def resolve_device(device: str | torch.device) -> torch.device:
     """The device of a name: ``auto`` (CUDA if available), ``cpu``, ``cuda`` or ``cuda:N``."""
+    name = str(device)
     if name == "cpu" or (name == "auto" and not torch.cuda.is_available()):
         return torch.device("cpu")
     if name != "auto" and not re.fullmatch(r"cuda(:\d+)?", name):

@@ -43,7 +43,8 @@ def test_the_split_of_each_graph_is_kept_and_reported(tmp_path):
     assert graphs.parts is not None
     assert graphs.parts.tolist() == [0, 0, 2, 0, 1, 2]
     assert graphs.notes == [
-        f"{path} gives its own split instead of folds: 3 for train, 1 for valid, 2 for test"
+        "the split 'dev' is read as valid",
+        f"{path} gives its own split instead of folds: 3 for train, 1 for valid, 2 for test",
     ]
     named = read(written(tmp_path, objects(part=WORDS), "h.jsonl"), split="part")
     assert named.digest == graphs.digest

@@ -51,7 +51,8 @@ def test_parts_may_have_other_formats_names_and_packings(tmp_path):
     assert again.digest == plain.digest
     assert again.notes == [
         f"the columns of {other / 'dev.txt.gz'} are read by name: 'subject' as head, "
-        "'predicate' as relation, 'object' as tail"
+        "'predicate' as relation, 'object' as tail",
+        "the split 'dev' is read as valid",
     ]
 
 

@@ -66,7 +66,11 @@ def test_features_may_be_a_frame():
     data = from_any((A, frame, Y))
     assert data.feature_names == ["size", "colour=blue", "colour=red"]
     assert data.encoding is not None
-    assert data.notes == ["x: text columns are one-hot encoded: 'colour' (2 categories)"]
+    assert data.notes == [
+        "x: text columns are one-hot encoded: 'colour' (2 categories)",
+        "the graph has no split: drawn with seed 0, 8 nodes for train, 2 for valid and 2 for test",
+    ]
+    assert from_any((A, frame, Y), ReadOptions(labels_needed=False)).notes == data.notes[:1]
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,19 @@ def test_usual_names_are_found_and_reported(node, label, tmp_path):
     )
 
 
+def test_a_drawn_split_is_reported_and_so_is_one_called_dev(tmp_path):
+    rows = [{"id": k, "label": "xy"[k % 2]} for k in range(10)]
+    drawn = read(written(tmp_path, rows, [{"source": 0, "target": 1}]), split_seed=3)
+    assert drawn.notes[-1] == (
+        f"{tmp_path / 'nodes.csv'} has no split: drawn with seed 3, 6 nodes for train, 2 for valid "
+        "and 2 for test"
+    )
+    split = [row | {"split": ("train", "DEV", "test")[row["id"] // 4]} for row in rows]
+    again = read(written(tmp_path, split, [{"source": 0, "target": 1}]))
+    assert again.notes == [*drawn.notes[:-1], "the split 'DEV' is read as valid"]
+    assert again.val_mask.sum() == 4
+
+
 def test_two_columns_that_may_be_the_label_are_refused(tmp_path):
     rows = [row | {"class": "a", "y": "b"} for row in renamed(NODES, paper="id")]
     with pytest.raises(UserError, match="has the columns 'class', 'y', and each may be the label"):
@@ -81,6 +94,28 @@ def test_two_columns_that_may_be_the_label_are_refused(tmp_path):
     data = read(written(tmp_path, rows), label="topic", split="fold")
     assert data.label_names == ["x", "y"]
     assert any("the label is 'topic', and the features include 'class'" in n for n in data.notes)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "remedy"),
+    [
+        ([{"paper": "p0"}], EDGES, "its columns are paper; name one of them 'id'"),
+        ([{"node": "p0", "NODE_ID": "p0"}], EDGES, "and each may be the id; rename all but one"),
+        (
+            [{"id": "p0"}],
+            [{"a": "x", "b": "y", "c": "z"}],
+            "which is no edge; name the columns source, target and optionally weight",
+        ),
+    ],
+)
+def test_settings_are_advised_for_training_only(nodes, edges, remedy, tmp_path):
+    path = written(tmp_path, nodes, edges)
+    with pytest.raises(UserError) as mistake:
+        read(path, labels_needed=False)
+    assert str(mistake.value).endswith(remedy)
+    labelled = [row | {"label": "x"} for row in nodes]
+    with pytest.raises(UserError, match=r"--set data\."):
+        read(written(tmp_path, labelled, edges))
 
 
 def test_the_index_that_pandas_writes_is_left_out_or_the_id(tmp_path):

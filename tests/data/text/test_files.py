@@ -96,6 +96,16 @@ def test_columns_are_found_by_their_names_or_are_the_only_two(tmp_path, content,
     assert rows(read_texts(path, TextOptions(**options))) == [found]
 
 
+def test_columns_that_are_not_used_and_a_split_called_dev_are_reported(tmp_path):
+    rows = "text,label,split,author,date\nsome words,ham,dev,me,today\n"
+    path = written(tmp_path, "a.csv", rows)
+    assert read_texts(path).notes == [
+        f"{path}: not used: 'author', 'date'",
+        "the split 'dev' is read as valid",
+    ]
+    assert read_texts(path, TextOptions(labels_needed=False)).notes == []
+
+
 def test_inferred_columns_are_reported(tmp_path):
     path = written(tmp_path, "a.csv", "v1,v2\nham,some words\n")
     assert read_texts(path).notes == [

@@ -87,6 +87,21 @@ def test_the_protocol_that_selects_is_evaluated_after_every_epoch(karate: Data) 
     assert outcome.fit.curve_epochs == list(range(1, 13))
 
 
+def test_of_equal_accuracies_the_first_epoch_or_the_lowest_loss_is_selected(karate: Data) -> None:
+    epochs = {}
+    for ties in ("first", "loss"):
+        config = config_of(**{"train.ties": ties, "train.epochs": 40})
+        outcome = outcome_of([Member(config, 0, 0)], karate).with_curves()
+        (record,) = outcome.records
+        accuracy, loss = (record.curves[f"valid/{name}"] for name in ("accuracy", "loss"))
+        best = [place for place, value in enumerate(accuracy) if value == max(accuracy)]
+        assert len(best) > 1
+        chosen = best[0] if ties == "first" else min(best, key=loss.__getitem__)
+        assert record.best_epoch == chosen + 1
+        epochs[ties] = record.best_epoch
+    assert epochs["first"] < epochs["loss"]
+
+
 def test_patience_ends_a_training_early(karate: Data) -> None:
     config = config_of(**{"train.patience": 2, "train.epochs": 300})
     (record,) = outcome_of([Member(config, 0, 0)], karate).records

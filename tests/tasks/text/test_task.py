@@ -265,7 +265,7 @@ def test_vectors_that_a_model_does_not_read_are_reported(configured: Any) -> Non
     corpus = TEXT.load(config)
     outcome = outcome_of(TEXT.members(config, corpus), corpus)
     reported = TEXT.summarize(bundle_of(TEXT, [(outcome, 0, 1)], corpus).card)[1]
-    assert reported.endswith("; fasttext learns their vectors itself, own.txt was not read")
+    assert reported.endswith("; fasttext takes no pretrained vectors, so own.txt was not read")
 
 
 def test_threads_are_as_many_as_a_step_keeps_busy(

@@ -9,7 +9,7 @@ from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.group_splits import encode_groups
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import missing_hint
-from quatgraph.data.splits import PARTS, SPLIT_WORDS, part_numbers
+from quatgraph.data.splits import PARTS, SPLIT_WORDS, part_numbers, spelling_notes
 from quatgraph.errors import UserError
 
 
@@ -18,6 +18,7 @@ def with_own_split(
 ) -> Graphs:
     """The graphs with the split and the group that their source names for each, empty for none."""
     parts = part_numbers(splits, SPLIT_WORDS, at) if any(splits) else None
+    graphs.notes.extend(spelling_notes(splits))
     return replace(
         graphs,
         parts=None if parts is None else torch.tensor(parts, dtype=torch.long),

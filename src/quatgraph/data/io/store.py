@@ -89,6 +89,20 @@ def entry(name: str, task: str | None = None) -> Entry:
     return known[name]
 
 
+def find_dataset(data: Path | str, task: str) -> Entry | None:
+    """The dataset of a name that is no path; None for a path, also for one that readers reject.
+    Refuses a misspelt name and another task."""
+    path, name = Path(data), str(data)
+    if path.exists():
+        return None
+    if name in catalog():
+        return entry(name, task)
+    own = [known.name for known in catalog().values() if known.task == task]
+    if hint := did_you_mean(name, own):
+        raise UserError(f"there is no file, folder or dataset {name!r}{hint}")
+    return None
+
+
 def data_root() -> Path | None:
     """The folder that ``QUATGRAPH_DATA`` names, or ``None`` when it is not set."""
     value = os.environ.get("QUATGRAPH_DATA")

@@ -14,11 +14,12 @@ from quatgraph.data.io.frame import Frame, is_frame, to_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.errors import UserError, did_you_mean
 
-NAME_THEM = (
-    "name three of them head, relation and tail, or select them: --set data.head=NAME, and "
-    "data.relation and data.tail likewise"
-)
+NAME_THEM = "name three of them head, relation and tail"
 """The end of an error about columns that cannot be told apart."""
+SELECT_THEM = (
+    f"{NAME_THEM}, or select them: --set data.head=NAME, and data.relation and data.tail likewise"
+)
+"""The same, where settings may name the columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ def name_columns(frame: Frame, columns: Mapping[str, str] = {}) -> NamedTriples:
     else:
         raise UserError(
             f"{where} has the columns {quote_some(names) or 'none'} where head, relation and tail "
-            f"are needed; {NAME_THEM}"
+            f"are needed; {SELECT_THEM}"
         )
     if not len(frame):
         raise UserError(f"{where} has no triples; give head, relation and tail of each")

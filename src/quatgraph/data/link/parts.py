@@ -17,7 +17,7 @@ from quatgraph.data.io.columns import TRIPLE_COLUMNS, places_by_role
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.io.numbers import Ids
 from quatgraph.data.link.names import (
-    NAME_THEM,
+    SELECT_THEM,
     NamedTriples,
     complete_columns,
     find_columns,
@@ -263,9 +263,15 @@ def _read(
 
 
 def without_header(
-    table: NameTable, header: bool | None = None, columns: Mapping[str, str] = {}
+    table: NameTable,
+    header: bool | None = None,
+    columns: Mapping[str, str] = {},
+    *,
+    remedy: str = SELECT_THEM,
 ) -> tuple[NameTable, str]:
     """Skips a header, inferred by default, and selects the columns head, relation and tail.
+
+    The remedy ends an error about columns that cannot be told apart.
 
     Returns:
         The table and a note on its header, empty without one.
@@ -287,7 +293,7 @@ def without_header(
     if not named and len(cells) > len(TRIPLE_COLUMNS):
         raise UserError(
             f"{where} line {table.line} has {len(cells)} columns where 3 are needed; leave out the "
-            f"others, or {NAME_THEM}"
+            f"others, or {remedy}"
         )
     if header is False or not (header or named):
         return table, ""

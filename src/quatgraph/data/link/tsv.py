@@ -25,7 +25,7 @@ from quatgraph.data.link.parts import Part, Parts, Source, draw_parts, map_tripl
 from quatgraph.data.link.rdf import RdfReader
 from quatgraph.data.link.triples import Triples, assemble
 from quatgraph.data.link.vocabulary import PLURAL, read_labels
-from quatgraph.data.splits import PARTS
+from quatgraph.data.splits import PARTS, spelling_notes
 from quatgraph.errors import UserError, did_you_mean
 
 Unseen = Literal["refuse", "drop", "keep"]
@@ -95,6 +95,8 @@ def _read_files(
     sources = {key: _read_source(files[key], rdf, columns) for key in PARTS if key in files}
     parts = _clean_parts(read_parts(sources, header=header, columns=columns), unseen)
     parts.notes.extend(rdf.notes)
+    if "valid" in files:
+        parts.notes.extend(spelling_notes([files["valid"].name.partition(".")[0]]))
     labels = {f"{kind}_labels": rdf.labels for kind in PLURAL} | {
         f"{kind}_labels": _read_label_file(files[plural], plural, parts)
         for kind, plural in PLURAL.items()

@@ -37,10 +37,6 @@ _ROLES = {
     "target": frozenset(EDGE_ENDS.values()),
     "weight": frozenset({"weight", "edge_weight"}),
 }
-_REMEDY = (
-    "name the columns source, target and optionally weight, or choose them with --set "
-    "data.source=NAME --set data.target=NAME"
-)
 
 Index = Mapping[str, int]
 """Number of each node by its id."""
@@ -69,7 +65,7 @@ def read_edges(path: Path, index: Index, options: ReadOptions) -> Edges:
     cells = table.row(0)
     if options.source or options.target or options.weight or _has_names(cells, index):
         return edges_of(named_columns(table), index, options)
-    columns, notes = _infer_layout(cells, str(path))
+    columns, notes = _infer_layout(cells, str(path), _remedy(options))
     return merge_columns(_numbered_columns(table), columns, index, options, notes)
 
 
@@ -142,12 +138,19 @@ def _has_names(cells: Sequence[str], index: Index) -> bool:
     return _names_no_node(cells, index)
 
 
-def _infer_layout(cells: list[str], where: str) -> _Layout:
+def _remedy(options: ReadOptions) -> str:
+    """How to tell the columns apart; `predict` and `evaluate` have no settings."""
+    settings = ", or choose them with --set data.source=NAME --set data.target=NAME"
+    names = "name the columns source, target and optionally weight"
+    return f"{names}{settings * options.labels_needed}"
+
+
+def _infer_layout(cells: list[str], where: str, remedy: str) -> _Layout:
     """The columns of a table whose first line is an edge; they are numbered."""
     if len(cells) not in (2, 3):
         raise UserError(
             f"{where} has {count_noun(len(cells), 'column')} and no first line that names them; "
-            f"{_REMEDY}, separated by commas, tabs or semicolons"
+            f"{remedy}, separated by commas, tabs or semicolons"
         )
     notes = []
     found = places_by_role(cells, _ROLES)
@@ -183,7 +186,7 @@ def _layout_by_name(frame: Frame, options: ReadOptions) -> _Layout:
     found |= {role: [cells.index(name)] for role, name in chosen.items() if name}
     refuse_repeated(cells, found, where)
     if not (found["source"] and found["target"]):
-        return _layout_by_place(cells, any(found.values()), where)
+        return _layout_by_place(cells, any(found.values()), where, _remedy(options))
     places = [place for some in found.values() for place in some]
     source, target = (cells[place] for place in places[:2])
     pair = options.source or options.target or EDGE_ENDS[column_word(source)] == column_word(target)
@@ -197,12 +200,12 @@ def _layout_by_name(frame: Frame, options: ReadOptions) -> _Layout:
     return [cells[place] for place in places], [note]
 
 
-def _layout_by_place(cells: list[str], some_named: bool, where: str) -> _Layout:
+def _layout_by_place(cells: list[str], some_named: bool, where: str, remedy: str) -> _Layout:
     """Two columns with other names are source and target."""
     ends = [cell for cell in cells if cell != INDEX]
     if len(ends) != 2 or some_named:
         shown = ", ".join(map(repr, cells[:5]))
-        raise UserError(f"the first line of {where} is {shown}, which is no edge; {_REMEDY}")
+        raise UserError(f"the first line of {where} is {shown}, which is no edge; {remedy}")
     first, second = map(repr, ends)
     note = (
         f"the first line of {where} is read as column names because it names no node: {first} as "

@@ -8,7 +8,7 @@ from torch import Tensor
 from quatgraph.data.edges import is_symmetric
 from quatgraph.data.node.assembly import as_columns, complete_data
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
-from quatgraph.data.splits import SplitMasks, check_split, stratified_split
+from quatgraph.data.splits import SplitMasks, check_split, drawn_note, stratified_split
 from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
@@ -54,10 +54,13 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         y, label_names, masks = torch.full((num_nodes,), -1), [], None
     if labels_needed and not label_names:
         raise UserError("no node of the graph has a label; give data.y a class for some nodes")
-    masks = masks or as_columns(stratified_split(y, split_seed))
     notes = []
+    if masks is None:
+        masks = as_columns(stratified_split(y, split_seed))
+        sizes = [int(mask.sum()) for mask in masks]
+        notes.append(drawn_note(sizes, "nodes", "the graph", split_seed))
     if labels_needed:
-        notes = check_split(y, masks, label_names, where="the split of the graph")
+        notes += check_split(y, masks, label_names, where="the split of the graph")
     graph = Data(
         name=str(data.get("name") or "data"),
         x=x,
@@ -69,7 +72,7 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         directed=not is_symmetric(edge_index, edge_weight, num_nodes),
         node_ids=_names(data, "node_ids", num_nodes),
         feature_names=_names(data, "feature_names", 0 if x is None else x.size(1)),
-        notes=notes,
+        notes=notes if labels_needed else [],
     )
     return complete_data(graph, masks)
 

@@ -18,7 +18,14 @@ from quatgraph.data.node.assembly import as_columns, complete_data
 from quatgraph.data.node.edges import Edges
 from quatgraph.data.node.encoding import Encoding, encode
 from quatgraph.data.node.options import ReadOptions
-from quatgraph.data.splits import SPLIT_WORDS, check_split, part_numbers, stratified_split
+from quatgraph.data.splits import (
+    SPLIT_WORDS,
+    check_split,
+    drawn_note,
+    part_numbers,
+    spelling_notes,
+    stratified_split,
+)
 from quatgraph.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
@@ -76,14 +83,17 @@ class NodeTable:
                 f"no node in {self.frame.where} has a label; fill in the column {column!r}"
             )
         masks = stratified_split(y, options.split_seed)
+        where = self.frame.where
         if split := self._words("split"):
             part = torch.tensor(part_numbers(split, SPLIT_WORDS, self.frame.at))
             masks = part == 0, part == 1, part == 2
+            split_notes = spelling_notes(split)
+        else:
+            sizes = [int(mask.sum()) for mask in masks]
+            split_notes = [drawn_note(sizes, "nodes", where, options.split_seed)]
         masks = as_columns(masks)
-        split_notes = []
         if options.labels_needed:
-            where = f"the split of {self.frame.where}"
-            split_notes = check_split(y, masks, label_names, where=where)
+            split_notes += check_split(y, masks, label_names, where=f"the split of {where}")
         notes += edges.notes
         if options.labels_needed:
             notes += [*split_notes, *label_notes(words, options.missing, ("node", "nodes"))]
@@ -141,7 +151,7 @@ def _find_roles(frame: Frame, options: ReadOptions) -> tuple[dict[str, str], lis
     roles: dict[str, str] = {}
     notes, inferred = [], []
     for role, name in set_.items():
-        found = name or _find_usual(frame, role, taken)
+        found = name or _find_usual(frame, role, taken, training=options.labels_needed)
         if found is not None and found in frame.columns:
             roles[role] = found
             if not name and found != role:
@@ -153,7 +163,7 @@ def _find_roles(frame: Frame, options: ReadOptions) -> tuple[dict[str, str], lis
             roles["id"] = INDEX
             notes.append(f"{frame.where} has no column 'id'; its unnamed index holds the ids")
         elif role in needed:
-            raise _lacks(frame, role)
+            raise _lacks(frame, role, training=options.labels_needed)
     if INDEX in frame.columns and roles["id"] != INDEX and frame.delimiter:
         notes.append(f"{frame.where}: the first column has no name and is left out")
     if inferred:
@@ -171,7 +181,7 @@ def _find_roles(frame: Frame, options: ReadOptions) -> tuple[dict[str, str], lis
     return roles, notes
 
 
-def _find_usual(frame: Frame, role: str, taken: set[str]) -> str | None:
+def _find_usual(frame: Frame, role: str, taken: set[str], *, training: bool) -> str | None:
     """The column with a usual name for a role; two of them are a :class:`UserError`."""
     free = [name for name in frame.columns if name not in taken]
     if role in free:
@@ -179,20 +189,25 @@ def _find_usual(frame: Frame, role: str, taken: set[str]) -> str | None:
     for words in ((role,), USUAL_COLUMNS[role]):
         found = [name for name in free if name.casefold() in words]
         if len(found) > 1:
+            remedy = f"choose one with {_setting(role)}" if training else "rename all but one"
             raise UserError(
                 f"{frame.where} has the columns {quote_some(found)}, and each may be the {role}; "
-                f"choose one with data.{role} (on the command line: --set data.{role}=NAME)"
+                f"{remedy}"
             )
         if found:
             return found[0]
     return None
 
 
-def _lacks(frame: Frame, role: str) -> UserError:
+def _setting(role: str) -> str:
+    return f"data.{role} (on the command line: --set data.{role}=NAME)"
+
+
+def _lacks(frame: Frame, role: str, *, training: bool) -> UserError:
     found = ", ".join(frame.names[:8]) + (", ..." if len(frame.names) > 8 else "")
     return UserError(
         f"{frame.where} has no column {role!r}, its columns are {found}; name one of them "
-        f"{role!r}, or choose it with data.{role} (on the command line: --set data.{role}=NAME)"
+        f"{role!r}{f', or choose it with {_setting(role)}' * training}"
     )
 
 

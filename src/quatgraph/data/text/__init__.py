@@ -22,7 +22,7 @@ from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.frame import JSON_SUFFIXES, is_frame
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import label_notes, label_type
-from quatgraph.data.splits import SPLIT_WORDS, part_numbers
+from quatgraph.data.splits import PARTS, SPLIT_WORDS, drawn_note, part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.text.documents import (
     DEFAULTS,
@@ -231,6 +231,9 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
         documents.notes.extend(untrained_notes(documents, where))
         documents.notes.extend(group_notes(texts, where))
         if texts.parts is None:
+            sizes = [len(getattr(documents, part)) for part in PARTS]
+            note = drawn_note(sizes, "documents", where, options.split_seed)
+            documents.notes.append(note)
             documents.notes.extend(check_drawn_split(documents, where))
         documents.notes.extend(accuracy_notes(documents, cleaned))
         what = ("document", "documents")

@@ -24,7 +24,7 @@ from quatgraph.data.io.files import decode_text, read_text, to_word
 from quatgraph.data.io.frame import Frame, read_frame, to_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
-from quatgraph.data.splits import SPLIT_WORDS, part_numbers
+from quatgraph.data.splits import SPLIT_WORDS, part_numbers, spelling_notes
 from quatgraph.data.text.documents import TextOptions, Texts
 from quatgraph.errors import UserError, did_you_mean
 
@@ -134,6 +134,7 @@ def read_folder(path: Path, options: TextOptions) -> Texts:
         parts=[SPLIT_WORDS[part] for part in parts] if split else None,
         ids=[file.relative_to(path).as_posix() for file in files],
         at=lambda row: str(files[row]),
+        notes=spelling_notes(folder.name for folder in split),
     )
 
 
@@ -161,6 +162,7 @@ def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
     texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
     group = _find_column(path, columns, options.group, "group") if options.group else None
     notes = []
+    training = options.labels_needed and options.for_training
     if texts is None or (labels is None and options.labels_needed):
         others = [key for key in columns if key not in (texts, labels, split, names, group)]
         lacking = (texts, labels).count(None)
@@ -170,7 +172,7 @@ def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
             raise UserError(
                 f"{path} has no column {missing!r}, its columns are "
                 f"{quote_some(columns) or 'none'}; rename one of them"
-                f"{named if options.labels_needed else ''}"
+                f"{named * training}"
             )
 
         def length(key: str) -> int:
@@ -181,10 +183,15 @@ def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
         labels = labels or next(longest_first, None)
         label_column = f"and the labels in {labels!r}" if labels else "and no labels"
         notes.append(f"{path} has the texts in its column {texts!r} {label_column}")
-    used = (key for key in (texts, labels, split, names, group) if key is not None)
+    used = [key for key in (texts, labels, split, names, group) if key is not None]
+    unused = [key for key in columns if key not in used]
+    if unused and training:
+        notes.append(f"{path}: not used: {quote_some(unused)}")
     cells = {key: frame.words(key) for key in used}
     if not cells[texts]:
         raise UserError(f"{path} lists no documents; give each a line")
+    if split and training:
+        notes += spelling_notes(cells[split])
     if names:
         _check_ids(cells[names], at)
     return Texts(

@@ -182,7 +182,6 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             "relations": data.relations,
             "entity_labels": data.entity_labels,
             "relation_labels": data.relation_labels,
-            "notes": data.notes,
         }
 
     def summarize(self, card: Card) -> list[str]:

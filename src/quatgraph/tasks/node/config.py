@@ -60,10 +60,18 @@ class TrainConfig(ClassifierSettings):
     lr: float = 0.01
     weight_decay: float = 5e-4
     select: Select = "best-valid"
-    """Which epoch is selected: the last, or the first with the best validation accuracy;
-    for other metrics, ties go to the lowest validation loss."""
+    """Which epoch is selected: the last, or the one with the best validation metric."""
+    ties: Literal["first", "loss"] = configs.added("first")
+    """Which of several epochs with the best validation accuracy is selected: the first, or the one
+    with the lowest validation loss, as for other metrics."""
     patience: int | None = 100
     clip: float | None = None
+
+    @property
+    def scores_epochs(self) -> bool:
+        """Whether epochs are selected by :func:`quatgraph.tasks.selection.score_epoch`, in which
+        the loss breaks ties."""
+        return self.metric != "accuracy" or self.ties == "loss"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

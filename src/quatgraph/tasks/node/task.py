@@ -157,7 +157,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             metrics["valid/loss"] = cross_entropy(logits, labels, masks["valid"])
             for part, nodes in parts.items():
                 metrics[f"{part}/{train.metric}"] = nodes.measure(train.metric, logits, labels)
-            if parts:
+            if train.scores_epochs:
                 value = metrics[f"valid/{train.metric}"]
                 metrics[SELECTION_SCORE] = score_epoch(value, metrics["valid/loss"])
             return metrics
@@ -183,10 +183,9 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return {} if chosen is None else {"smoothing": dataclasses.asdict(chosen)}
 
     def plan(self, members: Sequence[Member[NodeConfig]]) -> Plan:
-        """Of equal accuracies the first epoch is selected; for other metrics the loss decides."""
         plan = super().plan(members)
-        others = members[0].config.train.metric != "accuracy"
-        return replace(plan, monitor=SELECTION_SCORE) if others else plan
+        scored = members[0].config.train.scores_epochs
+        return replace(plan, monitor=SELECTION_SCORE) if scored else plan
 
     def max_members(self, problem: Problem, config: NodeConfig) -> int:
         nodes, features, device = problem.labels.numel(), problem.features, problem.device

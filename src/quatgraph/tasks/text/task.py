@@ -239,5 +239,5 @@ def _describe_vectors(card: Card) -> str:
     name = config["model"]["name"]
     if not MODELS[name].takes_words:
         return f"{words}, their vectors drawn; --vectors FILE starts from better ones"
-    own = f"{words}; {name} learns their vectors itself"
-    return own if source == "none" else f"{own}, {source} was not read"
+    own = f"{words}; {name} takes no pretrained vectors"
+    return own if source == "none" else f"{own}, so {source} was not read"
