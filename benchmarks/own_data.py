@@ -139,7 +139,7 @@ def rows(
             yield row | {"work": f"{'hidden, ' * hidden}{row['work']}"}
 
     with TemporaryDirectory() as made:
-        pending = _pending(chosen, Path(made), measured, str(device))
+        pending = _pending(chosen, Path(made), measured, str(device), ours_first=jobs > 1)
         seconds = None if max_minutes is None else 60 * max_minutes
         for job, found in call_all(_measure, pending, jobs=jobs, seconds=seconds):
             measured[job.part] = found
@@ -178,20 +178,35 @@ def _pending(
     folder: Path,
     measured: dict[Part, dict[str, float]],
     device: str,
+    *,
+    ours_first: bool,
 ) -> Iterator[_Job]:
-    """What is not measured yet; datasets are written when their turn comes."""
-    for number, (task, source) in enumerate(chosen):
-        if _row(task, _case(task, source), measured) is not None:
-            continue
-        own = folder / f"{number}"
-        own.mkdir()
-        splits = own_sets.written(task, source, own)
-        for method in (OURS, *RIVALS[task]):
-            settings = _settings(task, method)
-            for split, values in enumerate(splits):
-                part = Part(_case(task, source), method, split, len(splits), settings)
-                if part not in measured:
-                    yield _Job(part, task, values, device)
+    """What is not measured yet, dataset by dataset, which are written when their turn comes.
+
+    Args:
+        ours_first: Whether rivals wait until the defaults of all datasets have begun.
+    """
+    splits: dict[tuple[str, str], list[configs.Values]] = {}
+    for kinds in ((True,), (False,)) if ours_first else ((True, False),):
+        for task, source in chosen:
+            case = _case(task, source)
+            if (task, source) not in splits:
+                done = _row(task, case, measured) is not None
+                splits[task, source] = [] if done else _write(task, source, folder)
+            for method in (OURS, *RIVALS[task]):
+                if (method == OURS) not in kinds:
+                    continue
+                settings, own = _settings(task, method), splits[task, source]
+                for split, values in enumerate(own):
+                    part = Part(case, method, split, len(own), settings)
+                    if part not in measured:
+                        yield _Job(part, task, values, device)
+
+
+def _write(task: str, source: str, folder: Path) -> list[configs.Values]:
+    own = folder / task / Path(source).name
+    own.mkdir(parents=True)
+    return own_sets.written(task, source, own)
 
 
 def _measure(job: _Job) -> dict[str, float]:

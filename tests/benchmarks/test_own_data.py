@@ -245,6 +245,19 @@ def test_what_is_on_record_is_not_measured_again(
     assert measured == [(own_data.OURS, split) for split in range(5)]
 
 
+def test_the_defaults_of_all_datasets_begin_before_rivals(tmp_path: Path) -> None:
+    chosen = [("node", "karate"), ("link", "families")]
+    for first in (True, False):
+        folder = tmp_path / str(first)
+        jobs = list(own_data._pending(chosen, folder, {}, "cpu", ours_first=first))
+        parts = [job.part for job in jobs]
+        assert len(set(parts)) == len(parts) == 5 * 5 + 3 * 3
+        ours = [part.method == own_data.OURS for part in parts]
+        assert (ours == sorted(ours, reverse=True)) == first
+        cases = [part.case for part in parts]
+        assert (cases == sorted(cases, reverse=True)) == (not first)
+
+
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     assert_user_error(call("--only", "kora"), "no task or dataset 'kora'", "did you mean 'cora'?")
     assert_user_error(call("--only", "citeseer"), "no task or dataset 'citeseer' here")
