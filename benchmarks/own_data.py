@@ -5,7 +5,6 @@ otherwise; validation data picks one of these rivals per dataset. Both see the s
 validation and test items. Accuracies and MRRs are in points, hundredths.
 """
 
-import hashlib
 import json
 import math
 import time
@@ -18,7 +17,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import own_sets, rivals
+from benchmarks import made_triples, own_sets, rivals
 from benchmarks.rivals import RIVALS, Score, Scores, load_case
 from benchmarks.workers import call_all
 from quatgraph import config as configs
@@ -31,7 +30,8 @@ from quatgraph.training.context import Context
 from quatgraph.training.record import append_lines
 
 OURS = "quatgraph"
-_RIVALS_DIGEST = hashlib.sha256(Path(rivals.__file__).read_bytes()).hexdigest()[:16]
+_SOURCES = [Path(str(module.__file__)).read_text() for module in (made_triples, own_sets, rivals)]
+"""What decides the datasets and the rivals' results, read once."""
 BEHIND = 2.0
 """A dataset is lost if the rival is ahead by more standard errors."""
 
@@ -91,7 +91,7 @@ class Part:
     split: int
     num_splits: int
     settings: str
-    """A digest of what the method tries."""
+    """A digest of what the method tries, and of how the dataset is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,10 @@ def rows(
         hidden: Whether to take the hidden datasets.
         jobs: Worker processes, of one thread each if there are several.
         max_minutes: When to stop, without the parts that are not measured by then.
-        parts: A file to append what is measured to. Parts that it holds are not measured again.
+        parts: A file to append what is measured to, folders aside. Parts that it holds are not
+            measured again.
     """
+    parts = None if folders else parts
     chosen = _chosen(only, folders, own_sets.HIDDEN if hidden else own_sets.VISIBLE)
     measured = _read(parts)
     told: set[str] = set()
@@ -157,10 +159,9 @@ def _case(task: str, source: str) -> str:
 
 
 def _settings(task: str, method: str) -> str:
-    if method == OURS:
-        tried = default_candidates(TASKS[task], {})
-        return configs.digest({"candidates": [config.identity() for config in tried]})
-    return _RIVALS_DIGEST
+    tried = default_candidates(TASKS[task], {}) if method == OURS else []
+    identities = [config.identity() for config in tried]
+    return configs.digest({"candidates": identities, "sources": _SOURCES})
 
 
 def _read(path: Path | None) -> dict[Part, dict[str, float]]:
