@@ -1,5 +1,6 @@
 """``python -m benchmarks [NAME]``: times operations and trainings on this machine."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,18 +30,28 @@ def bench(
     folder: Annotated[
         list[Path] | None, typer.Option(help="own_data: your data, TASK/NAME. Repeatable.")
     ] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="own_data: worker processes, of one thread each.")
+    ] = 1,
+    max_minutes: Annotated[
+        float | None, typer.Option(help="own_data: when to stop; repeat the command to go on.")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Time operations and trainings; runs all benchmarks by default.
 
     python -m benchmarks conv --out benchmarks/records
 
-    python -m benchmarks own_data --only node
+    python -m benchmarks own_data --only node --jobs 8 --max-minutes 9 --out my-records
     """
-    options = {"only": only, "hidden": hidden, "folders": folder}
+    options: dict[str, Any] = {"only": only, "hidden": hidden, "folders": folder}
+    options |= {"jobs": jobs if jobs > 1 else None, "max_minutes": max_minutes}
     options = {key: value for key, value in options.items() if value}
     if options and name != "own_data":
-        raise UserError("--only, --hidden and --folder are options of the benchmark own_data")
+        raise UserError(
+            "--only, --hidden, --folder, --jobs and --max-minutes are options of the benchmark "
+            "own_data"
+        )
     if name is not None and name not in BENCHES:
         hint = did_you_mean(name, BENCHES) or f"; choose from {', '.join(BENCHES)}"
         raise UserError(f"there is no benchmark {name!r}{hint}")
@@ -53,6 +64,8 @@ def bench(
     machine = environment(resolved)
     if out is not None:
         ensure_folder(out)
+        if name == "own_data":
+            options["parts"] = out / "own_data_parts.jsonl"
     for one in BENCHES if name is None else (name,):
         found = []
         for row in rows(one, resolved, **options):
@@ -61,12 +74,18 @@ def bench(
                 emit({"bench": one, **row})
             else:
                 typer.echo("  ".join((one, *_format_row(row))))
-            if out is not None:
+            if out is not None and not _is_recorded(out / f"{one}.jsonl", {"bench": one, **row}):
                 append_lines(out / f"{one}.jsonl", [{"bench": one, **row, "environment": machine}])
         if one == "own_data" and not json_:
             from benchmarks.own_data import table
 
-            typer.echo(f"\n{table(found)}")
+            typer.echo(f"\n{table(found)}" if found else "no dataset is finished yet")
+
+
+def _is_recorded(path: Path, row: dict[str, Any]) -> bool:
+    """Whether the same row is on record: of a dataset that was finished by an earlier command."""
+    lines = path.read_text().splitlines() if path.exists() else []
+    return any(row.items() <= json.loads(line).items() for line in lines)
 
 
 def _format_row(row: dict[str, Any]) -> list[str]:

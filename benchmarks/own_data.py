@@ -5,10 +5,11 @@ otherwise; validation data picks one of these rivals per dataset. Both see the s
 validation and test items. Accuracies and MRRs are in points, hundredths.
 """
 
+import json
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
@@ -16,20 +17,21 @@ from typing import Any
 
 import torch
 
-from benchmarks.own_sets import HIDDEN, VISIBLE, written
-from benchmarks.rivals import Score, Scores, graph_rivals, link_rivals, node_rivals, text_rivals
+from benchmarks import made_triples, own_sets, rivals
+from benchmarks.rivals import RIVALS, Score, Scores, load_case
+from benchmarks.workers import call_all
 from quatgraph import config as configs
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.reproduce.render import markdown_table
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.graph.problem import folds_of
-from quatgraph.tasks.graph.problem import split_indices as split_graphs
 from quatgraph.tasks.job import train_in_folder
 from quatgraph.tasks.portfolio import default_candidates
-from quatgraph.tasks.task import AnyTask
-from quatgraph.tasks.text.problem import split_indices as split_texts
 from quatgraph.training.context import Context
+from quatgraph.training.record import append_lines
 
+OURS = "quatgraph"
+_SOURCES = [Path(str(module.__file__)).read_text() for module in (made_triples, own_sets, rivals)]
+"""What decides the datasets and the rivals' results, read once."""
 BEHIND = 2.0
 """A dataset is lost if the rival is ahead by more standard errors."""
 
@@ -79,44 +81,184 @@ def is_lost(row: dict[str, Any]) -> bool:
     return row["difference"] < -BEHIND * row.get("difference_error", 0.0)
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What is measured in one go: a method on one split of a dataset."""
+
+    case: str
+    method: str
+    """:data:`OURS`, or a rival of the task."""
+    split: int
+    num_splits: int
+    settings: str
+    """A digest of what the method tries, and of how the dataset is made."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    part: Part
+    task: str
+    values: configs.Values
+    """The settings of the split."""
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.part.case}, {self.part.method}, split {self.part.split}"
+
+
 def rows(
     device: torch.device,
     only: Sequence[str] = (),
     folders: Sequence[Path] = (),
     *,
     hidden: bool = False,
+    jobs: int = 1,
+    max_minutes: float | None = None,
+    parts: Path | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Compares dataset by dataset.
+    """Compares dataset by dataset; a dataset has its row when all of its parts are measured.
 
     Args:
+        device: Where the defaults are trained; rivals use the CPU.
         only: Tasks or datasets; all by default.
         folders: Further data, ``.../TASK/NAME``, instead of the lists.
         hidden: Whether to take the hidden datasets.
+        jobs: Worker processes, of one thread each if there are several.
+        max_minutes: When to stop, without the parts that are not measured by then.
+        parts: A file to append what is measured to, folders aside. Parts that it holds are not
+            measured again.
     """
-    for task, source in _chosen(only, folders, HIDDEN if hidden else VISIBLE):
-        with TemporaryDirectory() as made:
-            (Path(made) / "data").mkdir()
-            ours: list[float] = []
-            single: list[float] = []
-            splits: list[dict[str, Score]] = []
-            spent = [0.0, 0.0]
-            for number, values in enumerate(written(task, source, Path(made) / "data")):
-                began = time.perf_counter()
-                found = _train(TASKS[task], values, Path(made) / f"{number}", Context(device))
-                ours += found["combination"]
-                single += found["single"]
-                middle = time.perf_counter()
-                splits += _rivals(task, configs.build(TASKS[task].config, values))
-                spent[0] += middle - began
-                spent[1] += time.perf_counter() - middle
-        yield {
-            "case": f"{task}: {Path(source).stem}",
-            "work": f"{'hidden, ' * hidden}{len(ours)} splits",
-            **compare(ours, splits),
-            "single": round(sample(single).mean, 2),
-            "seconds": round(spent[0] / len(ours), 2),
-            "rival_seconds": round(spent[1] / len(ours), 2),
-        }
+    parts = None if folders else parts
+    chosen = _chosen(only, folders, own_sets.HIDDEN if hidden else own_sets.VISIBLE)
+    measured = _read(parts)
+    told: set[str] = set()
+
+    def tell(task: str, source: str) -> Iterator[dict[str, Any]]:
+        case = _case(task, source)
+        row = None if case in told else _row(task, case, measured)
+        if row is not None:
+            told.add(case)
+            yield row | {"work": f"{'hidden, ' * hidden}{row['work']}"}
+
+    with TemporaryDirectory() as made:
+        pending = _pending(chosen, Path(made), measured, str(device), ours_first=jobs > 1)
+        seconds = None if max_minutes is None else 60 * max_minutes
+        for job, found in call_all(_measure, pending, jobs=jobs, seconds=seconds):
+            measured[job.part] = found
+            if parts is not None:
+                append_lines(parts, [asdict(job.part) | found])
+            for task, source in chosen:
+                if _case(task, source) == job.part.case:
+                    yield from tell(task, source)
+    for task, source in chosen:  # whose parts were all on record
+        yield from tell(task, source)
+
+
+def _case(task: str, source: str) -> str:
+    return f"{task}: {Path(source).stem}"
+
+
+def _settings(task: str, method: str) -> str:
+    tried = default_candidates(TASKS[task], {}) if method == OURS else []
+    identities = [config.identity() for config in tried]
+    return configs.digest({"candidates": identities, "sources": _SOURCES})
+
+
+def _read(path: Path | None) -> dict[Part, dict[str, float]]:
+    """The parts on record."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    found = {}
+    for values in map(json.loads, lines):
+        part = Part(**{name: values.pop(name) for name in Part.__dataclass_fields__})
+        found[part] = values
+    return found
+
+
+def _pending(
+    chosen: Sequence[tuple[str, str]],
+    folder: Path,
+    measured: dict[Part, dict[str, float]],
+    device: str,
+    *,
+    ours_first: bool,
+) -> Iterator[_Job]:
+    """What is not measured yet, dataset by dataset, which are written when their turn comes.
+
+    Args:
+        ours_first: Whether rivals wait until the defaults of all datasets have begun.
+    """
+    splits: dict[tuple[str, str], list[configs.Values]] = {}
+    for kinds in ((True,), (False,)) if ours_first else ((True, False),):
+        for task, source in chosen:
+            case = _case(task, source)
+            if (task, source) not in splits:
+                done = _row(task, case, measured) is not None
+                splits[task, source] = [] if done else _write(task, source, folder)
+            for method in (OURS, *RIVALS[task]):
+                if (method == OURS) not in kinds:
+                    continue
+                settings, own = _settings(task, method), splits[task, source]
+                for split, values in enumerate(own):
+                    part = Part(case, method, split, len(own), settings)
+                    if part not in measured:
+                        yield _Job(part, task, values, device)
+
+
+def _write(task: str, source: str, folder: Path) -> list[configs.Values]:
+    own = folder / task / Path(source).name
+    own.mkdir(parents=True)
+    return own_sets.written(task, source, own)
+
+
+def _measure(job: _Job) -> dict[str, float]:
+    """The metric of a method on validation and on test data, and the seconds it takes."""
+    began = time.perf_counter()
+    if job.part.method == OURS:
+        found = _train(job.task, job.values, torch.device(job.device))
+    else:
+        rival = RIVALS[job.task][job.part.method]
+        found = rival(load_case(job.task, job.values))._asdict()
+    return found | {"seconds": time.perf_counter() - began}
+
+
+def _train(task: str, values: configs.Values, device: torch.device) -> dict[str, float]:
+    """What ``train`` with its defaults reaches: the combination, and the ``single`` best model."""
+    candidates = default_candidates(TASKS[task], values)
+    with TemporaryDirectory() as folder:
+        context = Context(device)
+        job = train_in_folder(TASKS[task], candidates, Path(folder) / "out", context, combine=True)
+    (split,) = job.results
+    metric = TASKS[task].reported_metrics[0]
+    valid, test = (split["combination"][f"{part}/{metric}"] for part in ("valid", "test"))
+    return {"valid": valid, "test": test, "single": split["single"][f"test/{metric}"]}
+
+
+def _row(task: str, case: str, measured: dict[Part, dict[str, float]]) -> dict[str, Any] | None:
+    """The row of a dataset; None until all of its parts are measured."""
+    settings = {method: _settings(task, method) for method in (OURS, *RIVALS[task])}
+    own = {
+        (part.method, part.split): found
+        for part, found in measured.items()
+        if part.case == case and part.settings == settings.get(part.method)
+    }
+    counts = [part.num_splits for part in measured if part.case == case]
+    if not counts or len(own) < counts[-1] * len(settings):
+        return None
+    splits = range(counts[-1])
+    scores = [
+        {name: Score(own[name, n]["valid"], own[name, n]["test"]) for name in RIVALS[task]}
+        for n in splits
+    ]
+    ours = [own[OURS, n] for n in splits]
+    others = sum(found["seconds"] for (method, _), found in own.items() if method != OURS)
+    return {
+        "case": case,
+        "work": f"{len(ours)} splits",
+        **compare([found["test"] for found in ours], scores),
+        "single": round(sample([found["single"] for found in ours]).mean, 2),
+        "seconds": round(fmean(found["seconds"] for found in ours), 2),
+        "rival_seconds": round(others / len(ours), 2),
+    }
 
 
 def _chosen(
@@ -135,37 +277,6 @@ def _chosen(
         if word not in known:
             raise UserError(f"there is no task or dataset {word!r} here{did_you_mean(word, known)}")
     return [pair for pair in pairs if not only or set(pair) & set(only)]
-
-
-def _train(
-    task: AnyTask, values: configs.Values, folder: Path, context: Context
-) -> dict[str, list[float]]:
-    """What ``train`` with its defaults reaches on the test data of each split: the combination,
-    which it reports, and the single best model."""
-    candidates = default_candidates(task, values)
-    job = train_in_folder(task, candidates, folder, context, combine=True)
-    metric = f"test/{task.reported_metrics[0]}"
-    return {
-        kind: [split[kind][metric] for split in job.selection] for kind in ("combination", "single")
-    }
-
-
-def _rivals(task: str, config: Any) -> list[dict[str, Score]]:
-    """The scores of every rival on each split."""
-    data, path = TASKS[task].load(config), config.data.path
-    if task == "node":
-        return [node_rivals(data)]
-    if task == "link":
-        return [link_rivals(data, path)]
-    if task == "text":
-        indices = split_texts(data.documents, config.data, 0)
-        return [text_rivals(data, path, {part: i.numpy() for part, i in indices.items()})]
-    problem = TASKS[task].prepare(data, config, torch.device("cpu"))
-    found = []
-    for fold in range(len(folds_of(data, config.data))):
-        indices = split_graphs(problem, config, fold)
-        found.append(graph_rivals(data, {part: i.numpy() for part, i in indices.items()}))
-    return found
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:

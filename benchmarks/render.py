@@ -127,9 +127,12 @@ def render_steps(folder: Path) -> str:
 
 
 def render_own_data(folder: Path, *, hidden: bool) -> str:
-    """A Markdown table of the visible or the hidden datasets of ``own_data``."""
-    found = read_rows(folder, "own_data")
-    rows = [row for row in found if row["work"].startswith("hidden") == hidden]
+    """A Markdown table of the visible or the hidden datasets of ``own_data``: the newest row of
+    each, from whatever machine."""
+    path = folder / "own_data.jsonl"
+    lines = path.read_text().splitlines() if path.is_file() else []
+    newest = {row["case"]: row for row in map(json.loads, lines)}
+    rows = [row for row in newest.values() if row["work"].startswith("hidden") == hidden]
     return table(rows) if rows else _missing(f"own_data{' --hidden' * hidden}")
 
 

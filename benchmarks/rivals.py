@@ -1,7 +1,11 @@
 """What people use instead of quatgraph, as a careful practitioner would: small grids, choices on
-validation data, early stopping. Models are those of scikit-learn, PyG and, for triples, ours."""
+validation data, early stopping. Models are those of scikit-learn, PyG and, for triples, ours.
+
+:data:`RIVALS` lists them by task. Each is a function of a :class:`Case`.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise, product
 from typing import Any, NamedTuple
 
@@ -16,12 +20,11 @@ from torch_geometric.nn.models import GCN, GIN, MLP, GraphSAGE
 
 from quatgraph import config as configs
 from quatgraph.data.graph.collection import Graphs
-from quatgraph.data.link import Triples
 from quatgraph.data.splits import PARTS
-from quatgraph.tasks.link import LINK
+from quatgraph.tasks import TASKS
+from quatgraph.tasks.graph.problem import folds_of, split_fold
 from quatgraph.tasks.runs import run
-from quatgraph.tasks.text import TEXT
-from quatgraph.tasks.text.problem import Corpus
+from quatgraph.tasks.text.problem import split_indices as split_texts
 from quatgraph.training.context import Context
 
 PENALTIES = (0.1, 1.0, 10.0, 100.0)
@@ -39,6 +42,32 @@ class Score(NamedTuple):
 Scores = Mapping[str, Score]
 Parts = Mapping[str, NDArray[np.int64]]
 """Indices of the train, valid and test items."""
+
+
+class Case(NamedTuple):
+    """Data with one split."""
+
+    task: str
+    config: Any
+    data: Any
+    parts: Parts
+    """Empty for triples, which have a file per part."""
+
+
+def load_case(task: str, values: configs.Values) -> Case:
+    """Loads data as the task reads it."""
+    config = configs.build(TASKS[task].config, values)
+    data = TASKS[task].load(config)
+    parts: Mapping[str, Tensor] = {}
+    if task == "node":
+        masks = (data.train_mask, data.val_mask, data.test_mask)
+        parts = {p: mask[:, 0].nonzero().flatten() for p, mask in zip(PARTS, masks, strict=True)}
+    if task == "graph":
+        (fold,) = folds_of(data, config.data)
+        parts = split_fold(data, fold, config.data, 0)
+    if task == "text":
+        parts = split_texts(data.documents, config.data, 0)
+    return Case(task, config, data, {part: places.numpy() for part, places in parts.items()})
 
 
 def best(scores: Sequence[Score]) -> Score:
@@ -69,26 +98,22 @@ def _fitted(model: Any, x: Any, y: NDArray[np.int64], parts: Parts) -> Score:
 # --- nodes
 
 
-def node_rivals(graph: Data) -> dict[str, Score]:
-    """Logistic regression, MLP, GCN and GraphSAGE on a graph with one split."""
-    masks = (graph.train_mask, graph.val_mask, graph.test_mask)
-    parts = {
-        part: mask[:, 0].nonzero().flatten().numpy()
-        for part, mask in zip(PARTS, masks, strict=True)
-    }
-    x, links = _node_features(graph)
-    scores = {"logistic regression": _linear("logistic", links, graph.y.numpy(), parts)}
-    networks = {"MLP": MLP, "GCN": GCN, "GraphSAGE": GraphSAGE}
-    for name, network in networks.items():
-        found = []
-        for dropout, decay in product((0.2, 0.5), (5e-4, 5e-3)):
-            torch.manual_seed(0)
-            options = {"in_channels": x.size(1), "hidden_channels": 64, "num_layers": 2}
-            model = network(**options, out_channels=len(graph.label_names), dropout=dropout)
-            edges = () if network is MLP else (graph.edge_index,)
-            found.append(_train_nodes(model, (x, *edges), graph.y, parts, decay))
-        scores[name] = best(found)
-    return scores
+def _linear_nodes(case: Case) -> Score:
+    _, x = _node_features(case.data)
+    return _linear("logistic", x, case.data.y.numpy(), case.parts)
+
+
+def _network_nodes(network: Any, case: Case) -> Score:
+    graph = case.data
+    x, _ = _node_features(graph)
+    found = []
+    for dropout, decay in product((0.2, 0.5), (5e-4, 5e-3)):
+        torch.manual_seed(0)
+        options = {"in_channels": x.size(1), "hidden_channels": 64, "num_layers": 2}
+        model = network(**options, out_channels=len(graph.label_names), dropout=dropout)
+        edges = () if network is MLP else (graph.edge_index,)
+        found.append(_train_nodes(model, (x, *edges), graph.y, case.parts, decay))
+    return best(found)
 
 
 def _node_features(graph: Data) -> tuple[Tensor, NDArray[np.float64]]:
@@ -147,16 +172,12 @@ def _stopped_early(
 # --- graphs
 
 
-def graph_rivals(graphs: Graphs, parts: Parts) -> dict[str, Score]:
-    """The Weisfeiler-Lehman kernel with an SVM, GCN and GIN."""
+def _network_graphs(network: Any, pool: Any, case: Case) -> Score:
+    graphs, parts = case.data, case.parts
     batches = {part: _batch(graphs, parts[part]) for part in PARTS}
-    networks = {"GCN": (GCN, global_mean_pool), "GIN": (GIN, global_add_pool)}
-    found = {"WL + SVM": _kernel_machine(graphs, parts)}
-    for name, (network, pool) in networks.items():
-        torch.manual_seed(0)
-        model = _Pooled(network, pool, batches["train"].num_features, graphs.num_classes)
-        found[name] = _train_graphs(model, graphs, parts, batches)
-    return found
+    torch.manual_seed(0)
+    model = _Pooled(network, pool, batches["train"].num_features, graphs.num_classes)
+    return _train_graphs(model, graphs, parts, batches)
 
 
 def weisfeiler_lehman(graphs: Graphs, rounds: int) -> list[Tensor]:
@@ -184,11 +205,12 @@ def weisfeiler_lehman(graphs: Graphs, rounds: int) -> list[Tensor]:
     return counts
 
 
-def _kernel_machine(graphs: Graphs, parts: Parts) -> Score:
+def _kernel_machine(case: Case) -> Score:
     """An SVM on the kernel; validation data chooses the rounds, the penalty, and whether the
     kernel is a cosine."""
     from sklearn.svm import SVC
 
+    graphs, parts = case.data, case.parts
     kernel = np.zeros((len(graphs), len(graphs)))
     y, scores = graphs.y.numpy(), []
     for counts in weisfeiler_lehman(graphs, rounds=5):
@@ -263,46 +285,33 @@ def _train_graphs(
 # --- triples and texts
 
 
-def link_rivals(triples: Triples, path: str) -> dict[str, Score]:
-    """ComplEx with the N3 penalty, and DistMult with and without it."""
-    found = {}
-    for name, decoder, penalties in (
-        ("ComplEx-N3", "complex", [1e-3, 1e-2, 5e-2]),
-        ("DistMult", "distmult", [0.0, 1e-2]),
-    ):
-        model = {"name": "embeddings", "decoder": decoder, "dim_quats": 50}
-        values = {
-            "data": {"path": path},
-            "model": model | {"dropout": 0.0, "norm": False},
-            "train": {"lr": 0.01, "clip": None},
-        }
-        scores = _ours(LINK, values, {"train.n3": penalties}, triples, "mrr")
-        found[name] = best(scores)
-    return found
-
-
-def text_rivals(corpus: Corpus, path: str, parts: Parts) -> dict[str, Score]:
-    """TF-IDF with an SVM, logistic regression on words and bigrams, and fastText."""
-    from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-
-    documents = corpus.documents
-    texts = [documents.words(place) for place in range(len(documents))]
-    y, train = documents.y.numpy(), [texts[place] for place in parts["train"]]
-    supports, regressions = [], []
-    for longest in (1, 2):
-        options: dict[str, Any] = {"analyzer": _Words(longest)}
-        tf_idf = TfidfVectorizer(**options, sublinear_tf=True).fit(train)
-        supports.append(_linear("svm", tf_idf.transform(texts), y, parts))
-        counts = CountVectorizer(**options, binary=True).fit(train)
-        regressions.append(_linear("logistic", counts.transform(texts), y, parts))
-    values = {"data": {"path": path}, "model": {"name": "fasttext", "bigrams": 1 << 16}}
-    grid = {"train.lr": [0.01, 0.05]}
-    fast = _ours(TEXT, values, grid, None, "accuracy")
-    return {
-        "TF-IDF + SVM": best(supports),
-        "logistic regression": best(regressions),
-        "fastText": best(fast),
+def _embeddings(decoder: str, penalties: Sequence[float], case: Case) -> Score:
+    """Vectors without dropout; validation data chooses the N3 penalty."""
+    model = {"name": "embeddings", "decoder": decoder, "dim_quats": 50}
+    values = {
+        "model": model | {"dropout": 0.0, "norm": False},
+        "train": {"lr": 0.01, "clip": None},
     }
+    return best(_ours(case, values, {"train.n3": penalties}, "mrr"))
+
+
+def _linear_texts(kind: str, vectorizer: str, case: Case) -> Score:
+    """A linear model of words, perhaps with bigrams."""
+    from sklearn.feature_extraction import text
+
+    documents, found = case.data.documents, []
+    texts = [documents.words(place) for place in range(len(documents))]
+    train = [texts[place] for place in case.parts["train"]]
+    options = {"sublinear_tf": True} if vectorizer == "TfidfVectorizer" else {"binary": True}
+    for longest in (1, 2):
+        made = getattr(text, vectorizer)(analyzer=_Words(longest), **options).fit(train)
+        found.append(_linear(kind, made.transform(texts), documents.y.numpy(), case.parts))
+    return best(found)
+
+
+def _fasttext(case: Case) -> Score:
+    values = {"model": {"name": "fasttext", "bigrams": 1 << 16}}
+    return best(_ours(case, values, {"train.lr": [0.01, 0.05]}, "accuracy"))
 
 
 class _Words:
@@ -317,13 +326,38 @@ class _Words:
 
 
 def _ours(
-    task: Any, values: dict[str, Any], grid: dict[str, list[Any]], data: Any, metric: str
+    case: Case, values: configs.Values, grid: dict[str, Sequence[Any]], metric: str
 ) -> list[Score]:
     """A baseline that is a model of this package, with each setting of a grid."""
+    task: Any = TASKS[case.task]
+    values = values | {"data": {"path": case.config.data.path}}
     base = configs.to_dict(configs.build(task.config, values))
     tried = [configs.build(task.config, made) for made in configs.expand_grid(base, grid)]
-    data = task.load(tried[0]) if data is None else data
-    members = [member for config in tried for member in task.members(config, data)]
-    outcomes = run(task, members, data, Context(torch.device("cpu")))
+    members = [member for config in tried for member in task.members(config, case.data)]
+    outcomes = run(task, members, case.data, Context(torch.device("cpu")))
     found = [record.metrics for outcome in outcomes for record in outcome.records]
     return [Score(metrics[f"valid/{metric}"], metrics[f"test/{metric}"]) for metrics in found]
+
+
+RIVALS: dict[str, dict[str, Callable[[Case], Score]]] = {
+    "node": {
+        "logistic regression": _linear_nodes,
+        "MLP": partial(_network_nodes, MLP),
+        "GCN": partial(_network_nodes, GCN),
+        "GraphSAGE": partial(_network_nodes, GraphSAGE),
+    },
+    "graph": {
+        "WL + SVM": _kernel_machine,
+        "GCN": partial(_network_graphs, GCN, global_mean_pool),
+        "GIN": partial(_network_graphs, GIN, global_add_pool),
+    },
+    "link": {
+        "ComplEx-N3": partial(_embeddings, "complex", [1e-3, 1e-2, 5e-2]),
+        "DistMult": partial(_embeddings, "distmult", [0.0, 1e-2]),
+    },
+    "text": {
+        "TF-IDF + SVM": partial(_linear_texts, "svm", "TfidfVectorizer"),
+        "logistic regression": partial(_linear_texts, "logistic", "CountVectorizer"),
+        "fastText": _fasttext,
+    },
+}

@@ -1,5 +1,6 @@
 """The defaults beside what people use otherwise."""
 
+import contextlib
 import itertools
 import json
 import math
@@ -15,7 +16,7 @@ from commands import assert_user_error
 from torch_geometric.utils import from_networkx
 from typer.testing import CliRunner
 
-from benchmarks import own_data, own_sets, rivals
+from benchmarks import made_triples, own_data, own_sets, rivals
 from benchmarks.__main__ import app
 from benchmarks.own_data import compare, is_lost, pick_rival, sample, table
 from benchmarks.rivals import Score, weisfeiler_lehman
@@ -120,6 +121,11 @@ def test_every_split_of_a_dataset_is_written_once_and_drawn_anew(task: str, tmp_
     splits = sum(map(TASKS[task].num_splits, configurations, data))
     assert splits == {"node": 5, "graph": 5, "link": 3, "text": 5}[task]
     assert len({one.digest for one in data}) == len(data)
+    parts = [rivals.load_case(task, each).parts for each in values]
+    for one in parts if task != "link" else ():
+        places = [int(place) for part in one.values() for place in part]
+        assert len(places) == len(set(places))
+        assert len(one["train"]) > len(one["test"]) > 0 < len(one["valid"])
     if task == "node":
         assert {one.num_nodes for one in data} == {34}
     if task == "text":
@@ -155,6 +161,37 @@ def test_generated_data_has_the_structure_that_it_claims() -> None:
     assert (found == active).float().mean() > 0.7
 
 
+@pytest.mark.parametrize("seed", [0, 1])
+def test_relatives_follow_from_parents(seed: int) -> None:
+    triples = made_triples.families(seed)
+    rows = torch.cat((triples.train, triples.valid, triples.test)).tolist()
+    names = triples.entities, triples.relations
+    ends: dict[str, set[tuple[str, str]]] = {}
+    for head, relation, tail in rows:
+        ends.setdefault(names[1][relation], set()).add((names[0][head], names[0][tail]))
+    mother, father = (dict(ends[parent]) for parent in ("mother", "father"))
+    assert mother.keys() == father.keys()
+    siblings = {(a, b) for a in mother for b in mother if a != b and mother[a] == mother[b]}
+    assert ends["sister or brother"] == siblings
+    for child, uncle in ends["aunt or uncle"]:
+        assert {(mother[child], uncle), (father[child], uncle)} & siblings
+    for one, other in ends["cousin"]:
+        assert {(one, mother[other]), (one, father[other])} & ends["aunt or uncle"]
+        assert (other, one) in ends["cousin"]
+
+
+def test_half_of_the_relations_of_a_made_world_are_symmetric() -> None:
+    triples = made_triples.world(0)
+    rows = {tuple(r) for r in torch.cat((triples.train, triples.valid, triples.test)).tolist()}
+    symmetric = {
+        name
+        for number, name in enumerate(triples.relations)
+        if all((t, r, h) in rows for h, r, t in rows if r == number)
+    }
+    assert symmetric == {"has embassy in", "borders", "is married to", "met"}
+    assert len(triples.relations) == 9
+
+
 def _few_epochs(task: AnyTask, values: configs.Values) -> list[Any]:
     candidates = default_candidates(task, values)
     return [replace(one, train=replace(one.train, epochs=4)) for one in candidates[::6]]
@@ -172,6 +209,53 @@ def test_the_defaults_stand_beside_a_rival(tmp_path: Path, monkeypatch: pytest.M
     assert row["against"] in ("logistic regression", "MLP", "GCN", "GraphSAGE")
     assert row["difference"] == pytest.approx(row["ours"] - row["rival"], abs=0.011)
     assert min(row["seconds"], row["rival_seconds"]) > 0
+
+
+def test_what_is_on_record_is_not_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[tuple[str, int]] = []
+
+    def measure(job: Any) -> dict[str, float]:
+        if len(measured) == 7:
+            raise ValueError("interrupted")
+        measured.append((job.part.method, job.part.split))
+        score = 0.5 if job.part.method == own_data.OURS else 0.4
+        return {"valid": score, "test": score, "single": score, "seconds": 1.0}
+
+    monkeypatch.setattr(own_data, "_measure", measure)
+    parts = tmp_path / "parts.jsonl"
+    with pytest.raises(RuntimeError, match=r"(?s)calls failed.*node: karate.*interrupted"):
+        list(own_data.rows(CPU, ["karate"], parts=parts))
+    assert len(parts.read_text().splitlines()) == 7
+    first = measured[:]
+    measured.clear()
+    for _ in range(3):  # 25 parts: five methods on five splits, at most seven in a row
+        with contextlib.suppress(RuntimeError):
+            list(own_data.rows(CPU, ["karate"], parts=parts))
+        first += measured
+        measured.clear()
+    assert len(first) == len(set(first)) == 25
+    (row,) = own_data.rows(CPU, ["karate"], parts=parts)
+    assert not measured
+    assert (row["difference"], row["work"]) == (10.0, "5 splits")
+    # Other defaults count as not measured.
+    monkeypatch.setattr(own_data, "default_candidates", _few_epochs)
+    list(own_data.rows(CPU, ["karate"], parts=parts))
+    assert measured == [(own_data.OURS, split) for split in range(5)]
+
+
+def test_the_defaults_of_all_datasets_begin_before_rivals(tmp_path: Path) -> None:
+    chosen = [("node", "karate"), ("link", "families")]
+    for first in (True, False):
+        folder = tmp_path / str(first)
+        jobs = list(own_data._pending(chosen, folder, {}, "cpu", ours_first=first))
+        parts = [job.part for job in jobs]
+        assert len(set(parts)) == len(parts) == 5 * 5 + 3 * 3
+        ours = [part.method == own_data.OURS for part in parts]
+        assert (ours == sorted(ours, reverse=True)) == first
+        cases = [part.case for part in parts]
+        assert (cases == sorted(cases, reverse=True)) == (not first)
 
 
 def test_mistakes_are_one_sentence(tmp_path: Path) -> None:

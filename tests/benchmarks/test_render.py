@@ -52,6 +52,12 @@ def test_hidden_datasets_have_a_table_of_their_own(tmp_path: Path) -> None:
     shown = render_own_data(tmp_path, hidden=True)
     assert "| text: b | 70.0 | 49.0 | fastText |" in shown
     assert "text: a" not in shown
+    numbers |= {"ours": 71.0, "environment": {"device": "gpu"}}
+    again = row("defaults", 0.0, case="text: b", work="hidden, 3 splits", **numbers)
+    (tmp_path / "own_data.jsonl").write_text(visible + hidden + again)
+    shown = render_own_data(tmp_path, hidden=True)
+    assert shown.count("text: b") == 1  # the newest row, from whatever machine
+    assert "| text: b | 71.0 |" in shown
 
 
 def test_shares_stand_below_what_the_machine_reaches(tmp_path: Path) -> None:
