@@ -1,16 +1,19 @@
-"""The members of a link bundle as one model."""
+"""The members of a link bundle as one model, and its triples."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
+from quatgraph.errors import UserError
 from quatgraph.predictors.members import Cache, TrainedMember
 from quatgraph.predictors.predictions import refuse_not_finite
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import entity_adjacency
+from quatgraph.training.bundle import Bundle
 
 SCORES_AT_ONCE = 1 << 24
 
@@ -56,8 +59,22 @@ class CombinedModel(nn.Module):
         """What the log-softmax of several members adds to the scores of a query, ``(Q,)``."""
         if len(self.members) == 1:
             return torch.zeros(len(head), device=head.device)
+        return -self.log_normalizers(head, relation)
+
+    def log_normalizers(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The difference between the products of vectors and the weighted mean of log-softmax
+        scores, ``(Q,)``."""
         pairs = zip(self.shares, self._decode(head, relation), strict=True)
-        return -torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
+        return torch.stack([share * _log_sums(*pair) for share, pair in pairs]).sum(dim=0)
+
+    def log_probabilities(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The weighted mean of the members' log-softmax scores over all entities, ``(Q, E)``."""
+        pairs = zip(self.shares, self._decode(head, relation), strict=True)
+        (share, (query, candidates)), *others = pairs
+        total = share * (query @ candidates.mT).log_softmax(dim=1)
+        for share, (query, candidates) in others:
+            total.add_((query @ candidates.mT).log_softmax(dim=1), alpha=share)
+        return total
 
     def _decode(self, head: Tensor, relation: Tensor) -> list[tuple[Tensor, Tensor]]:
         return [m.model.decoder(self.encode(m), head, relation) for m in self.members]
@@ -74,6 +91,23 @@ class CombinedModel(nn.Module):
     def _name(self, head: int, relation: int) -> tuple[str, str]:
         graph = self.triples
         return graph.entity_labels[head], graph.relation_labels[relation % graph.num_relations]
+
+
+def read_bundled_triples(bundle: Bundle) -> Triples:
+    """The triples that a bundle holds, checked against its card."""
+    card = bundle.card
+    values: dict[str, Any] = {
+        name: part.long() for name, part in bundle.select_tensors("data").items()
+    }
+    for name in ("entities", "relations", "entity_labels", "relation_labels", "notes"):
+        values[name] = card[name]
+    triples = Triples(card["data"]["name"], **values)
+    if triples.digest != card["data"]["digest"]:
+        raise UserError(
+            f"the bundle's triples of {triples.name!r} are not those its card describes: "
+            "the bundle was changed, so train it again"
+        )
+    return triples
 
 
 def _log_sums(query: Tensor, candidates: Tensor) -> Tensor:
