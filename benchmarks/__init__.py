@@ -24,6 +24,7 @@ BENCHES = (
     "steps",
     "defaults",
     "own_data",
+    "explain",
 )
 """Names of modules, which are imported when they run."""
 

@@ -136,6 +136,21 @@ def render_own_data(folder: Path, *, hidden: bool) -> str:
     return table(rows) if rows else _missing(f"own_data{' --hidden' * hidden}")
 
 
+def render_explain(folder: Path) -> str:
+    """A Markdown table of what removing supporting triples does, beside other triples."""
+    rows = read_rows(folder, "explain")
+    if not rows:
+        return _missing("explain")
+    head = ["model", "predictions", "control", "drop", "of control", "difference (95 % CI)", "MRR"]
+    lines = []
+    for row in rows:
+        interval = f"{row['difference']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
+        ranks = f"{row['mrr']:.3f}, {row['mrr_removed']:.3f}, {row['mrr_control']:.3f}"
+        drops = [f"{row[key]:.2f}" for key in ("drop", "drop_control")]
+        lines.append([row["case"], row["work"], row["variant"], *drops, interval, ranks])
+    return markdown_table(head, lines)
+
+
 def _missing(bench: str) -> str:
     return f"Not run yet: `python -m benchmarks {bench} --out benchmarks/records`"
 

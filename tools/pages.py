@@ -10,6 +10,7 @@ from benchmarks.figures import growth, speed_bars
 from benchmarks.render import (
     render_bench,
     render_beside,
+    render_explain,
     render_growth,
     render_own_data,
     render_steps,
@@ -82,6 +83,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             ("docs/settings.md", f"settings {name}"): partial(render_settings, task)
             for name, task in TASKS.items()
         },
+        ("docs/usage.md", "bench explain"): lambda: render_explain(bench),
         ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, hidden=True),
         ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, hidden=False),
     }

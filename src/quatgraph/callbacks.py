@@ -78,10 +78,11 @@ def wandb(run: Run) -> Callback:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
+def progress_bar(unit: str = "epochs") -> Iterator[Callable[[str, int, int], None]]:
     """Shows a bar on standard error if that is a terminal, or in a notebook.
 
-    Yields the function that updates it, with what is trained, the epochs done and the total.
+    Yields the function that updates it, with what is trained, the epochs (or whatever the unit is)
+    done and the total.
     """
     in_notebook = "IPython" in sys.modules  # rich is loaded only where it may draw
     if not (sys.stderr.isatty() or in_notebook):
@@ -94,7 +95,7 @@ def progress_bar() -> Iterator[Callable[[str, int, int], None]]:
     bar = Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
-        TextColumn("{task.completed}/{task.total} epochs"),
+        TextColumn(f"{{task.completed}}/{{task.total}} {unit}"),
         TimeRemainingColumn(),
         console=console,
         transient=True,

@@ -36,7 +36,7 @@ OPTIONS: dict[str, tuple[Option, ...]] = {
     "graph": (Option("ids", list[str], "ID of a graph to classify. Repeatable.", flag="graph"),),
     "link": (
         Option("head", str, "The head; tails are predicted."),
-        Option("relation", str, "The relation."),
+        Option("relation", list[str], "The relation; with --missing repeatable."),
         Option("tail", str, "The tail; heads are predicted."),
         Option("top", int, "Number of predictions, 10 by default.", default=10),
         Option(

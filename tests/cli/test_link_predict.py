@@ -137,9 +137,38 @@ def test_nothing_new_is_nothing_printed(tmp_path: Path) -> None:
     assert predict(f"{tmp_path}/m", "--head", "a", "--relation", "r", "--new") == ""
 
 
+def test_missing_triples_are_ranked_by_probability(model: str, tmp_path: Path) -> None:
+    asked = "--missing", "--relation", "borders", "--relation", "capital", "--top", "20"
+    rows = list(csv.DictReader(io.StringIO(predict(model, *asked))))
+    assert list(rows[0]) == ["head", "relation", "tail", "probability", "score"]
+    assert len(rows) == 20
+    assert {row["relation"] for row in rows} <= {"borders", "capital"}
+    probabilities = [float(row["probability"]) for row in rows]
+    assert probabilities == sorted(probabilities, reverse=True)
+    predict(model, "--missing", "--out", str(tmp_path / "all.csv"))
+    assert len((tmp_path / "all.csv").read_text().splitlines()) == 1001
+
+
+def test_support_is_shown_in_words(model: str) -> None:
+    lines = predict(model, *QUERY, "--top", "2", "--explain").splitlines()
+    (row, _) = map(
+        json.loads, predict(model, *QUERY, "--top", "2", "--explain", "--json").splitlines()
+    )
+    strongest = max(row["support"], key=row["support"].get)
+    assert lines[4].startswith(f"{row['tail']}: {strongest} ({row['support'][strongest]:.2f})")
+    assert lines[-1].startswith("support: how much the score of a known triple rises")
+    rows = predict(model, "--missing", "--relation", "capital", "--top", "1", "--explain")
+    assert rows.splitlines()[0].endswith(",support")
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
+        (["--missing", "--top", "0"], "top must be at least 1, got 0"),
+        (["--missing", "--relation", "capitol"], "did you mean 'capital'?"),
+        (["--missing", "--head", "Peru"], "--missing takes no queries: leave out all but"),
+        (["--missing", "queries.tsv"], "--missing takes no queries: leave out all but"),
+        ([*QUERY, "--relation", "borders"], "a query has one relation; several --relation are for"),
         ([], "give a query, such as --head Abakan --relation 'large city in', or a file"),
         (["--head", "Autralia", "--relation", "capital"], "did you mean 'Australia'?"),
         (["--head", "Australia", "--relation", "capitol"], "did you mean 'capital'?"),
@@ -256,5 +285,8 @@ def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
         assert_user_error(
             result, f"{option[0]} is an option for link models", "for the task 'node'"
         )
+    for option, tasks in (("--missing", "link"), ("--explain", "link and text")):
+        result = call("predict", str(tmp_path), option)
+        assert_user_error(result, f"{option} is for {tasks} models", "for the task 'node'")
     result = call("evaluate", str(tmp_path), "--by-relation")
     assert_user_error(result, "--by-relation is for link models", "for the task 'node'")

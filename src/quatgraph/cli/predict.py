@@ -10,7 +10,7 @@ import typer
 
 from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
 from quatgraph.cli.tables import STDOUT, WORDS, align, encode, escape, format_of, is_stream
-from quatgraph.errors import UserError
+from quatgraph.errors import UserError, printable
 from quatgraph.query_options import OPTIONS, check_options, options_of
 
 SENSITIVE = ("macro-f1", "roc-auc", "average-precision")
@@ -116,12 +116,15 @@ def _print_relations(found: dict[str, dict[str, float]], json_: bool) -> None:
 
 def _add_query_options(body: Callable[..., None]) -> Callable[..., None]:
     """Adds the options that `predict` takes, for all tasks, after the arguments of a command, which
-    gets them as ``**options``."""
+    gets them as ``**options``; those that it has itself are not added."""
     signature = inspect.signature(body)
     bundle, data, *others, _ = signature.parameters.values()
     parameters = [bundle, data]
+    own = {one.name for one in others}
     for task in OPTIONS:
         for option in options_of(task):
+            if option.name in own:
+                continue
             is_flag = option.flag_value is not None
             kind = bool if is_flag else option.type | None
             declared = typer.Option(option.spelling, help=f"{task}: {option.help}")
@@ -158,6 +161,21 @@ def predict(
             "CSV if there is no suffix, and for - or a device such as /dev/stdout."
         ),
     ] = None,
+    missing: Annotated[
+        bool,
+        typer.Option(
+            "--missing",
+            help="link: rank all triples that are not known, 1000 by default, by probability.",
+        ),
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="link: show the known triples that support each prediction. "
+            "text: compute the support of each word; slower.",
+        ),
+    ] = False,
     device: Device = "auto",
     json_: Json = False,
     **options: Any,
@@ -168,12 +186,17 @@ def predict(
     For the training data, the known label and split of each item are shown too; for new data, its
     label, if it has one. For a text, support is the drop in the probability of its class when a
     word is left out, and attention, from 0 to 1, is how much of the word enters the text's vector.
+    For a triple, support is how much the score of a known triple rises when the prediction's rises
+    by 1; with --missing, its probability is the rate of validation triples among the triples that
+    training lacks and that rank alike.
 
     quatgraph predict my-model --node alice
 
     quatgraph predict my-model new-data --out predictions.parquet
 
-    quatgraph predict my-model --head Australia --relation capital
+    quatgraph predict my-model --head Australia --relation capital --explain
+
+    quatgraph predict my-model --missing --relation borders --top 100
 
     quatgraph predict my-model "a charming little film"
     """
@@ -198,11 +221,17 @@ def predict(
         for option in options_of(task)
         if (flag := option.spelling[2:]) in flags
     }
+    if (missing and task != "link") or (explain and task not in ("link", "text")):
+        flag, tasks = ("missing", "link") if missing else ("explain", "link and text")
+        raise UserError(f"--{flag} is for {tasks} models, but {bundle} is for the task {task!r}")
     source = _read_texts(data or []) if task == "text" else _read_path(data or [], task, bundle)
     single_text = isinstance(source, str) and not names_a_file(source)
-    if single_text:
+    if task == "text" and (explain or single_text):
         query["explain"] = True
-    predictions = predictor.predict(source, **query)
+    if task == "link":
+        predictions = _predict_links(predictor, source, query, missing=missing, explain=explain)
+    else:
+        predictions = predictor.predict(source, **query)
     for note in predictions.notes:
         log(note)
     rows = list(predictions.rows())
@@ -211,7 +240,7 @@ def predict(
         write_atomic(file, encode(rows, format_))
         if not is_stream(file):
             echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {file}")
-    elif readable and task == "link" and source is None and rows:
+    elif readable and task == "link" and source is None and not missing and rows:
         typer.echo(_format_links(rows, predictor), nl=False)
     elif readable and single_text:
         typer.echo(_format_text(rows[0]), nl=False)
@@ -219,6 +248,24 @@ def predict(
         if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
             rows = [escape(row) for row in rows]
         typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
+
+
+def _predict_links(
+    predictor: Any, source: Any, query: dict[str, Any], *, missing: bool, explain: bool
+) -> Any:
+    """Completes triples, or ranks those that the graph lacks; perhaps with their support."""
+    relations = query.pop("relation", None)
+    if missing:
+        if source is not None or query.keys() - {"top"}:
+            raise UserError("--missing takes no queries: leave out all but --relation and --top")
+        predictions = predictor.predict_missing(relations, **query, progress=True)
+    else:
+        if relations is not None:
+            if len(relations) > 1:
+                raise UserError("a query has one relation; several --relation are for --missing")
+            query["relation"] = relations[0]
+        predictions = predictor.predict(source, **query)
+    return predictor.explain(predictions) if explain else predictions
 
 
 def _read_path(data: list[str], task: str, bundle: Path) -> Path | None:
@@ -254,6 +301,8 @@ def _format_links(rows: list[dict[str, Any]], predictor: Any) -> str:
     columns = ["tail_rank", "head_rank"] if end == "both" else ["rank", end, f"{end}_id"]
     columns += ["score", "known"]
     table = align([{key: row[key] for key in columns if key in row} for row in rows])
+    if "support" in rows[0]:
+        table += "\n" + "".join(_format_support(row, end) for row in rows)
     whole = "its tail's"
     if predictor.reciprocal:
         whole = "the mean of its tail's and, by the inverse relation, its head's"
@@ -261,7 +310,19 @@ def _format_links(rows: list[dict[str, Any]], predictor: Any) -> str:
     if (members := len(predictor.members)) > 1:
         score += f"; each the weighted mean of {members} models' log-softmax over all entities"
     rank = "filtered, other known triples do not count; ties averaged"
-    return f"{table}\nrank: {rank}\nscore: {score}\n"
+    lines = [f"rank: {rank}", f"score: {score}"]
+    if "support" in rows[0]:
+        rise = "how much the score of a known triple rises when the prediction's rises by 1"
+        lines.append(f"support: {rise}")
+    return f"{table}\n" + "".join(f"{line}\n" for line in lines)
+
+
+def _format_support(row: dict[str, Any], end: str) -> str:
+    """What supports a prediction, in words."""
+    triples = [f"{words} ({value:.2f})" for words, value in row["support"].items()]
+    whole = " ".join(row[key] for key in ("head", "relation", "tail"))
+    name = whole if end == "both" else row[end]
+    return f"{printable(name)}: {printable('; '.join(triples) or 'no known triple')}\n"
 
 
 def _format_text(row: dict[str, Any]) -> str:

@@ -157,7 +157,7 @@ def _example_query(task: "AnyTask", job: "Job") -> str:
         return ' "a text of your own"'
     if task.name != "link":
         return ""
-    from quatgraph.predictors.link import read_bundled_triples
+    from quatgraph.predictors.link_combination import read_bundled_triples
     from quatgraph.predictors.queries import example_query
     from quatgraph.training.bundle import load_bundle
 

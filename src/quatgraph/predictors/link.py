@@ -1,15 +1,19 @@
 """Completes and scores triples with trained models."""
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph.callbacks import progress_bar
 from quatgraph.data import link as source
 from quatgraph.data.io.messages import quote_some
-from quatgraph.data.link import Queries, Triples
+from quatgraph.data.link import Queries
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
@@ -19,8 +23,9 @@ from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
-from quatgraph.predictors.link_combination import CombinedModel
-from quatgraph.predictors.predictions import Links
+from quatgraph.predictors.link_combination import CombinedModel, read_bundled_triples
+from quatgraph.predictors.missing import MissingTriples
+from quatgraph.predictors.predictions import Links, MissingLinks, Support
 from quatgraph.predictors.queries import (
     OPEN,
     AnyQueries,
@@ -28,6 +33,7 @@ from quatgraph.predictors.queries import (
     parse_queries,
     parse_triples,
 )
+from quatgraph.predictors.support import find_support
 from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
@@ -36,11 +42,11 @@ from quatgraph.tasks.link.problem import Problem, RankingQueries
 from quatgraph.training.bundle import Bundle
 
 Known = Literal["mark", "leave-out"]
+LinksT = TypeVar("LinksT", Links, MissingLinks)
 MIN_ROWS = 64
 """Least rows of a product, padded with zeros: a product of few rows is rounded differently from the
 evaluator's of many, and a rank must not depend on the number of queries. (With half a million
 entities or more the evaluator's own products have few rows.)"""
-
 
 _Columns = tuple[Tensor, Tensor, Tensor, Tensor]
 """Queries, triples, scores and ranks, the first columns of :class:`Links`."""
@@ -52,13 +58,15 @@ class LinkPredictor(Predictor[LinkConfig]):
     The vectors of entities are computed once.
 
     Example:
-        A bundle completes triples, one or a table of them, and scores whole ones::
+        A bundle completes triples, one or a table of them, scores whole ones, and finds and
+        explains those that the graph lacks::
 
             model = quatgraph.load("my-model")
             model.predict(head="Australia", relation="capital", top=3)
             model.predict(relation="capital", tail="Canberra", known="leave-out")
             model.predict([("Australia", "capital", "Canberra"), ("Peru", "borders", "?")])
             model.predict("queries.tsv")
+            model.explain(model.predict_missing("capital", top=100)).support
     """
 
     config_class = LinkConfig
@@ -115,6 +123,69 @@ class LinkPredictor(Predictor[LinkConfig]):
         notes += self._report_unseen(rows)
         known_in = self._find_parts(triples)
         return Links(self.triples, query, triples, scores, ranks, known_in, notes)
+
+    def predict_missing(
+        self,
+        relation: str | Sequence[str] | None = None,
+        *,
+        top: int = 1000,
+        progress: bool = False,
+    ) -> MissingLinks:
+        """Ranks all triples that train, valid and test lack, the most probable first.
+
+        The probability is the rate of validation triples among the triples that training lacks and
+        that rank alike: how likely a held-out part of this size has the triple. True triples that
+        no part has count as false, so the probability of being true is higher. The first call
+        calibrates, which takes about as long as ranking all relations. A triple whose head is its
+        tail is a candidate if training has one of its relation.
+
+        Args:
+            relation: The relations to rank; all by default.
+            top: Number of triples, at most.
+            progress: Whether to show a progress bar, on a terminal or in a notebook.
+        """
+        if top < 1:
+            raise UserError(f"top must be at least 1, got {top}")
+        graph = self.triples
+        if self.card.get("refit"):
+            raise UserError(
+                "the model was refitted on all labels, so no validation triples are left to "
+                "calibrate probabilities with: use the model from before the refit"
+            )
+        names = [relation] if isinstance(relation, str) else relation
+        chosen = range(graph.num_relations)
+        numbers = chosen if names is None else sorted({graph.relation(name) for name in names})
+        bar: Any = progress_bar("relations") if progress else nullcontext(lambda *_: None)
+        scorer = self._cache.get("missing", lambda: MissingTriples(self.model, graph, self.device))
+        with bar as update:
+            calibration = scorer.calibration(partial(update, "calibrating"))
+            found, scores = scorer.rank(calibration, numbers, top, partial(update, "ranking"))
+        return MissingLinks(graph, found, calibration.probability(scores), scores)
+
+    def explain(self, links: LinksT, top: int = 3) -> LinksT:
+        """The same predictions with their ``support``: of the triples that the model was trained on
+        and that share an entity with a prediction, those that support it most.
+
+        The strength of a triple is how much its score rises if the vectors of entities move so that
+        the prediction's rises by 1; a training step on the triple moves the prediction likewise.
+        See :mod:`quatgraph.predictors.support`.
+
+        Args:
+            links: What ``predict`` or ``predict_missing`` returned.
+            top: Number of triples for each prediction, at most; only those of positive strength.
+        """
+        if top < 1:
+            raise UserError(f"top must be at least 1, got {top}")
+        graph = self.triples
+        parts = (graph.train, graph.valid, graph.test) if self.card.get("refit") else (graph.train,)
+        trained = torch.cat(parts)
+        ends, kinds = graph.entity_labels, graph.relation_labels
+        found = []
+        for triple in links.triples:
+            rows, strengths = find_support(self.model, triple, trained, top)
+            pairs = zip(rows.tolist(), strengths.tolist(), strict=True)
+            found.append([Support(ends[h], kinds[r], ends[t], value) for (h, r, t), value in pairs])
+        return replace(links, support=found)
 
     @torch.no_grad()
     def embed(
@@ -314,23 +385,6 @@ class LinkPredictor(Predictor[LinkConfig]):
         """The triples as members take them that learned as few relations as any."""
         config = min((m.config for m in self.members), key=lambda c: c.data.reciprocal)
         return self._cache.get("problem", lambda: LINK.prepare(self.triples, config, self.device))
-
-
-def read_bundled_triples(bundle: Bundle) -> Triples:
-    """The triples that a bundle holds, checked against its card."""
-    card = bundle.card
-    values: dict[str, Any] = {
-        name: part.long() for name, part in bundle.select_tensors("data").items()
-    }
-    for name in ("entities", "relations", "entity_labels", "relation_labels", "notes"):
-        values[name] = card[name]
-    triples = Triples(card["data"]["name"], **values)
-    if triples.digest != card["data"]["digest"]:
-        raise UserError(
-            f"the bundle's triples of {triples.name!r} are not those its card describes: "
-            "the bundle was changed, so train it again"
-        )
-    return triples
 
 
 def _pad(rows: Tensor) -> Tensor:

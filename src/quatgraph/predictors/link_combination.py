@@ -1,10 +1,12 @@
-"""The members of a link bundle as one model."""
+"""The members of a link bundle as one model, and its triples."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor, nn
 
 from quatgraph.data.link import Triples
+from quatgraph.errors import UserError
 from quatgraph.models.link.graphs import Graph, build_graph
 from quatgraph.predictors.members import Cache, TrainedMember
 from quatgraph.predictors.predictions import refuse_not_finite
@@ -14,7 +16,9 @@ from quatgraph.tasks.link.joined import (
     append_constants,
     compute_constants,
     join_vectors,
+    log_normalizers,
 )
+from quatgraph.training.bundle import Bundle
 
 
 class CombinedModel(nn.Module):
@@ -45,6 +49,19 @@ class CombinedModel(nn.Module):
         """See :func:`quatgraph.tasks.link.joined.compute_constants`."""
         return compute_constants(self.shares, self._decode(head, relation))
 
+    def log_normalizers(self, head: Tensor, relation: Tensor) -> Tensor:
+        """See :func:`quatgraph.tasks.link.joined.log_normalizers`."""
+        return log_normalizers(self.shares, self._decode(head, relation))
+
+    def log_probabilities(self, head: Tensor, relation: Tensor) -> Tensor:
+        """The weighted mean of the members' log-softmax scores over all entities, ``(Q, E)``."""
+        pairs = zip(self.shares, self._decode(head, relation), strict=True)
+        (share, (query, candidates)), *others = pairs
+        total = share * (query @ candidates.mT).log_softmax(dim=1)
+        for share, (query, candidates) in others:
+            total.add_((query @ candidates.mT).log_softmax(dim=1), alpha=share)
+        return total
+
     def _decode(self, head: Tensor, relation: Tensor) -> list[Vectors]:
         return [m.model.decode(self.encode(m), head, relation) for m in self.members]
 
@@ -64,3 +81,20 @@ class CombinedModel(nn.Module):
     def _name(self, head: int, relation: int) -> tuple[str, str]:
         graph = self.triples
         return graph.entity_labels[head], graph.relation_labels[relation % graph.num_relations]
+
+
+def read_bundled_triples(bundle: Bundle) -> Triples:
+    """The triples that a bundle holds, checked against its card."""
+    card = bundle.card
+    values: dict[str, Any] = {
+        name: part.long() for name, part in bundle.select_tensors("data").items()
+    }
+    for name in ("entities", "relations", "entity_labels", "relation_labels", "notes"):
+        values[name] = card[name]
+    triples = Triples(card["data"]["name"], **values)
+    if triples.digest != card["data"]["digest"]:
+        raise UserError(
+            f"the bundle's triples of {triples.name!r} are not those its card describes: "
+            "the bundle was changed, so train it again"
+        )
+    return triples

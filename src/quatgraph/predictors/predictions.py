@@ -4,7 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypedDict
 
 import torch
 from torch import Tensor
@@ -135,6 +135,19 @@ class TextPredictions(Predictions):
             yield named
 
 
+class Support(NamedTuple):
+    """A known triple, by its labels, and how strongly it supports a prediction."""
+
+    head: str
+    relation: str
+    tail: str
+    strength: float
+    """See :meth:`quatgraph.LinkPredictor.explain`."""
+
+    def __str__(self) -> str:
+        return f"{self.head} {self.relation} {self.tail}"
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Links(Table):
     """Predicted or scored triples, query by query, the best first.
@@ -151,6 +164,8 @@ class Links(Table):
             filtered; NaN for an end that the query gave.
         known: The part that has the triple, empty if it is new.
         notes: What the user should know about these predictions, a sentence each.
+        support: The known triples that support each triple most; None unless they were computed, by
+            :meth:`quatgraph.LinkPredictor.explain`.
 
     Shape:
         - query, scores: ``(A,)``
@@ -165,10 +180,11 @@ class Links(Table):
     ranks: Tensor
     known: list[str]
     notes: list[str] = field(default_factory=list)
+    support: list[list[Support]] | None = None
 
     def __post_init__(self) -> None:
         numbers = torch.cat((self.scores[:, None], self.ranks.nan_to_num(nan=0.0)), dim=1)
-        columns = list(self._names().values())[:3]
+        columns = list(_name_columns(self.graph).values())[:3]
         refuse_not_finite(
             numbers,
             lambda row: tuple(names[int(self.triples[row, place])] for place, names in columns),
@@ -185,15 +201,17 @@ class Links(Table):
     def rows(self) -> Iterator[dict[str, Any]]:
         """One row for each: the end that is ``predicted`` (``head``, ``tail``, or ``both`` for a
         triple that was given), the names, with ids if these differ, ``score``, ``rank`` (for a
-        triple that was given ``tail_rank`` and ``head_rank``) and ``known``."""
-        names, given = self._names(), ~self.ranks.isnan().any(dim=1)
+        triple that was given ``tail_rank`` and ``head_rank``) and ``known``; and ``support``, the
+        strengths of triples by their words, if it was computed."""
+        names, given = _name_columns(self.graph), ~self.ranks.isnan().any(dim=1)
         any_given, any_open = bool(given.any()), not bool(given.all())
-        for triple, score, (tail, head), both, known in zip(
+        for triple, score, (tail, head), both, known, support in zip(
             self.triples.tolist(),
             self.scores.tolist(),
             self.ranks.tolist(),
             given.tolist(),
             self.known,
+            _support_columns(self.support, len(self.known)),
             strict=True,
         ):
             end, rank = ("head", head) if math.isnan(tail) else ("tail", tail)
@@ -205,18 +223,79 @@ class Links(Table):
             if any_given:
                 row["tail_rank"] = _whole_if_integer(tail) if both else None
                 row["head_rank"] = _whole_if_integer(head) if both else None
-            yield row | {"known": known}
+            yield row | {"known": known} | support
 
-    def _names(self) -> dict[str, tuple[int, list[str]]]:
-        """For each column of names its place in a triple, and the names to choose from."""
-        graph = self.graph
-        ends, kinds = graph.entity_labels, graph.relation_labels
-        columns = {"head": (0, ends), "relation": (1, kinds), "tail": (2, ends)}
-        if ends != graph.entities:
-            columns |= {"head_id": (0, graph.entities), "tail_id": (2, graph.entities)}
-        if kinds != graph.relations:
-            columns["relation_id"] = 1, graph.relations
-        return columns
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class MissingLinks(Table):
+    """Triples that the graph lacks, the most probable first.
+
+    Attributes:
+        graph: The knowledge graph.
+        triples: Head, relation and tail.
+        probabilities: See :meth:`quatgraph.LinkPredictor.predict_missing`.
+        scores: The log-odds that triples are ranked by, which differ where probabilities do not.
+        notes: What the user should know about these predictions, a sentence each.
+        support: As in :class:`Links`.
+
+    Shape:
+        - triples: ``(A, 3)``
+        - probabilities, scores: ``(A,)``
+    """
+
+    graph: Triples
+    triples: Tensor
+    probabilities: Tensor
+    scores: Tensor
+    notes: list[str] = field(default_factory=list)
+    support: list[list[Support]] | None = None
+
+    def __repr__(self) -> str:
+        first = next(self.rows(), None)
+        if first is None:
+            return "MissingLinks(no triples)"
+        triple = tuple(first[key] for key in TRIPLE_COLUMNS)
+        count = count_noun(len(self.scores), "triple")
+        return f"MissingLinks({count}, the first {triple} with probability {first['probability']})"
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each: the names, with ids if these differ, ``probability``, ``score``, and
+        ``support`` if it was computed."""
+        names = _name_columns(self.graph)
+        for triple, probability, score, support in zip(
+            self.triples.tolist(),
+            self.probabilities.tolist(),
+            self.scores.tolist(),
+            _support_columns(self.support, len(self.scores)),
+            strict=True,
+        ):
+            row: dict[str, Any] = {
+                key: listed[triple[place]] for key, (place, listed) in names.items()
+            }
+            row["probability"] = round(probability, 6)
+            yield row | {"score": float(f"{score:.6g}")} | support
+
+
+def _name_columns(graph: Triples) -> dict[str, tuple[int, list[str]]]:
+    """For each column of names its place in a triple, and the names to choose from."""
+    ends, kinds = graph.entity_labels, graph.relation_labels
+    columns = {"head": (0, ends), "relation": (1, kinds), "tail": (2, ends)}
+    if ends != graph.entities:
+        columns |= {"head_id": (0, graph.entities), "tail_id": (2, graph.entities)}
+    if kinds != graph.relations:
+        columns["relation_id"] = 1, graph.relations
+    return columns
+
+
+def _support_columns(
+    found: list[list[Support]] | None, count: int
+) -> Iterator[dict[str, dict[str, float]]]:
+    """The column ``support`` of each row, if there is one."""
+    if found is None:
+        yield from ({} for _ in range(count))
+        return
+    for own in found:
+        yield {"support": {str(one): round(one.strength, 6) for one in own}}
 
 
 def import_pandas() -> Any:

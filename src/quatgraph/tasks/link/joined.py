@@ -26,8 +26,13 @@ def compute_constants(shares: Sequence[float], each: Sequence[Vectors]) -> Tenso
     single one."""
     if len(each) == 1:
         return torch.zeros(len(each[0][0]), device=each[0][0].device)
+    return -log_normalizers(shares, each)
+
+
+def log_normalizers(shares: Sequence[float], each: Sequence[Vectors]) -> Tensor:
+    """The products of joined vectors minus the weighted mean of log-softmax scores, ``(Q,)``."""
     pairs = zip(shares, each, strict=True)
-    return -torch.stack([share * _log_sums(*own) for share, own in pairs]).sum(dim=0)
+    return torch.stack([share * _log_sums(*own) for share, own in pairs]).sum(dim=0)
 
 
 def append_constants(vectors: Vectors, constants: Tensor) -> Vectors:
