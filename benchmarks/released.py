@@ -275,7 +275,8 @@ def _link(config: Any, problem: Any, device: torch.device) -> tuple[nn.Module, E
     pairs, pointers, tails = (
         given.numpy() for given in (queries.pairs, queries.ptr, queries.tails)
     )
-    adjacency = _coo(problem.adjacency, device)
+    assert isinstance(problem.graph, Adjacency)
+    adjacency = _coo(problem.graph, device)
     entities = queries.num_entities
     model = _Entities(config, entities, queries.num_relations).to(device)
     optimizer, draw = _adam(model, config), np.random.default_rng(0)

@@ -37,7 +37,7 @@ KINDS = {
     "norms and activations": r"_norm_|tanh|relu|aten::elu|softplus|sigmoid",
     "gates and attention": r"_open_gates|_update_(kernel|backward)|_pool_(kernel|backward)",
     "row lookups": r"_table|_batch_rows|aten::index|aten::gather|gather_kernel<|::lookup",
-    "Adam and gradient layout": r"_adam|_squares|_concat_columns|_fused_adam",
+    "Adam and gradient layout": r"_adam|_adagrad|_squares|_concat_columns|_fused_adam",
     "dropout": r"distribution|rand|dropout|_take_step",
     "Hamilton matrices": r"_spread|_gather_kernel$",
     "copies and fills": r"memcpy|memset|fill|copy|aten::zero|aten::cat|aten::stack",

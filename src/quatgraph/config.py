@@ -110,7 +110,8 @@ def merge(values: dict[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """The values with another model, without the options that it does not have.
+    """The values with another model, without the options that it does not have or that are of
+    another type.
 
     Returns ``values`` unchanged if ``name`` is None, unknown or the current model.
     """
@@ -118,8 +119,14 @@ def replace_model(config: Any, values: dict[str, Any], name: str | None) -> dict
     before, models = values.get(field.name, {}), field.metadata["models"]
     if name is None or name == before.get("name") or name not in models:
         return values
-    known = {own.name for own in dataclasses.fields(models[name].Options)}
-    kept = {key: value for key, value in before.items() if key in known}
+    previous = models.get(before.get("name"))
+    types_before = get_type_hints(previous.Options) if previous else {}
+    known = get_type_hints(models[name].Options)
+    kept = {
+        key: value
+        for key, value in before.items()
+        if key in known and known[key] == types_before.get(key, known[key])
+    }
     return values | {field.name: kept | {"name": name}}
 
 

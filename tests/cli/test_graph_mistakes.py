@@ -172,7 +172,10 @@ def test_what_is_no_collection_of_graphs_is_told(tmp_path: Path) -> None:
     ("setting", "words"),
     [
         ("train.lrr=1", "unknown key 'train.lrr'; did you mean 'train.lr'?"),
-        ("train.patience=5", "unknown key 'train.patience'; known keys are train.epochs, train.lr"),
+        (
+            "train.patience=5",
+            "unknown key 'train.patience'; did you mean 'train.plateau_",
+        ),
         ("train.dropout=0.1", "unknown key 'train.dropout'; did you mean 'model.dropout'?"),
         ("data.num_folds=1", "data.num_folds must be at least 2, got 1"),
         ("data.folds=fixed", "data.folds=fixed needs a dataset with published folds"),

@@ -1,6 +1,7 @@
 """The commands list, data and info."""
 
 import json
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,8 @@ from quatgraph.errors import UserError, check_known
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data", help="Fetch, verify or describe a dataset.")
+LINE = 100
+"""Characters of a line of a list, at most."""
 KINDS = {
     "datasets": ("by task, as in `quatgraph data fetch cora`", "{1}"),
     "models": ("by task, as in `--set model.name=gcn`", "{0}/{1}"),
@@ -61,7 +64,10 @@ def list_(
         typer.echo(f"{one}: {heading}")
         width = max(map(len, groups))
         for group, members in groups.items():
-            typer.echo(f"  {group:{width}}  {', '.join(members)}")
+            start = f"  {group:{width}}  "
+            rest = " " * len(start)
+            lines = textwrap.wrap(", ".join(members), LINE - len(start), break_on_hyphens=False)
+            typer.echo(start + f"\n{rest}".join(lines))
 
 
 def _list_names(kind: str) -> dict[str, list[str]]:

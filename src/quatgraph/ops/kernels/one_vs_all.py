@@ -37,7 +37,7 @@ def _write_grads(
     s = tl.load(scores + at, mask=valid).to(WIDE)
     if SOFTMAX:
         grad = tl.exp(s - shift_value)
-        if FLOOR:
+        if FLOOR != 0.0:
             grad -= floor_value
             total -= s if WHOLE else tl.where(at < count, s, 0.0)  # times the floor in the end
     else:
@@ -61,8 +61,10 @@ def _score_grads_kernel(
     scores += row * width
     grads += row * width
     shift_value = tl.load(shift + row) if SOFTMAX else 0.0
-    share_value = tl.load(share + row) if SHARES else 1.0
+    # Not in float32, which a variable that holds a constant would be.
+    share_value = tl.load(share + row) if SHARES else tl.full((), 1.0, WIDE)
     floor_value = FLOOR * share_value
+    weight = POSITIVE_WEIGHT * share_value
     total = tl.zeros((BLOCK,), dtype=WIDE)
     product = total + 1.0  # of few factors up to 2: no overflow
     whole = left + (right - left) // BLOCK * BLOCK
@@ -90,8 +92,8 @@ def _score_grads_kernel(
         s = tl.load(scores + at, mask=here, other=0.0).to(WIDE)
         grad = tl.exp(s - shift_value) - floor_value if SOFTMAX else _sigmoid(s, FLOOR)[0]
         known += s
-        tl.store(grads + at, grad - POSITIVE_WEIGHT * share_value, mask=here)
-    value -= POSITIVE_WEIGHT * share_value * tl.sum(known, axis=0)
+        tl.store(grads + at, grad - weight, mask=here)
+    value -= weight * tl.sum(known, axis=0)
     tl.store(values + row * tl.num_programs(1) + tl.program_id(1), value)
 
 
