@@ -20,6 +20,7 @@ BENCHES = (
     "node",
     "graph",
     "link",
+    "link_methods",
     "text",
     "steps",
     "defaults",

@@ -1,7 +1,7 @@
 """DistMult compared with PyKEEN: a training epoch, and filtered ranks of the same vectors."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import pairwise
 from statistics import median
@@ -59,13 +59,79 @@ def _epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
     return {"ms": round(1e3 * outcome.fit.seconds / config.train.epochs, 3)}
 
 
+def epochs_of_models(width: int, batch_size: int) -> Iterator[dict[str, Any]]:
+    """A training epoch of our models and of PyKEEN's with the same name and width, inverse
+    relations included, by binary cross-entropy over all entities."""
+    for title, (ours, theirs, options) in MODELS.items():
+        values = {
+            "data": {"name": "codex-s"},
+            "model": ours | {"dim_quats": width // 4},
+            "train": {"epochs": 2, "batch_size": batch_size, "loss": "bce", "select": "last"},
+        }
+        config = configs.build(LinkConfig, values | {"train": values["train"] | {"patience": None}})
+        triples = LINK.load(config)
+        factory = _factory(triples, inverse=True)
+        kind = getattr(import_module("pykeen.models"), theirs)
+        loss = import_module("pykeen.losses").BCEWithLogitsLoss()
+        model = kind(triples_factory=factory, loss=loss, random_seed=0, **options(width))
+        yield from _beside(
+            {
+                "case": f"{title}, codex-s, {width} wide",
+                "work": f"epoch, batches of {batch_size:,}",
+            },
+            _epoch(config, triples),
+            _time_epochs(model, factory, config),
+        )
+
+
+MODELS: dict[str, tuple[dict[str, Any], str, Callable[[int], dict[str, Any]]]] = {
+    "ConvE": (
+        {"name": "conve", "height": 8},
+        "ConvE",
+        lambda width: {
+            "embedding_dim": width,
+            "embedding_height": 8,
+            "embedding_width": width // 8,
+        },
+    ),
+    "TuckER": (
+        {"name": "tucker"},
+        "TuckER",
+        lambda width: {"embedding_dim": width, "relation_dim": width},
+    ),
+    "CompGCN, product": (
+        {"name": "compgcn", "composition": "mult"},
+        "CompGCN",
+        lambda width: {
+            "embedding_dim": width,
+            "encoder_kwargs": {"num_layers": 1, "layer_kwargs": {"composition": "multiplication"}},
+        },
+    ),
+    "R-GCN": (
+        {"name": "rgcn", "num_layers": 1},
+        "RGCN",
+        lambda width: {
+            "embedding_dim": width,
+            "num_layers": 1,
+            "interaction": "distmult",
+            "decomposition": "bases",
+            "decomposition_kwargs": {"num_bases": 5},
+        },
+    ),
+}
+"""By title: our model, and PyKEEN's with its options by width."""
+
+
 def _their_epoch(config: LinkConfig, triples: Triples) -> dict[str, Any]:
+    factory = _factory(triples)
+    return _time_epochs(_their_model(config, factory), factory, config)
+
+
+def _time_epochs(model: Any, factory: Any, config: LinkConfig) -> dict[str, Any]:
     """The median of the epochs after the first."""
     times: list[float] = []
     base = import_module("pykeen.training.callbacks").TrainingCallback
     ends = {"post_epoch": lambda *_, **others: times.append(time.perf_counter())}
-    factory = _factory(triples)
-    model = _their_model(config, factory)
     loop = import_module("pykeen.training").LCWATrainingLoop(
         model=model,
         triples_factory=factory,
@@ -114,11 +180,12 @@ def _ranked(config: LinkConfig, triples: Triples) -> tuple[dict[str, Any], dict[
     return ours, timed
 
 
-def _factory(triples: Triples) -> Any:
+def _factory(triples: Triples, inverse: bool = False) -> Any:
     return import_module("pykeen.triples").CoreTriplesFactory(
         mapped_triples=triples.train,
         num_entities=len(triples.entities),
         num_relations=len(triples.relations),
+        create_inverse_triples=inverse,
     )
 
 

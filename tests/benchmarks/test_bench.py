@@ -206,7 +206,7 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
 
 
 def test_every_bench_has_a_name() -> None:
-    tasks = ["node", "graph", "link", "text"]
+    tasks = ["node", "graph", "link", "link_methods", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
     defaults = ["defaults", "own_data", "explain"]

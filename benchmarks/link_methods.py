@@ -1,0 +1,59 @@
+"""Models of triples: a training epoch of each at equal width and batch size and, on a CPU, of the
+same model in PyKEEN."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+from benchmarks.measure import held, peak, training_seconds
+from quatgraph import config as configs
+from quatgraph.tasks.link import LINK
+from quatgraph.tasks.link.config import LinkConfig
+
+DATASETS = {"cpu": ("codex-s", 3), "cuda": ("codex-m", 10)}
+"""A dataset and a number of epochs for each kind of device."""
+MODELS: dict[str, dict[str, Any]] = {
+    "SimQGNN": {"name": "simqgnn"},
+    "DistMult": {"name": "embeddings"},
+    "RelQGNN": {"name": "relqgnn"},
+    "R-GCN": {"name": "rgcn", "num_layers": 1},
+    "CompGCN, product": {"name": "compgcn", "composition": "mult"},
+    "CompGCN, correlation": {"name": "compgcn"},
+    "SACN": {"name": "sacn", "num_layers": 1},
+    "ConvE": {"name": "conve"},
+    "TuckER": {"name": "tucker"},
+    "RESCAL": {"name": "rescal"},
+}
+WIDTH, BATCH = 128, 1024
+TRAIN = {
+    "batch_size": BATCH,
+    "loss": "bce",
+    "precision": "tf32",
+    "select": "last",
+    "patience": "none",
+}
+
+
+def rows(device: torch.device) -> Iterator[dict[str, Any]]:
+    dataset, epochs = DATASETS[device.type]
+    row = {"case": f"{dataset}, {WIDTH} wide", "work": f"training epoch, batches of {BATCH:,}"}
+    first: float | None = None
+    for title, model in MODELS.items():
+        values = {
+            "data": {"name": dataset},
+            "model": model | {"dim_quats": WIDTH // 4},
+            "train": TRAIN | {"epochs": epochs},
+        }
+        config = configs.build(LinkConfig, values)
+        triples, before = LINK.load(config), held(device)
+        seconds = training_seconds(LINK, LINK.members(config, triples), triples, device)
+        ms = 1e3 * seconds / epochs
+        first = first or ms
+        found = {"ms": round(ms, 3), **peak(device, before), "ratio": round(ms / first, 2)}
+        yield row | {"variant": title, **found}
+    if device.type == "cpu" and find_spec("pykeen"):
+        from benchmarks.peers_link import epochs_of_models
+
+        yield from epochs_of_models(WIDTH, BATCH)
