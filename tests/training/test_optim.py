@@ -9,7 +9,18 @@ from quatgraph.training.optim import OPTIMIZERS, MemberAdam, clip_member_gradien
 
 SHAPES = [(3, 2), (4,), ()]
 LR, DECAY = [0.1, 0.01, 1.0], [0.0, 0.5, 0.01]
-TORCHS = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad}
+TORCHS = {"adam": torch.optim.Adam, "adagrad": torch.optim.Adagrad, "captured": torch.optim.Adam}
+
+
+class CapturedAdam(MemberAdam):
+    """Adam as a GPU without the kernel steps."""
+
+    def update(self, grads):
+        self.steps += 1
+        self._update_without_host(grads)
+
+
+KINDS = OPTIMIZERS | {"captured": CapturedAdam}
 every_optimizer = pytest.mark.parametrize("name", OPTIMIZERS)
 
 
@@ -25,12 +36,19 @@ def give_gradients(params: list[nn.Parameter]) -> None:
 @pytest.mark.parametrize("clip", [None, 2.0])
 @pytest.mark.parametrize(
     ("name", "how"),
-    [("adam", {}), ("adam", {"betas": (0.5, 0.8)}), ("adagrad", {}), ("adagrad", {"eps": 0.1})],
+    [
+        ("adam", {}),
+        ("adam", {"betas": (0.5, 0.8)}),
+        ("captured", {}),
+        ("captured", {"betas": (0.5, 0.8)}),
+        ("adagrad", {}),
+        ("adagrad", {"eps": 0.1}),
+    ],
 )
 def test_each_member_steps_as_under_torchs_optimizer_at_rates_that_change(name, how, clip):
     params = stacked()
     alone = [[nn.Parameter(p[m].detach().clone()) for p in params] for m in range(3)]
-    ours = OPTIMIZERS[name](params, lr=LR, weight_decay=DECAY, clip=clip, **how)
+    ours = KINDS[name](params, lr=LR, weight_decay=DECAY, clip=clip, **how)
     theirs = [
         TORCHS[name](member, lr=lr, weight_decay=decay, **how)
         for member, lr, decay in zip(alone, LR, DECAY, strict=True)

@@ -100,6 +100,9 @@ class MemberAdam(MemberOptimizer):
 
     def update(self, grads: Mapping[int, Tensor]) -> None:
         self.steps += 1
+        if self.lr.is_cuda:
+            self._update_without_host(grads)
+            return
         groups = self._groups()
         for index, grad in grads.items():
             tensors = self.params[index], grad, self.mean[index], self.square[index]
@@ -121,6 +124,20 @@ class MemberAdam(MemberOptimizer):
                     amsgrad=False,
                     maximize=False,
                 )
+
+    def _update_without_host(self, grads: Mapping[int, Tensor]) -> None:
+        """The formula itself: a captured step cannot read the learning rates."""
+        steps = self.steps.double()
+        first, second = ((1 - beta**steps).to(self.params[0].dtype) for beta in self.betas)
+        for index, grad in grads.items():
+            param, mean, square = self.params[index], self.mean[index], self.square[index]
+            each = (-1, *[1] * (param.dim() - 1))
+            lr, decay = (x.to(param.dtype).view(each) for x in (self.lr, self.weight_decay))
+            grad = torch.addcmul(grad, param, decay)
+            mean.lerp_(grad, 1 - self.betas[0])
+            square.mul_(self.betas[1]).addcmul_(grad, grad, value=1 - self.betas[1])
+            size = (square / second).sqrt_().add_(self.eps)
+            param.sub_((mean / first).div_(size).mul_(lr))
 
     def _groups(self) -> dict[tuple[float, float], list[int]]:
         """Members by their settings: torch's fused step takes one learning rate and weight decay a
