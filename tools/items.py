@@ -30,7 +30,7 @@ def render_items(table: Table, results: Path) -> str:
             difference = format_metric(test.difference, table.metric, "+")
             rows.append([*row, f"{difference} ({low} to {high})", f"{test.pairs:,}"])
     header = ["dataset", "comparison", "first", "second", "difference (95 % interval)", "items"]
-    return markdown_table(header, rows)
+    return markdown_table(header, rows) if rows else "Not run yet."
 
 
 def _average_seeds(items: dict[str, np.ndarray], method: str) -> np.ndarray | None:

@@ -47,7 +47,9 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/results.md", "table node"): lambda: render(node, records),
         ("docs/results.md", "table graph"): lambda: render(graph, records, skip_missing=True),
         ("docs/results.md", "table link"): lambda: render(link, records, skip_missing=True),
-        ("docs/results.md", "combinations link"): lambda: render_combinations(link, records),
+        ("docs/results.md", "combinations link"): lambda: (
+            render_combinations(link, records) or "Not run yet."
+        ),
         ("docs/results.md", "items link"): lambda: render_items(link, root / "results"),
         ("docs/results.md", "table text"): lambda: render(text, records, skip_missing=True),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
@@ -75,6 +77,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench fused"): lambda: render_beside(bench, "fused"),
         ("docs/speed.md", "bench growth"): lambda: render_growth(bench),
         ("docs/speed.md", "bench peers"): lambda: render_bench(bench, "peers"),
+        ("docs/speed.md", "bench link_methods"): lambda: render_bench(bench, "link_methods"),
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench steps"): lambda: render_steps(bench),

@@ -6,7 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from quatgraph import config as configs
 from quatgraph.cli.common import MaxMinutes, training_context
+from quatgraph.presets import preset, protocols
 from quatgraph.reproduce.run import search
 from quatgraph.training.loop import Paused
 
@@ -18,6 +20,16 @@ def read_searches(path: Path = SEARCHES) -> dict[str, dict[str, Any]]:
     return tomllib.loads(path.read_text())
 
 
+def complete_axes(name: str, axes: list[str]) -> list[str]:
+    """The axes of a search, and what its preset has for the other axes of the task's grid, which
+    are not searched."""
+    task = name.partition("/")[0]
+    given = configs.flatten(configs.override({}, axes))
+    own = configs.flatten(preset(name))
+    grid = configs.grid_keys(protocols(task)["grid"])
+    return [*axes, *(f"{key}={own[key]}" for key in grid if key in own and key not in given)]
+
+
 def main(
     names: list[str],
     results: Annotated[Path, typer.Option()] = Path("results"),
@@ -27,32 +39,31 @@ def main(
     """Runs the named searches, one preset after the other; repeat the command to continue."""
     searches = read_searches()
     with training_context(device, max_minutes) as context:
-        for name in names:
-            values = searches[name]
-            for preset in values["presets"]:
+        for values in (searches[name] for name in names):
+            for name in values["presets"]:
                 try:
                     for records in search(
-                        preset,
+                        name,
                         results,
                         context,
                         seeds=values.get("seeds", 1),
-                        overrides=values["set"],
+                        overrides=complete_axes(name, values["set"]),
                     ):
                         for one in records:
-                            _print(preset, one.config, one.metrics)
+                            _print(name, one.config, one.metrics)
                 except Paused:
                     typer.echo("time limit reached; repeat the command to continue")
                     return
 
 
-def _print(preset: str, config: dict[str, Any], metrics: dict[str, float]) -> None:
+def _print(name: str, config: dict[str, Any], metrics: dict[str, float]) -> None:
     settings = " ".join(
         f"{section}.{key}={value}"
         for section in ("model", "train")
         for key, value in config[section].items()
         if key in ("dim_quats", "dropout", "lr", "n3", "relation_weight", "num_layers")
     )
-    typer.echo(f"{preset} {settings}: validation MRR {metrics['valid/mrr']:.4f}")
+    typer.echo(f"{name} {settings}: validation MRR {metrics['valid/mrr']:.4f}")
 
 
 if __name__ == "__main__":
