@@ -131,13 +131,13 @@ def rows(
     parts = None if folders else parts
     chosen = _chosen(only, folders, own_sets.HIDDEN if hidden else own_sets.VISIBLE)
     measured = _read(parts)
-    told: set[str] = set()
+    reported: set[str] = set()
 
     def tell(task: str, source: str) -> Iterator[dict[str, Any]]:
         case = _case(task, source)
-        row = None if case in told else _row(task, case, measured)
+        row = None if case in reported else _row(task, case, measured)
         if row is not None:
-            told.add(case)
+            reported.add(case)
             yield row | {"work": f"{'hidden, ' * hidden}{row['work']}"}
 
     with TemporaryDirectory() as made:

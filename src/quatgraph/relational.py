@@ -47,7 +47,7 @@ class RelationalGraph:
             the weight one.
         pairs: The distinct pairs of an entity and a relation, inverse ones too, as sorted numbers
             ``entity * 2R + relation``, ``(Q,)``.
-        asked: The pair of each triple that asks for its tail, and the one that asks for its head,
+        query: The pair of each triple whose tail is predicted, and the one whose head is predicted,
             ``(2, N)``.
         num_relations: R.
     """
@@ -58,7 +58,7 @@ class RelationalGraph:
     gather_triple: Tensor
     scatter_triple: Tensor
     pairs: Tensor
-    asked: Tensor
+    query: Tensor
     num_relations: int
 
     @classmethod
@@ -116,8 +116,8 @@ class RelationalGraph:
 
         gather, gather_triple = build(~shares_sender, message, sender, (num_rows, num_entities))
         scatter, scatter_triple = build(shares_sender, row, message, (2 * num_entities, num_rows))
-        asking = _join(sender, relation, 2 * num_relations)
-        pairs, asked = torch.unique(asking, return_inverse=True)
+        keys = _join(sender, relation, 2 * num_relations)
+        pairs, query = torch.unique(keys, return_inverse=True)
         return cls(
             gather=gather,
             relation=block_relation,
@@ -125,7 +125,7 @@ class RelationalGraph:
             gather_triple=gather_triple,
             scatter_triple=scatter_triple,
             pairs=pairs,
-            asked=asked.view(2, count),
+            query=query.view(2, count),
             num_relations=num_relations,
         )
 
@@ -135,7 +135,7 @@ class RelationalGraph:
 
     @property
     def num_triples(self) -> int:
-        return self.asked.size(-1)
+        return self.query.size(-1)
 
     @property
     def num_messages(self) -> int:
@@ -180,7 +180,7 @@ class RelationalGraph:
         place = torch.where(found, place, len(self.pairs))
         seen = torch.zeros(len(self.pairs) + 1, device=head.device)
         seen = torch.scatter(seen, 0, place, 1.0)
-        return 1 - torch.maximum(seen[self.asked[0]], seen[self.asked[1]])
+        return 1 - torch.maximum(seen[self.query[0]], seen[self.query[1]])
 
     def scaled(self, factor: Tensor) -> Self:
         """The graph with the weight of each triple, in both directions, times a factor ``(N,)``."""

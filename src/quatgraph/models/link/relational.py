@@ -30,8 +30,8 @@ class RelationalOptions(LinkOptions):
     edge_dropout: Rate = 0.0
     """Share of triples that send no messages in a training step."""
     hide_answers: bool = False
-    """Whether the triples that answer a batch send no messages in its training step: then no
-    message tells what is asked, as in a test."""
+    """Whether the triples that answer the queries of a batch send no messages in its training step,
+    so that no message reveals an answer."""
 
     @property
     def components(self) -> int:
