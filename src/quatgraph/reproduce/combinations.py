@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from quatgraph import config as configs
@@ -22,7 +21,7 @@ from quatgraph.files import ensure_folder, write_atomic
 from quatgraph.reproduce.table import Table, select_runs, select_shown
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.combination import Pool, TrainedRun, select_weights
-from quatgraph.tasks.runs import Outcome, run
+from quatgraph.tasks.runs import Outcome, run, select_state
 from quatgraph.tasks.task import AnyTask
 from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records
@@ -89,7 +88,7 @@ def _run_dataset(
             for number, record in enumerate(outcome.records):
                 trained[record.split].append((method, record, _as_trained(task, outcome, number)))
     items: dict[str, Tensor] = {}
-    file = results / "records" / f"{table.task}-{data.name}-combined.jsonl"
+    made: list[RunRecord] = []
     for split, every in trained.items():
         pool = task.pool([one for *_, one in every], data, context.device)
         for number, (method, record, _) in enumerate(every):
@@ -98,19 +97,18 @@ def _run_dataset(
         for name in names:
             weights = _select(pool, every, table.combinations[name].members)
             items[f"{name}/{split}/0"] = pool.item_scores(weights)
-            record = _record_of(name, every, weights, pool)
-            append_records(file, [record])
-            yield record
+            made.append(_record_of(name, every, weights, pool))
+    # Records last, of all splits at once: they mark a combination as done.
     _save_items(results / "items" / f"{table.task}-{data.name}.npz", items)
+    append_records(results / "records" / f"{table.task}-{data.name}-combined.jsonl", made)
+    yield from made
 
 
 def _as_trained(task: AnyTask, outcome: Outcome[Any, Any], number: int) -> TrainedRun:
-    config = outcome.members[number].config
-    with torch.device("meta"):
-        names = task.build(config, outcome.problem).state_dict()
+    state = select_state(task, outcome, number)
     return TrainedRun(
-        config,
-        {name: outcome.fit.weights[name][number].cpu() for name in names},
+        outcome.members[number].config,
+        {name: value.cpu() for name, value in state.items()},
         outcome.fit.outputs[number] if outcome.fit.outputs else {},
         outcome.records[number].split,
     )

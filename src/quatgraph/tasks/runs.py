@@ -251,6 +251,15 @@ def _make_records(
     return records
 
 
+def select_state(
+    task: Task[ConfigT, DataT, ProblemT], outcome: Outcome[ConfigT, ProblemT], index: int
+) -> dict[str, Tensor]:
+    """The state dict of the model of one run."""
+    with torch.device("meta"):
+        names = task.build(outcome.members[index].config, outcome.problem).state_dict()
+    return {name: outcome.fit.weights[name][index] for name in names}
+
+
 def bundle_of(
     task: Task[ConfigT, DataT, ProblemT],
     picks: Sequence[tuple[Outcome[ConfigT, ProblemT], int, int]],
@@ -285,9 +294,8 @@ def bundle_of(
                 **{key: value for key, value in own.items() if value != shared[key]},
             }
         )
-        with torch.device("meta"):
-            names = task.build(config, outcome.problem).state_dict()
-        tensors |= {f"members.{number}.{name}": outcome.fit.weights[name][index] for name in names}
+        states = select_state(task, outcome, index).items()
+        tensors |= {f"members.{number}.{name}": value for name, value in states}
     card = {
         **shared,
         "task": task.name,
