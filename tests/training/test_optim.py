@@ -5,7 +5,12 @@ import torch
 from torch import nn
 
 from quatgraph.ops import backend
-from quatgraph.training.optim import OPTIMIZERS, MemberAdam, clip_member_gradients_
+from quatgraph.training.optim import (
+    OPTIMIZERS,
+    MemberAdam,
+    MemberNesterov,
+    clip_member_gradients_,
+)
 
 SHAPES = [(3, 2), (4,), ()]
 LR, DECAY = [0.1, 0.01, 1.0], [0.0, 0.5, 0.01]
@@ -69,6 +74,50 @@ def test_each_member_steps_as_under_torchs_optimizer_at_rates_that_change(name, 
     for m, member in enumerate(alone):
         for one, all_members in zip(member, params, strict=True):
             torch.testing.assert_close(all_members[m], one, rtol=1e-9, atol=1e-9)
+
+
+def ridge(members: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Curvatures and gradients at zero of a quadratic loss for each member, ill-conditioned."""
+    root = torch.randn(members, 6, 6, dtype=torch.float64)
+    curvature = root @ root.mT + torch.diag(torch.logspace(-2, 1, 6, dtype=torch.float64))
+    return curvature, torch.randn(members, 6, dtype=torch.float64)
+
+
+def test_nesterov_steps_as_its_formula_says_and_never_beyond_the_learning_rate():
+    curvature, slope = ridge(3)
+    lr, decay = [1e-3, 0.5, 100.0], [0.0, 0.5, 0.01]
+    param = nn.Parameter(torch.randn(3, 6, dtype=torch.float64))
+    starts = param.detach().clone()
+    ours = MemberNesterov([param], lr=lr, weight_decay=decay)
+    for _ in range(25):
+        param.grad = (curvature @ param.detach()[..., None])[..., 0] - slope
+        ours.step()
+    for m, z in enumerate(starts):
+        x, t, largest, before = z.clone(), 1.0, 0.0, None
+        for _ in range(25):
+            g = curvature[m] @ z - slope[m] + decay[m] * z
+            if before is not None:
+                moved, changed = z - before[0], g - before[1]
+                largest = max(largest, float(changed @ changed / (moved @ changed)))
+            rate = min(lr[m], 1 / largest) if largest else lr[m]
+            before = z, g
+            following = z - rate * g
+            t = 1.0 if g @ (following - x) > 0 else t
+            later = (1 + (1 + 4 * t * t) ** 0.5) / 2
+            z, x, t = following + (t - 1) / later * (following - x), following, later
+        torch.testing.assert_close(param[m].detach(), z)
+
+
+def test_nesterov_solves_a_ridge_regression():
+    curvature, slope = ridge(2)
+    decay = torch.tensor([0.1, 1.0], dtype=torch.float64)
+    param = nn.Parameter(torch.zeros(2, 6, dtype=torch.float64))
+    ours = MemberNesterov([param], lr=[100.0] * 2, weight_decay=decay.tolist())
+    for _ in range(400):
+        param.grad = (curvature @ param.detach()[..., None])[..., 0] - slope
+        ours.step()
+    penalised = curvature + decay[:, None, None] * torch.eye(6, dtype=torch.float64)
+    torch.testing.assert_close(param.detach(), torch.linalg.solve(penalised, slope))
 
 
 def test_clipping_looks_at_each_members_norm_alone():

@@ -30,7 +30,7 @@ class TrainSettings:
     weight_decay: float = 0.0
     """The optimizer's L2 penalty, on all weights."""
     optimizer: Optimizer = configs.added("adam")
-    """Adam or Adagrad."""
+    """Adam, Adagrad, or Nesterov's method for convex losses of all data at once."""
     plateau_factor: float = configs.added(1.0)
     """Factor of the learning rate after more than ``plateau_patience`` validations without a metric
     that is better by a ten-thousandth; 1 for a constant rate."""
@@ -50,6 +50,11 @@ class TrainSettings:
         positive = ("epochs", "lr", "clip", "patience", "evaluate_every", "plateau_factor")
         not_negative = ("weight_decay", "plateau_patience")
         configs.check(self, "train", positive=positive, not_negative=not_negative)
+        if self.optimizer == "nesterov" and getattr(self, "batch_size", None) is not None:
+            raise ValueError(
+                "train.optimizer=nesterov takes steps on all data: set train.batch_size=none, or "
+                "train.optimizer=adam"
+            )
         if self.plateau_factor > 1:
             raise ValueError(f"train.plateau_factor must be at most 1, got {self.plateau_factor}")
         if self.plateau and self.select != "best-valid":

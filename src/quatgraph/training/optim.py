@@ -18,6 +18,8 @@ and Adagrad with
 These are :class:`torch.optim.Adam` and :class:`torch.optim.Adagrad` member by member, on a GPU one
 kernel for all members; everything, the step counter and the learning rates too, lives on the
 device, so that a captured step never asks the host, and a schedule can change the rates.
+
+:class:`MemberNesterov` is for convex losses of all data at once.
 """
 
 from abc import ABC, abstractmethod
@@ -131,8 +133,7 @@ class MemberAdam(MemberOptimizer):
         first, second = ((1 - beta**steps).to(self.params[0].dtype) for beta in self.betas)
         for index, grad in grads.items():
             param, mean, square = self.params[index], self.mean[index], self.square[index]
-            each = (-1, *[1] * (param.dim() - 1))
-            lr, decay = (x.to(param.dtype).view(each) for x in (self.lr, self.weight_decay))
+            lr, decay = (_per_member(x, param) for x in (self.lr, self.weight_decay))
             grad = torch.addcmul(grad, param, decay)
             mean.lerp_(grad, 1 - self.betas[0])
             square.mul_(self.betas[1]).addcmul_(grad, grad, value=1 - self.betas[1])
@@ -193,8 +194,7 @@ class MemberAdagrad(MemberOptimizer):
     def update(self, grads: Mapping[int, Tensor]) -> None:
         for index, grad in grads.items():
             param, square = self.params[index], self.square[index]
-            each = (-1, *[1] * (param.dim() - 1))
-            lr, decay = (x.to(param.dtype).view(each) for x in (self.lr, self.weight_decay))
+            lr, decay = (_per_member(x, param) for x in (self.lr, self.weight_decay))
             grad = torch.addcmul(grad, param, decay)
             square.addcmul_(grad, grad)
             param.sub_(torch.div(grad, square.sqrt().add_(self.eps)).mul_(lr))
@@ -218,8 +218,98 @@ class MemberAdagrad(MemberOptimizer):
         return super().tensors() | {f"square.{i}": value for i, value in enumerate(self.square)}
 
 
-Optimizer = Literal["adam", "adagrad"]
-OPTIMIZERS: dict[Optimizer, type[MemberOptimizer]] = {"adam": MemberAdam, "adagrad": MemberAdagrad}
+class MemberNesterov(MemberOptimizer):
+    r"""Nesterov's accelerated gradient method for a smooth convex loss of all data at once.
+
+    From the point :math:`\mathbf{z}`, where the gradient is taken,
+
+    .. math::
+        \mathbf{x}' = \mathbf{z} - \eta \mathbf{g}, \quad
+        \mathbf{z}' = \mathbf{x}' + \frac{t - 1}{t'} (\mathbf{x}' - \mathbf{x}), \quad
+        t' = \frac{1 + \sqrt{1 + 4 t^2}}{2}
+
+    where :math:`\mathbf{g}` includes the L2 penalty. The momentum restarts from :math:`t = 1` where
+    :math:`\mathbf{g} \cdot (\mathbf{x}' - \mathbf{x}) > 0`
+    (`O'Donoghue and Candès, 2015 <https://arxiv.org/abs/1204.3982>`_). The step
+    :math:`\eta = \min(\mathrm{lr}, 1 / L)` follows the largest curvature
+    :math:`L = \Delta\mathbf{g} \cdot \Delta\mathbf{g} / \Delta\mathbf{z} \cdot \Delta\mathbf{g}`
+    between consecutive points so far.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        *,
+        lr: Sequence[float],
+        weight_decay: Sequence[float],
+        clip: float | None = None,
+    ) -> None:
+        super().__init__(params, lr=lr, weight_decay=weight_decay, clip=clip)
+        self.momentum = torch.ones_like(self.lr)  # t
+        self.curvature = torch.zeros_like(self.lr)  # L
+        self.rate = torch.zeros_like(self.lr)  # of the last step
+        self.last = [p.detach().clone() for p in self.params]  # x
+        self.gradient = [torch.zeros_like(p) for p in self.params]  # of the last step
+
+    def update(self, grads: Mapping[int, Tensor]) -> None:
+        moves: dict[int, Tensor] = {}
+        across, change, climb = (torch.zeros_like(self.lr) for _ in range(3))
+        for i, grad in grads.items():
+            param, last, before = self.params[i], self.last[i], self.gradient[i]
+            grad.addcmul_(param, _per_member(self.weight_decay, param))
+            # The last point is where the last step began.
+            moves[i] = (param - last).addcmul_(before, -_per_member(self.rate, param))
+            before.sub_(grad)
+            across -= _dot(moves[i], before)
+            change += _dot(before, before)
+        known = (self.rate > 0) & (across > 0)  # before the first step there is no last point
+        self.curvature.copy_(torch.where(known, change / across, 0).maximum(self.curvature))
+        self.rate.copy_(torch.minimum(self.lr, 1 / self.curvature))
+        for i, grad in grads.items():
+            param, last, stepped = self.params[i], self.last[i], moves[i]
+            self.gradient[i].copy_(grad)
+            torch.addcmul(param, grad, -_per_member(self.rate, param), out=stepped)
+            climb += _dot(grad, last.neg_().add_(stepped))
+        self.momentum.masked_fill_(climb > 0, 1)
+        following = (1 + (1 + 4 * self.momentum.square()).sqrt()) / 2
+        share = (self.momentum - 1) / following
+        self.momentum.copy_(following)
+        for i, stepped in moves.items():
+            param, ahead = self.params[i], self.last[i]
+            param.copy_(ahead.mul_(_per_member(share, param)).add_(stepped))
+            self.last[i].copy_(stepped)
+
+    def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
+        if self.clip is not None:
+            clip_member_gradients_(list(grads.values()), self.clip)
+        self.update(grads)
+
+    def tensors(self) -> dict[str, Tensor]:
+        state = super().tensors()
+        state |= {"momentum": self.momentum, "curvature": self.curvature, "rate": self.rate}
+        for index, (last, gradient) in enumerate(zip(self.last, self.gradient, strict=True)):
+            state |= {f"last.{index}": last, f"gradient.{index}": gradient}
+        return state
+
+
+def _per_member(values: Tensor, like: Tensor) -> Tensor:
+    """A number for each member ``(M,)`` that multiplies a tensor ``(M, ...)``."""
+    return values.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    """The inner product of each member's tensors ``(M, ...)``, in float64, ``(M,)``."""
+    pairs = zip(left.unbind(), right.unbind(), strict=True)
+    products = [torch.dot(one.flatten(), other.flatten()) for one, other in pairs]
+    return torch.stack(products).double()
+
+
+Optimizer = Literal["adam", "adagrad", "nesterov"]
+OPTIMIZERS: dict[Optimizer, type[MemberOptimizer]] = {
+    "adam": MemberAdam,
+    "adagrad": MemberAdagrad,
+    "nesterov": MemberNesterov,
+}
 
 
 @torch.no_grad()

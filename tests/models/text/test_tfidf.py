@@ -16,6 +16,7 @@ import quatgraph
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.models.text import TfIdf
+from quatgraph.models.text.tfidf import INTERCEPT
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import DataConfig, TextConfig
 from quatgraph.training.ensemble import Ensemble
@@ -39,7 +40,7 @@ def inputs(texts: list[str]) -> tuple[Codes, None, Adjacency]:
     return codes, None, pool.with_weight(pool.weight.double())
 
 
-def fitted(texts: list[str], *, bigrams: bool = True) -> dict[str, Tensor]:
+def fitted(texts: list[str], *, bigrams: int = 2) -> dict[str, Tensor]:
     found = TfIdf.fit_documents(TfIdf.Options(bigrams=bigrams), *numbers(texts), len(VOCABULARY))
     return {name: v.double() if v.is_floating_point() else v for name, v in found.items()}
 
@@ -59,11 +60,14 @@ def gradients(model: nn.Module, y: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(y.square().sum(), list(model.parameters()), retain_graph=True)
 
 
-@pytest.mark.parametrize("bigrams", [False, True])
-def test_maps_scikit_learns_vectors(bigrams: bool) -> None:
+PAIRS = ["a b", "b a", "b c", "b d", "c a", "c c", "d e"]  # the first and third in two documents
+
+
+@pytest.mark.parametrize(
+    ("bigrams", "pairs"), [(0, []), (1, ["a b"]), (2, ["a b", "b c"]), (50_000, PAIRS)]
+)
+def test_maps_scikit_learns_vectors(bigrams: int, pairs: list[str]) -> None:
     known = fitted(TRAIN, bigrams=bigrams)
-    # The bigrams of two documents or more, in our order.
-    pairs = ["a b", "b c"] if bigrams else []
     codes = [VOCABULARY.index(p[0]) * len(VOCABULARY) + VOCABULARY.index(p[2]) for p in pairs]
     assert known["pairs"].tolist() == codes
     terms = [*"abcde", *pairs]
@@ -76,7 +80,12 @@ def test_maps_scikit_learns_vectors(bigrams: bool) -> None:
     rows = [*range(5), *range(7, 7 + len(pairs))]
     for texts in (TRAIN, NEW):
         vectors = torch.from_numpy(theirs.transform(texts).toarray())
-        torch.testing.assert_close(model(*inputs(texts)), vectors @ model.weight[rows] + model.bias)
+        wanted = vectors @ model.weight[rows] + INTERCEPT * model.bias
+        torch.testing.assert_close(model(*inputs(texts)), wanted)
+        codes, _, pool = inputs(texts)
+        made = model.vectorize(codes, pool)
+        assert made.num_edges == int((vectors > 0).sum())
+        torch.testing.assert_close(model(made, None, None), wanted)
 
 
 def test_starts_without_an_opinion() -> None:
@@ -87,7 +96,10 @@ def test_starts_without_an_opinion() -> None:
 def test_texts_without_any_word_have_what_the_biases_say() -> None:
     model = TfIdf(len(VOCABULARY), 3, **fitted(TRAIN)).double()
     nn.init.normal_(model.bias)
-    torch.testing.assert_close(model(*inputs(["", ""])), model.bias.expand(2, -1))
+    wanted = INTERCEPT * model.bias.expand(2, -1)
+    torch.testing.assert_close(model(*inputs(["", ""])), wanted)
+    codes, _, pool = inputs(["", ""])
+    torch.testing.assert_close(model(model.vectorize(codes, pool), None, None), wanted)
 
 
 def test_a_padded_batch_equals_documents_one_by_one_in_values_and_gradients() -> None:
@@ -96,7 +108,7 @@ def test_a_padded_batch_equals_documents_one_by_one_in_values_and_gradients() ->
         batched = model(*tiny.member_inputs(made, m))
         for slot, graph in enumerate(graphs):
             if graph < 0:
-                torch.testing.assert_close(batched[slot], model.bias)
+                torch.testing.assert_close(batched[slot], INTERCEPT * model.bias)
                 continue
             single = model(*tiny.alone(WORDS, graph))[0]
             torch.testing.assert_close(batched[slot], single)
@@ -116,7 +128,7 @@ def test_members_on_batches_of_their_own_equal_single_models() -> None:
         tiny.assert_gradients(ensemble, flat, m, model, gradients(model, single))
 
 
-@pytest.mark.parametrize("settings", [[], ["--set", "model.bigrams=false"]])
+@pytest.mark.parametrize("settings", [[], ["--set", "model.bigrams=0"]])
 def test_is_trained_bundled_loaded_and_queried(settings: list[str], tmp_path: Path) -> None:
     data, out = reviews.written(tmp_path / "reviews.csv"), tmp_path / "model"
     words = ["train", "text", "--data", str(data), "--out", str(out), "--device", "cpu"]
@@ -128,7 +140,7 @@ def test_is_trained_bundled_loaded_and_queried(settings: list[str], tmp_path: Pa
     recorded = predictor.card["metrics"]
     assert again == {name: pytest.approx(recorded[name], abs=1e-5) for name in again}
     model = predictor.members[0].model
-    assert (model.pairs.numel() > 0) == (not settings)
+    assert not (settings and model.pairs.numel())
 
 
 def test_documents_of_the_test_part_are_not_counted(tmp_path: Path) -> None:
@@ -138,5 +150,5 @@ def test_documents_of_the_test_part_are_not_counted(tmp_path: Path) -> None:
     corpus = TEXT.load(config)
     assert corpus.documents.vocabulary == ["a", "b", "c"]
     found = TEXT.prepare(corpus, config, torch.device("cpu")).fitted
-    assert found["idf"].tolist() == [1, 1, 0, 1]  # the last: a b
+    assert found["idf"].tolist() == [1, 1, 0, 1]  # the last: a b, the only bigram
     assert found["pairs"].tolist() == [1]

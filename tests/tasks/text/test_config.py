@@ -9,7 +9,7 @@ from quatgraph.errors import UserError
 from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT
-from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.config import TextConfig, TrainConfig
 
 
 def built(**values: Any) -> TextConfig:
@@ -70,3 +70,9 @@ def test_a_setting_that_a_model_does_not_read_is_refused() -> None:
         built(**{"model.name": "bilstm", "model.steps": 1})
     with pytest.raises(UserError, match=r"model\.bigrams must not be negative"):
         built(**{"model.name": "fasttext", "model.bigrams": -1})
+
+
+def test_nesterovs_method_takes_all_documents_at_once() -> None:
+    TrainConfig(optimizer="nesterov", batch_size=None)
+    with pytest.raises(ValueError, match=r"set train\.batch_size=none, or train\.optimizer=adam"):
+        TrainConfig(optimizer="nesterov")

@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import settings
 import torch
 from on_cpu import run, train_in_folder
 from sklearn.metrics import f1_score
+from sklearn.svm import LinearSVC
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -17,11 +20,13 @@ from quatgraph import config as configs
 from quatgraph.data.text import from_list
 from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
+from quatgraph.models.text.tfidf import INTERCEPT
+from quatgraph.ops.squared_hinge import UNIT
 from quatgraph.tasks.runs import Outcome, bundle_of
 from quatgraph.tasks.task import Member
 from quatgraph.tasks.text import TEXT, batches
 from quatgraph.tasks.text import task as running
-from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.config import DataConfig, TextConfig
 from quatgraph.tasks.text.problem import Corpus, Problem, split_indices
 from quatgraph.training.bundle import load_bundle
 from quatgraph.training.loop import Paused
@@ -156,6 +161,47 @@ def test_a_member_learns_from_its_training_documents_and_is_measured_on_its_othe
             assert found[f"{part}/loss"] == pytest.approx(float(value), rel=1e-3)
 
 
+LINEAR = {
+    **{"model.name": "tfidf", "train.batch_size": None, "train.optimizer": "nesterov"},
+    **{"train.lr": 100.0, "train.clip": None, "train.select": "last"},
+}
+
+
+@pytest.mark.parametrize("weights", ["none", "cats:3,dogs:0.5"])
+@pytest.mark.parametrize("loss", ["squared-hinge", "cross-entropy"])
+def test_a_linear_model_trains_on_the_vectors_of_its_documents_as_on_their_words(
+    configured: Any, monkeypatch: pytest.MonkeyPatch, loss: str, weights: str
+) -> None:
+    more = {"train.loss": loss, "train.class_weights": weights, "train.epochs": 5}
+    config = configured(**LINEAR, **more)
+    problem = TEXT.prepare(TEXT.load(config), config, CPU)
+    members = [Member(config, 0, seed) for seed in (7, 8)]  # which hold out different documents
+    vectors = TEXT.train(members, problem, TEXT.plan(members))
+    monkeypatch.setattr(MODELS["tfidf"], "vectorizes", False)
+    words = TEXT.train(members, problem, TEXT.plan(members))
+    for key, weight in words.weights.items():
+        torch.testing.assert_close(vectors.weights[key], weight, rtol=1e-4, atol=1e-4)
+    assert not torch.equal(vectors.weights["weight"][0], vectors.weights["weight"][1])
+
+
+def test_a_squared_hinge_loss_gives_scikit_learns_linear_svm() -> None:
+    more = {"data.name": "snippets", "model.bigrams": 0, "train.loss": "squared-hinge"}
+    corpus = TEXT.load(settings.built(TextConfig, LINEAR | more))
+    parts = split_indices(corpus.documents, DataConfig(), 0)
+    more |= {"train.weight_decay": 1 / (UNIT**2 * len(parts["train"]))}  # C = 1
+    more |= {"train.epochs": 150, "train.evaluate_every": 150}
+    config = settings.built(TextConfig, LINEAR | more)
+    outcome = outcome_of([Member(config, 0, 0)], corpus)
+    model = TEXT.build(config, outcome.problem)
+    whole = outcome.problem.collection
+    vectors = model.vectorize(whole.features, whole.pool).to_dense().numpy()
+    theirs = LinearSVC(intercept_scaling=INTERCEPT, tol=1e-6, max_iter=10_000)
+    theirs.fit(vectors[parts["train"]], corpus.documents.y[parts["train"]])
+    margins = theirs.decision_function(vectors[parts["test"]])
+    logits = outcome.fit.outputs[0]["test/logits"]
+    np.testing.assert_allclose(logits.numpy() / UNIT, margins, atol=1e-3)
+
+
 def test_documents_without_a_label_or_without_words_hinder_nothing(
     configured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -235,6 +281,23 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     assert trained("parts", resume=True) == whole
     first, second = (load_bundle(tmp_path / name) for name in ("whole", "parts"))
     assert first.card["sha256"] == second.card["sha256"]
+
+
+def test_a_resumed_training_on_vectors_equals_the_uninterrupted_one_bit_for_bit(
+    configured: Any, corpus: Corpus, tmp_path: Path
+) -> None:
+    decays = {"train.loss": "squared-hinge", "train.epochs": 6}
+    candidates = [configured(**LINEAR, **decays, **{"train.weight_decay": d}) for d in (0, 1e-4)]
+
+    def trained(name: str, **others: Any) -> list[Any]:
+        job = train_in_folder(TEXT, candidates, tmp_path / name, data=corpus, **others)
+        return [(r.config_digest, r.metrics, r.curves) for r in job.records]
+
+    whole = trained("whole")
+    for done in (1, 2):
+        with pytest.raises(Paused, match=f"stopped after {done} of 6 epochs"):
+            trained("parts", resume=done > 1, deadline=Deadline(0))
+    assert trained("parts", resume=True) == whole
 
 
 def test_the_card_says_how_texts_are_read_and_what_they_are(

@@ -79,6 +79,9 @@ class TextModel(Model):
     multiplies_nodes: ClassVar[bool] = True
     """Whether the model multiplies every word vector by a matrix, which keeps many threads busy."""
 
+    vectorizes: ClassVar[bool] = False
+    """Whether the model is a linear map of what :meth:`vectorize` returns, which ``forward`` takes
+    in place of words too."""
     fitted: ClassVar[tuple[str, ...]] = ()
     """Buffers that :meth:`fit_documents` computes, each a keyword argument of the constructor."""
 
@@ -93,6 +96,10 @@ class TextModel(Model):
             ptr: Offset of the first word of each document, then the number of words, ``(D + 1,)``.
         """
         return {}
+
+    def vectorize(self, words: Codes, pool: Adjacency) -> Adjacency:
+        """The features of documents, if the model does not learn them, ``(G, F)``."""
+        raise NotImplementedError
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency

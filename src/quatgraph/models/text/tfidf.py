@@ -1,11 +1,12 @@
 """TF-IDF and a linear map."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix
@@ -14,16 +15,17 @@ from quatgraph.ops import lookup
 from quatgraph.ops.attention_pool import segment_ids
 from quatgraph.ops.members import add_bias
 
-MIN_DOCUMENTS = 2
-"""Training documents that a bigram must occur in: one that occurs in a single document says nothing
-about others, and most bigrams do."""
+INTERCEPT = 0.3
+"""What the bias is multiplied by. A constant feature of 1 has ten times the curvature of any other
+direction, because TF-IDF vectors are nearly orthogonal, and training would take three times the
+steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfIdfOptions(TextOptions):
     name: Literal["tfidf"] = "tfidf"
-    bigrams: bool = True
-    """Whether to count bigrams of words besides words."""
+    bigrams: Annotated[int, "not_negative"] = 50_000
+    """Number of word bigrams besides words, those of most training documents; 0 for words only."""
 
 
 class TfIdf(TextModel):
@@ -32,11 +34,11 @@ class TfIdf(TextModel):
     .. math::
         x_{d,t} = (1 + \log \mathrm{tf}_{d,t}) \,\mathrm{idf}_t \qquad
         \mathrm{idf}_t = 1 + \log \frac{1 + D}{1 + \mathrm{df}_t} \qquad
-        \hat{\mathbf{y}}_d = \mathbf{W} \frac{\mathbf{x}_d}{\|\mathbf{x}_d\|} + \mathbf{b}
+        \hat{\mathbf{y}}_d = \mathbf{W} \frac{\mathbf{x}_d}{\|\mathbf{x}_d\|} + 0.3\,\mathbf{b}
 
     These are scikit-learn's vectors with ``sublinear_tf=True``. Document frequencies are those of
     all D training documents, including the ones held out for validation, never of test documents.
-    A word without a training document is left out, and a bigram with fewer than two.
+    Words and bigrams without a training document are left out.
 
     Args:
         num_words: Number of words V.
@@ -46,9 +48,9 @@ class TfIdf(TextModel):
         pairs: The bigrams as ``first * V + second``, ascending, int64 ``(B,)``.
 
     Shape:
-        - words: of T positions
+        - words: of T positions; or the vectors of documents, see :meth:`vectorize`
         - adjacency: ignored
-        - pool: ``(G, T)``, the positions of each document
+        - pool: ``(G, T)``, the positions of each document; ignored with vectors
         - output: logits ``(G, C)``
         - with several members, all of these, the parameters and the buffers have a leading ``M``
     """
@@ -56,6 +58,7 @@ class TfIdf(TextModel):
     Options = TfIdfOptions
     takes_words = True
     multiplies_nodes = False
+    vectorizes = True
     fitted = ("idf", "pairs")
     idf: Tensor
     pairs: Tensor
@@ -81,27 +84,45 @@ class TfIdf(TextModel):
             key = (tokens[:-1] * num_words + tokens[1:])[within]
             pairs, place = key.unique(return_inverse=True)
             count = _count_documents(place, document[:-1][within], len(pairs))
-            frequent = count >= MIN_DOCUMENTS
+            order = count.argsort(descending=True, stable=True)
+            frequent = order[: options.bigrams].sort().values
             pairs, documents = pairs[frequent], torch.cat((documents, count[frequent]))
         idf = 1 + (len(ptr) / (1 + documents)).log()  # ptr has an entry more than documents
         return {"idf": idf * (documents > 0), "pairs": pairs}
 
-    def forward(self, words: Codes, adjacency: Matrix | None, pool: Matrix) -> Tensor:
-        document = segment_ids(node_ptr(pool), words.shape[0])
-        total, square = self._weigh(words, document)
-        if self.pairs.size(-1):
-            more, more_square = self._weigh(self._bigrams(words, document), document)
-            total, square = total + more, square + more_square
-        norm = (pool @ square[..., None]).sqrt()
-        return add_bias((pool @ total) / torch.where(norm > 0, norm, 1), self.bias)
+    def forward(
+        self, words: Codes | Adjacency, adjacency: Matrix | None, pool: Matrix | None
+    ) -> Tensor:
+        if isinstance(words, Adjacency):
+            return add_bias(words @ self.weight, INTERCEPT * self.bias)
+        assert pool is not None
+        shares, norm = self._weigh(words, pool)
+        products = torch.stack([share @ self.weight for share in shares]).sum(dim=0)
+        return add_bias((pool @ products) / norm, INTERCEPT * self.bias)
 
-    def _weigh(self, terms: Codes, document: Tensor) -> tuple[Tensor, Tensor]:
-        """The share of each position in the product ``W x`` of its document, ``(T, C)``, and in the
-        square of the norm of ``x``, ``(T,)``: a term's part is spread over its positions."""
-        count = _count_repeats(terms, document).to(terms.weight.dtype)
-        value = (1 + count.log()) * lookup(self.idf[..., None], terms.code)[..., 0] * terms.weight
-        share = terms.with_weight(value / count)
-        return share @ self.weight, value.square() / count
+    def vectorize(self, words: Codes, pool: Adjacency) -> Adjacency:
+        """The vectors of documents, ``(G, V + B)``; without members."""
+        shares, norm = self._weigh(words, pool)
+        document = segment_ids(node_ptr(pool), words.shape[0])
+        row, col = document.repeat(len(shares)), torch.cat([share.code for share in shares])
+        weight = torch.cat([share.weight / norm[document, 0] for share in shares])
+        used = weight > 0
+        shape = len(norm), len(self.idf)
+        return Adjacency.from_entries(row[used], col[used], weight[used], shape, duplicates="merge")
+
+    def _weigh(self, words: Codes, pool: Matrix) -> tuple[list[Codes], Tensor]:
+        """The words and the bigrams of each position with their share of their document's vector,
+        ``(T,)``, and the norm of the vector, ``(G, 1)``. A term is spread over its positions."""
+        document = segment_ids(node_ptr(pool), words.shape[0])
+        shares, square = [], words.weight.new_zeros(())
+        for terms in [words, *([self._bigrams(words, document)] if self.pairs.size(-1) else [])]:
+            count = _count_repeats(terms, document).to(terms.weight.dtype)
+            idf = lookup(self.idf[..., None], terms.code)[..., 0]
+            value = (1 + count.log()) * idf * terms.weight
+            shares.append(terms.with_weight(value / count))
+            square = square + value.square() / count
+        norm = (pool @ square[..., None]).sqrt()
+        return shares, torch.where(norm > 0, norm, 1)
 
     def _bigrams(self, words: Codes, document: Tensor) -> Codes:
         """The bigram of each word and the next word of its document."""
@@ -111,8 +132,9 @@ class TfIdf(TextModel):
         known = self.pairs.expand(*key.shape[:-1], -1).gather(-1, place) == key
         known &= document[..., :-1] == document[..., 1:]
         weight = weight[..., :-1] * weight[..., 1:] * known
+        last = (0, code.size(-1) - key.size(-1))  # begins no bigram
         pad = nn.functional.pad
-        return Codes(pad(place + self.num_words, (0, 1)), pad(weight, (0, 1)), self.idf.size(-1))
+        return Codes(pad(place + self.num_words, last), pad(weight, last), self.idf.size(-1))
 
 
 def _count_documents(terms: Tensor, document: Tensor, num_terms: int) -> Tensor:

@@ -1,15 +1,29 @@
 """Batches of documents: each document once an epoch, in an order of each member's own."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.ops.random import BATCHES, epoch_draws, random_order
 from quatgraph.tasks.graph.batches import BatchIndices, Capacity, Collection, look_up_sizes
 
 Shape = tuple[int, int, int]
 """The shape of a batch: its pieces, and the documents and nodes of a piece, for each member."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorBatch:
+    """Documents of all members as the features of a linear model."""
+
+    vectors: Adjacency
+    """``(N, F)``."""
+    labels: Tensor
+    """``(M, N)``."""
+    weights: Tensor
+    """The weight of each document in its member's loss, 0 for one that is held out, ``(M, N)``."""
 
 
 class DocumentBatches:

@@ -8,6 +8,8 @@ from quatgraph import config as configs
 from quatgraph.models.text import MODELS, TextOptions, TextQGNN
 from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 
+Loss = Literal["cross-entropy", "squared-hinge"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
@@ -52,10 +54,14 @@ class TrainConfig(ClassifierSettings):
     epochs: int = 60
     """Passes over the training documents."""
     lr: float = 0.005
-    batch_size: int = 64
-    """Documents of a step."""
+    batch_size: int | None = 64
+    """Documents of a step; none for all of them."""
+    loss: Loss = configs.added("cross-entropy")
+    """Cross-entropy, or the squared hinge loss of one classifier per class, a linear SVM's."""
     precision: Literal["float32", "tf32"] = "float32"
     """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
+    evaluate_every: int = configs.added(1)
+    """Epochs between two validations."""
     patience: int | None = 15
 
     def __post_init__(self) -> None:

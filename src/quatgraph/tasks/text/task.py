@@ -1,39 +1,48 @@
 """The task of text classification."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
+from quatgraph.codes import Codes
 from quatgraph.data.splits import PARTS
 from quatgraph.data.text import Documents
 from quatgraph.errors import UserError
-from quatgraph.models.text import MODELS
+from quatgraph.models.text import MODELS, TextModel
 from quatgraph.models.text.vectors import WithVectors
 from quatgraph.ops.cross_entropy import smoothed_cross_entropy
-from quatgraph.tasks.class_weights import class_weights
+from quatgraph.ops.squared_hinge import squared_hinge
+from quatgraph.tasks.class_weights import class_weights, weighted_mean
 from quatgraph.tasks.graph.batches import BatchIndices, Collection, assemble
 from quatgraph.tasks.graph.evaluation import build_chunks, compute_metrics, compute_outputs
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
-from quatgraph.tasks.text.batches import DocumentBatches, accumulate_gradients
-from quatgraph.tasks.text.config import TextConfig
+from quatgraph.tasks.text.batches import DocumentBatches, VectorBatch, accumulate_gradients
+from quatgraph.tasks.text.config import Loss, TextConfig
 from quatgraph.tasks.text.problem import (
     Corpus,
     Problem,
+    build_collection,
     cached_collection,
     corpus_of,
     describe_number,
     load_documents,
     split_indices,
 )
+from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
 from quatgraph.training.runtime import limit_threads, matmul_precision, total_memory
 
 CPU_NUMBERS = 1 << 21
 """Numbers of one layer, over all members, that a CPU handles well together."""
+LOSSES: dict[Loss, Callable[[Tensor, Tensor], Tensor]] = {
+    "cross-entropy": partial(smoothed_cross_entropy, smoothing=0.0),
+    "squared-hinge": squared_hinge,
+}
 
 
 class TextTask(Task[TextConfig, Corpus, Problem]):
@@ -80,20 +89,15 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         config, collection = members[0].config, problem.collection
         ensemble, optimizer = self.build_ensemble(members, problem)
         parts = [self._split(problem.corpus.documents, member) for member in members]
-        batches = DocumentBatches(
-            collection,
-            [part["train"] for part in parts],
-            config.train.batch_size,
-            max_nodes_per_step(problem, config),
-            [member.key for member in members],
-        )
         max_nodes = max(1, max_nodes_per_step(problem, config) // len(members))
         metric = config.train.metric
         chunks = build_chunks(collection, parts, ("valid",), max_nodes)
         documents = problem.corpus.documents
-        train_labels = [documents.y[part["train"]] for part in parts]
+        train_parts = [part["train"] for part in parts]
+        train_labels = [documents.y[part] for part in train_parts]
         found = class_weights(config.train.class_weights, documents.label_names, train_labels)
         by_class = None if found is None else found.to(problem.device)
+        losses_of = LOSSES[config.train.loss]
 
         def piece_losses(indices: BatchIndices) -> Iterator[Tensor]:
             weights = document_weights(collection, indices.graphs, by_class)
@@ -101,11 +105,15 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             for number, graphs in enumerate(indices.graphs, 1):
                 batch = assemble(collection, graphs, indices.capacity)
                 logits = batch.through(ensemble, batch.features, last=number == len(indices.graphs))
-                each = smoothed_cross_entropy(logits, batch.labels.clamp(min=0), 0.0)
+                each = losses_of(logits, batch.labels.clamp(min=0))
                 yield (each * weights[number - 1]).sum(dim=1) / total
 
         def loss(indices: BatchIndices) -> Tensor:
             return accumulate_gradients(ensemble.flat, piece_losses(indices))
+
+        def vector_loss(batch: VectorBatch) -> Tensor:
+            logits = ensemble(batch.vectors, None, None)
+            return weighted_mean(losses_of(logits, batch.labels), batch.weights)
 
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
@@ -113,9 +121,19 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
         with limit_threads(_useful_threads(len(members), config, problem)):
             with matmul_precision(config.train.precision):
-                fitted = fit(
-                    ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
-                )
+                train = partial(fit, ensemble, optimizer, evaluate=evaluate, plan=plan)
+                if trains_on_vectors(config):
+                    batch = self._vectorize(config, problem, train_parts, by_class)
+                    fitted = train(loss=vector_loss, batches=WholeData(batch))
+                else:
+                    batches = DocumentBatches(
+                        collection,
+                        train_parts,
+                        config.train.batch_size or len(documents),
+                        max_nodes_per_step(problem, config),
+                        [member.key for member in members],
+                    )
+                    fitted = train(loss=loss, batches=batches)
             others = build_chunks(collection, parts, ("train", "test"), max_nodes)
             with torch.no_grad():
                 measured = compute_metrics(
@@ -126,6 +144,29 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
             outputs = compute_outputs(ensemble, collection, held_out)
             metrics = fitted.metrics | tests
             return dataclasses.replace(fitted, metrics=metrics, outputs=outputs)
+
+    def _vectorize(
+        self,
+        config: TextConfig,
+        problem: Problem,
+        parts: Sequence[Tensor],
+        by_class: Tensor | None,
+    ) -> VectorBatch:
+        """The features of all documents that any member is trained on."""
+        rows = torch.cat(list(parts)).unique()
+        documents = problem.corpus.documents.select(rows.tolist())
+        words = build_collection(documents, None, problem.device)
+        model = self.build(config, problem).to(problem.device)
+        assert isinstance(model, TextModel)
+        assert isinstance(words.features, Codes)
+        own = torch.stack([torch.searchsorted(rows, part) for part in parts]).to(problem.device)
+        weights = torch.zeros(len(parts), len(rows), device=problem.device)
+        each = document_weights(words, own[None], by_class)[0]
+        return VectorBatch(
+            vectors=model.vectorize(words.features, words.pool),
+            labels=words.labels.expand(len(parts), -1),
+            weights=weights.scatter_(1, own, each),
+        )
 
     def _split(self, documents: Documents, member: Member[TextConfig]) -> dict[str, Tensor]:
         """The indices of a run's documents; where it learns from all labels, also to measure it."""
@@ -151,9 +192,8 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
                 f"{largest:,} do not fit into memory: raise data.min_count"
                 f"{', or lower model.hidden_quats' if narrower else ''}"
             )
-        if problem.device.type == "cpu":
-            documents = min(config.train.batch_size, len(sizes))
-            step = documents * nodes / len(sizes)
+        if problem.device.type == "cpu" and not trains_on_vectors(config):
+            step = num_documents_per_step(problem, config) * nodes / len(sizes)
             fitting = min(fitting, max(max_nodes_per_step(problem, config) / step, config.seeds))
         return int(fitting)
 
@@ -205,6 +245,16 @@ def document_weights(collection: Collection, documents: Tensor, by_class: Tensor
     return real * by_class.expand(len(documents), -1, -1).gather(-1, labels)
 
 
+def trains_on_vectors(config: TextConfig) -> bool:
+    """Whether a step multiplies the features of all documents, computed once."""
+    return config.train.batch_size is None and MODELS[config.model.name].vectorizes
+
+
+def num_documents_per_step(problem: Problem, config: TextConfig) -> int:
+    count = len(problem.collection.num_nodes)
+    return min(config.train.batch_size or count, count)
+
+
 def max_nodes_per_step(problem: Problem, config: TextConfig) -> int:
     """Nodes of all members that a step holds: a quarter of the memory, and on a CPU its cache."""
     nodes = int(total_memory(problem.device) / 4 / (4 * _numbers_per_node(problem, config)))
@@ -225,7 +275,7 @@ def _useful_threads(num_members: int, config: TextConfig, problem: Problem) -> i
     if not MODELS[config.model.name].multiplies_nodes:
         return 1
     sizes = problem.collection.num_nodes
-    documents = num_members * min(config.train.batch_size, len(sizes))
+    documents = num_members * num_documents_per_step(problem, config)
     nodes = documents * float(sizes.sum()) / len(sizes)
     held = min(nodes, max_nodes_per_step(problem, config))
     return 1 + int(held * config.model.width**2 / 1e8)
