@@ -49,6 +49,7 @@ QUATERNION = frozenset(
         "quate",
         "quate-n3",
         "relqgnn-n3",
+        "rotation4d-n3",
         "simqgnn",
         "simqgnn-n3",
         "textqgnn",

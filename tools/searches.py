@@ -16,7 +16,8 @@ SEARCHES = Path(__file__).parents[1] / "results" / "searches.toml"
 
 
 def read_searches(path: Path = SEARCHES) -> dict[str, dict[str, Any]]:
-    """The searches by name: ``presets``, axes as ``set`` and perhaps ``seeds``."""
+    """The searches by name: ``presets``, axes as ``set``, and perhaps ``seeds``; ``also`` lists
+    further settings by preset."""
     return tomllib.loads(path.read_text())
 
 
@@ -41,13 +42,14 @@ def main(
     with training_context(device, max_minutes) as context:
         for values in (searches[name] for name in names):
             for name in values["presets"]:
+                axes = [*values["set"], *values.get("also", {}).get(name, [])]
                 try:
                     for records in search(
                         name,
                         results,
                         context,
                         seeds=values.get("seeds", 1),
-                        overrides=complete_axes(name, values["set"]),
+                        overrides=complete_axes(name, axes),
                     ):
                         for one in records:
                             _print(name, one.config, one.metrics)

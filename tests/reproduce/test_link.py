@@ -63,7 +63,7 @@ def test_what_was_not_run_or_not_published_may_be_left_out() -> None:
     shown = "1.000 / 100.0 (1)"
     assert line == f"| codex-s | QuatE |  | {shown} |  | {shown} | 1 | 1,000 | 2 s |"
     whole = render(load_table("link"), records).splitlines()
-    assert len(whole) == 2 + 3 * 17
+    assert len(whole) == 2 + 3 * 18
     assert "| codex-l | SACN |  | not run |  | not run |  |  |  |" in whole
 
 

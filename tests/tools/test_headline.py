@@ -87,4 +87,4 @@ def test_pairs_name_methods_of_their_tables_and_set_quaternions_against_real_num
     known = {method for table in tables.values() for method in table.columns}
     assert known >= QUATERNION
     named = {method for method in known if "qgnn" in method or "quat" in method}
-    assert named | {"hamilton-n3"} == QUATERNION
+    assert named | {"hamilton-n3", "rotation4d-n3"} == QUATERNION

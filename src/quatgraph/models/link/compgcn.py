@@ -136,7 +136,12 @@ class CompGCN(RelationalModel):
             )
         else:
             head = DECODERS[decoder](
-                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
+                num_relations,
+                width,
+                reciprocal=reciprocal,
+                dropout=dropout,
+                norm=query_norm,
+                relation_width=width,
             )
         super().__init__(
             num_entities,
@@ -149,9 +154,9 @@ class CompGCN(RelationalModel):
             _Layer(width, composition, message_dropout, norm)
             for _ in layer_sizes(width, width, num_layers)
         )
-        self.relation_maps = nn.ModuleList(
-            RealLinear(width, width, bias=False) for _ in self.layers
-        )
+        # The last map yields the vectors that the decoder takes.
+        widths = [width] * (num_layers - 1) + [head.relation_factor * width]
+        self.relation_maps = nn.ModuleList(RealLinear(width, out, bias=False) for out in widths)
         for weight in self.relation_maps.parameters():
             nn.init.xavier_normal_(weight)
         self.dropout = build_dropout(layer_dropout)

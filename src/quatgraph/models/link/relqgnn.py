@@ -1,5 +1,6 @@
 """RelQGNN, a relational quaternion network for knowledge-graph completion."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from quatgraph.algebra import hamilton_product, unit
 from quatgraph.layers import BatchNorm, QuaternionLinear
-from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.layers.decoder import DECODERS, Decoder, Hamilton
 from quatgraph.layers.tables import build_dropout
 from quatgraph.models.common import Rate, layer_sizes
 from quatgraph.models.link.graphs import Graph, GraphKind
@@ -128,8 +129,10 @@ class RelQGNN(RelationalModel):
         own = self.relations
         relations = self.decoder.with_inverses(self.decoder.relations) if own is None else own
         rotations = relation_rows(graph, unit(relations))
+        shared = own is None and isinstance(self.decoder, Hamilton)
+        rotate = self.decoder.combine if shared else hamilton_product
         for index, layer in enumerate(self.layers):
-            y = layer(x, rotations, graph)
+            y = layer(graph.sum_messages(x, lambda u, _: rotate(u, rotations)), x)
             y = self.norms[index](y) if len(self.norms) else self.activation(y)
             x = self.residual * self.entities + self.dropout(y)
         return x
@@ -140,6 +143,5 @@ class _Layer(nn.Module):
         super().__init__()
         self.to_tails, self.to_heads, self.own = (QuaternionLinear(width, width) for _ in range(3))
 
-    def forward(self, x: Tensor, rotations: Tensor, graph: RelationalGraph) -> Tensor:
-        sums = graph.sum_messages(x, lambda u, _: hamilton_product(u, rotations))
+    def forward(self, sums: Sequence[Tensor], x: Tensor) -> Tensor:
         return self.to_tails(sums[0]) + self.to_heads(sums[1]) + self.own(x)
