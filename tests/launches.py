@@ -19,3 +19,13 @@ LAUNCHES = {
     if isinstance(node, ast.FunctionDef) and "with torch.cuda.device(" in ast.unparse(node)
 }
 """Each as ``"module.function"``."""
+
+KERNEL_NAMES = {
+    node.func.value.id
+    for path in KERNELS.glob("*.py")
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Subscript)
+    and isinstance(node.func.value, ast.Name)
+}
+"""The kernels themselves: what is called as ``kernel[grid](...)``."""

@@ -1,5 +1,6 @@
 """The Triton kernels, run on a CPU by Triton's interpreter, against the plain torch forms."""
 
+import os
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -36,6 +37,9 @@ from quatgraph.training.optim import OPTIMIZERS
 
 pytestmark = [
     pytest.mark.kernels,
+    pytest.mark.skipif(
+        os.environ.get("TRITON_INTERPRET") != "1", reason="needs TRITON_INTERPRET=1"
+    ),
     # Lanes beyond the mask, and branches not taken, compute what is never stored.
     pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning"),
 ]
