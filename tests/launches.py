@@ -1,11 +1,13 @@
 """Which functions of ``quatgraph.ops.kernels`` launch kernels, read from their source."""
 
 import ast
+import os
 from pathlib import Path
 
 import quatgraph
 
 KERNELS = Path(quatgraph.__file__).parent / "ops" / "kernels"
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def launch_of(module: str, function: str) -> str:

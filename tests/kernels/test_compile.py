@@ -5,7 +5,6 @@ No GPU is needed. The operations take CPU tensors, or tensors without memory whe
 large; a launch compiles its kernel for the arguments at hand, as on a GPU, and does not run it.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from kernels import test_interpreted as interpreted
-from launches import KERNEL_NAMES
+from launches import INTERPRETED, KERNEL_NAMES
 from matrices import random_structure
 from torch import Tensor
 
@@ -27,7 +26,7 @@ from quatgraph.ops.activation import ACTIVATIONS
 pytestmark = [
     pytest.mark.kernels,
     pytest.mark.slow,
-    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="nothing is interpreted"),
+    pytest.mark.skipif(INTERPRETED, reason="nothing is interpreted"),
 ]
 SHARED_MEMORY = {80: 163 << 10, 90: 227 << 10}
 """Bytes that a program can have, by compute capability."""
