@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from launches import LAUNCHES, launch_of
+from launches import INTERPRETED, LAUNCHES, launch_of
 from matrices import Structure, random_structure
 from torch import Tensor, nn
 
@@ -36,6 +36,7 @@ from quatgraph.training.optim import OPTIMIZERS
 
 pytestmark = [
     pytest.mark.kernels,
+    pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1"),
     # Lanes beyond the mask, and branches not taken, compute what is never stored.
     pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning"),
 ]

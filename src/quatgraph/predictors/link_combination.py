@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from quatgraph.data.link import Triples
@@ -65,6 +66,7 @@ class CombinedModel(nn.Module):
     def _decode(self, head: Tensor, relation: Tensor) -> list[Vectors]:
         return [m.model.decode(self.encode(m), head, relation) for m in self.members]
 
+    @torch.no_grad()
     def encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
         """The vectors of all entities, computed once."""
         return self._cache.get(member, lambda: member.model.encode(self._graph(member)))
