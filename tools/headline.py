@@ -37,7 +37,7 @@ PAIRS = (
     Pair("nodes: QGNN vs GCN", "node", "qgnn", "gcn"),
     Pair("graphs: QGNN, normalised adjacency vs GCN", "graph", "qgnn-symmetric", "gcn"),
     Pair("triples, MRR: SimQGNN vs SimRGCN", "link", "simqgnn", "simrgcn"),
-    Pair("triples, MRR: QuatE-N3 vs ComplEx-N3", "link", "quate-n3", "complex-n3"),
+    Pair("triples, MRR: Rotation4D-N3 vs ComplEx-N3", "link", "rotation4d-n3", "complex-n3"),
     Pair("texts: TextQGNN vs TextING", "text", "textqgnn", "texting"),
 )
 QUATERNION = frozenset(
