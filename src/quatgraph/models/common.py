@@ -19,6 +19,8 @@ Rate = Annotated[float, "rates"]
 """An option that must be in [0, 1)."""
 Positive = Annotated[float, "positive"]
 """An option that must be greater than 0."""
+NotNegative = Annotated[float, "not_negative"]
+"""An option that must be at least 0."""
 LOGITS = 16
 """The width of a linear model, whose only vectors are logits: a guess, for estimates of memory."""
 
@@ -52,6 +54,12 @@ class Options:
     def trains_on_four_copies(self) -> bool:
         """Whether to train the model on :func:`four_copies` of the features."""
         return False
+
+    @property
+    def weight_decays(self) -> dict[str, float]:
+        """The weight decay of parameters by the beginning of their names, where it is not
+        ``train.weight_decay``."""
+        return {}
 
 
 class Model(nn.Module):

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
-from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
+from quatgraph.models.common import LOGITS, Count, Model, NotNegative, Options, Rate
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 Edges = Adjacency | Tensor
@@ -27,6 +27,12 @@ class NodeOptions(Options):
     def matrix(self) -> Normalization:
         """The normalization of the adjacency matrix with self-loops."""
         return getattr(self, "normalization", "none")
+
+    @property
+    def propagations(self) -> int:
+        """How often features are multiplied by that matrix before training; if they are, the model
+        takes None in its place."""
+        return 0
 
     def num_activations(self, nodes: int, edges: int) -> int:
         """An upper estimate of the numbers that a training step stores per member."""
@@ -50,6 +56,26 @@ class HiddenOptions(NodeOptions):
 
     def num_activations(self, nodes: int, edges: int) -> int:
         return NodeOptions.num_activations(self, nodes, edges) * self.num_layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualOptions(HiddenOptions):
+    """The hyperparameters of a :class:`ResidualModel`."""
+
+    num_layers: Count = 16
+    """Convolutions between the first linear layer and the prediction layer."""
+    alpha: Rate = 0.1
+    """Share of the first layer's vectors in the input of every convolution."""
+    theta: NotNegative = 0.5
+    """How much the convolutions mix channels: the l-th one by log(1 + theta / l)."""
+    conv_weight_decay: NotNegative | None = None
+    """Weight decay of the convolutions; train.weight_decay if none."""
+    normalization: Normalization = "symmetric"
+    """Normalization of the adjacency matrix with self-loops."""
+
+    @property
+    def weight_decays(self) -> dict[str, float]:
+        return {} if self.conv_weight_decay is None else {"convs.": self.conv_weight_decay}
 
 
 class NodeModel(Model):
@@ -114,3 +140,28 @@ class ConvModel(NodeModel):
         x = self.dropout(x)
         y: Tensor = self.convs[layer](x, matrix)
         return y + self.owns[layer](x) if len(self.owns) else y
+
+
+class ResidualModel(NodeModel):
+    """A linear layer, many convolutions that also read its output, and a prediction layer, with
+    dropout before each."""
+
+    first: nn.Module
+    convs: nn.ModuleList
+    prediction: nn.Module
+    dropout: QuaternionDropout
+
+    def forward(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        logits: Tensor = self.prediction(self.dropout(self.embed(x, adjacency, edge_weight)))
+        return logits
+
+    def embed(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        matrix = self.prepare(x, adjacency, edge_weight)
+        y = start = torch.relu(self.first(self.dropout(x)))
+        for conv in self.convs:
+            y = torch.relu(conv(self.dropout(y), start, matrix))
+        return y
