@@ -19,8 +19,6 @@ Rate = Annotated[float, "rates"]
 """An option that must be in [0, 1)."""
 Positive = Annotated[float, "positive"]
 """An option that must be greater than 0."""
-NotNegative = Annotated[float, "not_negative"]
-"""An option that must be at least 0."""
 LOGITS = 16
 """The width of a linear model, whose only vectors are logits: a guess, for estimates of memory."""
 

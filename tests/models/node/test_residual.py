@@ -82,6 +82,34 @@ def test_a_model_without_layers_is_a_mistake(kind):
         kind(IN, CLASSES, num_layers=0)
 
 
+@both
+@pytest.mark.parametrize("option", ["theta", "conv_weight_decay"])
+def test_a_negative_option_is_a_mistake(kind, option):
+    with pytest.raises(ValueError, match=f"model.{option} must not be negative, got -1"):
+        kind.Options(**{option: -1.0})
+
+
+def test_memory_is_estimated_from_what_a_layer_stores():
+    """Beside what the linear layers take, three numbers per node and channel of each layer."""
+    ten, twenty = (GCNII.Options(num_layers=n).num_activations(N, 0) for n in (10, 20))
+    assert twenty - ten == 10 * 3 * N * 64
+    stored = {}
+    for layers in (10, 20):
+        model, count = GCNII(IN, CLASSES, num_layers=layers), set()
+        x, adjacency = torch.randn(N, IN), Adjacency.of(EDGES, N)
+
+        def remember(value: torch.Tensor, count: set = count) -> torch.Tensor:
+            if value.shape == (N, 64):
+                count.add(value.data_ptr())
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(remember, lambda value: value):
+            logits = model(x, adjacency)
+        stored[layers] = len(count) * N * 64
+        assert logits.requires_grad
+    assert stored[20] - stored[10] <= twenty - ten
+
+
 @pytest.mark.parametrize("name", ["gcnii", "deep-qgnn"])
 @pytest.mark.parametrize("own", [None, 0.5])
 def test_convolutions_may_have_a_weight_decay_of_their_own(

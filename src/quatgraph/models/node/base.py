@@ -1,14 +1,14 @@
 """The interface of node classifiers."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
-from quatgraph.models.common import LOGITS, Count, Model, NotNegative, Options, Rate
+from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 Edges = Adjacency | Tensor
@@ -66,9 +66,9 @@ class ResidualOptions(HiddenOptions):
     """Convolutions between the first linear layer and the prediction layer."""
     alpha: Rate = 0.1
     """Share of the first layer's vectors in the input of every convolution."""
-    theta: NotNegative = 0.5
+    theta: Annotated[float, "not_negative"] = 0.5
     """How much the convolutions mix channels: the l-th one by log(1 + theta / l)."""
-    conv_weight_decay: NotNegative | None = None
+    conv_weight_decay: Annotated[float | None, "not_negative"] = None
     """Weight decay of the convolutions; train.weight_decay if none."""
     normalization: Normalization = "symmetric"
     """Normalization of the adjacency matrix with self-loops."""
@@ -76,6 +76,11 @@ class ResidualOptions(HiddenOptions):
     @property
     def weight_decays(self) -> dict[str, float]:
         return {} if self.conv_weight_decay is None else {"convs.": self.conv_weight_decay}
+
+    def num_activations(self, nodes: int, edges: int) -> int:
+        # A layer stores the input and the output of its product, and a CPU its dropout mask.
+        stored = 3 * nodes * self.width * self.num_layers
+        return NodeOptions.num_activations(self, nodes, edges) + stored
 
 
 class NodeModel(Model):
