@@ -54,7 +54,7 @@ class HyperbolicConv(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out_channels, in_channels))
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
-        raw = torch.full((1, 1), math.log(math.expm1(curvature)))
+        raw = torch.full((1, 1), curvature + math.log(-math.expm1(-curvature)))
         if learned_curvature:
             self.curvature = nn.Parameter(raw)
         else:
