@@ -33,7 +33,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert [len(names(task)) for task in ("node", "link", "text")] == [16, 55, 4 * 6 + 1]
+    assert [len(names(task)) for task in ("node", "link", "text")] == [31, 55, 4 * 6 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
@@ -53,7 +53,7 @@ def test_a_preset_is_named_by_its_dataset_and_method(name: str) -> None:
     assert name == f"{task}/{dataset}-{method}"
     assert dataset == config.data.name
     assert dataset in catalog()
-    assert method.split("-")[0] == config.model.name
+    assert f"{method}-".startswith(f"{config.model.name}-")
     assert config.model.name in MODELS
 
 
@@ -84,6 +84,35 @@ def test_the_paper_protocol_says_the_numbers_of_section_5_2(
         assert config.train.select == "last"
         assert config.train.weight_decay == weight_decay
     assert built(f"node/{dataset}-qgnn", "paper").model.masks == "real"
+
+
+@pytest.mark.parametrize("dataset", ["cora", "citeseer", "pubmed"])
+def test_hgcn_has_the_width_and_the_training_of_section_5_2_and_two_hops_are_a_layer_more(
+    dataset: str,
+) -> None:
+    hgcn, two, qgnn = (
+        configs.flatten(built(f"node/{dataset}-{method}", "paper").identity())
+        for method in ("hgcn", "hgcn-two-hops", "qgnn")
+    )
+    assert [key for key in hgcn if hgcn[key] != two[key]] == ["model.num_layers"]
+    same = ["model.hidden_quats", "train.epochs", "train.lr", "train.select"]
+    assert [hgcn[key] for key in same] == [qgnn[key] for key in same]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "alpha", "decay"),
+    [("cora", 0.2, 1e-4), ("citeseer", 0.5, 5e-6), ("pubmed", 0.1, 5e-6)],
+)
+def test_gcnii_has_its_authors_settings_for_these_splits_and_deep_qgnn_their_training(
+    dataset: str, alpha: float, decay: float
+) -> None:
+    gcnii, ours = (built(f"node/{dataset}-{method}", "paper") for method in ("gcnii", "deep-qgnn"))
+    assert (gcnii.model.width, gcnii.model.num_layers) == (64, 64)
+    assert ours.train == gcnii.train
+    for config in (gcnii, ours):
+        assert (config.model.alpha, config.model.theta, config.model.dropout) == (alpha, 0.5, 0.5)
+        assert (config.train.lr, config.train.weight_decay) == (0.01, decay)
+        assert config.model.weight_decays == {}
 
 
 def test_gcn_matched_differs_from_gcn_in_weight_decay_alone() -> None:

@@ -42,6 +42,7 @@ PAIRS = (
 )
 QUATERNION = frozenset(
     {
+        "deep-qgnn",
         "qgnn",
         "qgnn-norm",
         "qgnn-symmetric",

@@ -212,17 +212,19 @@ def test_cross_entropy(shape, smoothing) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("decay", "shapes"),
+    [([0, 0.1, 0.01], [(3, 5), (3, 2050), (3, 2, 3)]), (torch.rand(3, 2050), [(3, 2050)])],
+)
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers(name, clip) -> None:
-    shapes = (3, 5), (3, 2050), (3, 2, 3)
+def test_optimizers(name, clip, decay, shapes) -> None:
     begin = [torch.randn(shape) for shape in shapes]
     grads = [[torch.randn(shape) for shape in shapes] for _ in range(3)]
 
     def trained() -> list[Tensor]:
         params = [nn.Parameter(value.clone()) for value in begin]
-        settings = {"lr": [0.1, 0.01, 0.1], "weight_decay": [0, 0.1, 0.01], "clip": clip}
-        optimizer = OPTIMIZERS[name](params, **settings)
+        optimizer = OPTIMIZERS[name](params, lr=[0.1, 0.01, 0.1], weight_decay=decay, clip=clip)
         for step in grads:
             for param, grad in zip(params, step, strict=True):
                 param.grad = grad.clone()

@@ -7,6 +7,7 @@ from quatgraph.layers.gated import GatedGNNConv, GatedQGNNConv
 from quatgraph.layers.linear import QuaternionLinear
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.layers.readout import LayerwiseReadout
+from quatgraph.layers.residual import ResidualQGNNConv
 
 __all__ = [
     "AttentionReadout",
@@ -17,5 +18,6 @@ __all__ = [
     "QGNNConv",
     "QuaternionDropout",
     "QuaternionLinear",
+    "ResidualQGNNConv",
     "SimplifiedQGNNConv",
 ]

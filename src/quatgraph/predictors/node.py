@@ -158,10 +158,11 @@ class NodePredictor(Classifier[NodeConfig]):
         cache = self._cache if data is self._data else Cache()
 
         def compute(member: TrainedMember[NodeConfig]) -> Tensor:
-            need = member.config.model.matrix, member.preparation
+            options = member.config.model
+            need = options.matrix, options.propagations, member.preparation
             problem = cache.get(need, lambda: self._prepare(member, data))
             call = getattr(member.model, method)
-            return cache.get((method, member), lambda: call(problem.features, problem.adjacency))
+            return cache.get((method, member), lambda: call(*problem.inputs))
 
         return [compute(member)[places] for member in members]
 

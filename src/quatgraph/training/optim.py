@@ -32,21 +32,23 @@ from quatgraph.ops.backend import use_triton
 
 class MemberOptimizer(ABC):
     """An optimizer of stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per
-    member. ``clip`` is the largest gradient norm of a member."""
+    member, or of a single parameter ``(M, P)`` with an L2 factor for each of its numbers. ``clip``
+    is the largest gradient norm of a member."""
 
     def __init__(
         self,
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
     ) -> None:
         self.params = list(params)
         like = self.params[0]
         # In float64: the fused step of a CPU takes a rate as the settings have it.
         self.lr = torch.tensor(lr, device=like.device, dtype=torch.float64)
-        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=torch.float64)
+        decay = torch.as_tensor(weight_decay, device=like.device, dtype=torch.float64)
+        self.weight_decay = decay if decay.dim() == 1 else decay.to(like.dtype)
         self.clip = clip
 
     def zero_grad(self) -> None:
@@ -74,6 +76,12 @@ class MemberOptimizer(ABC):
     def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
         """The same on a GPU, one kernel for each; the squares clip the gradients."""
 
+    @staticmethod
+    def of_members(values: Tensor, param: Tensor) -> Tensor:
+        """Values of each member ``(M,)``, or of each number, that broadcast against a parameter."""
+        each = (-1, *[1] * (param.dim() - 1))
+        return values.to(param.dtype).view(each if values.dim() == 1 else param.shape)
+
     def tensors(self) -> dict[str, Tensor]:
         """The whole state by name; writing into these tensors restores it."""
         return {"lr": self.lr}
@@ -87,7 +95,7 @@ class MemberAdam(MemberOptimizer):
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -100,8 +108,8 @@ class MemberAdam(MemberOptimizer):
 
     def update(self, grads: Mapping[int, Tensor]) -> None:
         self.steps += 1
-        if self.lr.is_cuda:
-            self._update_without_host(grads)
+        if self.lr.is_cuda or self.weight_decay.dim() > 1:
+            self._update_by_formula(grads)
             return
         groups = self._groups()
         for index, grad in grads.items():
@@ -125,15 +133,15 @@ class MemberAdam(MemberOptimizer):
                     maximize=False,
                 )
 
-    def _update_without_host(self, grads: Mapping[int, Tensor]) -> None:
-        """The formula itself: a captured step cannot read the learning rates."""
+    def _update_by_formula(self, grads: Mapping[int, Tensor]) -> None:
+        """For a captured step, which cannot read the learning rates, and for several L2 factors of
+        a member, which torch's fused step does not take."""
         steps = self.steps.double()
         first, second = ((1 - beta**steps).to(self.params[0].dtype) for beta in self.betas)
         for index, grad in grads.items():
             param, mean, square = self.params[index], self.mean[index], self.square[index]
-            each = (-1, *[1] * (param.dim() - 1))
-            lr, decay = (x.to(param.dtype).view(each) for x in (self.lr, self.weight_decay))
-            grad = torch.addcmul(grad, param, decay)
+            lr = self.of_members(self.lr, param)
+            grad = torch.addcmul(grad, param, self.of_members(self.weight_decay, param))
             mean.lerp_(grad, 1 - self.betas[0])
             square.mul_(self.betas[1]).addcmul_(grad, grad, value=1 - self.betas[1])
             size = (square / second).sqrt_().add_(self.eps)
@@ -182,7 +190,7 @@ class MemberAdagrad(MemberOptimizer):
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
         eps: float = 1e-10,
     ) -> None:
@@ -193,9 +201,8 @@ class MemberAdagrad(MemberOptimizer):
     def update(self, grads: Mapping[int, Tensor]) -> None:
         for index, grad in grads.items():
             param, square = self.params[index], self.square[index]
-            each = (-1, *[1] * (param.dim() - 1))
-            lr, decay = (x.to(param.dtype).view(each) for x in (self.lr, self.weight_decay))
-            grad = torch.addcmul(grad, param, decay)
+            lr = self.of_members(self.lr, param)
+            grad = torch.addcmul(grad, param, self.of_members(self.weight_decay, param))
             square.addcmul_(grad, grad)
             param.sub_(torch.div(grad, square.sqrt().add_(self.eps)).mul_(lr))
 

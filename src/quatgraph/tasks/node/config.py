@@ -64,6 +64,8 @@ class TrainConfig(ClassifierSettings):
     ties: Literal["first", "loss"] = configs.added("first")
     """Which of several epochs with the best validation accuracy is selected: the first, or the one
     with the lowest validation loss, as for other metrics."""
+    precision: Literal["float32", "tf32"] = configs.added("float32")
+    """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
     patience: int | None = 100
     clip: float | None = None
 
