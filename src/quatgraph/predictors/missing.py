@@ -121,7 +121,7 @@ class MissingTriples:
         coefficients = calibration.coefficients.tolist()
         for done, relation in enumerate(relations):
             intercept = float(calibration.intercepts[relation])
-            for tile in self._tiles(relation, torch.arange(self.triples.num_entities)):
+            for tile in self.tiles(relation, torch.arange(self.triples.num_entities)):
                 best.add(tile, tile.log_odds(coefficients, intercept))
             report(done + 1, len(relations))
         found, features = best.take()
@@ -155,7 +155,7 @@ class MissingTriples:
         positive_relation = []
         for relation in range(relations):
             own = valid[valid[:, 1] == relation]
-            for tile in self._tiles(relation, sampled):
+            for tile in self.tiles(relation, sampled):
                 scores = tile.log_odds((1.0,) * 6, 0.0)
                 hardest.add(tile, scores)
                 row, tail = tile.locate(own)
@@ -183,7 +183,8 @@ class MissingTriples:
             relations,
         )
 
-    def _tiles(self, relation: int, heads: Tensor) -> Iterator[Tile]:
+    def tiles(self, relation: int, heads: Tensor) -> Iterator[Tile]:
+        """The triples of a relation with some heads, which are sorted."""
         graph, device = self.triples, self.device
         everyone = torch.arange(graph.num_entities, device=device)
         inverse = torch.full_like(everyone, relation + graph.num_relations)
