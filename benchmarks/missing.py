@@ -26,7 +26,7 @@ from quatgraph.predictors.missing import MissingTriples
 from quatgraph.tasks.link.config import LinkConfig
 
 SEEDS, TOP, BINS, DRAWS = 3, 1000, 10, 1000
-VARIANT = "rate, in sample"
+VARIANT = "ratio, cross-fitted"
 GROUPS = (0, 100, 300, 1000, 3000, 10_000)
 """Ranks between which probabilities and rates are compared."""
 

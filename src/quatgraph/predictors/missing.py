@@ -10,8 +10,8 @@ has an answer. A triple :math:`(h, r, t)` is therefore described by both of its 
 where :math:`n_{hr}` counts the tails that training has for the head and :math:`n_{rt}` the heads
 for the tail, so that a sum is the logarithm of an expected number of triples; and by whether
 :math:`n_{hr}` and :math:`n_{rt}` are 0. A logistic regression with an intercept per relation ranks
-triples by these features, and the rate of validation triples by rank is their probability; see
-:mod:`quatgraph.predictors.calibration`.
+triples by these features; their probability is that a further part of the size of the validation
+part has them, see :mod:`quatgraph.predictors.calibration`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -131,7 +131,7 @@ class MissingTriples:
 
     @torch.no_grad()
     def calibrate(self, report: Report) -> Calibration:
-        """Fits the probability that a triple which training lacks is a validation triple.
+        """Fits the probability that a further part has a triple, as the validation part might.
 
         Negatives are the triples with the best scores and a weighted sample of all others. Test
         triples take no part.
