@@ -203,6 +203,17 @@ def test_what_cannot_be_ranked_is_a_mistake(
     assert words in str(error.value)
 
 
+def test_a_calibration_does_not_depend_on_the_test_triples(predictor: LinkPredictor) -> None:
+    graph = predictor.triples
+    without = dataclasses.replace(graph, test=graph.test[:0])
+    one, other = (
+        MissingTriples(predictor.model, own, torch.device("cpu")).calibrate(lambda *_: None)
+        for own in (graph, without)
+    )
+    for name in ("coefficients", "intercepts", "knots", "levels"):
+        assert getattr(one, name).equal(getattr(other, name))
+
+
 def test_without_validation_triples_there_is_nothing_to_calibrate_with(
     predictor: LinkPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

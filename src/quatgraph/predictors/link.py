@@ -139,10 +139,10 @@ class LinkPredictor(Predictor[LinkConfig]):
 
         The probability is that a further part of the size of the validation part has the triple:
         the number of validation triples that rank alike, over the number of triples that rank alike
-        and no part has. True triples that no such part has count as false, so the probability of
-        being true is higher. The first call calibrates, which takes about as long as ranking all
-        relations. A triple whose head is its tail is a candidate if training has one of its
-        relation.
+        and that training and validation lack. A graph that is complete has no further part, and
+        then none of these triples is true. The first call calibrates, which takes about as long as
+        ranking all relations. A triple whose head is its tail is a candidate if training has one of
+        its relation.
 
         Args:
             relation: The relations to rank; all by default.
