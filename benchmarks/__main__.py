@@ -100,6 +100,8 @@ def _format_row(row: dict[str, Any]) -> list[str]:
             parts.append(f"({value:.4g} to {row['ms_80']:.4g})")
         elif isinstance(value, str):
             parts.append(value)
+        elif isinstance(value, list):
+            parts.append(" ".join((key, *(f"{one:.4g}" for one in value))))
         elif isinstance(value, dict):  # times by kind of operation
             parts += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
         elif key != "ms_80":
