@@ -140,7 +140,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         The probability is that a further part of the size of the validation part has the triple:
         the number of validation triples that rank alike, over the number of triples that rank alike
         and that training and validation lack. A graph that is complete has no further part, and
-        then none of these triples is true. The first call calibrates, which takes about as long as
+        then none of these triples is true. The first call calibrates, which takes longer than
         ranking all relations. A triple whose head is its tail is a candidate if training has one of
         its relation.
 
