@@ -10,8 +10,10 @@ from benchmarks.figures import growth, speed_bars
 from benchmarks.render import (
     render_bench,
     render_beside,
+    render_clean,
     render_explain,
     render_growth,
+    render_missing,
     render_own_data,
     render_steps,
 )
@@ -87,6 +89,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             for name, task in TASKS.items()
         },
         ("docs/usage.md", "bench explain"): lambda: render_explain(bench),
+        ("docs/usage.md", "bench missing"): lambda: render_missing(bench),
+        ("docs/usage.md", "bench missing clean"): lambda: render_clean(bench),
         ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, hidden=True),
         ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, hidden=False),
     }

@@ -126,6 +126,16 @@ def test_a_rule_is_explained_by_its_premise(tmp_path: Path) -> None:
     assert premises >= 0.9 * asked > 9
 
 
+def test_a_query_explains_its_own_predictions(predictor: LinkPredictor) -> None:
+    plain = predictor.predict(head="Peru", relation="borders", top=2)
+    links = predictor.predict(head="Peru", relation="borders", top=2, explain=True)
+    assert links.support == predictor.explain(plain).support
+    missing = predictor.predict_missing("capital", top=2)
+    explained = predictor.predict_missing("capital", top=2, explain=True)
+    assert explained.support == predictor.explain(missing).support
+    assert missing.support is None
+
+
 def test_missing_triples_are_explained_too(predictor: LinkPredictor) -> None:
     found = predictor.explain(predictor.predict_missing("capital", top=2))
     assert found.support is not None

@@ -6,6 +6,7 @@ The end to predict is empty or ``?``. A row with both ends is a triple to score.
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -23,6 +24,14 @@ Row = Sequence[str | None]
 AnyQueries = Path | str | Iterable[Row]
 OPEN = -1
 """The number of an end to predict."""
+
+
+class SingleQuery(TypedDict, total=False):
+    """A triple by names; the end that is not given is predicted."""
+
+    head: str | None
+    relation: str | None
+    tail: str | None
 
 
 def parse_queries(queries: AnyQueries, triples: Triples, notes: list[str] | None = None) -> Tensor:
