@@ -348,9 +348,9 @@ class TripleCompleter(Estimator[LinkPredictor]):
 
     task = LINK
 
-    def fit(self, triples: Any) -> Self:
+    def fit(self, triples: Any, entities: Any = None) -> Self:
         """Trains; see :func:`quatgraph.train_triples`."""
-        return self._train(triples)
+        return self._train(triples, entities)
 
     def predict(
         self,

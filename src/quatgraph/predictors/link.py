@@ -12,13 +12,12 @@ from torch import Tensor, nn
 
 from quatgraph.callbacks import progress_bar
 from quatgraph.data import link as source
-from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.metrics.report import RankingReport
-from quatgraph.models.link import MODELS
+from quatgraph.models.link import GraphModel, build_model
 from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.candidates import top_candidates
@@ -33,6 +32,7 @@ from quatgraph.predictors.queries import (
     example_query,
     parse_queries,
     parse_triples,
+    report_unseen,
 )
 from quatgraph.predictors.support import name_support
 from quatgraph.query_options import check_options
@@ -122,7 +122,8 @@ class LinkPredictor(Predictor[LinkConfig]):
         query, triples, scores, ranks = map(torch.cat, zip(*found, strict=True))
         order = query.argsort(stable=True)
         query, triples, scores, ranks = (c[order] for c in (query, triples, scores, ranks))
-        notes += self._report_unseen(rows)
+        by_features = any(isinstance(member.model, GraphModel) for member in self.members)
+        notes += report_unseen(rows, self.triples, by_features=by_features)
         known_in = self._find_parts(triples)
         links = Links(self.triples, query, triples, scores, ranks, known_in, notes)
         return self.explain(links) if explain else links
@@ -288,10 +289,7 @@ class LinkPredictor(Predictor[LinkConfig]):
     def _build(
         self, config: LinkConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
     ) -> tuple[nn.Module, None]:
-        sizes = self.triples.num_entities, self.triples.num_relations
-        model = MODELS[config.model.name].from_options(
-            config.model, *sizes, reciprocal=config.data.reciprocal
-        )
+        model = build_model(config.model, self.triples, reciprocal=config.data.reciprocal)
         model.load_state_dict(tensors)
         return model, None
 
@@ -357,18 +355,6 @@ class LinkPredictor(Predictor[LinkConfig]):
             there = _keys(getattr(self.triples, name), *sizes)
             part[torch.isin(_keys(triples, *sizes), there)] = number
         return [("", *PARTS)[number] for number in part.tolist()]
-
-    def _report_unseen(self, rows: Tensor) -> list[str]:
-        """Notes on entities and relations that no training triple has."""
-        train, unseen = self.triples.train, []
-        labels = self.triples.entity_labels, self.triples.relation_labels
-        for columns, names in zip(([0, 2], [1]), labels, strict=True):
-            given = rows[:, columns].unique()
-            new = given[~torch.isin(given, train[:, columns]) & (given != OPEN)]
-            unseen += [names[number] for number in new.tolist()]
-        if not unseen:
-            return []
-        return [f"no training triple has {quote_some(unseen)}: predictions for it are guesses"]
 
     @property
     def _relation_names(self) -> list[str]:

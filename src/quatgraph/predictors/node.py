@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
+from quatgraph.data.encoding import Encoding
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.node.assembly import default_feature_names
-from quatgraph.data.node.encoding import Encoding
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.models.node import MODELS

@@ -113,6 +113,11 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """Loads the data of configurations that share it, with all that any of them needs."""
         return self.load(candidates[0])
 
+    def check_candidates(self, candidates: Sequence[ConfigT], data: DataT) -> list[str]:
+        """Messages for the user about what candidates do not use of the data; refuses data that
+        none of them can use."""
+        return []
+
     def pool(self, runs: Sequence[TrainedRun], data: DataT, device: torch.device) -> Pool:
         """Runs of one split and seed, to be combined."""
         return ClassifierPool(runs, runs[0].config.train.metric)

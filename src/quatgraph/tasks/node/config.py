@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quatgraph import config as configs
+from quatgraph.data.encoding import Encoding
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.node import ReadOptions
-from quatgraph.data.node.encoding import Encoding
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
 from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 from quatgraph.training.loop import Select
