@@ -219,6 +219,17 @@ def test_gathering_takes_each_entrys_row_and_its_transpose_sums_over_them():
         torch.testing.assert_close(grad, torch.bincount(at, minlength=N)[:, None].float() + 0 * x)
 
 
+def test_summing_entries_is_the_transpose_of_gathering_receivers():
+    a = Adjacency.from_edge_index(EDGES, N, WEIGHT)
+    ours, wanted = a.sum_entries(), a.gather_receivers().transpose()
+    assert ours.shape == wanted.shape
+    numbers = torch.randn(a.num_edges, 2, requires_grad=True)
+    assert torch.equal(ours @ numbers, wanted @ numbers)
+    probe = torch.randn(N, 2)
+    (mine,) = torch.autograd.grad(ours @ numbers, numbers, probe)
+    assert torch.equal(mine, probe[a.receiver])
+
+
 @pytest.mark.parametrize("lead", [(), (2,), (2, 4)])
 def test_leading_dimensions_ride_along(lead):
     a, x = Adjacency.from_edge_index(EDGES, N, WEIGHT), torch.randn(*lead, N, 3)
