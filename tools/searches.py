@@ -61,9 +61,10 @@ def _print(name: str, config: dict[str, Any], metrics: dict[str, float]) -> None
         f"{section}.{key}={value}"
         for section in ("model", "train")
         for key, value in config[section].items()
-        if key in ("dim_quats", "dropout", "lr", "n3", "relation_weight", "num_layers")
+        if key in ("dim_quats", "dropout", "lr", "n3", "relation_weight", "num_layers", "n")
     )
-    typer.echo(f"{name} {settings}: validation MRR {metrics['valid/mrr']:.4f}")
+    metric = next(key for key in ("valid/mrr", "valid/accuracy") if key in metrics)
+    typer.echo(f"{name} {settings}: {metric} {metrics[metric]:.4f}")
 
 
 if __name__ == "__main__":

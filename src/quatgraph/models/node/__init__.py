@@ -5,6 +5,7 @@ from quatgraph.models.node.gat import GAT
 from quatgraph.models.node.gcn import GCN
 from quatgraph.models.node.linear import Linear
 from quatgraph.models.node.mlp import MLP
+from quatgraph.models.node.phm import PHM
 from quatgraph.models.node.qgnn import QGNN
 
 MODELS: dict[str, type[NodeModel]] = {
@@ -13,6 +14,7 @@ MODELS: dict[str, type[NodeModel]] = {
     "gat": GAT,
     "mlp": MLP,
     "linear": Linear,
+    "phm": PHM,
 }
 
 __all__ = [
@@ -20,6 +22,7 @@ __all__ = [
     "GCN",
     "MLP",
     "MODELS",
+    "PHM",
     "QGNN",
     "HiddenOptions",
     "Linear",
