@@ -226,14 +226,15 @@ def in_pyg(name: str, conv: nn.Module) -> nn.Module:
     return real
 
 
+@pytest.mark.parametrize("sigmoid", [True, False])
 @pytest.mark.parametrize("name", ["gat, edges", "sage", "sage, max", "gin", "gin, edges"])
-def test_a_mask_has_the_effect_and_the_gradient_it_has_on_pygs_layer(name):
+def test_a_mask_has_the_effect_and_the_gradient_it_has_on_pygs_layer(name, sigmoid):
     conv, x, edge_attr = built(name, torch.float32)
     conv = QGATConv(F, F, edge_dim=D) if name.startswith("gat") else conv
     plain, mask, found = conv(x, EDGES, *edge_attr), torch.rand(EDGES.size(1)), []
     for each in (conv, in_pyg(name, conv)):
         own = nn.Parameter(mask.clone())
-        set_masks(each, own, EDGES)
+        set_masks(each, own, EDGES, apply_sigmoid=sigmoid)
         y = each(x, EDGES, *edge_attr)
         found.append((y, *torch.autograd.grad(y.square().sum(), own)))
     for mine, wanted in zip(*found, strict=True):
