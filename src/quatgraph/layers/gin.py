@@ -25,8 +25,8 @@ class QGINConv(Explainable):
         \mathrm{ReLU}(\mathbf{h}_u + \mathbf{V} \otimes \mathbf{e}_{v,u} + \mathbf{b}) \Big)
 
     The quaternion weights are those of f, such as two :class:`QuaternionLinear` with a ReLU between
-    them. Call the layer like ``GINConv``. It adds no self-loops and uses an :class:`Adjacency`
-    unchanged, with its weights.
+    them. Call the layer like ``GINConv``. It adds no self-loops. Messages are multiplied by the
+    weights of a sparse matrix or an :class:`Adjacency`.
 
     Args:
         nn: The module f, applied to ``(N, F)``.

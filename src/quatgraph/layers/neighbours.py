@@ -27,7 +27,8 @@ def attend(
     """
     logits = logits.masked_fill((adjacency.weight == 0)[:, None], -torch.inf)
     with torch.no_grad():  # against overflow
-        shift = _row_maxima(adjacency, logits)
+        row, lowest = _rows_like(adjacency, logits), torch.finfo(logits.dtype).min
+        shift = _row_max(adjacency, logits, row, lowest).gather(0, row)
     score = (logits - shift).exp()
     total = adjacency.sum_entries() @ score  # (N, H)
     kept = dropout(score)
@@ -51,18 +52,18 @@ def neighbour_max(adjacency: Adjacency, x: Tensor, factors: Tensor | None = None
     """
     messages = adjacency.gather_senders() @ x  # (E, F)
     messages = messages if factors is None else messages * factors[:, None]
-    ignored = (adjacency.weight == 0)[:, None]
-    sums = adjacency.sum_entries()
-    with torch.no_grad():
-        found = messages.masked_fill(ignored, -torch.inf)
-        chosen = (found == _row_maxima(adjacency, found)).to(x.dtype)
-        count = adjacency.gather_receivers() @ (sums @ chosen)
-        share = (chosen / count).masked_fill(ignored, 0)
-    return sums @ (share * messages)
+    messages = messages.masked_fill((adjacency.weight == 0)[:, None], -torch.inf)
+    peak = _row_max(adjacency, messages, _rows_like(adjacency, messages), -torch.inf)
+    return peak.masked_fill(peak == -torch.inf, 0)
 
 
-def _row_maxima(adjacency: Adjacency, values: Tensor) -> Tensor:
-    """For each entry and column, the maximum over the entry's row."""
-    row = adjacency.receiver.long()[:, None].expand_as(values)
-    lowest = values.new_full((adjacency.shape[0], values.size(-1)), torch.finfo(values.dtype).min)
-    return lowest.scatter_reduce(0, row, values, reduce="amax").gather(0, row)
+def _rows_like(adjacency: Adjacency, values: Tensor) -> Tensor:
+    """The row of each entry, for each column of values ``(E, F)``."""
+    return adjacency.receiver.long()[:, None].expand_as(values)
+
+
+def _row_max(adjacency: Adjacency, values: Tensor, row: Tensor, lowest: float) -> Tensor:
+    """The maximum of ``lowest`` and the values of each row, ``(E, F) -> (R, F)``. No order of
+    entries changes it, or how often a maximum occurs, so it and its gradient repeat bit for bit."""
+    start = values.new_full((adjacency.shape[0], values.size(-1)), lowest)
+    return start.scatter_reduce(0, row, values, reduce="amax")

@@ -30,9 +30,9 @@ class QSAGEConv(Explainable):
     features by one quaternion from the right. The maximum is taken of each real component, and
     commutes with neither: it depends on the axes.
 
-    Call the layer like ``SAGEConv``. Without weights of edges, all neighbours count the same. It
-    adds no self-loops. Means and sums use an :class:`Adjacency` unchanged, so prepare it with
-    ``self_loops=False`` and for means with ``normalization="row"``.
+    Call the layer like ``SAGEConv``. It adds no self-loops. Weights of edges weigh means and sums;
+    a maximum ignores them, and entries of weight zero. Means and sums use an :class:`Adjacency`
+    unchanged, so prepare it with ``self_loops=False`` and for means with ``normalization="row"``.
 
     Args:
         in_channels: Real width of the input, a multiple of four unless ``tiled``; -1 to take that
