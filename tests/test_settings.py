@@ -84,7 +84,8 @@ def test_bounds_are_those_that_a_config_checks() -> None:
 
 def test_the_name_of_a_model_may_be_any_of_the_task() -> None:
     (name,) = (s for s in describe_settings(NODE, "gat") if s.key == "model.name")
-    assert (name.type, name.default) == ("one of 'qgnn', 'gcn', 'gat', 'mlp', 'linear'", '"gat"')
+    names = "'qgnn', 'gcn', 'gat', 'mlp', 'linear', 'phm'"
+    assert (name.type, name.default) == (f"one of {names}", '"gat"')
 
 
 @pytest.mark.parametrize(("task", "model"), MODELS)

@@ -1,4 +1,5 @@
-"""Weighted means by attention and maxima over the neighbours of each node, without atomics."""
+"""Weighted means by attention and maxima over the neighbours of each node. All of them and their
+gradients repeat bit for bit."""
 
 import torch
 from torch import Tensor, nn
