@@ -33,7 +33,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert [len(names(task)) for task in ("node", "link", "text")] == [31, 55, 4 * 6 + 1]
+    assert [len(names(task)) for task in ("node", "link", "text")] == [32, 58, 4 * 6 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 

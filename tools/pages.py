@@ -28,6 +28,7 @@ from quatgraph.reproduce.table import load_table
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
+from tools.components import render_components
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
 from tools.items import render_items
@@ -47,6 +48,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             root / "examples" / "readme_model.py"
         ),
         ("docs/results.md", "table node"): lambda: render(node, records),
+        ("docs/results.md", "components node"): lambda: render_components(records, "cora"),
         ("docs/results.md", "table graph"): lambda: render(graph, records, skip_missing=True),
         ("docs/results.md", "table link"): lambda: render(link, records, skip_missing=True),
         ("docs/results.md", "combinations link"): lambda: (

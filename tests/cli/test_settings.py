@@ -11,7 +11,7 @@ def test_the_settings_of_a_task_are_listed_with_their_meaning() -> None:
     assert (result.exit_code, result.stderr) == (0, "")
     heading, *lines = result.stdout.splitlines()
     assert heading.startswith(
-        "node with the model gcn (others: qgnn, deep-qgnn, gcnii, gat, hgcn, sgc, mlp, linear)"
+        "node with the model gcn (others: qgnn, deep-qgnn, gcnii, gat, hgcn, sgc, mlp, linear, phm)"
     )
     place = lines.index("  train.lr = 0.01  (a number, positive)")
     assert lines[place + 1] == "      The learning rate."

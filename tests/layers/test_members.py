@@ -55,6 +55,15 @@ GRAPH: tuple[Adjacency, ...] = (ADJACENCY,)
 LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     "QuaternionLinear": (lambda: layers.QuaternionLinear(F, F, bias=True), nodes, ()),
     "QGNNConv": (lambda: layers.QGNNConv(F, F, bias=True), nodes, GRAPH),
+    "QGATConv": (lambda: layers.QGATConv(F, 4, 2), nodes, GRAPH),
+    "QSAGEConv": (lambda: layers.QSAGEConv(F, F, project=True), nodes, GRAPH),
+    "QSAGEConv, max": (lambda: layers.QSAGEConv(F, F, "max"), nodes, GRAPH),
+    "QGINConv": (
+        lambda: layers.QGINConv(layers.QuaternionLinear(F, F, bias=True), train_eps=True),
+        nodes,
+        GRAPH,
+    ),
+    "PHMLinear": (lambda: layers.PHMLinear(F, F, 4, bias=True), nodes, ()),
     "SimplifiedQGNNConv": (lambda: layers.SimplifiedQGNNConv(F, F, bias=True), nodes, GRAPH),
     "GatedQGNNConv": (lambda: layers.GatedQGNNConv(F, bias=True), nodes, GRAPH),
     "GatedGNNConv": (lambda: layers.GatedGNNConv(F, bias=True), nodes, GRAPH),
@@ -81,8 +90,8 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     "ResidualGraphConv": (lambda: residual.ResidualGraphConv(F, 0.1), two_of_nodes, GRAPH),
     "GraphAttention": (lambda: real.GraphAttention(F, 4, heads=2), nodes, GRAPH),
 }
-ONLY_VMAP = {"GraphAttention"}
-"""Its heads stand where members would."""
+ONLY_VMAP = {"GraphAttention", "QGATConv", "QSAGEConv, max"}
+"""Heads or entries stand where members would."""
 
 
 class _Readout(nn.Module):

@@ -8,6 +8,7 @@ from quatgraph.models.node.gcnii import GCNII
 from quatgraph.models.node.hgcn import HGCN
 from quatgraph.models.node.linear import Linear
 from quatgraph.models.node.mlp import MLP
+from quatgraph.models.node.phm import PHM
 from quatgraph.models.node.qgnn import QGNN
 from quatgraph.models.node.sgc import SGC
 
@@ -21,6 +22,7 @@ MODELS: dict[str, type[NodeModel]] = {
     "sgc": SGC,
     "mlp": MLP,
     "linear": Linear,
+    "phm": PHM,
 }
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "HGCN",
     "MLP",
     "MODELS",
+    "PHM",
     "QGNN",
     "SGC",
     "DeepQGNN",

@@ -83,6 +83,18 @@ class ResidualOptions(HiddenOptions):
         return NodeOptions.num_activations(self, nodes, edges) + stored
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvOptions(HiddenOptions):
+    """The hyperparameters of a stack of real convolutions."""
+
+    skip: bool = True
+    """Whether layers have a learned skip connection."""
+    bias: bool = False
+    """Whether layers have a bias."""
+    normalization: Normalization = "symmetric"
+    """Normalization of the adjacency matrix with self-loops."""
+
+
 class NodeModel(Model):
     """A node classifier: ``forward(x, adjacency)`` returns logits ``(N, C)``.
 
