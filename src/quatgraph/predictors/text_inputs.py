@@ -14,7 +14,9 @@ def list_notes(
     documents: Documents, members: Sequence[TrainedMember[TextConfig]], *, is_new: bool
 ) -> list[str]:
     """What the user should know about texts, new ones or those of the training data."""
-    notes = [*documents.notes, *fold_notes(members)] if is_new else []
+    notes = [*documents.notes] if is_new else []
+    if documents.corpus_index is None:
+        notes += fold_notes(members)
     if bool((documents.ptr.diff() == 0).any()):
         notes.append("a text without a known word is classified like an empty one")
     return notes

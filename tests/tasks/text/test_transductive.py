@@ -92,7 +92,7 @@ def test_a_graph_that_does_not_fit_into_memory_is_an_error(
     problem = TEXT.prepare(TEXT.load(config), config, CPU)
     assert TEXT.max_members(problem, config) == 1
     monkeypatch.setattr(running, "total_memory", lambda device: 10_000)
-    with pytest.raises(UserError, match="17 words and a graph of 77 do not fit into memory: raise"):
+    with pytest.raises(UserError, match="17 words and a graph of 77 nodes do not fit"):
         TEXT.max_members(problem, config)
 
 
@@ -109,14 +109,16 @@ def test_it_has_a_grid_of_its_own_for_ones_own_texts(name: str) -> None:
 
 
 def test_the_summary_says_that_the_test_texts_are_in_the_graph(configured: Any) -> None:
-    texts = [f"word {n} {'cat' if n % 2 else 'dog'}" for n in range(40)]
-    documents = from_list(texts, ["a", "b"] * 20)
+    texts = [f"word {n} {'cat' if n % 2 else 'dog'}" for n in range(41)]
+    documents = from_list(texts, [*["a", "b"] * 20, ""])
     corpus = Corpus(documents, torch.empty(len(documents.vocabulary), 0), 0)
     config = configured(**{"model.name": "textgcn", "train.epochs": 1})
     (outcome,) = run(TEXT, [Member(config, 0, 0)], corpus)
     card = TEXT.card(config, corpus, outcome.problem)
     card["members"] = [{"config": {"model": {"name": "textgcn"}, "data": {"vectors": "none"}}}]
-    assert TEXT.summarize(card)[-1] == (
+    first, *_, last = TEXT.summarize(card)
+    assert first.endswith("; 1 more without a label took part in the graph only")
+    assert last == (
         "textgcn: transductive, its graph has the test texts, so its accuracy is not comparable "
         "with that of other models"
     )

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from quatgraph.codes import Codes
 from quatgraph.data.text.corpus_graph import CorpusGraph, Counts, corpus_graph
 from quatgraph.layers.linear import Matrix
+from quatgraph.models.common import Count
 from quatgraph.models.text.base import TextModel, TextOptions
 from quatgraph.ops import lookup
 
@@ -21,7 +22,7 @@ cached_graph = lru_cache(maxsize=1)(corpus_graph)
 class CorpusOptions(TextOptions):
     """The hyperparameters of models on the graph of a corpus."""
 
-    window: Annotated[int, "counts"] = 20
+    window: Count = 20
     """Number of consecutive words within which words co-occur."""
     counts: Counts = "released"
     """How co-occurrences are counted: windows that have both words, or as TextGCN's released code

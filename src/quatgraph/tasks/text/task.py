@@ -149,8 +149,8 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
 
     def max_members(self, problem: Problem, config: TextConfig) -> int:
         """As many as also have their largest documents, or the graph of all documents, in a piece
-        of a batch. On a CPU at least all runs of one configuration, but one run on a graph of all
-        documents."""
+        of a batch. On a CPU at least all runs of one configuration, but one run if it has such a
+        graph: its products leave nothing of the cache."""
         sizes = problem.collection.num_nodes
         largest, nodes = int(sizes.max()), int(sizes.sum())
         if problem.graph is not None:
@@ -162,15 +162,15 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         fitting = min(memory / 3 / (4 * weights), memory / 4 / (4 * activations))
         if fitting < 1:
             narrower = hasattr(config.model, "hidden_quats")
-            whole = "a document" if problem.graph is None else "a graph"
+            whole = "a document of {:,}" if problem.graph is None else "a graph of {:,} nodes"
             raise UserError(
-                f"{len(problem.corpus.documents.vocabulary):,} words and {whole} of "
-                f"{largest:,} do not fit into memory: raise data.min_count"
+                f"{len(problem.corpus.documents.vocabulary):,} words and {whole.format(largest)} "
+                "do not fit into memory: raise data.min_count"
                 f"{', or lower model.hidden_quats' if narrower else ''}"
             )
         if problem.device.type == "cpu" and problem.graph is not None:
-            fitting = 1
-        elif problem.device.type == "cpu":
+            return 1
+        if problem.device.type == "cpu":
             documents = min(config.train.batch_size, len(sizes))
             step = documents * nodes / len(sizes)
             fitting = min(fitting, max(max_nodes_per_step(problem, config) / step, config.seeds))
@@ -200,14 +200,14 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     def summarize(self, card: Card) -> list[str]:
         """Describes the classes and the words' vectors."""
         data = card["data"]
-        classes = describe_classes(data["class_sizes"], data["num_documents"])
-        summary = [f"texts: {classes}", f"words: {_describe_vectors(card)}"]
         names = dict.fromkeys(member["config"]["model"]["name"] for member in card["members"])
-        return summary + [
+        transductive = [name for name in names if MODELS[name].transductive]
+        unlabelled = " took part in the graph only" if transductive else " took no part"
+        classes = describe_classes(data["class_sizes"], data["num_documents"], unlabelled)
+        return [f"texts: {classes}", f"words: {_describe_vectors(card)}"] + [
             f"{name}: transductive, its graph has the test texts, so its accuracy is not "
             "comparable with that of other models"
-            for name in names
-            if MODELS[name].transductive
+            for name in transductive
         ]
 
     def explain_overflow(self, data: Corpus, problem: Problem) -> str:
