@@ -33,7 +33,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert [len(names(task)) for task in ("node", "link", "text")] == [32, 58, 4 * 6 + 1]
+    assert [len(names(task)) for task in ("node", "link", "text")] == [32, 58, 4 * 9 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
@@ -294,6 +294,29 @@ def test_the_presets_of_table_4_say_the_numbers_of_the_appendix_and_of_the_relea
     assert (4 * fasttext.model.hidden_quats, fasttext.model.bigrams) == (100, 0)
     assert bilstm.data.vectors == data.vectors
     assert bilstm.model.hidden_quats == model.hidden_quats
+
+
+@pytest.mark.parametrize(
+    ("dataset", "decay"),
+    [("mr", 3.133e-3), ("r8", 5.554e-4), ("r52", 3.392e-6), ("ohsumed", 1e-4)],
+)
+def test_the_presets_on_the_graph_of_a_corpus_say_the_numbers_of_their_released_code(
+    dataset: str, decay: float
+) -> None:
+    gcn, sgc = (of_texts(f"{dataset}-{method}") for method in ("textgcn", "textsgc"))
+    assert (gcn.model.window, gcn.model.counts) == (sgc.model.window, sgc.model.counts)
+    assert (gcn.model.window, gcn.model.counts) == (20, "released")
+    assert (gcn.model.width, gcn.model.dropout) == (200, 0.5)
+    assert (gcn.train.lr, gcn.train.epochs, gcn.train.weight_decay) == (0.02, 200, 0)
+    assert sgc.train.weight_decay == decay
+    assert gcn.train.clip is sgc.train.clip is None
+
+
+@pytest.mark.parametrize("dataset", ["mr", "r8", "r52", "ohsumed"])
+def test_gated_gnn_trains_as_texting(dataset: str) -> None:
+    gated, texting = of_texts(f"{dataset}-gated-gnn"), of_texts(f"{dataset}-texting")
+    assert (gated.data, gated.train) == (texting.data, texting.train)
+    assert gated.model.width == texting.model.width
 
 
 @pytest.mark.parametrize(("method", "configurations"), [("textqgnn", 32), ("fasttext", 16)])

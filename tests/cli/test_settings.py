@@ -31,7 +31,7 @@ def test_settings_are_objects_for_programs() -> None:
         "type": "a whole number",
         "default": "64",
         "bounds": "positive",
-        "meaning": "Documents of a step.",
+        "meaning": "Documents of a step; a transductive model takes all training documents.",
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 from made_up import made_up
 
 from quatgraph.errors import UserError
-from quatgraph.presets import Protocol
+from quatgraph.presets import Protocol, preset
 from quatgraph.reproduce.table import (
     Cell,
     Table,
@@ -16,6 +16,7 @@ from quatgraph.reproduce.table import (
     load_table,
     select_shown,
 )
+from quatgraph.tasks import TASKS
 from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
 
@@ -322,11 +323,19 @@ def test_table_4_holds_the_numbers_of_the_paper() -> None:
     assert "GloVe of 100" in table.note
 
 
-def test_what_table_4_runs_has_a_preset_for_every_dataset() -> None:
+def test_every_method_of_table_4_has_a_preset_for_every_dataset() -> None:
     table = load_table("text")
-    for method in table.columns:
-        presets = [table.preset_of(dataset, method) for dataset in table.rows]
-        assert not any(presets) if method == "textgcn" else all(presets)
+    assert all(table.preset_of(dataset, method) for dataset, method in table.cells())
+
+
+def test_rows_of_transductive_methods_say_so() -> None:
+    table, models = load_table("text"), TASKS["text"].models
+    for dataset, method in table.cells():
+        name = table.preset_of(dataset, method)
+        assert name is not None
+        transductive = models[preset(name)["model"]["name"]].transductive
+        assert table.methods[method].endswith(" (transductive)") == transductive
+    assert "TextGCN and TextSGC are transductive: the test texts" in table.note
 
 
 def test_an_unknown_table_is_a_mistake() -> None:

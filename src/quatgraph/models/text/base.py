@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
+from quatgraph.data.text.corpus_graph import CorpusGraph
 from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
 
 
@@ -79,6 +80,12 @@ class TextModel(Model):
     multiplies_nodes: ClassVar[bool] = True
     """Whether the model multiplies every word vector by a matrix, which keeps many threads busy."""
 
+    transductive: ClassVar[bool] = False
+    """Whether the model learns from the graph of all documents, test documents included. It then
+    computes all of them in every pass, so an epoch is one step."""
+    graph: CorpusGraph | None = None
+    """That graph, in training; all members share it."""
+
     fitted: ClassVar[tuple[str, ...]] = ()
     """Buffers that :meth:`fit_documents` computes, each a keyword argument of the constructor."""
 
@@ -86,13 +93,21 @@ class TextModel(Model):
     def fit_documents(
         cls, options: TextOptions, tokens: Tensor, ptr: Tensor, num_words: int
     ) -> dict[str, Tensor]:
-        """The :attr:`fitted` buffers of the training documents, which need no labels.
+        """The :attr:`fitted` buffers of the training documents, or of all if the model is
+        transductive. They need no labels.
 
         Args:
             tokens: Word of each position, ``(T,)``.
             ptr: Offset of the first word of each document, then the number of words, ``(D + 1,)``.
         """
         return {}
+
+    @classmethod
+    def build_graph(
+        cls, options: TextOptions, tokens: Tensor, ptr: Tensor, num_words: int
+    ) -> CorpusGraph | None:
+        """The graph of all documents, if the model is transductive; arguments as above."""
+        return None
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency

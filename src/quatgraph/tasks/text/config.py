@@ -53,7 +53,7 @@ class TrainConfig(ClassifierSettings):
     """Passes over the training documents."""
     lr: float = 0.005
     batch_size: int = 64
-    """Documents of a step."""
+    """Documents of a step; a transductive model takes all training documents."""
     precision: Literal["float32", "tf32"] = "float32"
     """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
     patience: int | None = 15
