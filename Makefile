@@ -36,10 +36,12 @@ test-newest:
 	grep -v -E '^torch(-geometric)?==' constraints.txt > $(NEWEST)/constraints.txt
 	$(MAKE) unit VENV=$(NEWEST) CONSTRAINTS=$(NEWEST)/constraints.txt
 
-# The Triton kernels on a CPU, run by Triton's interpreter (Linux only). They have a venv of their own:
-# an installed Triton changes which backend the other tests see.
+# The Triton kernels on a CPU (Linux only): run by Triton's interpreter, then compiled for GPUs; and the
+# steps that a GPU captures. They have a venv of their own: an installed Triton changes which backend the
+# other tests see.
 test-kernels: $(KERNELS)/.installed
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q -m kernels tests/kernels
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q tests/kernels/test_interpreted.py
+	OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q tests/kernels/test_compile.py tests/kernels/test_capture.py
 
 # What only a CUDA device can show.
 test-gpu: $(VENV)/.tested

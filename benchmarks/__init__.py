@@ -1,8 +1,10 @@
 """Benchmarks. Each compares variants of the same work in one process and yields rows of numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from quatgraph.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +28,7 @@ BENCHES = (
     "defaults",
     "own_data",
     "explain",
+    "missing",
 )
 """Names of modules, which are imported when they run."""
 
@@ -33,3 +36,12 @@ BENCHES = (
 def rows(name: str, device: "torch.device", **options: Any) -> Iterator[dict[str, Any]]:
     """Runs a benchmark on a device, perhaps with options of its own, and yields its rows."""
     return import_module(f"benchmarks.{name}").rows(device, **options)
+
+
+def choose_datasets(only: Sequence[str], datasets: Sequence[str]) -> list[str]:
+    """The datasets of a benchmark that are wanted, all by default."""
+    for name in only:
+        if name not in datasets:
+            hint = did_you_mean(name, datasets) or f"; choose from {', '.join(datasets)}"
+            raise UserError(f"the benchmark has no dataset {name!r}{hint}")
+    return [name for name in datasets if not only or name in only]

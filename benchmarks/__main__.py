@@ -11,6 +11,7 @@ from quatgraph.cli.common import Device, Json, command, emit, retain_freed_memor
 from quatgraph.errors import UserError, did_you_mean
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+BY_DATASET = ("explain", "missing")
 UNITS = {"ms": "ms", "seconds": "s", "peak_mib": "MiB", "gb": "GB", "gflop": "GFLOP"}
 
 
@@ -22,7 +23,10 @@ def bench(
     device: Device = "auto",
     out: Annotated[Path | None, typer.Option(help="Folder to append records to.")] = None,
     only: Annotated[
-        list[str] | None, typer.Option(help="own_data: only this task or dataset. Repeatable.")
+        list[str] | None,
+        typer.Option(
+            help="own_data, explain, missing: only this dataset (own_data: or task). Repeatable."
+        ),
     ] = None,
     hidden: Annotated[
         bool, typer.Option("--hidden", help="own_data: the hidden half of the datasets.")
@@ -47,10 +51,10 @@ def bench(
     options: dict[str, Any] = {"only": only, "hidden": hidden, "folders": folder}
     options |= {"jobs": jobs if jobs > 1 else None, "max_minutes": max_minutes}
     options = {key: value for key, value in options.items() if value}
-    if options and name != "own_data":
+    if options and name != "own_data" and not (name in BY_DATASET and options.keys() == {"only"}):
         raise UserError(
             "--only, --hidden, --folder, --jobs and --max-minutes are options of the benchmark "
-            "own_data"
+            f"own_data; --only also of {' and '.join(BY_DATASET)}"
         )
     if name is not None and name not in BENCHES:
         hint = did_you_mean(name, BENCHES) or f"; choose from {', '.join(BENCHES)}"
@@ -96,6 +100,8 @@ def _format_row(row: dict[str, Any]) -> list[str]:
             parts.append(f"({value:.4g} to {row['ms_80']:.4g})")
         elif isinstance(value, str):
             parts.append(value)
+        elif isinstance(value, list):
+            parts.append(" ".join((key, *(f"{one:.4g}" for one in value))))
         elif isinstance(value, dict):  # times by kind of operation
             parts += [f"{kind} {ms:.4g} ms" for kind, (ms, _) in value.items()]
         elif key != "ms_80":

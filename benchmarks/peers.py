@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from benchmarks.made_up import LIKE_CORA, papers
-from quatgraph.models.node import GCN
+from quatgraph.models.node.gcn import GCNOptions
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import NodeConfig, TrainConfig
 from quatgraph.tasks.runs import run
@@ -71,7 +71,7 @@ def _ensemble(device: torch.device) -> Iterator[dict[str, Any]]:
 
 def _ours(data: Data, epochs: int, seeds: list[int], device: torch.device) -> list[float]:
     """Trains a model per seed and returns their test accuracies."""
-    model = GCN.Options(hidden_quats=HIDDEN // 4, num_layers=1, skip=False, bias=True)
+    model = GCNOptions(hidden_quats=HIDDEN // 4, num_layers=1, skip=False, bias=True)
     config = NodeConfig(model=model, train=TrainConfig(epochs=epochs, patience=None))
     members = [Member(config, 0, seed) for seed in seeds]
     outcomes = run(NODE, members, data, Context(device))

@@ -151,6 +151,37 @@ def render_explain(folder: Path) -> str:
     return markdown_table(head, lines)
 
 
+def render_missing(folder: Path) -> str:
+    """A Markdown table of the probabilities of missing triples beside the share of test triples."""
+    rows = read_rows(folder, "missing")
+    if not rows:
+        return _missing("missing")
+    head = ["model", "calibration", "ranks 1-100", "1-1000", "at random", "ECE, top 1000"]
+    lines = []
+    for row in rows:
+        pairs = [
+            f"{row[f'stated_{top}']:.3f}, {row[f'precision_{top}']:.3f}" for top in (100, 1000)
+        ]
+        error = f"{row['error']:.3f} ({row['error_if_exact']:.3f})"
+        lines.append([row["case"], row["variant"], *pairs, f"{row['random']:.2g}", error])
+    return markdown_table(head, lines)
+
+
+def render_clean(folder: Path) -> str:
+    """A Markdown table of test triples beside plausible triples that are known to be false; all
+    calibrations rank these alike."""
+    rows = {row["case"]: row for row in read_rows(folder, "missing") if "auc" in row}
+    if not rows:
+        return _missing("missing")
+    lines = []
+    for case, row in rows.items():
+        true, false = row["top_true"], row["top_false"]
+        share = f"{100 * true / (true + false):.1f} %"
+        lines.append([case, f"{row['auc']:.3f}", f"{true:.0f}", f"{false:.0f}", share])
+    head = ["model", "ROC-AUC", "true in the top 1000", "false", "share of true"]
+    return markdown_table(head, lines)
+
+
 def _missing(bench: str) -> str:
     return f"Not run yet: `python -m benchmarks {bench} --out benchmarks/records`"
 

@@ -9,6 +9,7 @@ from on_cpu import run
 from torch import Tensor
 
 from quatgraph.data.link import Triples
+from quatgraph.data.link.features import compress
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.problem import Problem
@@ -101,3 +102,21 @@ def varied(**values: Any) -> list[Member]:
         Member(config_of(**values, **dict(zip(names, way, strict=False))), 0, seed)
         for seed, way in enumerate(ways)
     ]
+
+
+def with_features(triples: Triples, *, sparse: bool = True, scale: float = 1.0) -> Triples:
+    """The same with features of all entities but the first: person or city, and perhaps noise."""
+    count = triples.num_entities
+    x = torch.zeros(count, 12 if sparse else 4)
+    x[torch.arange(count), (torch.arange(count) >= PEOPLE).long()] = scale
+    if not sparse:
+        x += torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    x[0] = 0
+    names = [f"x{column}" for column in range(x.size(1))]
+    return dataclasses.replace(triples, features=compress(x), feature_names=names)
+
+
+def without_first_city(triples: Triples) -> Triples:
+    """The same without training triples of the first city."""
+    first = (triples.train == PEOPLE)[:, [0, 2]].any(dim=1)
+    return dataclasses.replace(triples, train=triples.train[~first])

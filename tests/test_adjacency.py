@@ -205,10 +205,7 @@ def test_the_transpose_swaps_rows_and_columns_and_can_be_learned_through():
 
 def test_gathering_takes_each_entrys_row_and_its_transpose_sums_over_them():
     a, x = Adjacency.from_edge_index(EDGES, N, WEIGHT), torch.randn(N, 3, requires_grad=True)
-    for gather, at in (
-        (a.gather_senders(), a.sender),
-        (a.gather_receivers(), a.receiver),
-    ):
+    for gather, at in ((a.gather_senders(), a.sender), (a.gather_receivers(), a.receiver)):
         assert torch.equal(gather @ x, x[at])
         numbers = torch.randn(a.num_edges, 2)
         expected = torch.zeros(N, 2)
@@ -217,6 +214,7 @@ def test_gathering_takes_each_entrys_row_and_its_transpose_sums_over_them():
         torch.testing.assert_close(gather.transpose() @ numbers, expected)
         (grad,) = torch.autograd.grad((gather @ x).sum(), x)
         torch.testing.assert_close(grad, torch.bincount(at, minlength=N)[:, None].float() + 0 * x)
+    assert torch.equal(a.sum_entries() @ numbers, gather.transpose() @ numbers)
 
 
 @pytest.mark.parametrize("lead", [(), (2,), (2, 4)])

@@ -16,7 +16,7 @@ MODULES = sorted(ROOT.rglob("*.py"))
 LAYERS = [
     {"suggestions", "signals"},
     {"errors"},
-    {"algebra", "callbacks", "config", "files"},
+    {"algebra", "callbacks", "config", "files", "poincare"},
     {"ops", "presets", "query_options", "settings"},
     {"entries"},
     {"adjacency"},

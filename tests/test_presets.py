@@ -33,7 +33,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert [len(names(task)) for task in ("node", "link", "text")] == [16, 55, 4 * 6 + 1]
+    assert [len(names(task)) for task in ("node", "link", "text")] == [32, 58, 4 * 9 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
@@ -53,7 +53,7 @@ def test_a_preset_is_named_by_its_dataset_and_method(name: str) -> None:
     assert name == f"{task}/{dataset}-{method}"
     assert dataset == config.data.name
     assert dataset in catalog()
-    assert method.split("-")[0] == config.model.name
+    assert f"{method}-".startswith(f"{config.model.name}-")
     assert config.model.name in MODELS
 
 
@@ -84,6 +84,35 @@ def test_the_paper_protocol_says_the_numbers_of_section_5_2(
         assert config.train.select == "last"
         assert config.train.weight_decay == weight_decay
     assert built(f"node/{dataset}-qgnn", "paper").model.masks == "real"
+
+
+@pytest.mark.parametrize("dataset", ["cora", "citeseer", "pubmed"])
+def test_hgcn_has_the_width_and_the_training_of_section_5_2_and_two_hops_are_a_layer_more(
+    dataset: str,
+) -> None:
+    hgcn, two, qgnn = (
+        configs.flatten(built(f"node/{dataset}-{method}", "paper").identity())
+        for method in ("hgcn", "hgcn-two-hops", "qgnn")
+    )
+    assert [key for key in hgcn if hgcn[key] != two[key]] == ["model.num_layers"]
+    same = ["model.hidden_quats", "train.epochs", "train.lr", "train.select"]
+    assert [hgcn[key] for key in same] == [qgnn[key] for key in same]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "alpha", "decay"),
+    [("cora", 0.2, 1e-4), ("citeseer", 0.5, 5e-6), ("pubmed", 0.1, 5e-6)],
+)
+def test_gcnii_has_its_authors_settings_for_these_splits_and_deep_qgnn_their_training(
+    dataset: str, alpha: float, decay: float
+) -> None:
+    gcnii, ours = (built(f"node/{dataset}-{method}", "paper") for method in ("gcnii", "deep-qgnn"))
+    assert (gcnii.model.width, gcnii.model.num_layers) == (64, 64)
+    assert ours.train == gcnii.train
+    for config in (gcnii, ours):
+        assert (config.model.alpha, config.model.theta, config.model.dropout) == (alpha, 0.5, 0.5)
+        assert (config.train.lr, config.train.weight_decay) == (0.01, decay)
+        assert config.model.weight_decays == {}
 
 
 def test_gcn_matched_differs_from_gcn_in_weight_decay_alone() -> None:
@@ -265,6 +294,29 @@ def test_the_presets_of_table_4_say_the_numbers_of_the_appendix_and_of_the_relea
     assert (4 * fasttext.model.hidden_quats, fasttext.model.bigrams) == (100, 0)
     assert bilstm.data.vectors == data.vectors
     assert bilstm.model.hidden_quats == model.hidden_quats
+
+
+@pytest.mark.parametrize(
+    ("dataset", "decay"),
+    [("mr", 3.133e-3), ("r8", 5.554e-4), ("r52", 3.392e-6), ("ohsumed", 1e-4)],
+)
+def test_the_presets_on_the_graph_of_a_corpus_say_the_numbers_of_their_released_code(
+    dataset: str, decay: float
+) -> None:
+    gcn, sgc = (of_texts(f"{dataset}-{method}") for method in ("textgcn", "textsgc"))
+    assert (gcn.model.window, gcn.model.counts) == (sgc.model.window, sgc.model.counts)
+    assert (gcn.model.window, gcn.model.counts) == (20, "released")
+    assert (gcn.model.width, gcn.model.dropout) == (200, 0.5)
+    assert (gcn.train.lr, gcn.train.epochs, gcn.train.weight_decay) == (0.02, 200, 0)
+    assert sgc.train.weight_decay == decay
+    assert gcn.train.clip is sgc.train.clip is None
+
+
+@pytest.mark.parametrize("dataset", ["mr", "r8", "r52", "ohsumed"])
+def test_gated_gnn_trains_as_texting(dataset: str) -> None:
+    gated, texting = of_texts(f"{dataset}-gated-gnn"), of_texts(f"{dataset}-texting")
+    assert (gated.data, gated.train) == (texting.data, texting.train)
+    assert gated.model.width == texting.model.width
 
 
 @pytest.mark.parametrize(("method", "configurations"), [("textqgnn", 32), ("fasttext", 16)])

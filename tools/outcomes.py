@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[1]
 MOST_LINES, MOST_PARAMETERS = 400, 6
 BASELINES = "gin", "gfn"
 """Graph-classification baselines that no other task has."""
-ELSEWHERE = "data", "plot", "presets", "reproduce"
-"""Packages where the name of a baseline also names a file format, a rule or a row."""
+ELSEWHERE = "data", "layers", "plot", "presets", "reproduce"
+"""Packages where the name of a baseline also names a file format, a layer, a rule or a row."""
 
 
 @dataclass(frozen=True)

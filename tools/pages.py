@@ -10,8 +10,10 @@ from benchmarks.figures import growth, speed_bars
 from benchmarks.render import (
     render_bench,
     render_beside,
+    render_clean,
     render_explain,
     render_growth,
+    render_missing,
     render_own_data,
     render_steps,
 )
@@ -26,6 +28,7 @@ from quatgraph.reproduce.table import load_table
 from quatgraph.tasks import TASKS
 from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
+from tools.components import render_components
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
 from tools.items import render_items
@@ -45,6 +48,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             root / "examples" / "readme_model.py"
         ),
         ("docs/results.md", "table node"): lambda: render(node, records),
+        ("docs/results.md", "components node"): lambda: render_components(records, "cora"),
         ("docs/results.md", "table graph"): lambda: render(graph, records, skip_missing=True),
         ("docs/results.md", "table link"): lambda: render(link, records, skip_missing=True),
         ("docs/results.md", "combinations link"): lambda: (
@@ -87,6 +91,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             for name, task in TASKS.items()
         },
         ("docs/usage.md", "bench explain"): lambda: render_explain(bench),
+        ("docs/usage.md", "bench missing"): lambda: render_missing(bench),
+        ("docs/usage.md", "bench missing clean"): lambda: render_clean(bench),
         ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, hidden=True),
         ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, hidden=False),
     }

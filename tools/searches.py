@@ -1,7 +1,10 @@
 """Runs searches of `results/searches.toml`: `python -m tools.searches NAME ... --max-minutes 9`."""
 
+import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +13,16 @@ from quatgraph import config as configs
 from quatgraph.cli.common import MaxMinutes, training_context
 from quatgraph.presets import preset, protocols
 from quatgraph.reproduce.run import search
+from quatgraph.tasks.selection import selection_metric
 from quatgraph.training.loop import Paused
+from quatgraph.training.record import RunRecord
 
 SEARCHES = Path(__file__).parents[1] / "results" / "searches.toml"
 
 
 def read_searches(path: Path = SEARCHES) -> dict[str, dict[str, Any]]:
-    """The searches by name: ``presets``, axes as ``set`` and perhaps ``seeds``."""
+    """The searches by name: ``presets``, axes as ``set``, and perhaps ``seeds``; ``also`` lists
+    further settings by preset."""
     return tomllib.loads(path.read_text())
 
 
@@ -27,7 +33,25 @@ def complete_axes(name: str, axes: list[str]) -> list[str]:
     given = configs.flatten(configs.override({}, axes))
     own = configs.flatten(preset(name))
     grid = configs.grid_keys(protocols(task)["grid"])
-    return [*axes, *(f"{key}={own[key]}" for key in grid if key in own and key not in given)]
+    others = {key: own[key] for key in grid if key in own and key not in given}
+    return [*axes, *(f"{key}={json.dumps(value)}" for key, value in others.items())]
+
+
+def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:
+    """A line per configuration: the settings that the search varies, and the mean over splits and
+    seeds of the validation metric that selects."""
+    named = configs.flatten(configs.override({}, axes))
+    varied = [key for key, axis in named.items() if isinstance(axis, list)]
+    groups: dict[str, list[RunRecord]] = {}
+    for record in records:
+        groups.setdefault(record.config_digest, []).append(record)
+    lines = []
+    for runs in groups.values():
+        flat, metric = configs.flatten(runs[0].config), selection_metric(runs[0].config)
+        settings = " ".join(f"{key}={flat[key]}" for key in varied)
+        mean = fmean(run.metrics[f"valid/{metric}"] for run in runs)
+        lines.append(f"{settings}: validation {metric} {mean:.4f} ({len(runs)} runs)")
+    return lines
 
 
 def main(
@@ -41,29 +65,20 @@ def main(
     with training_context(device, max_minutes) as context:
         for values in (searches[name] for name in names):
             for name in values["presets"]:
+                axes = [*values["set"], *values.get("also", {}).get(name, [])]
                 try:
                     for records in search(
                         name,
                         results,
                         context,
                         seeds=values.get("seeds", 1),
-                        overrides=complete_axes(name, values["set"]),
+                        overrides=complete_axes(name, axes),
                     ):
-                        for one in records:
-                            _print(name, one.config, one.metrics)
+                        for line in describe_runs(values["set"], records):
+                            typer.echo(f"{name} {line}")
                 except Paused:
                     typer.echo("time limit reached; repeat the command to continue")
                     return
-
-
-def _print(name: str, config: dict[str, Any], metrics: dict[str, float]) -> None:
-    settings = " ".join(
-        f"{section}.{key}={value}"
-        for section in ("model", "train")
-        for key, value in config[section].items()
-        if key in ("dim_quats", "dropout", "lr", "n3", "relation_weight", "num_layers")
-    )
-    typer.echo(f"{name} {settings}: validation MRR {metrics['valid/mrr']:.4f}")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     )
     from quatgraph.layers import (
         LayerwiseReadout,
+        PHMLinear,
+        QGATConv,
+        QGINConv,
         QGNNConv,
+        QSAGEConv,
         QuaternionDropout,
         QuaternionLinear,
         SimplifiedQGNNConv,
@@ -50,7 +54,8 @@ _NAMES_IN = {
     "comparison": "Comparison compare",
     "errors": "UserError",
     "estimators": "GraphClassifier NodeClassifier TextClassifier TripleCompleter",
-    "layers": "LayerwiseReadout QGNNConv QuaternionDropout QuaternionLinear SimplifiedQGNNConv",
+    "layers": "LayerwiseReadout PHMLinear QGATConv QGINConv QGNNConv QSAGEConv QuaternionDropout "
+    "QuaternionLinear SimplifiedQGNNConv",
     "models.graph": "GraphQGNN",
     "models.link": "SimQGNN",
     "models.node": "QGNN",
@@ -74,7 +79,11 @@ __all__ = [
     "LinkPredictor",
     "NodeClassifier",
     "NodePredictor",
+    "PHMLinear",
+    "QGATConv",
+    "QGINConv",
     "QGNNConv",
+    "QSAGEConv",
     "QuaternionDropout",
     "QuaternionLinear",
     "SimQGNN",

@@ -291,9 +291,20 @@ class Adjacency:
         return self._gather(self.col, self.t_rowptr, self.t_perm)
 
     def gather_receivers(self) -> Self:
-        """The matrix ``(E, R)`` that gathers the row of each entry's receiver; its transpose sums
-        values of entries over each row."""
+        """The matrix ``(E, R)`` that gathers the row of each entry's receiver."""
         return self._gather(self.receiver, self.rowptr, self._entries(self.num_edges))
+
+    def sum_entries(self) -> Self:
+        """The matrix ``(R, E)`` that sums values of entries over each row."""
+        entries = self._entries(self.num_edges + 1)
+        return type(self)(
+            rowptr=self.rowptr,
+            col=entries[:-1],
+            weight=torch.ones(self.num_edges, device=self.device),
+            t_rowptr=entries,
+            t_col=self.receiver,
+            t_perm=entries[:-1],
+        )
 
     def _gather(self, col: Tensor, t_rowptr: Tensor, t_order: Tensor) -> Self:
         return type(self)(

@@ -125,7 +125,9 @@ class _Source:
         return TASKS[self.task].reported_metrics[0]
 
     def digest(self, by_item: bool) -> str:
-        """Identifies the data."""
+        """Identifies the data; features of entities belong to the model."""
+        if by_item and isinstance(self.predictor, LinkPredictor):
+            return self.predictor.triples.triples_digest
         if by_item and self.predictor is not None:
             return str(self.predictor.card["data"]["digest"])
         return _data_key(self.runs[0])

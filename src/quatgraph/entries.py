@@ -51,6 +51,15 @@ def add_loops(
     return rows, cols, torch.cat((torch.where(is_loop, 0, weight), loops))
 
 
+def entry_order(receiver: Tensor, num_nodes: int, *, self_loops: bool) -> Tensor:
+    """The edge of each entry of the matrix that is built from edges with these receivers; loops
+    that were added count after all edges."""
+    if self_loops:
+        nodes = torch.arange(num_nodes, device=receiver.device, dtype=receiver.dtype)
+        receiver = torch.cat((receiver, nodes))
+    return stable_sort(receiver.int(), num_nodes)[1]
+
+
 def check_range(index: Tensor, size: int) -> None:
     """Checks the range of ids, unless that needs a host synchronisation."""
     if index.numel() == 0 or not is_eager_on_cpu(index):

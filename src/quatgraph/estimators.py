@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, Unpack
 
 import numpy as np
 import torch
@@ -28,8 +28,8 @@ from quatgraph.predictors.graph import GraphPredictor
 from quatgraph.predictors.keywords import apply_settings, split_keywords
 from quatgraph.predictors.link import Known, LinkPredictor
 from quatgraph.predictors.node import NodePredictor
-from quatgraph.predictors.predictions import Links, Predictions, Table
-from quatgraph.predictors.queries import AnyQueries
+from quatgraph.predictors.predictions import Links, MissingLinks, Predictions, Table
+from quatgraph.predictors.queries import AnyQueries, SingleQuery
 from quatgraph.predictors.text import AnyTexts, TextPredictor
 from quatgraph.predictors.training import (
     fit_graphs,
@@ -348,23 +348,27 @@ class TripleCompleter(Estimator[LinkPredictor]):
 
     task = LINK
 
-    def fit(self, triples: Any) -> Self:
+    def fit(self, triples: Any, entities: Any = None) -> Self:
         """Trains; see :func:`quatgraph.train_triples`."""
-        return self._train(triples)
+        return self._train(triples, entities)
 
     def predict(
         self,
         queries: AnyQueries | None = None,
         *,
-        head: str | None = None,
-        relation: str | None = None,
-        tail: str | None = None,
         top: int = 10,
         known: Known = "mark",
+        explain: bool = False,
+        **single: Unpack[SingleQuery],
     ) -> Links:
         """See :meth:`quatgraph.LinkPredictor.predict`."""
-        single = {"head": head, "relation": relation, "tail": tail}
-        return self._fitted().predict(queries, **single, top=top, known=known)
+        return self._fitted().predict(queries, top=top, known=known, explain=explain, **single)
+
+    def predict_missing(
+        self, relation: str | Sequence[str] | None = None, *, top: int = 1000, explain: bool = False
+    ) -> MissingLinks:
+        """See :meth:`quatgraph.LinkPredictor.predict_missing`."""
+        return self._fitted().predict_missing(relation, top=top, explain=explain)
 
     def score(self, triples: AnyQueries | None = None) -> float:
         """The mean reciprocal rank of the test triples, or of triples of known names."""

@@ -37,6 +37,12 @@ def test_a_benchmark_that_could_not_be_kept_is_not_run(tmp_path: Path) -> None:
     assert_user_error(call("conv", "--device", "cpu", *kept), "cannot write ")
 
 
+def test_an_option_of_another_benchmark_is_a_mistake() -> None:
+    assert_user_error(call("conv", "--only", "umls"), "--only also of explain and missing")
+    assert_user_error(call("missing", "--jobs", "2"), "are options of the benchmark own_data")
+    assert_user_error(call("missing", "--only", "uml"), "did you mean 'umls'?")
+
+
 def test_an_unknown_benchmark_or_device_is_a_mistake() -> None:
     assert_user_error(call("con"), "no benchmark 'con'", "did you mean 'conv'?")
     assert_user_error(call("conv", "--device", "gpu"), "unknown device 'gpu'")

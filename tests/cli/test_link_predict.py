@@ -166,9 +166,13 @@ def test_support_is_shown_in_words(model: str) -> None:
     [
         (["--missing", "--top", "0"], "top must be at least 1, got 0"),
         (["--missing", "--relation", "capitol"], "did you mean 'capital'?"),
-        (["--missing", "--head", "Peru"], "--missing takes no queries: leave out all but"),
-        (["--missing", "queries.tsv"], "--missing takes no queries: leave out all but"),
-        ([*QUERY, "--relation", "borders"], "a query has one relation; several --relation are for"),
+        (
+            ["--missing", "--head", "Peru"],
+            "--missing does not go with --head; it takes --relation, ",
+        ),
+        (["--missing", "--new"], "--missing does not go with --new; it takes --relation, --top, "),
+        (["--missing", "queries.tsv"], "--missing takes no data: leave out 'queries.tsv'"),
+        ([*QUERY, "--relation", "borders"], "give --relation once; several are for --missing"),
         ([], "give a query, such as --head Abakan --relation 'large city in', or a file"),
         (["--head", "Autralia", "--relation", "capital"], "did you mean 'Australia'?"),
         (["--head", "Australia", "--relation", "capitol"], "did you mean 'capital'?"),
@@ -287,6 +291,8 @@ def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
         )
     for option, tasks in (("--missing", "link"), ("--explain", "link and text")):
         result = call("predict", str(tmp_path), option)
-        assert_user_error(result, f"{option} is for {tasks} models", "for the task 'node'")
+        assert_user_error(
+            result, f"{option} is an option for {tasks} models", "for the task 'node'"
+        )
     result = call("evaluate", str(tmp_path), "--by-relation")
-    assert_user_error(result, "--by-relation is for link models", "for the task 'node'")
+    assert_user_error(result, "--by-relation is an option for link models", "for the task 'node'")

@@ -37,7 +37,7 @@ def test_columns_are_set_by_name_and_what_was_inferred_is_reported(
     assert trained.exit_code == 0, trained.stderr
     for words in (
         "text columns are one-hot encoded: 'colour' (2 categories)",
-        "missing categories become zeros: 'colour' (8 nodes)",
+        "missing categories become zeros: 'colour' (8 rows)",
         "numbers are read with decimal commas: 'price'",
         "'w' is read with decimal commas",
     ):
@@ -58,8 +58,8 @@ def test_a_new_table_is_predicted_with_what_was_learned(folder: Path, tmp_path: 
     predicted = call("predict", out, str(new), "--json")
     assert predicted.exit_code == 0, predicted.stderr
     assert [json.loads(line)["id"] for line in predicted.stdout.splitlines()] == ["1", "2"]
-    assert "missing numbers become the median of their column: 'price' (1 node)" in predicted.stderr
-    assert "become zeros: 'colour' ('mauve' in 1 node)" in predicted.stderr
+    assert "missing numbers become the median of their column: 'price' (1 row)" in predicted.stderr
+    assert "become zeros: 'colour' ('mauve' in 1 row)" in predicted.stderr
 
 
 def test_statistics_take_the_same_settings(folder: Path) -> None:

@@ -10,7 +10,9 @@ def test_the_settings_of_a_task_are_listed_with_their_meaning() -> None:
     result = call("list", "settings", "node", "gcn")
     assert (result.exit_code, result.stderr) == (0, "")
     heading, *lines = result.stdout.splitlines()
-    assert heading.startswith("node with the model gcn (others: qgnn, gat, mlp, linear)")
+    assert heading.startswith(
+        "node with the model gcn (others: qgnn, deep-qgnn, gcnii, gat, hgcn, sgc, mlp, linear, phm)"
+    )
     place = lines.index("  train.lr = 0.01  (a number, positive)")
     assert lines[place + 1] == "      The learning rate."
     assert not [line for line in lines if "model.masks" in line]  # which only QGNN reads
@@ -29,7 +31,7 @@ def test_settings_are_objects_for_programs() -> None:
         "type": "a whole number",
         "default": "64",
         "bounds": "positive",
-        "meaning": "Documents of a step.",
+        "meaning": "Documents of a step; a transductive model takes all training documents.",
     }
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 
 import pytest
 import torch
-from launches import LAUNCHES, launch_of
+from launches import INTERPRETED, LAUNCHES, launch_of
 from matrices import Structure, random_structure
 from torch import Tensor, nn
 
@@ -36,11 +36,14 @@ from quatgraph.training.optim import OPTIMIZERS
 
 pytestmark = [
     pytest.mark.kernels,
+    pytest.mark.skipif(not INTERPRETED, reason="needs TRITON_INTERPRET=1"),
     # Lanes beyond the mask, and branches not taken, compute what is never stored.
     pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning"),
 ]
 BCE = {"one_vs_all.score_grads", "one_vs_all.scaled", "one_vs_all.padded"}
 SOFTMAX = {*BCE, "one_vs_all.log_sum_exp"}
+DECAYS = [[0, 0.1, 0.01], torch.rand(3, 2050)]
+STEPS = {"adam": "optim.adam_step_", "adagrad": "optim.adagrad_step_"}
 every_activation = pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 
 
@@ -211,26 +214,25 @@ def test_cross_entropy(shape, smoothing) -> None:
     )
 
 
+@pytest.mark.parametrize("decay", DECAYS, ids=["each", "flat"])
 @pytest.mark.parametrize("clip", [None, 0.5])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_optimizers(name, clip) -> None:
-    shapes = (3, 5), (3, 2050), (3, 2, 3)
+@pytest.mark.parametrize("name", STEPS)
+def test_optimizers(name, clip, decay) -> None:
+    shapes = [(3, 2050)] if isinstance(decay, Tensor) else [(3, 5), (3, 2050), (3, 2, 3)]
     begin = [torch.randn(shape) for shape in shapes]
     grads = [[torch.randn(shape) for shape in shapes] for _ in range(3)]
 
     def trained() -> list[Tensor]:
         params = [nn.Parameter(value.clone()) for value in begin]
-        settings = {"lr": [0.1, 0.01, 0.1], "weight_decay": [0, 0.1, 0.01], "clip": clip}
-        optimizer = OPTIMIZERS[name](params, **settings)
+        optimizer = OPTIMIZERS[name](params, lr=[0.1, 0.01, 0.1], weight_decay=decay, clip=clip)
         for step in grads:
             for param, grad in zip(params, step, strict=True):
                 param.grad = grad.clone()
             optimizer.step()
         return [*(param.detach() for param in params), *optimizer.tensors().values()]
 
-    steps = {"adam": "optim.adam_step_", "adagrad": "optim.adagrad_step_"}
     clips = set() if clip is None else {"optim.square_sums"}
-    compare("training.optim", {steps[name], *clips}, trained)
+    compare("training.optim", {STEPS[name], *clips}, trained)
 
 
 @pytest.mark.parametrize("coded", [False, True])

@@ -189,7 +189,7 @@ def test_a_height_that_makes_no_image_is_a_mistake(width, height):
 
 
 def test_a_width_that_makes_no_image_is_a_mistake():
-    with pytest.raises(UserError, match=r"at least 3 x 3, which vectors of width 7 do not"):
+    with pytest.raises(UserError, match=r"width 7 do not give; the next widths .* 8, 12, 16 "):
         ConvE(R, 7)
 
 

@@ -33,11 +33,22 @@ def hamilton(h, r, t):
     return (hamilton_product(h, r) * t).sum(dim=-1)
 
 
+def rotation4d(h, r, t):
+    turned = torch.zeros_like(h)
+    n = WIDTH // 4
+    for q in range(n):  # quaternion by quaternion: u from the left, v from the right
+        place = slice(q, None, n)
+        left, right = (unit(r[..., start :: 2 * n]) for start in (q, n + q))
+        turned[..., place] = hamilton_product(left, hamilton_product(h[..., place], right))
+    return (turned * t).sum(dim=-1)
+
+
 SCORES = {
     "distmult": distmult,
     "complex": complex_score,
     "quate": quate,
     "hamilton": hamilton,
+    "rotation4d": rotation4d,
     "transe": transe,
 }
 every_decoder = pytest.mark.parametrize("name", SCORES)
@@ -67,7 +78,8 @@ def test_the_inner_product_of_a_relation_query_is_the_score(name, reciprocal, en
     decoder = DECODERS[name](R, WIDTH, reciprocal=reciprocal, dropout=0.5, norm=True)
     query, candidates = decoder.relation_query(entities, HEAD, TAIL)
     h, t = entities[HEAD], entities[TAIL]
-    scores = torch.stack([SCORES[name](h, r.expand_as(h), t) for r in decoder.relations], dim=1)
+    relations = [r.expand(len(h), -1) for r in decoder.relations]
+    scores = torch.stack([SCORES[name](h, r, t) for r in relations], dim=1)
     torch.testing.assert_close((query @ candidates.mT)[:, : scores.size(1)], scores)
     assert len(candidates) == 2 * R
     if not reciprocal:  # an inverse relation scores the swapped triple
@@ -107,3 +119,24 @@ def test_inverse_relations_have_vectors_of_their_own(name, entities):
 def test_a_width_that_is_no_whole_number_of_numbers_is_a_mistake(name):
     with pytest.raises(UserError, match="divisible"):
         DECODERS[name](R, 7)
+
+
+def test_a_rotation_of_four_dimensions_contains_quate_and_any_pair_of_plane_rotations():
+    decoder = DECODERS["rotation4d"](1, 4).double()
+    a, b = 0.3, 1.1  # x -> u x v turns the plane of 1 and i by a, and that of j and k by b
+    s, d = torch.tensor([(a + b) / 2, (a - b) / 2], dtype=torch.double)
+    left, right = (torch.stack((t.cos(), t.sin(), 0 * t, 0 * t)) for t in (s, d))
+    eye = torch.eye(4, dtype=torch.double)
+
+    def turn(angle):
+        t = torch.tensor(angle, dtype=torch.double)
+        return torch.stack((torch.stack((t.cos(), t.sin())), torch.stack((-t.sin(), t.cos()))))
+
+    def relation_of(u, v):
+        return torch.stack((u, v), dim=-1).flatten().expand(4, -1)
+
+    expected = torch.block_diag(turn(a), turn(b))
+    torch.testing.assert_close(decoder.combine(eye, relation_of(left, right)), expected)
+    torch.testing.assert_close(
+        decoder.combine(eye, relation_of(eye[0], right)), hamilton_product(eye, right)
+    )

@@ -15,7 +15,15 @@ from torch.func import functional_call, stack_module_state
 
 from quatgraph import layers
 from quatgraph.adjacency import Adjacency
-from quatgraph.layers import bilinear_decoder, conv_decoder, decoder, linear, real
+from quatgraph.layers import (
+    bilinear_decoder,
+    conv_decoder,
+    decoder,
+    hyperbolic,
+    linear,
+    real,
+    residual,
+)
 
 N, G, F = 6, 2, 8  # nodes, graphs, width
 ENTITIES, RELATIONS, QUERIES = 5, 3, 4
@@ -28,6 +36,10 @@ POOL = Adjacency.from_entries(
 
 def nodes(members: int) -> tuple[Tensor]:
     return (torch.randn(members, N, F),)
+
+
+def two_of_nodes(members: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(members, N, F), torch.randn(members, N, F)
 
 
 def queries(members: int) -> tuple[Tensor, ...]:
@@ -43,6 +55,15 @@ GRAPH: tuple[Adjacency, ...] = (ADJACENCY,)
 LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     "QuaternionLinear": (lambda: layers.QuaternionLinear(F, F, bias=True), nodes, ()),
     "QGNNConv": (lambda: layers.QGNNConv(F, F, bias=True), nodes, GRAPH),
+    "QGATConv": (lambda: layers.QGATConv(F, 4, 2), nodes, GRAPH),
+    "QSAGEConv": (lambda: layers.QSAGEConv(F, F, project=True), nodes, GRAPH),
+    "QSAGEConv, max": (lambda: layers.QSAGEConv(F, F, "max"), nodes, GRAPH),
+    "QGINConv": (
+        lambda: layers.QGINConv(layers.QuaternionLinear(F, F, bias=True), train_eps=True),
+        nodes,
+        GRAPH,
+    ),
+    "PHMLinear": (lambda: layers.PHMLinear(F, F, 4, bias=True), nodes, ()),
     "SimplifiedQGNNConv": (lambda: layers.SimplifiedQGNNConv(F, F, bias=True), nodes, GRAPH),
     "GatedQGNNConv": (lambda: layers.GatedQGNNConv(F, bias=True), nodes, GRAPH),
     "GatedGNNConv": (lambda: layers.GatedGNNConv(F, bias=True), nodes, GRAPH),
@@ -64,10 +85,13 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     "GraphConv": (lambda: real.GraphConv(F, F), nodes, GRAPH),
     "NeighbourMean": (lambda: real.NeighbourMean(F, F), nodes, GRAPH),
     "SumPerceptron": (lambda: real.SumPerceptron(F, F), nodes, GRAPH),
+    "HyperbolicConv": (lambda: hyperbolic.HyperbolicConv(F, F), nodes, GRAPH),
+    "ResidualQGNNConv": (lambda: residual.ResidualQGNNConv(F, 0.1), two_of_nodes, GRAPH),
+    "ResidualGraphConv": (lambda: residual.ResidualGraphConv(F, 0.1), two_of_nodes, GRAPH),
     "GraphAttention": (lambda: real.GraphAttention(F, 4, heads=2), nodes, GRAPH),
 }
-ONLY_VMAP = {"GraphAttention"}
-"""Its heads stand where members would."""
+ONLY_VMAP = {"GraphAttention", "QGATConv", "QSAGEConv, max"}
+"""Heads or entries stand where members would."""
 
 
 class _Readout(nn.Module):
@@ -116,7 +140,7 @@ def test_stacked_members_equal_single_ones(way, name, members, device):
 
 
 def test_every_layer_is_held_to_the_law():
-    modules = (layers, linear, bilinear_decoder, conv_decoder, decoder, real)
+    modules = (layers, linear, bilinear_decoder, conv_decoder, decoder, real, hyperbolic, residual)
     exported = {
         found.__name__
         for module in modules
@@ -125,4 +149,5 @@ def test_every_layer_is_held_to_the_law():
     }
     tried = {type(build()).__name__ for build, *_ in LAYERS.values()}
     # Within _Readout; the others are abstract.
-    assert exported <= tried | {"LayerwiseReadout", "RowDecoder", "TripleDecoder"}
+    abstract = {"RowDecoder", "TripleDecoder", "ResidualConv"}
+    assert exported <= tried | abstract | {"LayerwiseReadout"}

@@ -13,7 +13,10 @@ from quatgraph.models.link.base import TableOptions
 from quatgraph.models.node import MODELS as NODE_MODELS
 from quatgraph.models.text import MODELS as TEXT_MODELS
 
-OF_THE_TASK = {"name", "normalization", "learned_vectors", "rounds"}
+OF_THE_TASK = {
+    *("name", "normalization", "learned_vectors", "rounds", "conv_weight_decay"),
+    *("window", "counts"),
+}
 """Options that prepare the data or wrap the model."""
 WIDTHS = {"hidden_quats", "dim_quats"}
 """Options that a real-valued model reads as ``hidden`` or ``width``."""

@@ -9,6 +9,7 @@ import reviews
 import rings
 
 from quatgraph.errors import UserError
+from quatgraph.estimators import TripleCompleter
 from quatgraph.predictors import load, train_graphs, train_texts, train_triples
 
 
@@ -29,6 +30,44 @@ def test_triples_are_trained_from_a_frame_with_columns_of_any_name(
     same = train_triples(tmp_path / "facts.csv", tmp_path / "n", config=config, device="cpu")
     assert model.triples.digest == same.triples.digest
     assert model.evaluate() == pytest.approx(same.evaluate())
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_features_of_entities_are_trained_from_a_frame(library: str, tmp_path: Path) -> None:
+    module: Any = pytest.importorskip(library)
+    columns = {"entity": [f"p{k}" for k in range(12)], "age": range(12), "kind": ["a", "b"] * 6}
+    lines = [",".join(map(str, row)) for row in zip(*columns.values(), strict=True)]
+    (tmp_path / "who.csv").write_text("\n".join(["entity,age,kind", *lines]))
+    facts = tmp_path / "facts.tsv"
+    facts.write_text("\n".join(map("\t".join, triple_rows())))
+    config = cities.config_of(**{"data.path": ""})
+    frame = module.DataFrame(columns)
+    models = [
+        train_triples(triples, tmp_path / name, entities=entities, config=config, device="cpu")
+        for name, triples, entities in (
+            ("frame", triple_rows(), frame),
+            ("table", triple_rows(), tmp_path / "who.csv"),
+            ("frame-path", facts, frame),
+            ("table-path", str(facts), str(tmp_path / "who.csv")),
+        )
+    ]
+    assert models[0].triples.feature_names == ["age", "kind=a", "kind=b"]
+    for one in models[1:]:
+        assert one.triples.digest == models[0].triples.digest
+        assert one.evaluate() == pytest.approx(models[0].evaluate())
+    estimator = TripleCompleter(model="simqgnn", dim_quats=2, epochs=2, device="cpu")
+    assert estimator.fit(triple_rows(), frame).predictor_.triples.feature_names
+    with pytest.raises(UserError, match="the frame of entities must be a pandas or Polars frame"):
+        train_triples(triple_rows(), tmp_path / "o", entities=[1, 2], device="cpu")
+
+
+def test_the_index_of_a_pandas_frame_may_hold_the_names_of_entities(tmp_path: Path) -> None:
+    pandas: Any = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": range(12)}, index=[f"p{k}" for k in range(12)])
+    config = cities.config_of(**{"data.path": ""})
+    model = train_triples(triple_rows(), tmp_path / "m", entities=frame, config=config)
+    assert model.triples.feature_names == ["age"]
+    assert "its unnamed index holds the names of entities" in " ".join(model.notes)
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars"])

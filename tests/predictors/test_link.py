@@ -362,6 +362,8 @@ def test_triples_are_trained_from_a_file(tmp_path: Path) -> None:
         ({"head": "Peru", "relation": "borders", "top": 0}, "top must be at least 1, got 0"),
         ({"head": "Peru", "relation": "borders", "known": "hide"}, "mark, leave-out, got 'hide'"),
         ({"queries": [("Peru", "borders", "?")], "head": "Peru"}, "a single query or a file"),
+        ({"haed": "Peru", "relation": "borders"}, "unknown option 'haed'; did you mean 'head'?"),
+        ({"nodes": ["Peru"]}, "nodes is an option for node models, but the model is for the task"),
     ],
 )
 def test_a_query_without_a_prediction_is_a_mistake(

@@ -2,18 +2,21 @@
 
 import dataclasses
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
 from torch import Tensor
 
+import quatgraph
 from quatgraph import LinkPredictor, UserError
 from quatgraph.data import link as source
 from quatgraph.data.link import Triples, load
-from quatgraph.models.link import Embeddings, LinkOptions
+from quatgraph.models.link import MODELS, Embeddings, LinkOptions
 from quatgraph.predictors import missing, train_triples
 from quatgraph.predictors.calibration import LabelledTriples, fit_calibration
 from quatgraph.predictors.missing import MissingTriples
+from quatgraph.predictors.support import compute_strengths, find_neighbours
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 
 COMPLEX = Embeddings.Options(decoder="complex", dim_quats=8, norm=False, dropout=0.3)
@@ -115,6 +118,44 @@ def test_a_probability_does_not_depend_on_the_relations_asked_for(predictor: Lin
     torch.testing.assert_close(single.probabilities, whole.probabilities[own])
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["embeddings", "simqgnn", "relqgnn", "conve"])
+def test_a_gpu_ranks_and_explains_as_a_cpu_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    model = COMPLEX if name == "embeddings" else MODELS[name].Options(dim_quats=4)
+    trained(load("countries"), tmp_path, model, epochs=5)
+    monkeypatch.setitem(missing.TILE, "cuda", 1 << 15)  # several tiles
+    here, there, again = (
+        cast(LinkPredictor, quatgraph.load(tmp_path, device=device))
+        for device in ("cpu", "cuda", "cuda")
+    )
+    wanted, found = (one.predict_missing(top=200) for one in (here, there))
+    repeated = again.predict_missing(top=200)
+    assert repeated.triples.equal(found.triples)
+    assert repeated.scores.equal(found.scores)
+    ours, theirs = (
+        dict(zip(map(tuple, links.triples.tolist()), links.scores.tolist(), strict=True))
+        for links in (found, wanted)
+    )
+    assert len(ours) == len(theirs) == 200
+    for triple in ours.keys() | theirs.keys():
+        # A triple that only one of them has is level with the other's last.
+        score = ours.get(triple, min(ours.values()))
+        assert score == pytest.approx(theirs.get(triple, min(theirs.values())), abs=0.01)
+    torch.testing.assert_close(found.probabilities, wanted.probabilities, rtol=0.01, atol=1e-3)
+
+    some = here.predict(head="Peru", relation="borders", top=5)
+    for links in (some, here.predict_missing(top=5)):
+        for triple in links.triples:
+            others = find_neighbours(triple, here.triples.train)
+            strengths = [compute_strengths(one.model, triple, others) for one in (there, here)]
+            torch.testing.assert_close(*strengths, rtol=1e-3, atol=1e-3)
+        for pair in zip(*(one.explain(links).support or [] for one in (there, here)), strict=True):
+            best = [[one.strength for one in own] or [0.0] for own in pair]
+            assert best[0][0] == pytest.approx(best[1][0], rel=1e-3, abs=1e-3)
+
+
 def test_rows_have_names_probability_and_score(predictor: LinkPredictor) -> None:
     found = predictor.predict_missing("capital", top=3)
     rows = list(found.rows())
@@ -158,8 +199,8 @@ def test_a_sample_of_heads_calibrates_a_large_graph(
     )
 
 
-def test_calibration_recovers_the_rates_of_a_known_population() -> None:
-    """Weighted negatives stand for as many: the rates are those of the whole population."""
+def test_calibration_recovers_the_ratios_of_a_known_population() -> None:
+    """Weighted negatives stand for as many: the ratios are those of the whole population."""
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(200_000, 2, generator=generator).double()
     relation = torch.randint(3, (200_000,), generator=generator)
@@ -182,7 +223,9 @@ def test_calibration_recovers_the_rates_of_a_known_population() -> None:
     for low, high in ((-4, -3), (-3, -2), (-2, -1)):
         inside = (odds > low) & (odds < high)
         stated = fitted.probability(odds[inside]).mean()
-        assert stated == pytest.approx(float(positive[inside].double().mean()), rel=0.2)
+        rate = float(positive[inside].double().mean())
+        # Of those that are not positive, a second part of the same rate has so many.
+        assert stated == pytest.approx(rate / (1 - rate), rel=0.2)
 
 
 @pytest.mark.parametrize(
@@ -199,6 +242,17 @@ def test_what_cannot_be_ranked_is_a_mistake(
     with pytest.raises(UserError, match=None) as error:
         predictor.predict_missing(**arguments)  # type: ignore[arg-type]
     assert words in str(error.value)
+
+
+def test_a_calibration_does_not_depend_on_the_test_triples(predictor: LinkPredictor) -> None:
+    graph = predictor.triples
+    without = dataclasses.replace(graph, test=graph.test[:0])
+    one, other = (
+        MissingTriples(predictor.model, own, torch.device("cpu")).calibrate(lambda *_: None)
+        for own in (graph, without)
+    )
+    for name in ("coefficients", "intercepts", "knots", "levels"):
+        assert getattr(one, name).equal(getattr(other, name))
 
 
 def test_without_validation_triples_there_is_nothing_to_calibrate_with(

@@ -79,8 +79,8 @@ def test_a_new_table_is_encoded_as_the_training_table_was(bundle: Path, tmp_path
     predicted = predictor.predict(written(tmp_path / "new", [new, other]))
     assert predicted.labels[0] == "physics"
     assert [note.partition(": ")[2] for note in predicted.notes[:3]] == [
-        "missing numbers become the median of their column: 'price' (1 node), 'open' (1 node)",
-        "categories that the training data lacks become zeros: 'colour' ('mauve' in 1 node)",
+        "missing numbers become the median of their column: 'price' (1 row), 'open' (1 row)",
+        "categories that the training data lacks become zeros: 'colour' ('mauve' in 1 row)",
         "numbers are read with decimal commas: 'price'",
     ]
     # One node alone: the median and the zeros of a hand-made row give the same answer.

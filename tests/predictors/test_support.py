@@ -10,6 +10,7 @@ from quatgraph import LinkPredictor, UserError
 from quatgraph.data.link import from_names, load, with_inverses
 from quatgraph.models.link import Embeddings, LinkOptions, SimQGNN
 from quatgraph.predictors import train_triples
+from quatgraph.predictors.link_combination import CombinedModel
 from quatgraph.predictors.support import compute_strengths, find_neighbours
 from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 
@@ -55,6 +56,12 @@ def test_strengths_are_products_of_gradients(predictor: LinkPredictor) -> None:
     torch.testing.assert_close(found, (expected / own.square().sum()).float(), rtol=1e-3, atol=1e-3)
     itself = compute_strengths(predictor.model, triple, triple[None])
     torch.testing.assert_close(itself, torch.ones(1), rtol=1e-3, atol=1e-3)
+
+
+def test_an_explanation_keeps_no_gradients(predictor: LinkPredictor) -> None:
+    graph, model = predictor.triples, CombinedModel(predictor.members, predictor.triples)
+    compute_strengths(model, graph.test[0], graph.train[:3])
+    assert model.encode(predictor.members[0]).grad_fn is None
 
 
 def test_the_strongest_neighbours_are_named(predictor: LinkPredictor) -> None:
@@ -117,6 +124,16 @@ def test_a_rule_is_explained_by_its_premise(tmp_path: Path) -> None:
         asked += 1
         premises += bool(own) and own[0].relation == "lives in"
     assert premises >= 0.9 * asked > 9
+
+
+def test_a_query_explains_its_own_predictions(predictor: LinkPredictor) -> None:
+    plain = predictor.predict(head="Peru", relation="borders", top=2)
+    links = predictor.predict(head="Peru", relation="borders", top=2, explain=True)
+    assert links.support == predictor.explain(plain).support
+    missing = predictor.predict_missing("capital", top=2)
+    explained = predictor.predict_missing("capital", top=2, explain=True)
+    assert explained.support == predictor.explain(missing).support
+    assert missing.support is None
 
 
 def test_missing_triples_are_explained_too(predictor: LinkPredictor) -> None:

@@ -1,5 +1,6 @@
 """Combinations of a table: trained once, weighted by validation data, measured item by item."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,26 @@ def test_a_combination_is_trained_once_and_measured_item_by_item(task: str, tmp_
     assert not list(run_combinations(table, read_results(tmp_path), tmp_path, CPU))
     assert "Three of ours" in render_combinations(table, read_results(tmp_path))
     assert "Three of ours minus Ours" in render_items(table, tmp_path)
+
+
+def test_members_count_as_runs_of_their_methods_up_to_the_seeds_of_the_table(
+    tmp_path: Path,
+) -> None:
+    table = table_of("node")
+    list(run_missing(table, tmp_path, CPU))
+    more = dataclasses.replace(table, seeds=2)
+    before = read_results(tmp_path)
+    list(run_combinations(more, before, tmp_path, CPU))
+    singles = [one for one in read_results(tmp_path) if one.method == "qgnn"]
+    (chosen,) = {
+        one["config"]
+        for record in read_results(tmp_path)
+        if record.method == "x3"
+        for one in record.config["members"]
+    }
+    seeds = [one.seed for one in singles if one.config_digest == chosen]
+    assert sorted(seeds) == [0, 1]
+    assert len(singles) == sum(one.method == "qgnn" for one in before) + 1
 
 
 def test_without_a_configuration_of_each_member_there_is_no_combination(tmp_path: Path) -> None:

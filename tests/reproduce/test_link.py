@@ -16,6 +16,7 @@ from quatgraph.reproduce import table as tables
 from quatgraph.reproduce.render import cells, render
 from quatgraph.reproduce.run import read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell, load_table, protocols_to_run
+from quatgraph.tasks.selection import mark_diverged
 from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord
 
@@ -26,7 +27,7 @@ WIDE = "model.dim_quats=64"
 
 def record(valid: float, mrr: float, hits: float, *changes: str, **others: Any) -> RunRecord:
     """A run on CoDEx-S, of SimQGNN by default, with ``changes`` of its preset."""
-    metrics = {"valid/merit": valid, "test/mrr": mrr, "test/hits@10": hits}
+    metrics = {"valid/mrr": valid, "test/mrr": mrr, "test/hits@10": hits}
     fields = {"method": "simqgnn", "metrics": metrics, "parameters": 1000, **others}
     return made_up("link", "codex-s", fields.pop("method"), *changes, **fields)
 
@@ -63,7 +64,7 @@ def test_what_was_not_run_or_not_published_may_be_left_out() -> None:
     shown = "1.000 / 100.0 (1)"
     assert line == f"| codex-s | QuatE |  | {shown} |  | {shown} | 1 | 1,000 | 2 s |"
     whole = render(load_table("link"), records).splitlines()
-    assert len(whole) == 2 + 3 * 17
+    assert len(whole) == 2 + 3 * 18
     assert "| codex-l | SACN |  | not run |  | not run |  |  |  |" in whole
 
 
@@ -90,10 +91,12 @@ def test_the_choice_stays_whatever_the_test_data_says() -> None:
         assert made.mean == pytest.approx(sum(r.metrics["test/mrr"] for r in other[3:5]) / 2)
 
 
-def test_merits_of_another_metric_are_not_compared() -> None:
-    by_mrr = record(0.99, 0.9, 0.9, "train.monitor=mrr")
-    made = cell(TABLE, [*PUBLISHED, by_mrr], "codex-s", "simqgnn", "honest")
-    assert (made.runs, made.configs) == (3, 1)
+def test_configurations_are_compared_by_the_metric_of_the_table() -> None:
+    by_mrr = record(0.66, 0.9, 0.9, "train.monitor=mrr")
+    diverged = record(0.99, 1.0, 1.0, "train.lr=0.1")
+    diverged = mark_diverged(diverged)
+    made = cell(TABLE, [*PUBLISHED, by_mrr, diverged], "codex-s", "simqgnn", "honest")
+    assert (made.mean, made.runs, made.configs) == (0.9, 1, 3)
 
 
 def test_a_task_whose_honest_changes_nothing_is_run_once() -> None:
@@ -124,7 +127,7 @@ def searched(results: Path, *overrides: str) -> list[RunRecord]:
 def test_what_validation_data_chose_gets_the_seeds_it_lacks(table: Table, tmp_path: Path) -> None:
     tried = searched(tmp_path)
     assert [r.protocol for r in tried] == ["paper"] * 4
-    merits = {r.config_digest: r.metrics["valid/merit"] for r in tried}
+    merits = {r.config_digest: r.metrics["valid/mrr"] for r in tried}
     best = sorted(merits, key=lambda digest: -merits[digest])[: table.finalists]
     finished = [run for part in run_missing(table, tmp_path, CPU) for run in part]
     # The preset is one of the four: its first seed is there.

@@ -58,6 +58,8 @@ def test_the_last_column_is_the_best_method_without_quaternions() -> None:
     records += [text("texting", 0, 0.7, 0.5), text("bilstm", 0, 0.7, 0.6)]
     row = render_headline([TEXT_TABLE], records, [TEXTS]).splitlines()[2]
     assert row.endswith("| Bi-LSTM: 60.00 (1) |")
+    transductive = [text("textgcn", 0, 0.7, 0.97), text("textsgc", 0, 0.7, 0.96)]
+    assert render_headline([TEXT_TABLE], records + transductive, [TEXTS]).splitlines()[2] == row
 
 
 def test_rows_beyond_two_standard_errors_are_counted_by_their_side() -> None:
@@ -87,4 +89,4 @@ def test_pairs_name_methods_of_their_tables_and_set_quaternions_against_real_num
     known = {method for table in tables.values() for method in table.columns}
     assert known >= QUATERNION
     named = {method for method in known if "qgnn" in method or "quat" in method}
-    assert named | {"hamilton-n3"} == QUATERNION
+    assert named | {"hamilton-n3", "rotation4d-n3"} == QUATERNION

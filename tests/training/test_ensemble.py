@@ -179,3 +179,14 @@ def test_a_random_operation_of_torch_is_refused_with_a_remedy(draw):
 def test_any_other_error_within_an_ensemble_is_torchs_own():
     with pytest.raises(RuntimeError, match="Expected size for first two dimensions"):
         Ensemble([lambda: Random(torch.relu)] * 2, [0, 1])(torch.ones(N, IN + 1))
+
+
+def test_flat_parameters_are_found_by_their_names():
+    ensemble = Ensemble([WithBatchNorm] * 2, [0, 1])
+    masks = {prefix: ensemble.flat_mask(prefix) for prefix in ("conv.", "norm.", "", "nothing")}
+    sizes = {prefix: int(mask.sum()) for prefix, mask in masks.items()}
+    assert sizes == {"conv.": 8 * IN, "norm.": 16, "": 8 * IN + 16 + 9 * CLASSES, "nothing": 0}
+    marked = ensemble.raw_state() | {"flat": masks["norm."].float().expand(2, -1)}
+    for name, value in ensemble.stacked(marked).items():
+        if name in dict(WithBatchNorm().named_parameters()):
+            assert bool(value.all()) == bool(value.any()) == name.startswith("norm.")

@@ -22,7 +22,7 @@ class CapturedAdam(MemberAdam):
 
     def update(self, grads):
         self.steps += 1
-        self._update_without_host(grads)
+        self._update_by_formula(grads)
 
 
 KINDS = OPTIMIZERS | {"captured": CapturedAdam}
@@ -118,6 +118,31 @@ def test_nesterov_solves_a_ridge_regression():
         ours.step()
     penalised = curvature + decay[:, None, None] * torch.eye(6, dtype=torch.float64)
     torch.testing.assert_close(param.detach(), torch.linalg.solve(penalised, slope))
+
+
+@pytest.mark.parametrize("name", ["adam", "adagrad"])
+@pytest.mark.parametrize("clip", [None, 2.0])
+def test_each_number_may_have_a_weight_decay_of_its_own(name, clip):
+    param = nn.Parameter(torch.randn(3, 6, dtype=torch.float64))
+    alone = [[nn.Parameter(row[:4].clone()), nn.Parameter(row[4:].clone())] for row in param.data]
+    decay = torch.tensor(DECAY, dtype=torch.float64)[:, None].repeat(1, 6)
+    decay[:, 4:] = 0.3
+    ours = OPTIMIZERS[name]([param], lr=LR, weight_decay=decay, clip=clip)
+    theirs = [
+        TORCHS[name]([{"params": [a]}, {"params": [b], "weight_decay": 0.3}], lr=lr, weight_decay=w)
+        for (a, b), lr, w in zip(alone, LR, DECAY, strict=True)
+    ]
+    for _ in range(10):
+        give_gradients([param])
+        for parts, grad, optimizer in zip(alone, param.grad, theirs, strict=True):
+            for part, own in zip(parts, grad.clone().split((4, 2)), strict=True):
+                part.grad = own
+            if clip is not None:
+                nn.utils.clip_grad_norm_(parts, clip)
+            optimizer.step()
+        ours.step()
+    wanted = torch.stack([torch.cat(parts) for parts in alone])
+    torch.testing.assert_close(param, wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_clipping_looks_at_each_members_norm_alone():

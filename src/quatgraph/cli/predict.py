@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from quatgraph.cli.common import Device, Json, app, command, echo, emit, log
-from quatgraph.cli.tables import STDOUT, WORDS, align, encode, escape, format_of, is_stream
-from quatgraph.errors import UserError, printable
-from quatgraph.query_options import OPTIONS, check_options, options_of
+from quatgraph.cli.tables import STDOUT, align, encode, escape, format_of, is_stream
+from quatgraph.errors import UserError
+from quatgraph.query_options import QUERIES, Option, Query, find_query, parse_flags, queries_of
 
 SENSITIVE = ("macro-f1", "roc-auc", "average-precision")
 """Metrics that a few predictions may change by much."""
@@ -47,9 +47,8 @@ def evaluate(
     from quatgraph.predictors import load
 
     predictor: Any = load(bundle, device=device)
-    task = predictor.card["task"]
-    if by_relation and task != "link":
-        raise UserError(f"--by-relation is for link models, but {bundle} is for the task {task!r}")
+    if by_relation:
+        find_query(predictor.card["task"], "by_relation")
     if by_relation or (data is not None and not predictor.adopt(data)):
         report = predictor.report(data)
         for note in report.notes:
@@ -63,7 +62,7 @@ def evaluate(
     if not computed:
         log(f"{bundle} was trained without validation and test data, so it has no metrics")
     differs = _print_recomputed(computed, predictor.card, json_)
-    if "test/accuracy" in computed and task != "link":
+    if "test/accuracy" in computed:
         _print_report(predictor.report(), json_, apart=True)
     if differs:
         raise typer.Exit(1)
@@ -115,26 +114,34 @@ def _print_relations(found: dict[str, dict[str, float]], json_: bool) -> None:
 
 
 def _add_query_options(body: Callable[..., None]) -> Callable[..., None]:
-    """Adds the options that `predict` takes, for all tasks, after the arguments of a command, which
-    gets them as ``**options``; those that it has itself are not added."""
+    """Adds the options of all queries, after the arguments of a command, which gets them as
+    ``**options``."""
     signature = inspect.signature(body)
     bundle, data, *others, _ = signature.parameters.values()
-    parameters = [bundle, data]
-    own = {one.name for one in others}
-    for task in OPTIONS:
-        for option in options_of(task):
-            if option.name in own:
-                continue
-            is_flag = option.flag_value is not None
-            kind = bool if is_flag else option.type | None
-            declared = typer.Option(option.spelling, help=f"{task}: {option.help}")
-            parameters.append(
-                data.replace(
-                    name=option.spelling[2:],
-                    default=False if is_flag else None,
-                    annotation=Annotated[kind, declared],
+    found: dict[str, dict[Option, str]] = {}  # the options of each flag, with their help
+    for task in QUERIES:
+        for query in queries_of(task):
+            if query.flag:
+                option = Option(query.flag, bool, query.help, flag_value=True)
+                found[query.flag] = {option: f"{task}: {query.help}"}
+            for option in query.options:
+                where = f"With --{query.flag}" if query.flag else task
+                found.setdefault(option.spelling[2:], {}).setdefault(
+                    option, f"{where}: {option.help}"
                 )
+    parameters = [bundle, data]
+    for flag, options in found.items():
+        widest = next((one for one in options if one.repeats), next(iter(options)))
+        is_flag = widest.flag_value is not None
+        kind = bool if is_flag else widest.type | None
+        declared = typer.Option(f"--{flag}", help=" ".join(options.values()))
+        parameters.append(
+            data.replace(
+                name=flag,
+                default=False if is_flag else None,
+                annotation=Annotated[kind, declared],
             )
+        )
     parameters += others
     body.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     body.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -161,21 +168,6 @@ def predict(
             "CSV if there is no suffix, and for - or a device such as /dev/stdout."
         ),
     ] = None,
-    missing: Annotated[
-        bool,
-        typer.Option(
-            "--missing",
-            help="link: rank all triples that are not known, 1000 by default, by probability.",
-        ),
-    ] = False,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="link: show the known triples that support each prediction. "
-            "text: compute the support of each word; slower.",
-        ),
-    ] = False,
     device: Device = "auto",
     json_: Json = False,
     **options: Any,
@@ -187,8 +179,8 @@ def predict(
     label, if it has one. For a text, support is the drop in the probability of its class when a
     word is left out, and attention, from 0 to 1, is how much of the word enters the text's vector.
     For a triple, support is how much the score of a known triple rises when the prediction's rises
-    by 1; with --missing, its probability is the rate of validation triples among the triples that
-    training lacks and that rank alike.
+    by 1; with --missing, its probability is that a further part of the size of the validation part
+    has it.
 
     quatgraph predict my-model --node alice
 
@@ -201,7 +193,7 @@ def predict(
     quatgraph predict my-model "a charming little film"
     """
     format_ = format_of(out, json_)
-    from quatgraph.data.text import names_a_file
+    from quatgraph.cli.single import format_single
     from quatgraph.files import check_writable, write_atomic
     from quatgraph.predictors import load
 
@@ -210,128 +202,66 @@ def predict(
         check_writable(file)
     predictor = load(bundle, device=device)
     task = predictor.card["task"]
-    flags = {
-        flag: value
-        for flag, value in options.items()
-        if value not in (None, []) and value is not False
-    }
-    check_options(task, [f"--{flag}" for flag in flags])
-    query = {
-        option.name: option.flag_value or flags[flag]
-        for option in options_of(task)
-        if (flag := option.spelling[2:]) in flags
-    }
-    if (missing and task != "link") or (explain and task not in ("link", "text")):
-        flag, tasks = ("missing", "link") if missing else ("explain", "link and text")
-        raise UserError(f"--{flag} is for {tasks} models, but {bundle} is for the task {task!r}")
-    source = _read_texts(data or []) if task == "text" else _read_path(data or [], task, bundle)
-    single_text = isinstance(source, str) and not names_a_file(source)
-    if task == "text" and (explain or single_text):
-        query["explain"] = True
-    if task == "link":
-        predictions = _predict_links(predictor, source, query, missing=missing, explain=explain)
-    else:
-        predictions = predictor.predict(source, **query)
+    given = {f"--{flag}": value for flag, value in options.items() if _is_given(value)}
+    query, keywords = parse_flags(task, given)
+    source: Path | str | list[str] | None = None
+    if query.data == "texts":
+        source = _read_texts(data or [])
+    elif data:
+        source = _read_path(data, task, query)
+    if isinstance(source, str):  # a single text
+        single = {one.name: one.single for one in query.options if one.single is not None}
+        keywords = single | keywords
+    if query.shows_progress:
+        keywords["progress"] = True
+    arguments = [] if query.data == "none" else [source]
+    predictions = getattr(predictor, query.method)(*arguments, **keywords)
     for note in predictions.notes:
         log(note)
     rows = list(predictions.rows())
-    readable = out is None and not json_
     if file is not None:
         write_atomic(file, encode(rows, format_))
         if not is_stream(file):
             echo(f"{len(rows)} prediction{'s' * (len(rows) != 1)} in {file}")
-    elif readable and task == "link" and source is None and not missing and rows:
-        typer.echo(_format_links(rows, predictor), nl=False)
-    elif readable and single_text:
-        typer.echo(_format_text(rows[0]), nl=False)
-    else:
-        if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
-            rows = [escape(row) for row in rows]
-        typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
+        return
+    if out is None and not json_ and (text := format_single(predictions, predictor, source)):
+        typer.echo(text, nl=False)
+        return
+    if sys.stdout.isatty() and not json_:  # JSON writes such characters out itself
+        rows = [escape(row) for row in rows]
+    typer.echo(encode(rows, format_), nl=False, color=True)  # color: nothing is taken out
 
 
-def _predict_links(
-    predictor: Any, source: Any, query: dict[str, Any], *, missing: bool, explain: bool
-) -> Any:
-    """Completes triples, or ranks those that the graph lacks; perhaps with their support."""
-    relations = query.pop("relation", None)
-    if missing:
-        if source is not None or query.keys() - {"top"}:
-            raise UserError("--missing takes no queries: leave out all but --relation and --top")
-        predictions = predictor.predict_missing(relations, **query, progress=True)
-    else:
-        if relations is not None:
-            if len(relations) > 1:
-                raise UserError("a query has one relation; several --relation are for --missing")
-            query["relation"] = relations[0]
-        predictions = predictor.predict(source, **query)
-    return predictor.explain(predictions) if explain else predictions
+def _is_given(value: object) -> bool:
+    """Whether an option is not at its default; 0 is a value."""
+    return value is not None and value is not False and value != []
 
 
-def _read_path(data: list[str], task: str, bundle: Path) -> Path | None:
+def _read_path(data: list[str], task: str, query: Query) -> Path:
+    if query.data == "none":
+        raise UserError(f"--{query.flag} takes no data: leave out {data[0]!r}")
     if len(data) > 1:
         raise UserError(
-            f"{bundle} is for the task {task!r}, which takes one path of new data: "
+            f"the model is for the task {task!r}, which takes one path of new data: "
             f"leave out {data[1]!r}"
         )
-    return Path(data[0]) if data else None
+    return Path(data[0])
 
 
-def _read_texts(data: list[str]) -> str | list[str] | None:
-    """The texts to classify: a text or a path, or several texts."""
+def _read_texts(data: list[str]) -> Path | str | list[str] | None:
+    """The texts to classify: a path, a single text, or several."""
     from quatgraph.data.text import lines_of, names_a_file
 
-    if len(data) < 2 and data != ["-"]:
-        return data[0] if data else None
     if data == ["-"]:
         lines = lines_of(typer.get_binary_stream("stdin").read(), "standard input")
         if not lines:
             raise UserError("standard input is empty; write one text per line")
         return lines
+    if len(data) < 2:
+        text = data[0] if data else None
+        return Path(text) if text is not None and names_a_file(text) else text
     if other := next((one for one in data if one == "-" or names_a_file(one)), None):
         raise UserError(f"{other!r} is not a text: give one file, -, or texts")
     if not any(len(one.split()) > 1 for one in data):
         log(f"{len(data)} texts of one word each; quote several words to make them one text")
     return data
-
-
-def _format_links(rows: list[dict[str, Any]], predictor: Any) -> str:
-    """Predictions for a single query, the columns in which they differ, and what these mean."""
-    end = rows[0]["predicted"]
-    columns = ["tail_rank", "head_rank"] if end == "both" else ["rank", end, f"{end}_id"]
-    columns += ["score", "known"]
-    table = align([{key: row[key] for key in columns if key in row} for row in rows])
-    if "support" in rows[0]:
-        table += "\n" + "".join(_format_support(row, end) for row in rows)
-    whole = "its tail's"
-    if predictor.reciprocal:
-        whole = "the mean of its tail's and, by the inverse relation, its head's"
-    score = whole if end == "both" else f"the {end}'s; a whole triple has {whole}"
-    if (members := len(predictor.members)) > 1:
-        score += f"; each the weighted mean of {members} models' log-softmax over all entities"
-    rank = "filtered, other known triples do not count; ties averaged"
-    lines = [f"rank: {rank}", f"score: {score}"]
-    if "support" in rows[0]:
-        rise = "how much the score of a known triple rises when the prediction's rises by 1"
-        lines.append(f"support: {rise}")
-    return f"{table}\n" + "".join(f"{line}\n" for line in lines)
-
-
-def _format_support(row: dict[str, Any], end: str) -> str:
-    """What supports a prediction, in words."""
-    triples = [f"{words} ({value:.2f})" for words, value in row["support"].items()]
-    whole = " ".join(row[key] for key in ("head", "relation", "tail"))
-    name = whole if end == "both" else row[end]
-    return f"{printable(name)}: {printable('; '.join(triples) or 'no known triple')}\n"
-
-
-def _format_text(row: dict[str, Any]) -> str:
-    """The classes of a text, the most probable first, and the words that count most."""
-    probabilities = {key[2:-1]: value for key, value in row.items() if key.startswith("p(")}
-    ordered = sorted(probabilities.items(), key=lambda item: -item[1])
-    text = align([{"class": name, "probability": f"{value:.4f}"} for name, value in ordered])
-    attention, words = row.get("attention", {}), []
-    for word, support in list(row["support"].items())[:WORDS]:
-        weight = {"attention": f"{attention[word]:.4f}"} if word in attention else {}
-        words.append({"word": word, "support": f"{support:+.4f}", **weight})
-    return f"{text}\n{align(words)}" if words else text

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.errors import UserError
+from quatgraph.layers.edges import count_nodes, prepare_edges
 from quatgraph.layers.explain import Explainable
 from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear
 from quatgraph.ops.members import add_bias
@@ -88,24 +89,19 @@ class QGNNConv(Explainable):
         """The matrix that the layer multiplies by."""
         if isinstance(edge_index, Blocks):
             return edge_index
-        if len(getattr(x, "shape", ())) < 2:  # a pair, as PyG's bipartite layers take
-            raise UserError("a quaternion convolution takes one node matrix, with a row per node")
-        nodes = x.shape[-2]
         if isinstance(edge_index, Adjacency):
-            return Adjacency.of(edge_index, nodes, edge_weight)
+            return prepare_edges(x, edge_index, edge_weight)
         adjacency = self._prepared
         if adjacency is None:
-            dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
-            adjacency = Adjacency.of(
+            adjacency = prepare_edges(
+                x,
                 edge_index,
-                nodes,
                 edge_weight,
                 self_loops=self.add_self_loops,
                 normalization="symmetric" if self.normalize else "none",
-                dtype=dtype if dtype == torch.float64 else None,
             )
             self._prepared = adjacency if self.cached else None
-        elif nodes != (cached := adjacency.shape[0]):
+        elif (nodes := count_nodes(x)) != (cached := adjacency.shape[0]):
             raise UserError(
                 f"this layer caches its first graph, which has {cached} nodes, but x has {nodes}: "
                 "remove cached=True"

@@ -5,6 +5,7 @@ differ from run to run on a GPU, and become a slow grouped one for the members o
 Filters have no bias: batch normalization would subtract it.
 """
 
+from itertools import count, islice
 from typing import Literal
 
 import torch
@@ -248,12 +249,14 @@ class ConvTransE(_ConvDecoder):
 
 def image_size(width: int, height: int | None, kernel_size: int) -> tuple[int, int]:
     """Rows and columns of the image of two vectors, each of ``height`` rows."""
-    divisors = [rows for rows in range(1, width + 1) if width % rows == 0]
-    fitting = [rows for rows in divisors if min(2 * rows, width // rows) >= kernel_size]
+    fitting = _fitting_heights(width, kernel_size)
     if not fitting:
+        larger = (w for w in count(width - width % 4 + 4, 4) if _fitting_heights(w, kernel_size))
+        widths = list(islice(larger, 3))
         raise UserError(
             f"ConvE needs an image of at least {kernel_size} x {kernel_size}, which vectors of "
-            f"width {width} do not give: choose a larger width with more divisors"
+            f"width {width} do not give; the next widths that do are {', '.join(map(str, widths))} "
+            f"(model.dim_quats={widths[0] // 4})"
         )
     if height is None:
         height = min(fitting, key=lambda rows: abs(2 * rows - width // rows))
@@ -264,3 +267,9 @@ def image_size(width: int, height: int | None, kernel_size: int) -> tuple[int, i
             f"{', '.join(map(str, fitting))}"
         )
     return 2 * height, width // height
+
+
+def _fitting_heights(width: int, kernel_size: int) -> list[int]:
+    """The rows of a vector's image that make that of two vectors no smaller than a filter."""
+    divisors = [rows for rows in range(1, width + 1) if width % rows == 0]
+    return [rows for rows in divisors if min(2 * rows, width // rows) >= kernel_size]

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from quatgraph.algebra import conjugate, hamilton_product, unit
+from quatgraph.algebra import components, conjugate, hamilton_product, unit
 from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.norm import BatchNorm
@@ -58,7 +58,7 @@ class DistMult(TripleDecoder):
         reciprocal: Whether inverse relations have their own vectors.
         dropout: Rate on the query vectors; 0 in the paper, 0.5 in the released code.
         norm: Whether to batch-normalize the query vectors, as in the released code.
-        relation_width: Width of a relation vector; ``width`` if None.
+        relation_width: Width of a relation vector; by default that of the decoder.
         tables: How vectors are initialized and dropped out.
 
     Shape:
@@ -71,6 +71,8 @@ class DistMult(TripleDecoder):
 
     components = 1
     """Reals per number: 2 for complex numbers, 4 for quaternions."""
+    relation_factor = 1
+    """How many times as wide as an entity vector a relation vector is."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class DistMult(TripleDecoder):
             )
         self.reciprocal = reciprocal
         rows = 2 * num_relations if reciprocal else num_relations
-        self.relations = tables.build(rows, relation_width or width)
+        self.relations = tables.build(rows, relation_width or self.relation_factor * width)
         self.norm = BatchNorm(width) if norm else None
         self.dropout = QuaternionDropout(dropout)
         self.drops_rows = tables.entity_dropout > 0 or tables.relation_dropout > 0
@@ -226,6 +228,47 @@ class QuatE(Hamilton):
         return super().as_relation_query(head, tail, unit(relations))
 
 
+class Rotation4D(Hamilton):
+    r"""The head rotated from both sides by unit quaternions of the relation,
+    :math:`\langle \mathbf{u}^\triangleleft_r \otimes \mathbf{e}_h \otimes
+    \mathbf{v}^\triangleleft_r, \mathbf{e}_t \rangle`.
+
+    Every rotation of four dimensions has this form; one factor alone, as in :class:`QuatE`, gives
+    only those that turn two planes by the same angle. `Rotate4D
+    <https://github.com/QuocHuyy/Rotate4D>`_ has the same rotations, but scores by distances. A
+    relation vector holds n quaternions u, then n quaternions v.
+    """
+
+    relation_factor = 2
+
+    def relation_rows(self, relations: Tensor, relation: Tensor) -> Tensor:
+        return unit(super().relation_rows(relations, relation))
+
+    def combine(self, head: Tensor, relation: Tensor) -> Tensor:
+        left, right = _halves(relation)
+        return hamilton_product(left, hamilton_product(head, right))
+
+    def as_relation_query(
+        self, head: Tensor, tail: Tensor, relations: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        # The score is linear in the 16 products of a component of u and one of v: the component b
+        # of conj(e_a h) t belongs to u_a v_b, where e_a is one of 1, i, j, k.
+        left, right = _halves(unit(relations))
+        zeros, ones = torch.zeros_like(components(head)[0]), torch.ones_like(components(head)[0])
+        basis = [torch.cat([ones if a == b else zeros for b in range(4)], -1) for a in range(4)]
+        queries = [hamilton_product(conjugate(hamilton_product(e, head)), tail) for e in basis]
+        products = [
+            part.repeat((1,) * (part.dim() - 1) + (4,)) * right for part in components(left)
+        ]
+        return torch.cat(queries, dim=-1), torch.cat(products, dim=-1)
+
+
+def _halves(relations: Tensor) -> tuple[Tensor, Tensor]:
+    """The first n and the last n of 2n quaternions."""
+    parts = relations.unflatten(-1, (4, 2, -1))
+    return parts[..., 0, :].flatten(-2), parts[..., 1, :].flatten(-2)
+
+
 class TransE(RowDecoder):
     r"""`TransE <https://papers.nips.cc/paper/5071>`_ with the squared distance,
     :math:`-\|\mathbf{e}_h + \mathbf{v}_r - \mathbf{e}_t\|^2`. Two more components make it an
@@ -251,11 +294,12 @@ class TransE(RowDecoder):
         )
 
 
-Decoder = Literal["distmult", "complex", "quate", "hamilton", "transe"]
+Decoder = Literal["distmult", "complex", "quate", "hamilton", "rotation4d", "transe"]
 DECODERS: dict[Decoder, type[DistMult]] = {
     "distmult": DistMult,
     "complex": ComplEx,
     "quate": QuatE,
     "hamilton": Hamilton,
+    "rotation4d": Rotation4D,
     "transe": TransE,
 }

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import UserError
+from quatgraph.layers.linear import Edges
 
 
 class Explainable(nn.Module):
@@ -43,7 +44,7 @@ class Explainable(nn.Module):
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_mask_holder"}
 
-    def mask_edges(self, matrix: Adjacency, edges: Tensor, *, self_loops: bool) -> Adjacency:
+    def mask_edges(self, matrix: Adjacency, edges: Edges, *, self_loops: bool) -> Adjacency:
         """The matrix with its entries multiplied by the mask that an explainer has set, if any.
 
         As in PyG, self-loops that were added keep their weight, and degrees are those of the whole
@@ -51,12 +52,18 @@ class Explainable(nn.Module):
 
         Args:
             matrix: Prepared from ``edges`` alone, so that its entries are in the same order.
-            edges: The ``edge_index`` that the explainer masks.
+            edges: The ``edge_index`` that the explainer masks; a prepared graph is not masked.
             self_loops: Whether self-loops were added.
         """
+        factors = self.edge_factors(matrix, edges, self_loops=self_loops)
+        return matrix if factors is None else matrix.with_weight(matrix.weight * factors)
+
+    def edge_factors(self, matrix: Adjacency, edges: Edges, *, self_loops: bool) -> Tensor | None:
+        """The factor of each entry's message, ``(E,)``, if an explainer has set a mask and the
+        matrix was prepared from an ``edge_index``."""
         holder = self._mask_holder
-        if holder is None or not holder.explain:
-            return matrix
+        if holder is None or not holder.explain or not isinstance(edges, Tensor):
+            return None
         if edges.layout != torch.strided:
             raise UserError("an explainer masks the edges of an edge_index, not a sparse matrix")
         mask = holder._edge_mask
@@ -65,7 +72,7 @@ class Explainable(nn.Module):
         if self_loops:
             mask = torch.where(sender == receiver, 1, mask)
         factors = Adjacency.from_edge_index(edges, matrix.shape[0], mask, self_loops=self_loops)
-        return matrix.with_weight(matrix.weight * factors.weight)
+        return factors.weight
 
 
 @cache

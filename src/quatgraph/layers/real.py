@@ -13,6 +13,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
+from quatgraph.layers.neighbours import attend
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops.members import add_bias
 
@@ -103,25 +104,12 @@ class GraphAttention(nn.Module):
 
     def forward(self, x: Features, adjacency: Adjacency) -> Tensor:
         y = self.linear(x).unflatten(-1, (self.heads, -1))  # (N, H, F)
-        receivers = adjacency.gather_receivers()
         logits = F.leaky_relu(
             adjacency.gather_senders() @ (y * self.att_src).sum(dim=-1)
-            + receivers @ (y * self.att_dst).sum(dim=-1),
+            + adjacency.gather_receivers() @ (y * self.att_dst).sum(dim=-1),
             0.2,
         )  # (E, H)
-        logits = logits.masked_fill((adjacency.weight == 0)[:, None], -torch.inf)
-        with torch.no_grad():  # the maximum of each row, against overflow
-            row = receivers.col.long()[:, None].expand_as(logits)
-            lowest = torch.full_like(y[:, :, 0], torch.finfo(y.dtype).min)
-            peak = lowest.scatter_reduce(0, row, logits, reduce="amax")
-            shift = peak.gather(0, row)
-        score = (logits - shift).exp()
-        total = receivers.transpose() @ score  # (N, H)
-        summed = torch.vmap(
-            lambda weight, values: adjacency.with_weight(weight) @ values, randomness="different"
-        )(self.dropout(score).mT, y.movedim(1, 0))  # (H, N, F)
-        mean = summed.movedim(0, 1) / total.clamp(min=1e-16)[..., None]
-        return add_bias(mean.flatten(-2), self.bias)
+        return add_bias(attend(adjacency, y, logits, self.dropout).flatten(-2), self.bias)
 
 
 def check_heads(width: int, heads: int) -> None:

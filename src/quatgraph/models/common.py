@@ -53,6 +53,12 @@ class Options:
         """Whether to train the model on :func:`four_copies` of the features."""
         return False
 
+    @property
+    def weight_decays(self) -> dict[str, float]:
+        """The weight decay of parameters by the beginning of their names, where it is not
+        ``train.weight_decay``."""
+        return {}
+
 
 class Model(nn.Module):
     """A model that can be built from its options."""

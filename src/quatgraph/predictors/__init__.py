@@ -104,6 +104,7 @@ def train_triples(
     triples: Any,
     out: Path | str,
     *,
+    entities: Any = None,
     config: LinkConfig | None = None,
     **options: object,
 ) -> LinkPredictor:
@@ -114,11 +115,14 @@ def train_triples(
             a dataset; or rows of names: a list, an array, or a frame of pandas or polars, whose
             columns ``config.data`` may name, see :func:`quatgraph.data.link.from_names`.
         out: Folder for the bundle.
+        entities: Features of entities: a frame of pandas or polars with a column of their names, or
+            else an index of pandas; or the path of such a table. See
+            :mod:`quatgraph.data.link.entities`.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
             which all candidates share; and :class:`TrainOptions`.
     """
-    return fit_triples(triples, out, config, options)[0]
+    return fit_triples(triples, entities, out, config, options)[0]
 
 
 def train_texts(

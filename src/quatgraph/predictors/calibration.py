@@ -1,4 +1,9 @@
-"""Turns the features of triples into probabilities: a logistic regression, then isotonic bins."""
+"""Turns the features of triples into probabilities: a logistic regression, then isotonic bins.
+
+A triple to be ranked is no positive itself, or it would be known. If each of two equal parts has a
+share :math:`q` of some triples, the second has :math:`q / (1 - q)` of those that the first lacks.
+The probability is therefore the ratio of positives to negatives, and not their rate.
+"""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -6,6 +11,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+FOLDS = 5
+"""Parts of a sample, each with log-odds from a regression on the others: a regression fits its own
+sample too well for bins."""
 BINS = 20
 """Bins of the isotonic regression, at most."""
 MIN_POSITIVES, MIN_NEGATIVES = 25, 10
@@ -24,11 +32,16 @@ class LabelledTriples:
     positive: Tensor
     weight: Tensor
 
+    def select(self, mask: Tensor) -> "LabelledTriples":
+        """Some of the triples."""
+        columns = self.features, self.relation, self.positive, self.weight
+        return LabelledTriples(*(column[mask] for column in columns))
+
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A logistic regression with an intercept per relation, and the rate of positives by its
-    log-odds.
+    """A logistic regression with an intercept per relation, and the ratio of positives to negatives
+    by its log-odds.
 
     Triples are ranked by their log-odds, on which the probability depends monotonically: ranks stay
     distinct where probabilities are level.
@@ -41,14 +54,14 @@ class Calibration:
     knots: Tensor
     """Log-odds of the regression, ascending, ``(B,)``..."""
     levels: Tensor
-    """... and the logits of the rate of positives there, ``(B,)``."""
+    """... and the logits of the probability there, ``(B,)``."""
 
     def log_odds(self, features: Tensor, relation: Tensor) -> Tensor:
         """The log-odds of triples, ``(N,)``."""
         return features.double() @ self.coefficients + self.intercepts[relation]
 
     def probability(self, log_odds: Tensor) -> Tensor:
-        """The rate of positives at some log-odds: interpolated between the knots, level above the
+        """The probability at some log-odds: interpolated between the knots, level above the
         highest, which no sample exceeds, and falling with the log-odds below the lowest."""
         last = len(self.knots) - 1
         place = torch.searchsorted(self.knots, log_odds).clamp(min(1, last), last)
@@ -61,9 +74,30 @@ class Calibration:
 
 def fit_calibration(sample: LabelledTriples, num_relations: int) -> Calibration:
     """Fits a calibration to a weighted sample with at least one positive and one negative."""
-    coefficients, intercepts = _fit_logistic(sample, num_relations)
-    log_odds = sample.features.double() @ coefficients + intercepts[sample.relation]
-    return Calibration(coefficients, intercepts, *_fit_bins(log_odds, sample))
+    bins = _fit_bins(_cross_fit(sample, num_relations), sample)
+    return Calibration(*_fit_logistic(sample, num_relations), *bins)
+
+
+def _cross_fit(sample: LabelledTriples, num_relations: int) -> Tensor:
+    """The log-odds of all triples, each from a regression on other folds, ``(N,)``."""
+    count = int(sample.positive.sum())
+    if min(count, len(sample.positive) - count) < FOLDS:  # a fold would have none of a kind
+        return _log_odds(sample, *_fit_logistic(sample, num_relations))
+    generator = torch.Generator().manual_seed(0)
+    fold = torch.empty(len(sample.positive), dtype=torch.int64)
+    for part in (sample.positive, ~sample.positive):
+        order = torch.randperm(int(part.sum()), generator=generator)
+        fold[part] = order % FOLDS
+    found = torch.empty(len(fold), dtype=torch.float64)
+    for number in range(FOLDS):
+        own = fold == number
+        fitted = _fit_logistic(sample.select(~own), num_relations)
+        found[own] = _log_odds(sample.select(own), *fitted)
+    return found
+
+
+def _log_odds(sample: LabelledTriples, coefficients: Tensor, intercepts: Tensor) -> Tensor:
+    return sample.features.double() @ coefficients + intercepts[sample.relation]
 
 
 def _fit_logistic(sample: LabelledTriples, num_relations: int) -> tuple[Tensor, Tensor]:
@@ -120,8 +154,12 @@ def _fit_logistic(sample: LabelledTriples, num_relations: int) -> tuple[Tensor, 
 
 
 def _fit_bins(log_odds: Tensor, sample: LabelledTriples) -> tuple[Tensor, Tensor]:
-    """The mean log-odds of bins, ascending, and the logits of their rates of positives, which are
-    pooled until they ascend too (isotonic regression)."""
+    """The log-odds of bins, ascending, and the logits of their probabilities; bins are pooled until
+    these ascend too (isotonic regression).
+
+    The log-odds of a bin are those of the mean probability of the regression: log-odds fall by much
+    within a wide bin, whose positives are at its upper end.
+    """
     order = log_odds.argsort(descending=True, stable=True)
     z, y, weight = log_odds[order], sample.positive[order].long(), sample.weight.double()[order]
     places = (y == 1).nonzero().flatten().tolist()
@@ -133,17 +171,18 @@ def _fit_bins(log_odds: Tensor, sample: LabelledTriples) -> tuple[Tensor, Tensor
     ends = [*ends[: max(1, len(ends) - 1)], places[-1] + 1]  # the last bin takes what is left
     blocks: list[
         tuple[float, float, float]
-    ] = []  # weights of positives, of all, and their log-odds
+    ] = []  # weights of positives, of all, and their probabilities by the regression
     for first, end in pairwise(ends):
         own = weight[first:end]
         block = (
             float((own * y[first:end]).sum()),
             float(own.sum()),
-            float((own * z[first:end]).sum()),
+            float((own * z[first:end].sigmoid()).sum()),
         )
         while blocks and blocks[-1][0] / blocks[-1][1] <= block[0] / block[1]:
             block = tuple(map(sum, zip(blocks.pop(), block, strict=True)))  # type: ignore[assignment]
         blocks.append(block)
     positive, total, moment = torch.tensor(blocks[::-1], dtype=torch.float64).unbind(1)
+    negative = torch.maximum(total - positive, positive)  # a ratio above one is no probability
     # One false triple more than were seen: no sample shows a probability of one.
-    return moment / total, (positive / (total + 1)).logit()
+    return (moment / total).logit(), (positive / (negative + 1)).logit()

@@ -5,35 +5,37 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, Unpack, get_args
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.callbacks import progress_bar
 from quatgraph.data import link as source
-from quatgraph.data.io.messages import quote_some
 from quatgraph.data.link import Queries
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.metrics.report import RankingReport
-from quatgraph.models.link import MODELS
+from quatgraph.models.link import GraphModel, build_model
 from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
 from quatgraph.predictors.link_combination import CombinedModel, read_bundled_triples
 from quatgraph.predictors.missing import MissingTriples
-from quatgraph.predictors.predictions import Links, MissingLinks, Support
+from quatgraph.predictors.predictions import Links, MissingLinks
 from quatgraph.predictors.queries import (
     OPEN,
     AnyQueries,
+    SingleQuery,
     example_query,
     parse_queries,
     parse_triples,
+    report_unseen,
 )
-from quatgraph.predictors.support import find_support
+from quatgraph.predictors.support import name_support
+from quatgraph.query_options import check_options
 from quatgraph.tasks.link import LINK, evaluation
 from quatgraph.tasks.link.classification import classification_metrics
 from quatgraph.tasks.link.config import LinkConfig
@@ -66,7 +68,7 @@ class LinkPredictor(Predictor[LinkConfig]):
             model.predict(relation="capital", tail="Canberra", known="leave-out")
             model.predict([("Australia", "capital", "Canberra"), ("Peru", "borders", "?")])
             model.predict("queries.tsv")
-            model.explain(model.predict_missing("capital", top=100)).support
+            model.predict_missing("capital", top=100, explain=True).support
     """
 
     config_class = LinkConfig
@@ -82,36 +84,36 @@ class LinkPredictor(Predictor[LinkConfig]):
         self,
         queries: AnyQueries | None = None,
         *,
-        head: str | None = None,
-        relation: str | None = None,
-        tail: str | None = None,
         top: int = 10,
         known: Known = "mark",
+        explain: bool = False,
+        **single: Unpack[SingleQuery],
     ) -> Links:
         """Predicts the missing end of triples, and scores triples that are whole.
 
         Args:
             queries: Several queries: a file or rows of head, relation and tail, with ``?`` or
                 nothing for the end to predict; see :mod:`quatgraph.predictors.queries`.
-            head: Head of a single query; predicted if not given.
-            relation: Relation of a single query.
-            tail: Tail of a single query; predicted if not given.
             top: Number of predictions for a query, at most.
             known: Whether predictions that train, valid or test has are marked or left out. A
                 triple that was given is scored in any case.
+            explain: Whether to compute the ``support`` of each prediction, see :meth:`explain`.
+            single: A single query: ``relation``, and ``head``, ``tail`` or both; the end that is
+                not given is predicted.
         """
+        check_options("link", single)
         if top < 1:
             raise UserError(f"top must be at least 1, got {top}")
         if known not in get_args(Known):
             raise UserError(f"known must be one of {', '.join(get_args(Known))}, got {known!r}")
-        single = (head, relation, tail)
-        if queries is not None and single != (None,) * 3:
+        row = [single.get("head"), single.get("relation"), single.get("tail")]
+        if queries is not None and row != [None] * 3:
             raise UserError("give a single query or a file of queries, not both")
-        if queries is None and single == (None,) * 3:
+        if queries is None and row == [None] * 3:
             example = example_query(self.triples)
             raise UserError(f"give a query, such as {example}, or a file of queries")
         notes: list[str] = []
-        rows = parse_queries([single] if queries is None else queries, self.triples, notes)
+        rows = parse_queries([row] if queries is None else queries, self.triples, notes)
         whole = (rows != OPEN).all(dim=1)
         found = [
             *self._score(rows, whole.nonzero().flatten()),
@@ -120,28 +122,33 @@ class LinkPredictor(Predictor[LinkConfig]):
         query, triples, scores, ranks = map(torch.cat, zip(*found, strict=True))
         order = query.argsort(stable=True)
         query, triples, scores, ranks = (c[order] for c in (query, triples, scores, ranks))
-        notes += self._report_unseen(rows)
+        by_features = any(isinstance(member.model, GraphModel) for member in self.members)
+        notes += report_unseen(rows, self.triples, by_features=by_features)
         known_in = self._find_parts(triples)
-        return Links(self.triples, query, triples, scores, ranks, known_in, notes)
+        links = Links(self.triples, query, triples, scores, ranks, known_in, notes)
+        return self.explain(links) if explain else links
 
     def predict_missing(
         self,
         relation: str | Sequence[str] | None = None,
         *,
         top: int = 1000,
+        explain: bool = False,
         progress: bool = False,
     ) -> MissingLinks:
         """Ranks all triples that train, valid and test lack, the most probable first.
 
-        The probability is the rate of validation triples among the triples that training lacks and
-        that rank alike: how likely a held-out part of this size has the triple. True triples that
-        no part has count as false, so the probability of being true is higher. The first call
-        calibrates, which takes about as long as ranking all relations. A triple whose head is its
-        tail is a candidate if training has one of its relation.
+        The probability is that a further part of the size of the validation part has the triple:
+        the number of validation triples that rank alike, over the number of triples that rank alike
+        and that training and validation lack. A graph that is complete has no further part, and
+        then none of these triples is true. The first call calibrates, which takes longer than
+        ranking all relations. A triple whose head is its tail is a candidate if training has one of
+        its relation.
 
         Args:
             relation: The relations to rank; all by default.
             top: Number of triples, at most.
+            explain: Whether to compute the ``support`` of each triple, see :meth:`explain`.
             progress: Whether to show a progress bar, on a terminal or in a notebook.
         """
         if top < 1:
@@ -160,7 +167,8 @@ class LinkPredictor(Predictor[LinkConfig]):
         with bar as update:
             calibration = scorer.calibration(partial(update, "calibrating"))
             found, scores = scorer.rank(calibration, numbers, top, partial(update, "ranking"))
-        return MissingLinks(graph, found, calibration.probability(scores), scores)
+        links = MissingLinks(graph, found, calibration.probability(scores), scores)
+        return self.explain(links) if explain else links
 
     def explain(self, links: LinksT, top: int = 3) -> LinksT:
         """The same predictions with their ``support``: of the triples that the model was trained on
@@ -178,13 +186,7 @@ class LinkPredictor(Predictor[LinkConfig]):
             raise UserError(f"top must be at least 1, got {top}")
         graph = self.triples
         parts = (graph.train, graph.valid, graph.test) if self.card.get("refit") else (graph.train,)
-        trained = torch.cat(parts)
-        ends, kinds = graph.entity_labels, graph.relation_labels
-        found = []
-        for triple in links.triples:
-            rows, strengths = find_support(self.model, triple, trained, top)
-            pairs = zip(rows.tolist(), strengths.tolist(), strict=True)
-            found.append([Support(ends[h], kinds[r], ends[t], value) for (h, r, t), value in pairs])
+        found = name_support(self.model, links.triples, torch.cat(parts), top)
         return replace(links, support=found)
 
     @torch.no_grad()
@@ -287,10 +289,7 @@ class LinkPredictor(Predictor[LinkConfig]):
     def _build(
         self, config: LinkConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
     ) -> tuple[nn.Module, None]:
-        sizes = self.triples.num_entities, self.triples.num_relations
-        model = MODELS[config.model.name].from_options(
-            config.model, *sizes, reciprocal=config.data.reciprocal
-        )
+        model = build_model(config.model, self.triples, reciprocal=config.data.reciprocal)
         model.load_state_dict(tensors)
         return model, None
 
@@ -356,18 +355,6 @@ class LinkPredictor(Predictor[LinkConfig]):
             there = _keys(getattr(self.triples, name), *sizes)
             part[torch.isin(_keys(triples, *sizes), there)] = number
         return [("", *PARTS)[number] for number in part.tolist()]
-
-    def _report_unseen(self, rows: Tensor) -> list[str]:
-        """Notes on entities and relations that no training triple has."""
-        train, unseen = self.triples.train, []
-        labels = self.triples.entity_labels, self.triples.relation_labels
-        for columns, names in zip(([0, 2], [1]), labels, strict=True):
-            given = rows[:, columns].unique()
-            new = given[~torch.isin(given, train[:, columns]) & (given != OPEN)]
-            unseen += [names[number] for number in new.tolist()]
-        if not unseen:
-            return []
-        return [f"no training triple has {quote_some(unseen)}: predictions for it are guesses"]
 
     @property
     def _relation_names(self) -> list[str]:

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from quatgraph.data.link import Triples
+from quatgraph.data.link import Triples, unpack_features
 from quatgraph.errors import UserError
 from quatgraph.models.link.graphs import Graph, build_graph
 from quatgraph.predictors.members import Cache, TrainedMember
@@ -65,18 +66,19 @@ class CombinedModel(nn.Module):
     def _decode(self, head: Tensor, relation: Tensor) -> list[Vectors]:
         return [m.model.decode(self.encode(m), head, relation) for m in self.members]
 
+    @torch.no_grad()
     def encode(self, member: TrainedMember[LinkConfig]) -> Tensor:
         """The vectors of all entities, computed once."""
         return self._cache.get(member, lambda: member.model.encode(self._graph(member)))
 
     def _graph(self, member: TrainedMember[LinkConfig]) -> Graph:
-        kind = member.config.model.graph
+        kind, every = member.config.model.graph, member.config.train.labels == "all"
 
         def build() -> Graph:
-            graph = build_graph(self.triples, kind)
+            graph = build_graph(self.triples, kind, all_triples=every)
             return None if graph is None else graph.to(next(member.model.parameters()).device)
 
-        return self._cache.get(kind, build)
+        return self._cache.get((kind, every), build)
 
     def _name(self, head: int, relation: int) -> tuple[str, str]:
         graph = self.triples
@@ -85,10 +87,13 @@ class CombinedModel(nn.Module):
 
 def read_bundled_triples(bundle: Bundle) -> Triples:
     """The triples that a bundle holds, checked against its card."""
-    card = bundle.card
-    values: dict[str, Any] = {
-        name: part.long() for name, part in bundle.select_tensors("data").items()
-    }
+    card, tensors = bundle.card, bundle.select_tensors("data")
+    names = card.get("features", [])  # older bundles have none
+    values: dict[str, Any] = {"feature_names": names}
+    values["features"] = unpack_features(tensors, len(names))
+    for name, part in tensors.items():
+        if not name.startswith("feature"):
+            values[name] = part.long()
     for name in ("entities", "relations", "entity_labels", "relation_labels", "notes"):
         values[name] = card[name]
     triples = Triples(card["data"]["name"], **values)

@@ -10,8 +10,8 @@ has an answer. A triple :math:`(h, r, t)` is therefore described by both of its 
 where :math:`n_{hr}` counts the tails that training has for the head and :math:`n_{rt}` the heads
 for the tail, so that a sum is the logarithm of an expected number of triples; and by whether
 :math:`n_{hr}` and :math:`n_{rt}` are 0. A logistic regression with an intercept per relation ranks
-triples by these features, and the rate of validation triples by rank is their probability; see
-:mod:`quatgraph.predictors.calibration`.
+triples by these features; their probability is that a further part of the size of the validation
+part has them, see :mod:`quatgraph.predictors.calibration`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -121,7 +121,7 @@ class MissingTriples:
         coefficients = calibration.coefficients.tolist()
         for done, relation in enumerate(relations):
             intercept = float(calibration.intercepts[relation])
-            for tile in self._tiles(relation, torch.arange(self.triples.num_entities)):
+            for tile in self.tiles(relation, torch.arange(self.triples.num_entities)):
                 best.add(tile, tile.log_odds(coefficients, intercept))
             report(done + 1, len(relations))
         found, features = best.take()
@@ -131,10 +131,10 @@ class MissingTriples:
 
     @torch.no_grad()
     def calibrate(self, report: Report) -> Calibration:
-        """Fits the probability that a triple which training lacks is a validation triple.
+        """Fits the probability that a further part has a triple, as the validation part might.
 
         Negatives are the triples with the best scores and a weighted sample of all others. Test
-        triples take no part.
+        triples are not known here: they are among the others, as those of a further part would be.
         """
         graph, generator = self.triples, torch.Generator().manual_seed(0)
         valid = self._select_untrained(graph.valid)
@@ -149,13 +149,14 @@ class MissingTriples:
         sampled = heads[:count].sort().values
         if not bool(torch.isin(valid[:, 0], sampled).any()):  # without one nothing can be fitted
             sampled = torch.cat((sampled, valid[:1, 0])).unique()
+        learned = source.queries(torch.cat((graph.train, graph.valid)), entities, relations)
         share = RANDOM / (len(sampled) * entities * relations)
         hardest = _Best(HARDEST)
         positive, random, random_relation, num_cells = [], [], [], 0
         positive_relation = []
         for relation in range(relations):
             own = valid[valid[:, 1] == relation]
-            for tile in self._tiles(relation, sampled):
+            for tile in self.tiles(relation, sampled, learned):
                 scores = tile.log_odds((1.0,) * 6, 0.0)
                 hardest.add(tile, scores)
                 row, tail = tile.locate(own)
@@ -183,7 +184,9 @@ class MissingTriples:
             relations,
         )
 
-    def _tiles(self, relation: int, heads: Tensor) -> Iterator[Tile]:
+    def tiles(self, relation: int, heads: Tensor, known: Queries | None = None) -> Iterator[Tile]:
+        """The triples of a relation with some heads, which are sorted; ``known`` ones are excluded,
+        by default those of all parts."""
         graph, device = self.triples, self.device
         everyone = torch.arange(graph.num_entities, device=device)
         inverse = torch.full_like(everyone, relation + graph.num_relations)
@@ -195,7 +198,7 @@ class MissingTriples:
             self._count_trained(everyone.cpu(), relation + side * graph.num_relations)
             for side in (0, 1)
         ]
-        known = self.known.select(_with_relation(heads, relation))
+        excluded = (known or self.known).select(_with_relation(heads, relation))
         own = graph.train[graph.train[:, 1] == relation]
         has_loops = bool((own[:, 0] == own[:, 2]).any())
         rows = max(1, TILE[device.type] // graph.num_entities)
@@ -210,7 +213,7 @@ class MissingTriples:
                 candidates[on_device] @ query.mT - normalizer,
                 counts[0][some].to(device),
                 counts[1].to(device),
-                _exclude(known, start, some, has_loops, device),
+                _exclude(excluded, start, some, has_loops, device),
             )
 
     def _count_trained(self, entities: Tensor, relation: int) -> Tensor:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from quatgraph import config as configs
 from quatgraph.data import node as source
+from quatgraph.data.encoding import Encoding
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.node.assembly import default_feature_names
-from quatgraph.data.node.encoding import Encoding
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.models.node import MODELS
@@ -158,10 +158,11 @@ class NodePredictor(Classifier[NodeConfig]):
         cache = self._cache if data is self._data else Cache()
 
         def compute(member: TrainedMember[NodeConfig]) -> Tensor:
-            need = member.config.model.matrix, member.preparation
+            options = member.config.model
+            need = options.matrix, options.propagations, member.preparation
             problem = cache.get(need, lambda: self._prepare(member, data))
             call = getattr(member.model, method)
-            return cache.get((method, member), lambda: call(problem.features, problem.adjacency))
+            return cache.get((method, member), lambda: call(*problem.inputs))
 
         return [compute(member)[places] for member in members]
 

@@ -6,6 +6,7 @@ The end to predict is empty or ``?``. A row with both ends is a triple to score.
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from quatgraph.data.io.columns import TRIPLE_COLUMNS
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
-from quatgraph.data.link import Triples
+from quatgraph.data.link import Triples, find_featured
 from quatgraph.data.link.names import NAME_THEM
 from quatgraph.data.link.parts import without_header
 from quatgraph.errors import UserError
@@ -23,6 +24,14 @@ Row = Sequence[str | None]
 AnyQueries = Path | str | Iterable[Row]
 OPEN = -1
 """The number of an end to predict."""
+
+
+class SingleQuery(TypedDict, total=False):
+    """A triple by names; the end that is not given is predicted."""
+
+    head: str | None
+    relation: str | None
+    tail: str | None
 
 
 def parse_queries(queries: AnyQueries, triples: Triples, notes: list[str] | None = None) -> Tensor:
@@ -97,6 +106,31 @@ def example_query(triples: Triples) -> str:
 
 def _unique_name(number: int, ids: list[str], labels: list[str]) -> str:
     return labels[number] if labels.count(labels[number]) == 1 else ids[number]
+
+
+def report_unseen(rows: Tensor, triples: Triples, *, by_features: bool) -> list[str]:
+    """Notes on entities and relations of queries ``(Q, 3)`` that no training triple has.
+
+    Args:
+        by_features: Whether a model knows such entities by their features.
+    """
+    ends, kinds = (
+        given[~torch.isin(given, triples.train[:, columns]) & (given != OPEN)]
+        for columns in ([0, 2], [1])
+        for given in [rows[:, columns].unique()]
+    )
+    featured = torch.zeros_like(ends, dtype=torch.bool)
+    if by_features and triples.features is not None:
+        featured = find_featured(triples.features)[ends]
+    known = [triples.entity_labels[end] for end in ends[featured].tolist()]
+    unknown = [triples.entity_labels[end] for end in ends[~featured].tolist()]
+    unknown += [triples.relation_labels[kind] for kind in kinds.tolist()]
+    reasons = (unknown, "are guesses"), (known, "rest on its features")
+    return [
+        f"no training triple has {quote_some(names)}: predictions for it {why}"
+        for names, why in reasons
+        if names
+    ]
 
 
 def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:

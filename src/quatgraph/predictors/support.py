@@ -18,6 +18,7 @@ from torch import Tensor
 from quatgraph.data.link import with_inverses
 from quatgraph.predictors.link_combination import CombinedModel
 from quatgraph.predictors.members import TrainedMember
+from quatgraph.predictors.predictions import Support
 from quatgraph.tasks.link.config import LinkConfig
 
 STEP = 0.1
@@ -40,6 +41,19 @@ def find_support(
     best = strengths.argsort(descending=True, stable=True)[:top]
     best = best[strengths[best] > 0]
     return others[best], strengths[best]
+
+
+def name_support(
+    model: CombinedModel, triples: Tensor, trained: Tensor, top: int
+) -> list[list[Support]]:
+    """The trained triples that support each prediction ``(N, 3)`` most, by their labels."""
+    ends, kinds = model.triples.entity_labels, model.triples.relation_labels
+    found = []
+    for triple in triples:
+        rows, strengths = find_support(model, triple, trained, top)
+        pairs = zip(rows.tolist(), strengths.tolist(), strict=True)
+        found.append([Support(ends[h], kinds[r], ends[t], value) for (h, r, t), value in pairs])
+    return found
 
 
 def compute_strengths(model: CombinedModel, triple: Tensor, others: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from quatgraph.codes import Codes
 from quatgraph.data import text as source
-from quatgraph.data.io.files import is_unicode
 from quatgraph.data.io.frame import is_frame
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.text import STOP_WORDS, Documents, WordVectors
@@ -30,6 +29,7 @@ from quatgraph.predictors.members import (
     split_by_size,
 )
 from quatgraph.predictors.predictions import Known, TextPredictions, find_positions
+from quatgraph.predictors.text_inputs import check_texts, fold_notes, list_notes, split_pair
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.text.config import TextConfig
@@ -102,7 +102,7 @@ class TextPredictor(Classifier[TextConfig]):
             documents.ids,
             self.classes,
             scores.exp().float(),
-            _list_notes(documents, is_new=texts is not None),
+            list_notes(documents, members, is_new=texts is not None),
             **known,
             attention=attention,
             support=support,
@@ -135,7 +135,7 @@ class TextPredictor(Classifier[TextConfig]):
                 with torch.no_grad():
                     own.append(one.model.embed(x, inputs.adjacency, inputs.pool))
             found.append(join_vectors(own, members))
-        notes = _list_notes(documents, is_new=texts is not None)
+        notes = list_notes(documents, members, is_new=texts is not None)
         return Embeddings(documents.ids, torch.cat(found) if found else torch.empty(0, 0), notes)
 
     def _select_documents(
@@ -149,6 +149,7 @@ class TextPredictor(Classifier[TextConfig]):
         documents, id_name = self._read_documents(texts)
         places = find_positions(ids, documents.ids, "there is no document {}")
         known = self._known(documents, places)
+        documents = self._number(documents)
         if ids is not None:
             documents = documents.select(places)
         words, members = self.card["words"], self.members
@@ -178,9 +179,14 @@ class TextPredictor(Classifier[TextConfig]):
         data: Documents,
         places: Sequence[int] | Tensor,
     ) -> Tensor:
-        documents = data.select(torch.as_tensor(places).tolist())
+        documents = self._number(data).select(torch.as_tensor(places).tolist())
         documents = documents.in_vocabulary(self.card["words"])
         return self._classify(members, documents)[0]
+
+    def _number(self, documents: Documents) -> Documents:
+        """The documents; training documents with their indices."""
+        is_known = documents is self._data
+        return replace(documents, corpus_index=torch.arange(len(documents)) if is_known else None)
 
     def _explain_classes(
         self, members: Sequence[TrainedMember[TextConfig]], documents: Documents
@@ -245,11 +251,14 @@ class TextPredictor(Classifier[TextConfig]):
         window = member.config.data.window if model.reads_graphs else None
         own_words = table is None and len(documents.vocabulary) > len(self.card["words"])
 
+        has_nodes = model.transductive and documents.corpus_index is not None
+
         def prepare() -> Collection:
             known = documents.in_vocabulary(self.card["words"]) if own_words else documents
+            known = source.append_nodes(known) if has_nodes else known
             return build_collection(known, window, self.device)
 
-        inputs = cache.get((window, own_words), prepare)
+        inputs = cache.get((window, own_words, has_nodes), prepare)
         words = inputs.features
         assert isinstance(words, Codes)
         return words, words if table is None else word_vectors(words, table), inputs
@@ -310,13 +319,14 @@ class TextPredictor(Classifier[TextConfig]):
         if data is None:
             return load_documents(self.config)
         if not isinstance(data, Path | str):
-            return source.from_list(*_split_pair(data), text_options(self.config.data))
+            return source.from_list(*split_pair(data), text_options(self.config.data))
         settings = replace(self.config.data, name="", path=str(data))
         return load_documents(replace(self.config, data=settings))
 
     def _read_new_data(self, data: AnyTexts) -> Documents:
         documents, _ = self._read_documents(data, labels_needed=True)
-        return documents.in_vocabulary(self.card["words"])
+        documents = documents.in_vocabulary(self.card["words"])
+        return replace(documents, notes=documents.notes + fold_notes(self.members))
 
     def _read_documents(
         self, texts: AnyTexts | None, *, labels_needed: bool = False
@@ -339,14 +349,14 @@ class TextPredictor(Classifier[TextConfig]):
         )
         if isinstance(texts, Path) or (isinstance(texts, str) and source.names_a_file(texts)):
             return source.read(Path(texts), options), "id"
-        if is_frame(texts) or _split_pair(texts)[1] is not None:
-            return source.from_list(*_split_pair(texts), options), "id"
+        if is_frame(texts) or split_pair(texts)[1] is not None:
+            return source.from_list(*split_pair(texts), options), "id"
         if not isinstance(texts, Sequence):
             raise UserError(
                 f"texts are a string, a list of them, a path or documents, got {texts!r}"
             )
         given = [texts] if isinstance(texts, str) else list(texts)
-        _check_texts(given)
+        check_texts(given)
         return replace(
             source.from_list(given, options=source.TextOptions(stop_words=drop)), ids=given
         ), "text"
@@ -371,26 +381,3 @@ class TextPredictor(Classifier[TextConfig]):
                 words, member = extended.words, replace(member, preparation=extended.matrix)
             members.append(member)
         return words, members
-
-
-def _list_notes(documents: Documents, *, is_new: bool) -> list[str]:
-    notes = [*documents.notes] if is_new else []
-    if bool((documents.ptr.diff() == 0).any()):
-        notes.append("a text without a known word is classified like an empty one")
-    return notes
-
-
-def _split_pair(data: Any) -> tuple[Any, Any]:
-    """The texts and labels of a pair ``(texts, labels)``; other data has no labels apart."""
-    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], str)
-    return data if pair else (data, None)
-
-
-def _check_texts(texts: Sequence[str]) -> None:
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError("texts must be a list of strings, a document each")
-    if not any(map(str.strip, texts)):
-        raise UserError("there is no text to classify; give at least one word")
-    for text in texts:
-        if "\0" in text or not is_unicode(text):
-            raise UserError(f"{text[:40]!r} is not UTF-8 text; write it in UTF-8, without NUL")

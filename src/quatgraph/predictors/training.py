@@ -12,10 +12,11 @@ from typing import Any
 from quatgraph import config as configs
 from quatgraph.callbacks import Event, progress_bar
 from quatgraph.data.graph import AnyGraphs, from_any
-from quatgraph.data.io.frame import is_frame
+from quatgraph.data.io.frame import is_frame, with_index
 from quatgraph.data.io.store import find_dataset
 from quatgraph.data.labels import missing_labels
-from quatgraph.data.link import Triples, from_names
+from quatgraph.data.link import Triples, add_entities, from_names, read_entities
+from quatgraph.data.link.entities import NAME_COLUMNS, NO_FEATURES
 from quatgraph.data.node import from_any as graph_from_any
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
@@ -64,6 +65,13 @@ class Training:
         """The configuration, or the one that the candidates start from."""
         self.device = resolve_device(self.options.get("device", "auto"))
 
+    def locate(self, data: Path | str) -> dict[str, str]:
+        """The settings of ``data`` for the name of a dataset or a path."""
+        dataset = find_dataset(data, self.task.name)
+        if dataset is not None:
+            return {"name": dataset.name, "path": ""}
+        return {"name": "", "path": str(Path(data).resolve())}
+
     def run(self, data: Any) -> tuple[Job, Bundle, Any]:
         """Trains; the data is the task's own, a path, or the name of a dataset.
 
@@ -73,10 +81,7 @@ class Training:
         if self.given is None:
             candidates = default_candidates(self.task, self.settings)
         if isinstance(data, Path | str):
-            dataset = find_dataset(data, self.task.name)
-            source = {"name": "", "path": str(Path(data).resolve())}
-            if dataset is not None:
-                source = {"name": dataset.name, "path": ""}
+            source = self.locate(data)
             candidates = [replace(c, data=replace(c.data, **source)) for c in candidates]
             data = None
         options, callback = self.options, self.options.get("callback")
@@ -167,13 +172,24 @@ def fit_graphs(
 
 
 def fit_triples(
-    triples: Any, out: Path | str, config: LinkConfig | None, keywords: Keywords
+    triples: Any, entities: Any, out: Path | str, config: LinkConfig | None, keywords: Keywords
 ) -> tuple[LinkPredictor, Job]:
     """See :func:`quatgraph.train_triples`."""
+    if isinstance(entities, Path | str):
+        keywords, entities = {**keywords, "entities": str(entities)}, None
     training = Training(LINK, out, config, keywords)
     data = training.config.data
     if not isinstance(triples, Triples | Path | str):
         triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
+    if isinstance(triples, Triples):
+        triples = read_entities(triples, data.entity_source)
+    if entities is not None:
+        if isinstance(triples, Path | str):
+            source = training.locate(triples) | {"entities": NO_FEATURES}
+            triples = LINK.load(replace(training.config, data=replace(data, **source)))
+        names = (data.entity, *NAME_COLUMNS)
+        frame = with_index(entities, "the frame of entities", names)
+        triples = add_entities(triples, frame, data.entity)
     job, bundle, _ = training.run(triples)
     return LinkPredictor(bundle, training.device), job
 

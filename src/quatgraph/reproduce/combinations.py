@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -64,7 +64,17 @@ def run_combinations(
             for method in chosen
         }
         wanted = {m: (chosen[m][0].config, count) for m, count in seeds.items() if count}
-        yield from _run_dataset(task, table, names, wanted, results, context)
+        finished = _run_dataset(task, table, names, wanted, context)
+        _save(results, f"{table.task}-{dataset}", finished, records)
+        yield from finished.combined
+
+
+class _Finished(NamedTuple):
+    singles: list[RunRecord]
+    """Of the first seeds, as many as a table has."""
+    combined: list[RunRecord]
+    items: dict[str, Tensor]
+    """The scores of test items, see :func:`read_items`."""
 
 
 def _run_dataset(
@@ -72,9 +82,8 @@ def _run_dataset(
     table: Table,
     names: Sequence[str],
     wanted: dict[str, tuple[dict[str, Any], int]],
-    results: Path,
     context: Context,
-) -> Iterator[RunRecord]:
+) -> _Finished:
     """Trains the members of one dataset once, then measures each combination, split by split."""
     built = {
         method: configs.build(task.config, values | {"seeds": count})
@@ -98,10 +107,22 @@ def _run_dataset(
             weights = _select(pool, every, table.combinations[name].members)
             items[f"{name}/{split}/0"] = pool.item_scores(weights)
             made.append(_record_of(name, every, weights, pool))
-    # Records last, of all splits at once: they mark a combination as done.
-    _save_items(results / "items" / f"{table.task}-{data.name}.npz", items)
-    append_records(results / "records" / f"{table.task}-{data.name}-combined.jsonl", made)
-    yield from made
+    runs = [record for every in trained.values() for _, record, _ in every]
+    return _Finished([run for run in runs if run.seed < table.seeds], made, items)
+
+
+def _save(results: Path, name: str, finished: _Finished, records: Sequence[RunRecord]) -> None:
+    """Saves what ``records`` do not hold yet; combinations last, since their record says that they
+    are done."""
+    _save_items(results / "items" / f"{name}.npz", finished.items)
+    done = {(run.method, run.config_digest, run.split, run.seed) for run in records}
+    new = [
+        run
+        for run in finished.singles
+        if (run.method, run.config_digest, run.split, run.seed) not in done
+    ]
+    append_records(results / "records" / f"{name}-search.jsonl", new)
+    append_records(results / "records" / f"{name}-combined.jsonl", finished.combined)
 
 
 def _as_trained(task: AnyTask, outcome: Outcome[Any, Any], number: int) -> TrainedRun:

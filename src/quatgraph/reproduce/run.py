@@ -83,7 +83,7 @@ def _plan_runs(
         yield [configs.override(preset(name, "paper"), changes)], f"{table.task}-fidelity"
     if "honest" not in run_protocols:
         tried = select_runs(table, records, dataset, method, "honest")
-        runs = honest_finalists(tried, table.finalists)
+        runs = honest_finalists(table, tried)
         finalists = {run.config_digest: run.config for run in runs}
         yield list(finalists.values()), f"{table.task}-{dataset}-search"
 

@@ -1,5 +1,6 @@
 """A table of the paper as data, and its cells computed from records."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.selection import choose_by_validation, score_run, selection_metric
+from quatgraph.tasks.selection import DIVERGED, choose_by_validation, drop_diverged
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import machine
 
@@ -88,6 +89,14 @@ class Table:
     @property
     def metrics(self) -> list[str]:
         return [self.metric, *self.extra_metrics]
+
+    def score(self, run: RunRecord) -> tuple[float, ...]:
+        """What ranks configurations under ``honest``: the table's metric on validation data,
+        whichever metric selected the run's epoch."""
+        if not drop_diverged([run]):
+            return DIVERGED[:1]
+        value = run.metrics.get(self.metric.replace("test/", "valid/"), math.nan)
+        return (0.0 if math.isnan(value) else value,)
 
     def published(self, dataset: str, method: str, metric: str) -> float | None:
         return self.extra_metrics.get(metric, self.paper).get(dataset, {}).get(method)
@@ -175,7 +184,7 @@ def select_runs(
     table: Table, records: Iterable[RunRecord], dataset: str, method: str, protocol: Protocol
 ) -> list[RunRecord]:
     """The runs of a cell: under ``paper`` those of the preset, under ``honest`` those of every
-    configuration with the same selection metric."""
+    configuration."""
     under = (protocol,) if protocol in protocols_to_run(table.task) else PROTOCOLS
     key = (table.task, dataset, method)
     mine = drop_duplicates(
@@ -184,13 +193,11 @@ def select_runs(
         if (r.task, r.dataset, r.method) == key and r.protocol in under and r.seed < table.seeds
     )
     name = table.preset_of(dataset, method)
-    if name is None:
+    if protocol == "honest" or name is None:
         return mine
     published = configs.build(TASKS[table.task].config, preset(name, protocol)).identity()
-    if protocol == "paper":
-        wanted = configs.digest(published)
-        return [r for r in mine if r.config_digest == wanted]
-    return [r for r in mine if selection_metric(r.config) == selection_metric(published)]
+    wanted = configs.digest(published)
+    return [r for r in mine if r.config_digest == wanted]
 
 
 def preset_settings(task: str, name: str, protocol: Protocol = "paper") -> dict[str, Any]:
@@ -209,16 +216,12 @@ def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> lis
     """The runs of a cell that the table shows; of equal configurations, the one that ran first."""
     if protocol == "paper":
         return runs
-    return choose_by_validation(honest_finalists(runs, table.finalists), _first_score)
+    return choose_by_validation(honest_finalists(table, runs), table.score)
 
 
-def honest_finalists(tried: Sequence[RunRecord], finalists: int) -> list[RunRecord]:
+def honest_finalists(table: Table, tried: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs of the configurations that are compared once more, the best first."""
-    return choose_by_validation(tried, _first_score, finalists)
-
-
-def _first_score(run: RunRecord) -> tuple[float, ...]:
-    return score_run(run)[:1]
+    return choose_by_validation(tried, table.score, table.finalists)
 
 
 def cell(

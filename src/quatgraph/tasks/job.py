@@ -161,7 +161,7 @@ def train_in_folder(
         done = _read_done(store, members, data) if context.resume else []
         if context.resume and not holds_training(folder):
             context.log(f"{folder} holds nothing to resume: training from the beginning")
-        notes = [*data.notes]
+        notes = [*data.notes, *task.check_candidates(candidates, data)]
         for note in notes:
             context.log(note)
         finished = set(map(key_of_record, done))

@@ -58,8 +58,10 @@ def default_candidates(
     wanted = list(only) or ([given[_MODEL]] if _MODEL in given else [])
     entries: list[configs.Values] = rules["portfolio"]
     known = {entry[_MODEL] for entry in entries}
-    # A model outside the portfolio is tried with the task's own grid.
-    entries = entries + [{_MODEL: name, **rules["own"]} for name in wanted if name not in known]
+    # A model outside the portfolio is tried with the task's own grid, or with one of the model.
+    own = rules.get("own-models", {})
+    others = [name for name in wanted if name not in known]
+    entries = entries + [{_MODEL: name, **own.get(name, rules["own"])} for name in others]
     entries = [entry for entry in entries if not wanted or entry[_MODEL] in wanted]
     if fast and any(_FAST in entry for entry in entries):
         entries = [entry for entry in entries if _FAST in entry]

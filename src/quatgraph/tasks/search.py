@@ -141,7 +141,7 @@ def search_in_folder(
         missing = [
             m for m in members if (configs.digest(m.config.identity()), m.split, m.seed) not in done
         ]
-        for note in data.notes:
+        for note in [*data.notes, *task.check_candidates(candidates, data)]:
             context.log(note)
         context.log(_announce(len(candidates), len(members), len(members) - len(missing)))
         checkpoints = folder / _CHECKPOINTS

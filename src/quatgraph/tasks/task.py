@@ -113,6 +113,11 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         """Loads the data of configurations that share it, with all that any of them needs."""
         return self.load(candidates[0])
 
+    def check_candidates(self, candidates: Sequence[ConfigT], data: DataT) -> list[str]:
+        """Messages for the user about what candidates do not use of the data; refuses data that
+        none of them can use."""
+        return []
+
     def pool(self, runs: Sequence[TrainedRun], data: DataT, device: torch.device) -> Pool:
         """Runs of one split and seed, to be combined."""
         return ClassifierPool(runs, runs[0].config.train.metric)
@@ -196,10 +201,14 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         builds = [partial(self.build, member.config, problem) for member in members]
         ensemble = Ensemble(builds, [member.key for member in members]).to(problem.device)
         settings = [member.config.train for member in members]
+        weight_decay = torch.tensor([train.weight_decay for train in settings], dtype=torch.float64)
+        for prefix, own in members[0].config.model.weight_decays.items():
+            others = weight_decay.view(len(members), -1).to(problem.device)
+            weight_decay = torch.where(ensemble.flat_mask(prefix), own, others)
         optimizer = OPTIMIZERS[settings[0].optimizer](
             ensemble.parameters(),
             lr=[train.lr for train in settings],
-            weight_decay=[train.weight_decay for train in settings],
+            weight_decay=weight_decay,
             clip=settings[0].clip,
         )
         return ensemble, optimizer

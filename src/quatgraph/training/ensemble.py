@@ -134,6 +134,12 @@ class Ensemble(nn.Module):
         }
         return params | {name: state[name] for name in self._buffer_names}
 
+    def flat_mask(self, prefix: str) -> Tensor:
+        """Which of a member's flat parameters have names that begin with ``prefix``, ``(P,)``."""
+        named = [name.startswith(prefix) for name in self._shapes] + [False]  # and the padding
+        sizes = torch.tensor(self._sizes)
+        return torch.tensor(named).repeat_interleave(sizes).to(self.flat.device)
+
     def member(self, index: int) -> dict[str, Tensor]:
         """One member's parameters and buffers, detached copies."""
         return {name: value[index].detach().clone() for name, value in self.stacked().items()}

@@ -34,21 +34,23 @@ from quatgraph.ops.backend import use_triton
 
 class MemberOptimizer(ABC):
     """An optimizer of stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per
-    member. ``clip`` is the largest gradient norm of a member."""
+    member, or of a single parameter ``(M, P)`` with an L2 factor for each of its numbers. ``clip``
+    is the largest gradient norm of a member."""
 
     def __init__(
         self,
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
     ) -> None:
         self.params = list(params)
         like = self.params[0]
         # In float64: the fused step of a CPU takes a rate as the settings have it.
         self.lr = torch.tensor(lr, device=like.device, dtype=torch.float64)
-        self.weight_decay = torch.tensor(weight_decay, device=like.device, dtype=torch.float64)
+        decay = torch.as_tensor(weight_decay, device=like.device, dtype=torch.float64)
+        self.weight_decay = decay if decay.dim() == 1 else decay.to(like.dtype)
         self.clip = clip
 
     def zero_grad(self) -> None:
@@ -76,6 +78,12 @@ class MemberOptimizer(ABC):
     def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
         """The same on a GPU, one kernel for each; the squares clip the gradients."""
 
+    @staticmethod
+    def of_members(values: Tensor, param: Tensor) -> Tensor:
+        """Values of each member ``(M,)``, or of each number, that broadcast against a parameter."""
+        each = (-1, *[1] * (param.dim() - 1))
+        return values.to(param.dtype).view(each if values.dim() == 1 else param.shape)
+
     def tensors(self) -> dict[str, Tensor]:
         """The whole state by name; writing into these tensors restores it."""
         return {"lr": self.lr}
@@ -89,7 +97,7 @@ class MemberAdam(MemberOptimizer):
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
@@ -102,8 +110,8 @@ class MemberAdam(MemberOptimizer):
 
     def update(self, grads: Mapping[int, Tensor]) -> None:
         self.steps += 1
-        if self.lr.is_cuda:
-            self._update_without_host(grads)
+        if self.lr.is_cuda or self.weight_decay.dim() > 1:
+            self._update_by_formula(grads)
             return
         groups = self._groups()
         for index, grad in grads.items():
@@ -127,14 +135,15 @@ class MemberAdam(MemberOptimizer):
                     maximize=False,
                 )
 
-    def _update_without_host(self, grads: Mapping[int, Tensor]) -> None:
-        """The formula itself: a captured step cannot read the learning rates."""
+    def _update_by_formula(self, grads: Mapping[int, Tensor]) -> None:
+        """For a captured step, which cannot read the learning rates, and for several L2 factors of
+        a member, which torch's fused step does not take."""
         steps = self.steps.double()
         first, second = ((1 - beta**steps).to(self.params[0].dtype) for beta in self.betas)
         for index, grad in grads.items():
             param, mean, square = self.params[index], self.mean[index], self.square[index]
-            lr, decay = (_per_member(x, param) for x in (self.lr, self.weight_decay))
-            grad = torch.addcmul(grad, param, decay)
+            lr = self.of_members(self.lr, param)
+            grad = torch.addcmul(grad, param, self.of_members(self.weight_decay, param))
             mean.lerp_(grad, 1 - self.betas[0])
             square.mul_(self.betas[1]).addcmul_(grad, grad, value=1 - self.betas[1])
             size = (square / second).sqrt_().add_(self.eps)
@@ -183,7 +192,7 @@ class MemberAdagrad(MemberOptimizer):
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
         eps: float = 1e-10,
     ) -> None:
@@ -194,8 +203,8 @@ class MemberAdagrad(MemberOptimizer):
     def update(self, grads: Mapping[int, Tensor]) -> None:
         for index, grad in grads.items():
             param, square = self.params[index], self.square[index]
-            lr, decay = (_per_member(x, param) for x in (self.lr, self.weight_decay))
-            grad = torch.addcmul(grad, param, decay)
+            lr = self.of_members(self.lr, param)
+            grad = torch.addcmul(grad, param, self.of_members(self.weight_decay, param))
             square.addcmul_(grad, grad)
             param.sub_(torch.div(grad, square.sqrt().add_(self.eps)).mul_(lr))
 
@@ -241,7 +250,7 @@ class MemberNesterov(MemberOptimizer):
         params: Iterable[nn.Parameter],
         *,
         lr: Sequence[float],
-        weight_decay: Sequence[float],
+        weight_decay: Sequence[float] | Tensor,
         clip: float | None = None,
     ) -> None:
         super().__init__(params, lr=lr, weight_decay=weight_decay, clip=clip)
@@ -256,9 +265,9 @@ class MemberNesterov(MemberOptimizer):
         across, change, climb = (torch.zeros_like(self.lr) for _ in range(3))
         for i, grad in grads.items():
             param, last, before = self.params[i], self.last[i], self.gradient[i]
-            grad.addcmul_(param, _per_member(self.weight_decay, param))
+            grad.addcmul_(param, self.of_members(self.weight_decay, param))
             # The last point is where the last step began.
-            moves[i] = (param - last).addcmul_(before, -_per_member(self.rate, param))
+            moves[i] = (param - last).addcmul_(before, -self.of_members(self.rate, param))
             before.sub_(grad)
             across -= _dot(moves[i], before)
             change += _dot(before, before)
@@ -268,7 +277,7 @@ class MemberNesterov(MemberOptimizer):
         for i, grad in grads.items():
             param, last, stepped = self.params[i], self.last[i], moves[i]
             self.gradient[i].copy_(grad)
-            torch.addcmul(param, grad, -_per_member(self.rate, param), out=stepped)
+            torch.addcmul(param, grad, -self.of_members(self.rate, param), out=stepped)
             climb += _dot(grad, last.neg_().add_(stepped))
         self.momentum.masked_fill_(climb > 0, 1)
         following = (1 + (1 + 4 * self.momentum.square()).sqrt()) / 2
@@ -276,7 +285,7 @@ class MemberNesterov(MemberOptimizer):
         self.momentum.copy_(following)
         for i, stepped in moves.items():
             param, ahead = self.params[i], self.last[i]
-            param.copy_(ahead.mul_(_per_member(share, param)).add_(stepped))
+            param.copy_(ahead.mul_(self.of_members(share, param)).add_(stepped))
             self.last[i].copy_(stepped)
 
     def update_by_kernel(self, grads: Mapping[int, Tensor], squares: Tensor | None) -> None:
@@ -290,11 +299,6 @@ class MemberNesterov(MemberOptimizer):
         for index, (last, gradient) in enumerate(zip(self.last, self.gradient, strict=True)):
             state |= {f"last.{index}": last, f"gradient.{index}": gradient}
         return state
-
-
-def _per_member(values: Tensor, like: Tensor) -> Tensor:
-    """A number for each member ``(M,)`` that multiplies a tensor ``(M, ...)``."""
-    return values.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from quatgraph.data.io.frame import find_files, is_frame, read_frame, to_frame
+from quatgraph.data.io.frame import Frame, find_files, is_frame, read_frame, to_frame
 from quatgraph.errors import UserError
 
 ROWS = [
@@ -233,3 +233,10 @@ def test_reading_files_imports_no_library_of_frames():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_taken_rows_keep_their_location():
+    frame = Frame("t", {"a": ["x", "y", "z"], "b": np.arange(3)}, "t line {}".format, ",")
+    taken = frame.take([2, 0])
+    assert (taken.columns["a"], taken.columns["b"].tolist()) == (["z", "x"], [2, 0])
+    assert [taken.at(row) for row in range(2)] == ["t line 2", "t line 0"]

@@ -21,7 +21,7 @@ def built(**values: Any) -> NodeConfig:
         ("seeds", 0, "seeds must be at least 1, got 0"),
         ("seeds", 1.5, "seeds must be a whole number"),
         ("protocol", "fair", "protocol must be one of 'paper', 'honest'"),
-        ("model.name", "gin", "model.name must be one of 'qgnn', 'gcn', 'gat', 'mlp'"),
+        ("model.name", "gin", "model.name must be one of 'qgnn', 'deep-qgnn', 'gcn', 'gcnii'"),
         ("model.hidden_quats", 0, r"model\.hidden_quats must be at least 1, got 0"),
         ("model.num_layers", 0, r"model\.num_layers must be at least 1"),
         ("model.dropout", 1.0, r"model\.dropout must be in \[0, 1\), got 1\.0"),

@@ -91,7 +91,7 @@ def test_a_validation_part_that_the_data_has_is_taken() -> None:
         assert torch.equal(parts["train"], documents.train)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "tfidf"])
+@pytest.mark.parametrize("name", [name for name in MODELS if not MODELS[name].fitted])
 @pytest.mark.parametrize("learned", [False, True])
 def test_fixed_vectors_are_no_weights_and_learned_ones_are(
     configured: Any, name: str, learned: bool

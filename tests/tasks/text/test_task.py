@@ -58,7 +58,13 @@ def double() -> Iterator[None]:
 
 
 def in_double(problem: Problem) -> Problem:
-    whole, corpus = problem.collection, problem.corpus
+    whole, corpus, graph = problem.collection, problem.corpus, problem.graph
+    if graph is not None:
+        graph = dataclasses.replace(
+            graph,
+            adjacency=graph.adjacency.with_weight(graph.adjacency.weight.double()),
+            documents=graph.documents.with_weight(graph.documents.weight.double()),
+        )
     return Problem(
         dataclasses.replace(
             whole,
@@ -69,6 +75,7 @@ def in_double(problem: Problem) -> Problem:
         dataclasses.replace(corpus, vectors=corpus.vectors.double()),
         problem.table.double(),
         problem.fitted,  # of the default type
+        graph,
     )
 
 

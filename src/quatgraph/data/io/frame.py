@@ -5,8 +5,8 @@ packed, and ``.parquet``. Frames are recognised without an import of their libra
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,14 @@ class Frame:
     def names(self) -> list[str]:
         """Names of all columns that have one."""
         return [name for name in self.columns if name != INDEX]
+
+    def take(self, rows: Sequence[int]) -> "Frame":
+        """Some rows, in this order."""
+        columns: dict[str, Values] = {
+            name: cells[list(rows)] if isinstance(cells, np.ndarray) else [cells[r] for r in rows]
+            for name, cells in self.columns.items()
+        }
+        return replace(self, columns=columns, at=lambda row: self.at(rows[row]))
 
     def words(self, name: str) -> list[str]:
         """The cells of a column as words; empty for a missing one."""
@@ -158,6 +166,21 @@ def to_frame(value: Any, where: str) -> Frame:
         column = value.iloc[:, place] if library == "pandas" else value[name]
         columns[str(name)] = _CELLS[library or ""](column)
     return Frame(where, columns, lambda row: f"row {row} (counted from 0) of {where}")
+
+
+def with_index(value: Any, where: str, names: Container[str]) -> Frame:
+    """The columns of a frame, and first its index: the one of pandas, or the row numbers. It is
+    :data:`INDEX` unless it has one of the ``names``."""
+    frame = to_frame(value, where)
+    index = getattr(value, "index", None)
+    name = INDEX
+    cells: Values = np.arange(len(frame))
+    if index is not None and hasattr(index, "to_numpy"):
+        cells = pandas_cells(index)
+        own = str(index.name)
+        wanted = own in names or own.casefold() in names
+        name = own if wanted and own not in frame.columns else INDEX
+    return replace(frame, columns={name: cells, **frame.columns})
 
 
 def _library(value: object) -> str | None:

@@ -14,35 +14,44 @@ from quatgraph.data.formats import RDF_SUFFIXES, Reader, match_folder, select_re
 from quatgraph.data.io import store
 from quatgraph.data.io.files import unpacked_suffix
 from quatgraph.data.io.frame import FRAME_SUFFIXES
+from quatgraph.data.link.entities import OWN_TABLE, EntitySource, add_entities
+from quatgraph.data.link.features import Features, find_featured, pack_features, unpack_features
 from quatgraph.data.link.generated import random_triples
 from quatgraph.data.link.parts import read_parts
 from quatgraph.data.link.queries import Queries, known, queries, with_inverses
 from quatgraph.data.link.triples import Triples, assemble, statistics
-from quatgraph.data.link.tsv import Unseen, from_names, read_file, read_folder
+from quatgraph.data.link.tsv import Unseen, from_names, read_entities, read_file, read_folder
 from quatgraph.data.link.vocabulary import Vocabulary, read_labels
 from quatgraph.data.splits import PARTS
 
 __all__ = [
     "READERS",
+    "EntitySource",
+    "Features",
     "Queries",
     "Triples",
     "Vocabulary",
+    "add_entities",
     "entity_graph",
+    "find_featured",
     "from_names",
     "known",
     "load",
+    "pack_features",
     "queries",
     "random_triples",
     "read",
+    "read_entities",
     "statistics",
+    "unpack_features",
     "with_inverses",
 ]
 
 READERS = (
     Reader(
         "folder",
-        "a folder with train.tsv (or .nt, .ttl), optional valid and test, entities.tsv, "
-        "relations.tsv",
+        "a folder with train.tsv (or .nt, .ttl), optional valid and test, entities.tsv (labels or "
+        "features), relations.tsv",
         match_folder("link"),
         read_folder,
     ),
@@ -84,6 +93,7 @@ def read(
     split_seed: int = 0,
     unseen: Unseen = "keep",
     columns: Mapping[str, str] = {},
+    entities: EntitySource = OWN_TABLE,
 ) -> Triples:
     """Reads a knowledge graph in a format of :data:`READERS`.
 
@@ -97,10 +107,12 @@ def read(
             triple: ``"keep"`` keeps it, ``"drop"`` leaves it out, ``"refuse"`` raises a
             :class:`UserError`.
         columns: Names of the columns ``head``, ``relation`` and ``tail``, where they have others.
+        entities: Where the table of entities is; ``entities.csv`` of the folder by default.
     """
     path = Path(path)
     reader = select_reader("link", READERS, path)
-    return reader.read(path, header=header, split_seed=split_seed, unseen=unseen, columns=columns)
+    options = {"header": header, "split_seed": split_seed, "unseen": unseen, "columns": columns}
+    return reader.read(path, entities=entities, **options)
 
 
 def entity_graph(train: Tensor, num_entities: int) -> Tensor:

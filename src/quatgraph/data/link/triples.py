@@ -5,13 +5,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from quatgraph.data.link.features import Features, pack_features
 from quatgraph.data.link.parts import Parts
 from quatgraph.data.link.vocabulary import Vocabulary
 from quatgraph.data.splits import PARTS
+from quatgraph.data.tensors import hash_tensor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,6 +29,9 @@ class Triples:
         entity_labels, relation_labels: Label of each, by default its id.
         valid_negatives, test_negatives: Plausible but false triples for triple classification, or
             ``None``.
+        features: Features of the entities, scaled, see :mod:`quatgraph.data.link.entities`; or
+            ``None``. An entity without any has zeros.
+        feature_names: Name of each feature.
         notes: What was inferred: sentences for the user.
     """
 
@@ -39,6 +45,8 @@ class Triples:
     relation_labels: list[str]
     valid_negatives: Tensor | None = None
     test_negatives: Tensor | None = None
+    features: Features | None = None
+    feature_names: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
@@ -67,10 +75,20 @@ class Triples:
 
     @cached_property
     def digest(self) -> str:
-        """A sha256 of everything that can change a result: triples, negatives and ids.
+        """A sha256 of everything that can change a result: triples, negatives, ids and features.
 
         It does not depend on the source of the triples, the dataset's name or labels.
         """
+        if self.features is None:
+            return self.triples_digest
+        total = hashlib.sha256(self.triples_digest.encode())
+        for key, tensor in pack_features(self.features).items():
+            hash_tensor(total, key, tensor)
+        return total.hexdigest()
+
+    @cached_property
+    def triples_digest(self) -> str:
+        """The digest without features: models with and without them have the same test triples."""
         total = hashlib.sha256(b"quatgraph link data 1")
         total.update(json.dumps((self.entities, self.relations)).encode())
         for part in (self.train, self.valid, self.test, self.valid_negatives, self.test_negatives):
@@ -109,9 +127,12 @@ def assemble(
     relation_labels: Mapping[str, str] = {},
 ) -> Triples:
     """Builds a knowledge graph from its splits, optional negatives, and labels by id."""
+    triples: dict[str, Any] = {
+        key: torch.from_numpy(part.triples) for key, part in parts.by_name.items()
+    }
     return Triples(
         name=name,
-        **{key: torch.from_numpy(part.triples) for key, part in parts.by_name.items()},
+        **triples,
         entities=parts.entities,
         relations=parts.relations,
         entity_labels=[entity_labels.get(name, name) for name in parts.entities],

@@ -4,7 +4,10 @@
   as any other table, see :mod:`quatgraph.data.io.frame`, or as RDF, see
   :mod:`quatgraph.data.link.rdf`; text files also packed as ``.gz`` or ``.xz``. Missing splits are
   drawn from ``train``, see :func:`quatgraph.data.link.parts.spare_triples`
-* ``entities.tsv``, ``relations.tsv``, optional, in the same formats: an id and a label per line
+* ``entities.tsv``, ``relations.tsv``, optional: an id and a label per line
+* ``entities`` may also be a table with column names, in any format of
+  :mod:`quatgraph.data.io.frame`: names, labels and features, see
+  :mod:`quatgraph.data.link.entities`
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,13 +21,21 @@ import numpy as np
 from quatgraph.data.edges import sort_unique
 from quatgraph.data.formats import RDF_SUFFIXES, TRIPLE_SUFFIXES, table_files
 from quatgraph.data.io.files import TABLE_SUFFIXES, is_packed, read_content, unpacked_suffix
-from quatgraph.data.io.frame import read_frame
+from quatgraph.data.io.frame import FRAME_SUFFIXES, read_frame
 from quatgraph.data.io.messages import count_noun, quote_some
+from quatgraph.data.io.name_table import NameTable
+from quatgraph.data.link.entities import (
+    LABEL_COLUMNS,
+    NO_FEATURES,
+    OWN_TABLE,
+    EntitySource,
+    add_entities,
+)
 from quatgraph.data.link.names import name_columns, name_rows
 from quatgraph.data.link.parts import Part, Parts, Source, draw_parts, map_triples, read_parts
 from quatgraph.data.link.rdf import RdfReader
 from quatgraph.data.link.triples import Triples, assemble
-from quatgraph.data.link.vocabulary import PLURAL, read_labels
+from quatgraph.data.link.vocabulary import PLURAL, is_column_name, read_labels
 from quatgraph.data.splits import PARTS, spelling_notes
 from quatgraph.errors import UserError, did_you_mean
 
@@ -40,15 +51,16 @@ STEMS = {
 """Names of the files in a folder."""
 
 
-def read_file(path: Path, **options: Any) -> Triples:
+def read_file(path: Path, *, entities: EntitySource = OWN_TABLE, **options: Any) -> Triples:
     """Reads one file with all triples; for the options see :func:`quatgraph.data.link.read`."""
     name = Path(path.stem).stem if is_packed(path) else path.stem
-    return _read_files(name, {"train": path}, **options)
+    return read_entities(_read_files(name, {"train": path}, **options), entities)
 
 
-def read_folder(path: Path, **options: Any) -> Triples:
+def read_folder(path: Path, *, entities: EntitySource = OWN_TABLE, **options: Any) -> Triples:
     """Reads a folder; for the options see :func:`quatgraph.data.link.read`."""
-    suffixes = {key: TRIPLE_SUFFIXES if key in PARTS else TABLE_SUFFIXES for key in STEMS}
+    suffixes: dict[str, Sequence[str]] = dict.fromkeys(PARTS, TRIPLE_SUFFIXES)
+    suffixes |= {"entities": FRAME_SUFFIXES, "relations": TABLE_SUFFIXES}
     files = {key: file for key in STEMS if (file := _find_table(path, STEMS[key], suffixes[key]))}
     if "train" not in files:
         names = [file.name for file in sorted(path.iterdir())]
@@ -56,7 +68,41 @@ def read_folder(path: Path, **options: Any) -> Triples:
             f"; it holds {quote_some(names)}" if names else ""
         )
         raise UserError(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
-    return _read_files(path.resolve().name, files, **options)
+    table = files.get("entities")
+    if table is not None and (is_elsewhere(entities) or not _is_label_list(table)):
+        del files["entities"]
+    triples = _read_files(path.resolve().name, files, **options)
+    return read_entities(triples, entities, None if "entities" in files else table)
+
+
+def is_elsewhere(entities: EntitySource) -> bool:
+    """Whether the table of entities is a file that a setting names."""
+    return entities.path not in ("", NO_FEATURES)
+
+
+def read_entities(triples: Triples, entities: EntitySource, own: Path | None = None) -> Triples:
+    """Adds the table of entities, if there is one: a file elsewhere, or the graph's own."""
+    with_features = entities.path != NO_FEATURES
+    if not with_features and triples.features is not None:
+        triples = replace(triples, features=None, feature_names=[])
+    path = Path(entities.path) if is_elsewhere(entities) else own
+    if path is None:
+        return triples
+    if path.is_dir() or unpacked_suffix(path) not in FRAME_SUFFIXES:
+        known = ", ".join(FRAME_SUFFIXES)
+        raise UserError(f"{path} is no table of entities; name a file that ends in {known}")
+    frame = read_frame(path, "entity")
+    return add_entities(triples, frame, entities.column, with_features=with_features)
+
+
+def _is_label_list(file: Path) -> bool:
+    """Whether a file is a list of ids and labels, not a table with column names."""
+    if unpacked_suffix(file) not in TABLE_SUFFIXES:
+        return False
+    cells = NameTable.parse(read_content(file), str(file), ("id", "label")).first_row()
+    if len(cells) != 2:
+        return len(cells) < 2
+    return not is_column_name(cells[0]) or cells[1].casefold() in LABEL_COLUMNS
 
 
 def from_names(rows: object, *, split_seed: int = 0, columns: Mapping[str, str] = {}) -> Triples:

@@ -83,7 +83,7 @@ def read_labels(
     """
     table = NameTable.parse(content, where, columns)
     first = table.first_row()
-    if first and first[0] not in known and _is_column_name(first[0]):
+    if first and first[0] not in known and is_column_name(first[0]):
         table = table.skip_first()
     labels: dict[str, str] = {}
     for (ids, names, *_), lines in table.chunks():
@@ -98,6 +98,7 @@ def read_labels(
     return labels
 
 
-def _is_column_name(cell: str) -> bool:
+def is_column_name(cell: str) -> bool:
+    """Whether a cell of a first line names a column of ids."""
     cell = cell.casefold()
     return cell in _COLUMN_WORDS or cell.endswith(("_id", " id"))

@@ -8,10 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from quatgraph.data.encoding import encode
 from quatgraph.data.io.frame import Frame, is_frame, to_frame
 from quatgraph.data.labels import encode_labels
 from quatgraph.data.node.assembly import MAX_NUMBERS
-from quatgraph.data.node.encoding import encode
 from quatgraph.data.node.options import ReadOptions
 from quatgraph.data.node.pyg import MASKS, from_data
 from quatgraph.data.pyg import check_features

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from quatgraph.data.node.encoding import Encoding
+from quatgraph.data.encoding import Encoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

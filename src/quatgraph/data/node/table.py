@@ -1,7 +1,7 @@
 """A table of nodes as a graph: ids, labels, splits and features by columns.
 
 The columns of ids, labels and splits are those that the options name, or those with a usual name.
-All other columns are features, see :mod:`quatgraph.data.node.encoding`.
+All other columns are features, see :mod:`quatgraph.data.encoding`.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from quatgraph.data.encoding import Encoding, encode
 from quatgraph.data.io.frame import INDEX, Frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.data.node.assembly import as_columns, complete_data
 from quatgraph.data.node.edges import Edges
-from quatgraph.data.node.encoding import Encoding, encode
 from quatgraph.data.node.options import ReadOptions
 from quatgraph.data.splits import (
     SPLIT_WORDS,

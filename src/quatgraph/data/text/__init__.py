@@ -1,7 +1,8 @@
 """Texts for text classification: datasets of the catalog, files, or a list.
 
 Each source gives one :class:`Documents`. :func:`word_graphs` builds a graph of each document,
-:func:`load_vectors` and :func:`vectors_for` give word vectors.
+:func:`corpus_graph` one of all documents. :func:`load_vectors` and :func:`vectors_for` give word
+vectors.
 """
 
 import os
@@ -24,6 +25,7 @@ from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import label_notes, label_type
 from quatgraph.data.splits import PARTS, SPLIT_WORDS, drawn_note, part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
+from quatgraph.data.text.corpus_graph import CorpusGraph, append_nodes, corpus_graph
 from quatgraph.data.text.documents import (
     DEFAULTS,
     Documents,
@@ -56,12 +58,15 @@ __all__ = [
     "NO_WORD",
     "READERS",
     "STOP_WORDS",
+    "CorpusGraph",
     "Documents",
     "TextOptions",
     "WordVectors",
+    "append_nodes",
     "check_trainable",
     "clean",
     "clean_corpus",
+    "corpus_graph",
     "from_list",
     "lines_of",
     "load",

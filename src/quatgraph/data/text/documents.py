@@ -100,6 +100,8 @@ class Documents:
         ids: Name of each document.
         notes: What was inferred: sentences for the user.
         label_type: The type of the labels in memory; ``str`` for those of files.
+        corpus_index: Index of each document in the corpus that a model was trained on; ``None`` for
+            other documents.
 
     Shape:
         - tokens: ``(T,)`` int64
@@ -120,6 +122,7 @@ class Documents:
     ids: list[str]
     notes: list[str] = field(default_factory=list)
     label_type: LabelType = "str"
+    corpus_index: Tensor | None = None
 
     def __len__(self) -> int:
         return self.y.numel()
@@ -168,6 +171,7 @@ class Documents:
             train=chosen[:0],
             valid=chosen[:0],
             test=chosen[:0],
+            corpus_index=None if self.corpus_index is None else self.corpus_index[chosen],
         )
 
     def without_each(self, place: int, words: Tensor) -> "Documents":

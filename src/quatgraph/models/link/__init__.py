@@ -1,6 +1,7 @@
 """Models of triples, one per file."""
 
-from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
+from quatgraph.data.link import Triples
+from quatgraph.models.link.base import DecoderOptions, GraphModel, LinkModel, LinkOptions
 from quatgraph.models.link.compgcn import CompGCN
 from quatgraph.models.link.conve import ConvE
 from quatgraph.models.link.embeddings import Embeddings
@@ -25,6 +26,15 @@ MODELS: dict[str, type[LinkModel]] = {
     "tucker": TuckER,
 }
 
+
+def build_model(options: LinkOptions, triples: Triples, *, reciprocal: bool) -> LinkModel:
+    """Builds the model of some options for a knowledge graph, whose features it takes if it can."""
+    model, sizes = MODELS[options.name], (triples.num_entities, triples.num_relations)
+    takes_features = issubclass(model, GraphModel)
+    features = {"num_features": len(triples.feature_names)} if takes_features else {}
+    return model.from_options(options, *sizes, reciprocal=reciprocal, **features)
+
+
 __all__ = [
     "MODELS",
     "RESCAL",
@@ -34,10 +44,12 @@ __all__ = [
     "ConvE",
     "DecoderOptions",
     "Embeddings",
+    "GraphModel",
     "LinkModel",
     "LinkOptions",
     "RelQGNN",
     "SimQGNN",
     "SimRGCN",
     "TuckER",
+    "build_model",
 ]

@@ -1,15 +1,18 @@
 """The interface of models of triples."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
+import torch
 from torch import Tensor, nn
 
 from quatgraph import config as configs
+from quatgraph.errors import UserError
 from quatgraph.layers.decoder import DECODERS, Decoder, TripleDecoder
+from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.tables import Init, Tables
 from quatgraph.models.common import Count, Model, Options, Positive, Rate
-from quatgraph.models.link.graphs import NO_GRAPH, Graph, GraphKind
+from quatgraph.models.link.graphs import NO_GRAPH, Edges, FeaturedGraph, Graph, GraphKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +114,46 @@ class LinkModel(Model):
             return found
         head, tail = ends.unbind(-1)
         return *found, *self.decoder.relation_query(entities, head, tail, self.embed_relations())
+
+
+class FeatureMap(RealLinear):
+    """A linear map of features, zero at first: training starts like that of a model without
+    features."""
+
+    def reset_parameters(self) -> None:
+        nn.init.zeros_(self.weight)
+
+
+class GraphModel(LinkModel):
+    """A model on a graph. Each entity has a learned vector and, if entities have features, a
+    learned linear map of these is added to it.
+
+    An entity in no training triple has no vector of its own, only that of its features.
+
+    Args:
+        num_entities: Number of entities E.
+        width: Real width of a vector; all four components of a quaternion model.
+        num_features: Number of features of an entity; 0 for a plain graph, which is no
+            :class:`FeaturedGraph`.
+    """
+
+    def __init__(self, num_entities: int, width: int, num_features: int = 0) -> None:
+        super().__init__()
+        self.entities = nn.Parameter(torch.empty(num_entities, width))
+        nn.init.xavier_normal_(self.entities)
+        self.feature_map = FeatureMap(num_features, width, bias=False) if num_features else None
+
+    def read_graph(self, graph: Graph) -> tuple[Edges, Tensor]:
+        """The edges of a graph, and the first vectors of its entities, ``(E, D)``."""
+        featured = isinstance(graph, FeaturedGraph)
+        if featured != (self.feature_map is not None):
+            raise UserError(
+                "a model with num_features takes a FeaturedGraph, and only such a model does"
+            )
+        if not isinstance(graph, FeaturedGraph) or self.feature_map is None:
+            return cast(Edges, graph), self.entities
+        own = self.entities if graph.trained is None else graph.trained * self.entities
+        return graph.edges, own + self.feature_map(graph.features)
 
 
 class TableModel(LinkModel):

@@ -90,7 +90,7 @@ class CompGCN(RelationalModel):
         layer_dropout: Rate on the output of each layer.
         norm: Whether to normalize each layer's output over the entities.
         query_norm: Whether to normalize the query vectors over the batch.
-        edge_dropout, hide_answers: As in :class:`RelationalModel`.
+        edge_dropout, hide_answers, num_features: As in :class:`RelationalModel`.
 
     Shape:
         - graph: the :class:`RelationalGraph` of E entities
@@ -119,6 +119,7 @@ class CompGCN(RelationalModel):
         query_norm: bool = False,
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
+        num_features: int = 0,
     ) -> None:
         head: DistMult
         if decoder == "conve":
@@ -136,7 +137,12 @@ class CompGCN(RelationalModel):
             )
         else:
             head = DECODERS[decoder](
-                num_relations, width, reciprocal=reciprocal, dropout=dropout, norm=query_norm
+                num_relations,
+                width,
+                reciprocal=reciprocal,
+                dropout=dropout,
+                norm=query_norm,
+                relation_width=width,
             )
         super().__init__(
             num_entities,
@@ -144,26 +150,27 @@ class CompGCN(RelationalModel):
             head,
             edge_dropout=edge_dropout,
             hide_answers=hide_answers,
+            num_features=num_features,
         )
         self.layers = nn.ModuleList(
             _Layer(width, composition, message_dropout, norm)
             for _ in layer_sizes(width, width, num_layers)
         )
-        self.relation_maps = nn.ModuleList(
-            RealLinear(width, width, bias=False) for _ in self.layers
-        )
+        # The last map yields the vectors that the decoder takes.
+        widths = [width] * (num_layers - 1) + [head.relation_factor * width]
+        self.relation_maps = nn.ModuleList(RealLinear(width, out, bias=False) for out in widths)
         for weight in self.relation_maps.parameters():
             nn.init.xavier_normal_(weight)
         self.dropout = build_dropout(layer_dropout)
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
-        x, z = self.entities, self.decoder.relations
+        (edges, x), z = self.read_graph(graph), self.decoder.relations
         for layer, relation_map in zip(self.layers, self.relation_maps, strict=True):
             # The released code sends from tails with the relation, the graph from heads.
             of_heads, of_tails = self.decoder.with_inverses(z).chunk(2, dim=-2)
             table = torch.cat((of_tails, of_heads), dim=-2)
-            x = self.dropout(layer(x, table, cast(RelationalGraph, graph)))
+            x = self.dropout(layer(x, table, cast(RelationalGraph, edges)))
             z = relation_map(z)
         return x
 

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch import Tensor, nn
 
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.decoder import DECODERS, Decoder, DistMult
 from quatgraph.models.common import Count, Rate
-from quatgraph.models.link.base import LinkModel, LinkOptions
-from quatgraph.models.link.graphs import Graph
+from quatgraph.models.link.base import GraphModel, LinkOptions
+from quatgraph.models.link.graphs import FeaturedGraph, Graph
 from quatgraph.ops import lookup
 from quatgraph.relational import RelationalGraph
 
@@ -43,7 +42,7 @@ class RelationalOptions(LinkOptions):
         return LinkOptions.num_activations(self, entities, queries) + layers
 
 
-class RelationalModel(LinkModel):
+class RelationalModel(GraphModel):
     """A vector per entity, layers on a :class:`RelationalGraph`, and a decoder.
 
     Args:
@@ -52,6 +51,7 @@ class RelationalModel(LinkModel):
         decoder: The decoder, whose relation vectors the messages may use too.
         edge_dropout: Share of triples that send no messages in a training step.
         hide_answers: Whether the triples that answer a batch send no messages in its step.
+        num_features: Features of an entity; with them the graph is a :class:`FeaturedGraph`.
     """
 
     decoder: DistMult
@@ -65,10 +65,9 @@ class RelationalModel(LinkModel):
         *,
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
+        num_features: int = 0,
     ) -> None:
-        super().__init__()
-        self.entities = nn.Parameter(torch.empty(num_entities, width))
-        nn.init.xavier_normal_(self.entities)
+        super().__init__(num_entities, width, num_features)
         self.decoder = decoder
         self.edge_dropout = QuaternionDropout(edge_dropout) if edge_dropout else None
         self.hide_answers = hide_answers
@@ -77,7 +76,11 @@ class RelationalModel(LinkModel):
         self, graph: Graph, head: Tensor, relation: Tensor, ends: Tensor | None = None
     ) -> tuple[Tensor, ...]:
         if self.training and (self.hide_answers or self.edge_dropout is not None):
-            graph = self._drop_triples(cast(RelationalGraph, graph), head, relation)
+            if isinstance(graph, FeaturedGraph):
+                edges = self._drop_triples(cast(RelationalGraph, graph.edges), head, relation)
+                graph = graph._replace(edges=edges)
+            else:
+                graph = self._drop_triples(cast(RelationalGraph, graph), head, relation)
         return super().forward(graph, head, relation, ends)
 
     def _drop_triples(

@@ -1,5 +1,6 @@
 """RelQGNN, a relational quaternion network for knowledge-graph completion."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from quatgraph.algebra import hamilton_product, unit
 from quatgraph.layers import BatchNorm, QuaternionLinear
-from quatgraph.layers.decoder import DECODERS, Decoder
+from quatgraph.layers.decoder import DECODERS, Decoder, Hamilton
 from quatgraph.layers.tables import build_dropout
 from quatgraph.models.common import Rate, layer_sizes
 from quatgraph.models.link.graphs import Graph, GraphKind
@@ -73,7 +74,7 @@ class RelQGNN(RelationalModel):
         layer_dropout: Rate on what each layer adds.
         norm: Whether to normalize each layer's sums over the entities.
         query_norm: Whether to normalize the query vectors over the batch.
-        edge_dropout, hide_answers: As in :class:`RelationalModel`.
+        edge_dropout, hide_answers, num_features: As in :class:`RelationalModel`.
 
     Shape:
         - graph: the :class:`RelationalGraph` of E entities
@@ -100,6 +101,7 @@ class RelQGNN(RelationalModel):
         query_norm: bool = False,
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
+        num_features: int = 0,
     ) -> None:
         width = 4 * dim_quats
         super().__init__(
@@ -110,6 +112,7 @@ class RelQGNN(RelationalModel):
             ),
             edge_dropout=edge_dropout,
             hide_answers=hide_answers,
+            num_features=num_features,
         )
         sizes = layer_sizes(width, width, num_layers)
         self.residual = residual
@@ -124,14 +127,17 @@ class RelQGNN(RelationalModel):
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""
-        graph, x = cast(RelationalGraph, graph), self.entities
+        edges, first = self.read_graph(graph)
+        triples, x = cast(RelationalGraph, edges), first
         own = self.relations
         relations = self.decoder.with_inverses(self.decoder.relations) if own is None else own
-        rotations = relation_rows(graph, unit(relations))
+        rotations = relation_rows(triples, unit(relations))
+        shared = own is None and isinstance(self.decoder, Hamilton)
+        rotate = self.decoder.combine if shared else hamilton_product
         for index, layer in enumerate(self.layers):
-            y = layer(x, rotations, graph)
+            y = layer(triples.sum_messages(x, lambda u, _: rotate(u, rotations)), x)
             y = self.norms[index](y) if len(self.norms) else self.activation(y)
-            x = self.residual * self.entities + self.dropout(y)
+            x = self.residual * first + self.dropout(y)
         return x
 
 
@@ -140,6 +146,5 @@ class _Layer(nn.Module):
         super().__init__()
         self.to_tails, self.to_heads, self.own = (QuaternionLinear(width, width) for _ in range(3))
 
-    def forward(self, x: Tensor, rotations: Tensor, graph: RelationalGraph) -> Tensor:
-        sums = graph.sum_messages(x, lambda u, _: hamilton_product(u, rotations))
+    def forward(self, sums: Sequence[Tensor], x: Tensor) -> Tensor:
         return self.to_tails(sums[0]) + self.to_heads(sums[1]) + self.own(x)

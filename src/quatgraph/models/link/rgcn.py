@@ -69,7 +69,7 @@ class RGCN(RelationalModel):
         loop_dropout: Rate on :math:`\mathbf{W}_0 \mathbf{h}_v`.
         norm: Whether to normalize each layer's output over the entities.
         query_norm: Whether to normalize the query vectors over the batch.
-        edge_dropout, hide_answers: As in :class:`RelationalModel`.
+        edge_dropout, hide_answers, num_features: As in :class:`RelationalModel`.
 
     Shape:
         - graph: the :class:`RelationalGraph` of E entities
@@ -95,6 +95,7 @@ class RGCN(RelationalModel):
         query_norm: bool = False,
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
+        num_features: int = 0,
     ) -> None:
         super().__init__(
             num_entities,
@@ -104,6 +105,7 @@ class RGCN(RelationalModel):
             ),
             edge_dropout=edge_dropout,
             hide_answers=hide_answers,
+            num_features=num_features,
         )
         count = len(layer_sizes(width, width, num_layers))
         self.input_bias = nn.Parameter(torch.zeros(width)) if input_layer else None
@@ -117,11 +119,11 @@ class RGCN(RelationalModel):
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
-        x: Tensor = self.entities
+        edges, x = self.read_graph(graph)
         if self.input_bias is not None:
             x = add_bias(x, self.input_bias).relu()
         for index, layer in enumerate(self.layers):
-            y = layer(x, cast(RelationalGraph, graph))
+            y = layer(x, cast(RelationalGraph, edges))
             if len(self.norms):
                 x = self.norms[index](y)
             else:

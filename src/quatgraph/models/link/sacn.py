@@ -74,7 +74,7 @@ class SACN(RelationalModel):
         layer_dropout: Rate on the output of each layer.
         norm: Whether to normalize each layer's output over the entities.
         query_norm: Whether to normalize the query vectors over the batch.
-        edge_dropout, hide_answers: As in :class:`RelationalModel`.
+        edge_dropout, hide_answers, num_features: As in :class:`RelationalModel`.
 
     Shape:
         - graph: the :class:`RelationalGraph` of E entities
@@ -101,6 +101,7 @@ class SACN(RelationalModel):
         query_norm: bool = False,
         edge_dropout: float = 0.0,
         hide_answers: bool = False,
+        num_features: int = 0,
     ) -> None:
         head: DistMult
         if decoder == "convtranse":
@@ -123,6 +124,7 @@ class SACN(RelationalModel):
             head,
             edge_dropout=edge_dropout,
             hide_answers=hide_answers,
+            num_features=num_features,
         )
         sizes = layer_sizes(width, width, num_layers)
         self.layers = nn.ModuleList(GlorotLinear(*size) for size in sizes)
@@ -133,9 +135,9 @@ class SACN(RelationalModel):
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, width)``."""
-        x: Tensor = self.entities
+        edges, x = self.read_graph(graph)
         for index, linear in enumerate(self.layers):
-            sums = self._sum(x, index, cast(RelationalGraph, graph))
+            sums = self._sum(x, index, cast(RelationalGraph, edges))
             y = linear(self.loops[index] * x + sums)
             y = self.norms[index](y) if len(self.norms) else ACTIVATIONS["tanh"](y)
             x = self.dropout(y)

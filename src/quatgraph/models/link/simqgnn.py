@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Normalization
 from quatgraph.layers import BatchNorm, QGNNConv
 from quatgraph.layers.decoder import DECODERS, Decoder
 from quatgraph.models.common import Count, layer_sizes
-from quatgraph.models.link.base import DecoderOptions, LinkModel, LinkOptions
+from quatgraph.models.link.base import DecoderOptions, GraphModel, LinkOptions
 from quatgraph.models.link.graphs import Graph, GraphKind
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
@@ -40,7 +39,7 @@ class SimQGNNOptions(EntityGraphOptions):
     name: Literal["simqgnn"] = "simqgnn"
 
 
-class SimQGNN(LinkModel):
+class SimQGNN(GraphModel):
     r"""QGNN layers on the undirected entity graph, then DistMult.
 
     .. math::
@@ -60,9 +59,10 @@ class SimQGNN(LinkModel):
         activation: g, applied to each component.
         norm: Whether to normalize each layer's output over the entities, and the query vectors over
             the batch, as in the released code.
+        num_features: Features of an entity, mapped into all four components; 0 for none.
 
     Shape:
-        - graph: the prepared adjacency of E entities
+        - graph: the prepared adjacency of E entities; a :class:`FeaturedGraph` of it with features
         - head, relation, output: as in :mod:`quatgraph.layers.decoder`
     """
 
@@ -80,12 +80,11 @@ class SimQGNN(LinkModel):
         dropout: float = 0.0,
         activation: Activation = "tanh",
         norm: bool = False,
+        num_features: int = 0,
     ) -> None:
-        super().__init__()
         width = 4 * dim_quats
+        super().__init__(num_entities, width, num_features)
         sizes = layer_sizes(width, width, num_layers)
-        self.entities = nn.Parameter(torch.empty(num_entities, width))
-        nn.init.xavier_normal_(self.entities)
         self.convs = nn.ModuleList(self.conv(width) for _ in sizes)
         self.norms = nn.ModuleList(BatchNorm(width, activation) for _ in sizes if norm)
         self.activation = ACTIVATIONS[activation]
@@ -99,8 +98,8 @@ class SimQGNN(LinkModel):
 
     def encode(self, graph: Graph) -> Tensor:
         """The vectors of all entities, ``(E, 4 dim_quats)``."""
-        x: Tensor = self.entities
+        edges, x = self.read_graph(graph)
         for layer, conv in enumerate(self.convs):
-            y = conv(x, graph)
+            y = conv(x, edges)
             x = self.norms[layer](y) if len(self.norms) else self.activation(y)
         return x

@@ -1,7 +1,7 @@
 """The interface of node classifiers."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,12 @@ class NodeOptions(Options):
         """The normalization of the adjacency matrix with self-loops."""
         return getattr(self, "normalization", "none")
 
+    @property
+    def propagations(self) -> int:
+        """How often features are multiplied by that matrix before training; if they are, the model
+        takes None in its place."""
+        return 0
+
     def num_activations(self, nodes: int, edges: int) -> int:
         """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width
@@ -50,6 +56,43 @@ class HiddenOptions(NodeOptions):
 
     def num_activations(self, nodes: int, edges: int) -> int:
         return NodeOptions.num_activations(self, nodes, edges) * self.num_layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResidualOptions(HiddenOptions):
+    """The hyperparameters of a :class:`ResidualModel`."""
+
+    num_layers: Count = 16
+    """Convolutions between the first linear layer and the prediction layer."""
+    alpha: Rate = 0.1
+    """Share of the first layer's vectors in the input of every convolution."""
+    theta: Annotated[float, "not_negative"] = 0.5
+    """How much the convolutions mix channels: the l-th one by log(1 + theta / l)."""
+    conv_weight_decay: Annotated[float | None, "not_negative"] = None
+    """Weight decay of the convolutions; train.weight_decay if none."""
+    normalization: Normalization = "symmetric"
+    """Normalization of the adjacency matrix with self-loops."""
+
+    @property
+    def weight_decays(self) -> dict[str, float]:
+        return {} if self.conv_weight_decay is None else {"convs.": self.conv_weight_decay}
+
+    def num_activations(self, nodes: int, edges: int) -> int:
+        # A layer stores the input and the output of its product, and a CPU its dropout mask.
+        stored = 3 * nodes * self.width * self.num_layers
+        return NodeOptions.num_activations(self, nodes, edges) + stored
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvOptions(HiddenOptions):
+    """The hyperparameters of a stack of real convolutions."""
+
+    skip: bool = True
+    """Whether layers have a learned skip connection."""
+    bias: bool = False
+    """Whether layers have a bias."""
+    normalization: Normalization = "symmetric"
+    """Normalization of the adjacency matrix with self-loops."""
 
 
 class NodeModel(Model):
@@ -114,3 +157,28 @@ class ConvModel(NodeModel):
         x = self.dropout(x)
         y: Tensor = self.convs[layer](x, matrix)
         return y + self.owns[layer](x) if len(self.owns) else y
+
+
+class ResidualModel(NodeModel):
+    """A linear layer, many convolutions that also read its output, and a prediction layer, with
+    dropout before each."""
+
+    first: nn.Module
+    convs: nn.ModuleList
+    prediction: nn.Module
+    dropout: QuaternionDropout
+
+    def forward(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        logits: Tensor = self.prediction(self.dropout(self.embed(x, adjacency, edge_weight)))
+        return logits
+
+    def embed(
+        self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        matrix = self.prepare(x, adjacency, edge_weight)
+        y = start = torch.relu(self.first(self.dropout(x)))
+        for conv in self.convs:
+            y = torch.relu(conv(self.dropout(y), start, matrix))
+        return y

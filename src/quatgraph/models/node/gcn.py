@@ -1,27 +1,20 @@
 """Graph convolutional network."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
-from quatgraph.adjacency import Normalization
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphConv
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import ConvModel, HiddenOptions
+from quatgraph.models.node.base import ConvModel, ConvOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GCNOptions(HiddenOptions):
+class GCNOptions(ConvOptions):
     name: Literal["gcn"] = "gcn"
-    skip: bool = True
-    """Whether layers have a learned skip connection."""
-    bias: bool = False
-    """Whether layers have a bias."""
-    normalization: Normalization = "symmetric"
-    """Normalization of the adjacency matrix with self-loops."""
 
 
 class GCN(ConvModel):
@@ -45,7 +38,7 @@ class GCN(ConvModel):
         - output: logits ``(N, C)``
     """
 
-    Options = GCNOptions
+    Options: ClassVar[type[ConvOptions]] = GCNOptions
 
     def __init__(
         self,

@@ -133,6 +133,4 @@ class QGNN(Explainable, NodeModel):
         self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None
     ) -> Adjacency:
         matrix = super().prepare(x, edges, edge_weight)
-        if isinstance(edges, Adjacency):
-            return matrix
         return self.mask_edges(matrix, edges, self_loops=True)

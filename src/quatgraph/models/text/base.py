@@ -7,6 +7,7 @@ from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
+from quatgraph.data.text.corpus_graph import CorpusGraph
 from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
 
 
@@ -82,6 +83,12 @@ class TextModel(Model):
     vectorizes: ClassVar[bool] = False
     """Whether the model is a linear map of what :meth:`vectorize` returns, which ``forward`` takes
     in place of words too."""
+    transductive: ClassVar[bool] = False
+    """Whether the model learns from the graph of all documents, test documents included. It then
+    computes all of them in every pass, so an epoch is one step."""
+    graph: CorpusGraph | None = None
+    """That graph, in training; all members share it."""
+
     fitted: ClassVar[tuple[str, ...]] = ()
     """Buffers that :meth:`fit_documents` computes, each a keyword argument of the constructor."""
 
@@ -89,7 +96,8 @@ class TextModel(Model):
     def fit_documents(
         cls, options: TextOptions, tokens: Tensor, ptr: Tensor, num_words: int
     ) -> dict[str, Tensor]:
-        """The :attr:`fitted` buffers of the training documents, which need no labels.
+        """The :attr:`fitted` buffers of the training documents, or of all if the model is
+        transductive. They need no labels.
 
         Args:
             tokens: Word of each position, ``(T,)``.
@@ -100,6 +108,13 @@ class TextModel(Model):
     def vectorize(self, words: Codes, pool: Adjacency) -> Adjacency:
         """The features of documents, if the model does not learn them, ``(G, F)``."""
         raise NotImplementedError
+
+    @classmethod
+    def build_graph(
+        cls, options: TextOptions, tokens: Tensor, ptr: Tensor, num_words: int
+    ) -> CorpusGraph | None:
+        """The graph of all documents, if the model is transductive; arguments as above."""
+        return None
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency

@@ -34,14 +34,17 @@ def _squares_kernel(grad, out, size, sums, first_sum, BLOCK: tl.constexpr):
 @triton.jit
 def _whole_grad(
     p, grad, at, inside, member, weight_decay, squares, sums, clip,
-    CLIPS: tl.constexpr, BLOCK_SUMS: tl.constexpr,
+    EACH: tl.constexpr, CLIPS: tl.constexpr, BLOCK_SUMS: tl.constexpr,
 ):  # fmt: skip
-    """The gradient, clipped, with that of the L2 penalty."""
+    """The gradient, clipped, with that of the L2 penalty, whose factor is one per member or one
+    for EACH number."""
     g = tl.load(grad + at, mask=inside, other=0.0)
     if CLIPS:
         each = tl.arange(0, BLOCK_SUMS)
         part = tl.load(squares + member * sums + each, mask=each < sums, other=0.0)
         g *= tl.minimum(clip / (tl.sqrt(tl.sum(part, axis=0)) + 1e-6), 1.0)
+    if EACH:
+        return g + tl.load(weight_decay + at, mask=inside, other=0.0).to(p.dtype) * p
     return g + tl.load(weight_decay + member).to(p.dtype) * p
 
 
@@ -49,7 +52,8 @@ def _whole_grad(
 def _adam_kernel(
     param, grad, mean, square, steps, lr, weight_decay, squares, sums, size, clip,
     BETA1: tl.constexpr, BETA2: tl.constexpr, LOG1: tl.constexpr, LOG2: tl.constexpr,
-    EPS: tl.constexpr, CLIPS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_SUMS: tl.constexpr,
+    EPS: tl.constexpr, EACH: tl.constexpr, CLIPS: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCK_SUMS: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -61,7 +65,7 @@ def _adam_kernel(
     second = (1.0 - tl.exp2(step * LOG2)).to(param.dtype.element_ty)
     p = tl.load(param + at, mask=inside, other=0.0)
     g = _whole_grad(
-        p, grad, at, inside, member, weight_decay, squares, sums, clip, CLIPS, BLOCK_SUMS
+        p, grad, at, inside, member, weight_decay, squares, sums, clip, EACH, CLIPS, BLOCK_SUMS
     )
     m = tl.load(mean + at, mask=inside, other=0.0)
     m += (1.0 - BETA1) * (g - m)
@@ -76,7 +80,8 @@ def _adam_kernel(
 @triton.jit
 def _adagrad_kernel(
     param, grad, square, lr, weight_decay, squares, sums, size, clip,
-    EPS: tl.constexpr, CLIPS: tl.constexpr, BLOCK: tl.constexpr, BLOCK_SUMS: tl.constexpr,
+    EPS: tl.constexpr, EACH: tl.constexpr, CLIPS: tl.constexpr,
+    BLOCK: tl.constexpr, BLOCK_SUMS: tl.constexpr,
 ):  # fmt: skip
     member = tl.program_id(1).to(tl.int64)
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -84,7 +89,7 @@ def _adagrad_kernel(
     at += member * size
     p = tl.load(param + at, mask=inside, other=0.0)
     g = _whole_grad(
-        p, grad, at, inside, member, weight_decay, squares, sums, clip, CLIPS, BLOCK_SUMS
+        p, grad, at, inside, member, weight_decay, squares, sums, clip, EACH, CLIPS, BLOCK_SUMS
     )
     v = tl.load(square + at, mask=inside, other=0.0) + g * g
     p -= tl.load(lr + member).to(p.dtype) * g / (tl.sqrt(v) + EPS)
@@ -125,7 +130,8 @@ def adam_step_(
 
     Args:
         steps: Number of steps, including this one, ``()`` float32.
-        lr, weight_decay: ``(M,)``, in any type of float
+        lr: ``(M,)``, in any type of float.
+        weight_decay: ``(M,)``, or for each number the shape of ``param``.
         squares: The result of :func:`square_sums`, to clip the norm of a member's gradient.
     """
     members, size = param.size(0), param.numel() // max(1, param.size(0))
@@ -137,7 +143,7 @@ def adam_step_(
             param, grad.contiguous(), mean, square, steps, lr, weight_decay,
             lr if squares is None else squares, sums, size, clip or 0.0,
             BETA1=betas[0], BETA2=betas[1], LOG1=math.log2(betas[0]), LOG2=math.log2(betas[1]),
-            EPS=eps, CLIPS=squares is not None, BLOCK=_BLOCK,
+            EPS=eps, EACH=weight_decay.dim() > 1, CLIPS=squares is not None, BLOCK=_BLOCK,
             BLOCK_SUMS=triton.next_power_of_2(sums),
         )  # fmt: skip
 
@@ -162,6 +168,6 @@ def adagrad_step_(
         _adagrad_kernel[(triton.cdiv(size, _BLOCK), members)](
             param, grad.contiguous(), square, lr, weight_decay,
             lr if squares is None else squares, sums, size, clip or 0.0,
-            EPS=eps, CLIPS=squares is not None, BLOCK=_BLOCK,
+            EPS=eps, EACH=weight_decay.dim() > 1, CLIPS=squares is not None, BLOCK=_BLOCK,
             BLOCK_SUMS=triton.next_power_of_2(sums),
         )  # fmt: skip

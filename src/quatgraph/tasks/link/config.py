@@ -5,6 +5,7 @@ from typing import Literal
 
 from quatgraph import config as configs
 from quatgraph.data.io.columns import TRIPLE_COLUMNS
+from quatgraph.data.link.entities import EntitySource
 from quatgraph.data.link.tsv import Unseen
 from quatgraph.models.link import MODELS, LinkOptions, SimQGNN
 from quatgraph.tasks.config import Config, DataSettings, TrainSettings
@@ -30,11 +31,21 @@ class DataConfig(DataSettings):
     """What to do with validation and test triples whose entities no training triple has."""
     reciprocal: bool = True
     """Whether to train inverse relations too; if not, training predicts tails only."""
+    entities: str = configs.added("")
+    """A table of entities: their names, labels and features; by default ``entities.csv`` (or in
+    another format) of the folder. ``none`` leaves the features out."""
+    entity: str = configs.added("")
+    """Name of the column of that table that holds the names of entities; detected by default."""
 
     @property
     def columns(self) -> dict[str, str]:
         """Names of the columns by role, empty for those to detect."""
         return {role: getattr(self, role) for role in TRIPLE_COLUMNS}
+
+    @property
+    def entity_source(self) -> EntitySource:
+        """Where the table of entities is."""
+        return EntitySource(self.entities, self.entity)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,10 +100,11 @@ class LinkConfig(Config):
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def identity(self) -> configs.Values:
-        """See :func:`quatgraph.config.identity`; names of columns are left out too."""
+        """See :func:`quatgraph.config.identity`; names of columns and of the table of entities are
+        left out too."""
         values = configs.identity(self)
-        for role in TRIPLE_COLUMNS:
-            del values["data"][role]
+        for name in (*TRIPLE_COLUMNS, "entities", "entity"):
+            values["data"].pop(name, None)
         if self.data.unseen == "keep":
             values["data"]["unseen"] = "refuse"  # the default of older records, on equal data
         return values

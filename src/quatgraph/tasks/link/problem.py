@@ -9,7 +9,7 @@ from torch import Tensor
 from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
 from quatgraph.errors import UserError
-from quatgraph.models.link.graphs import Graph, GraphKind, build_graph
+from quatgraph.models.link.graphs import FeaturedGraph, Graph, GraphKind, build_graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +87,17 @@ def build_problem(
 
 
 def with_all_triples(problem: Problem) -> Problem:
-    """The problem with the triples of all parts to learn from. The entity graph stays that of the
-    training triples, which a bundle predicts with."""
+    """The problem with the triples of all parts to learn from. The edges of the graph stay those of
+    the training triples, which a bundle predicts with."""
     triples, device = problem.triples, problem.device
     every = torch.cat((triples.train, triples.valid, triples.test))
     reciprocal = problem.training.num_relations == 2 * triples.num_relations
     training = source.queries(every, triples.num_entities, triples.num_relations, reciprocal)
     entity_share, relation_share = (share.to(device) for share in _shares(training))
+    graph = problem.graph
     return replace(
         problem,
+        graph=graph.trained_on(every) if isinstance(graph, FeaturedGraph) else graph,
         training=_to_device(training, device),
         entity_share=entity_share,
         relation_share=relation_share,

@@ -12,7 +12,7 @@ from quatgraph.data import link as source
 from quatgraph.data.link import Triples
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
-from quatgraph.models.link import MODELS
+from quatgraph.models.link import MODELS, GraphModel, build_model
 from quatgraph.tasks.combination import TrainedRun
 from quatgraph.tasks.link.batches import Batch, QueryBatches, look_up
 from quatgraph.tasks.link.classification import classification_metrics
@@ -55,13 +55,30 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         settings = config.data
         configs.check_source(settings)
         if settings.name:
-            return source.load(settings.name)
+            return source.read_entities(source.load(settings.name), settings.entity_source)
         return source.read(
             Path(settings.path),
             header=settings.header,
             split_seed=settings.split_seed,
             unseen=settings.unseen,
             columns=settings.columns,
+            entities=settings.entity_source,
+        )
+
+    def check_candidates(self, candidates: Sequence[LinkConfig], data: Triples) -> list[str]:
+        """Reports the models that take no features; refuses them if there are no others."""
+        if data.features is None:
+            return []
+        takers = [name for name, model in MODELS.items() if issubclass(model, GraphModel)]
+        without = [c.model.name for c in candidates if c.model.name not in takers]
+        if not without:
+            return []
+        names = ", ".join(dict.fromkeys(without))
+        if len(without) < len(candidates):
+            return [f"trained without the features of entities, which they do not take: {names}"]
+        raise UserError(
+            f"the model {names} takes no features of entities; choose one of {', '.join(takers)}, "
+            "or leave the features out with --set data.entities=none"
         )
 
     def has_validation(self, config: LinkConfig, data: Triples) -> bool:
@@ -72,9 +89,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return with_all_triples(problem) if config.train.labels == "all" else problem
 
     def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
-        sizes = problem.triples.num_entities, problem.triples.num_relations
-        model = MODELS[config.model.name]
-        return model.from_options(config.model, *sizes, reciprocal=config.data.reciprocal)
+        return build_model(config.model, problem.triples, reciprocal=config.data.reciprocal)
 
     def train(self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan) -> Fit:
         """Validation triples are ranked during the training; test triples once, by the selected
@@ -176,8 +191,10 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return max(1, int(fitting))
 
     def card(self, config: LinkConfig, data: Triples, problem: Problem) -> Card:
-        """The names of entities and relations, so that a bundle predicts without the data."""
+        """The names of entities, relations and features, so that a bundle predicts without the
+        data."""
         return {
+            "features": data.feature_names,
             "entities": data.entities,
             "relations": data.relations,
             "entity_labels": data.entity_labels,
@@ -198,7 +215,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return [f"test MRR by whether all names of a triple were {apart}"]
 
     def bundled_tensors(self, data: Triples, chosen: Sequence[LinkConfig]) -> dict[str, Tensor]:
-        """The triples, so that a bundle filters known ones without the data."""
+        """The triples, so that a bundle filters known ones without the data, and the features of
+        entities."""
         parts = {
             "train": data.train,
             "valid": data.valid,
@@ -206,7 +224,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
             "valid_negatives": data.valid_negatives,
             "test_negatives": data.test_negatives,
         }
-        return {name: part.int() for name, part in parts.items() if part is not None}
+        triples = {name: part.int() for name, part in parts.items() if part is not None}
+        return triples | source.pack_features(data.features)
 
 
 def _with_less_memory(work: Callable[[int], Fit]) -> Fit:

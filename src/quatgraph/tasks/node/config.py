@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quatgraph import config as configs
+from quatgraph.data.encoding import Encoding
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.node import ReadOptions
-from quatgraph.data.node.encoding import Encoding
 from quatgraph.models.node import MODELS, QGNN, NodeOptions
 from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 from quatgraph.training.loop import Select
@@ -64,6 +64,8 @@ class TrainConfig(ClassifierSettings):
     ties: Literal["first", "loss"] = configs.added("first")
     """Which of several epochs with the best validation accuracy is selected: the first, or the one
     with the lowest validation loss, as for other metrics."""
+    precision: Literal["float32", "tf32"] = configs.added("float32")
+    """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
     patience: int | None = 100
     clip: float | None = None
 

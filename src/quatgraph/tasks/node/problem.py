@@ -29,6 +29,13 @@ class Problem:
     """Name of each class."""
     scaling: Scaling | None
     """None for a graph without features, whose nodes get one-hot features."""
+    is_propagated: bool = False
+    """Whether the features are propagated already, as often as the model's options say."""
+
+    @property
+    def inputs(self) -> tuple[Tensor | Adjacency, Adjacency | None]:
+        """What a model takes: the features, and the graph if it is still needed."""
+        return self.features, None if self.is_propagated else self.adjacency
 
     @property
     def num_classes(self) -> int:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import prod
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal
@@ -37,7 +38,7 @@ from quatgraph.tasks.selection import SELECTION_SCORE, score_epoch
 from quatgraph.tasks.task import Card, Member, Task
 from quatgraph.training.batches import WholeData
 from quatgraph.training.loop import Fit, Metrics, Plan, fit
-from quatgraph.training.runtime import total_memory
+from quatgraph.training.runtime import matmul_precision, total_memory
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -49,6 +50,9 @@ SCALED = {
     "row": "each row scaled to sum 1",
     "standard": "each column standardised",
 }
+LARGEST_PROPAGATED = 1 << 28
+"""Features that are propagated before training are dense; more numbers are propagated in every
+step, as logits."""
 CPU_NUMBERS = 1 << 23
 """Numbers of one hidden layer, over all members, that a CPU still handles well together."""
 
@@ -74,7 +78,8 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return int(data.num_nodes) * len(data.label_names)
 
     def problem_key(self, config: NodeConfig) -> Hashable:
-        return config.data.scaling, config.model.matrix, config.train.labels
+        model = config.model
+        return config.data.scaling, model.matrix, model.propagations, config.train.labels
 
     def prepare(
         self,
@@ -117,13 +122,20 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         if config.train.labels == "all":
             masks["train"] = (data.y >= 0)[:, None].expand_as(data.train_mask)
+        matrix, features = adjacency.normalized(config.model.matrix).to(device), features.to(device)
+        is_propagated = config.model.propagations > 0 and prod(features.shape) <= LARGEST_PROPAGATED
+        if is_propagated:
+            features = features.to_dense()
+            for _ in range(config.model.propagations):
+                features = matrix @ features
         return Problem(
-            features=features.to(device),
-            adjacency=adjacency.normalized(config.model.matrix).to(device),
+            features=features,
+            adjacency=matrix,
             labels=data.y.to(device),
             masks={part: mask.T.contiguous().to(device) for part, mask in masks.items()},
             label_names=data.label_names,
             scaling=scaling,
+            is_propagated=is_propagated,
         )
 
     def build(self, config: NodeConfig, problem: Problem) -> nn.Module:
@@ -146,11 +158,12 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         parts = {part: PartNodes.of(masks[part]) for part in measured}
 
         def loss(features: Tensor | Adjacency) -> Tensor:
-            logits = ensemble(features, problem.adjacency)
+            logits = ensemble(features, problem.inputs[1])
             return cross_entropy(logits, labels, shares)
 
         def evaluate() -> Metrics:
-            logits = ensemble(problem.features, problem.adjacency)
+            with matmul_precision("float32"):
+                logits = ensemble(*problem.inputs)
             metrics = {
                 f"{part}/accuracy": accuracy(logits, labels, mask) for part, mask in masks.items()
             }
@@ -162,9 +175,12 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
                 metrics[SELECTION_SCORE] = score_epoch(value, metrics["valid/loss"])
             return metrics
 
-        fitted = fit(ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan)
+        with matmul_precision(train.precision):
+            fitted = fit(
+                ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
+            )
         with torch.no_grad():
-            logits = ensemble.eval()(problem.features, problem.adjacency).cpu()
+            logits = ensemble.eval()(*problem.inputs).cpu()
         return dataclasses.replace(fitted, outputs=[{"all/logits": own} for own in logits])
 
     def pool(self, runs: Sequence[TrainedRun], data: "Data", device: torch.device) -> NodePool:

@@ -55,7 +55,7 @@ class TrainConfig(ClassifierSettings):
     """Passes over the training documents."""
     lr: float = 0.005
     batch_size: int | None = 64
-    """Documents of a step; none for all of them."""
+    """Documents of a step; none for all of them, as a transductive model takes them."""
     loss: Loss = configs.added("cross-entropy")
     """Cross-entropy, or the squared hinge loss of one classifier per class, a linear SVM's."""
     precision: Literal["float32", "tf32"] = "float32"

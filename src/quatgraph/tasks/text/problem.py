@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from quatgraph.codes import Codes
 from quatgraph.data import text as source
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.splits import inner_validation
-from quatgraph.data.text import Documents
+from quatgraph.data.text import CorpusGraph, Documents
 from quatgraph.errors import UserError
 from quatgraph.models.text import MODELS
 from quatgraph.tasks.graph.batches import Collection
@@ -109,16 +109,19 @@ class Problem:
     """A corpus ready for one kind of model, on one device.
 
     Attributes:
-        collection: All documents as graphs: of distinct words, or of words in order, without edges.
+        collection: All documents as graphs: of distinct words, or of words in order, without edges;
+            of their nodes in the graph, if there is one.
         corpus: The corpus it was made of.
         table: The words' vectors on the device.
         fitted: See :attr:`quatgraph.models.text.TextModel.fitted`.
+        graph: The graph of all documents on the device, for a transductive model.
     """
 
     collection: Collection
     corpus: Corpus
     table: Tensor
     fitted: dict[str, Tensor] = field(default_factory=dict)
+    graph: CorpusGraph | None = None
 
     @property
     def device(self) -> torch.device:
@@ -146,6 +149,18 @@ def build_collection(documents: Documents, window: int | None, device: torch.dev
 
 cached_collection = lru_cache(maxsize=1)(build_collection)
 """:func:`build_collection`; the ensembles of a search share its result."""
+
+
+def document_nodes(documents: Documents) -> Documents:
+    """The documents as nodes of the graph of their corpus, without their words."""
+    return source.append_nodes(
+        replace(
+            documents,
+            tokens=documents.tokens[:0],
+            ptr=torch.zeros_like(documents.ptr),
+            corpus_index=torch.arange(len(documents)),
+        )
+    )
 
 
 def split_indices(documents: Documents, config: DataConfig, seed: int) -> dict[str, Tensor]:

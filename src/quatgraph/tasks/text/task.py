@@ -1,6 +1,7 @@
 """The task of text classification."""
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
@@ -30,6 +31,7 @@ from quatgraph.tasks.text.problem import (
     cached_collection,
     corpus_of,
     describe_number,
+    document_nodes,
     load_documents,
     split_indices,
 )
@@ -64,13 +66,21 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     def prepare(self, data: Corpus, config: TextConfig, device: torch.device) -> Problem:
         """Builds the documents' graphs, and moves all to the device."""
         kind, documents = MODELS[config.model.name], data.documents
-        window = config.data.window if kind.reads_graphs else None
-        collection = cached_collection(documents, window, device)
-        train = documents.select(documents.train.tolist())
-        fitted = kind.fit_documents(
-            config.model, train.tokens, train.ptr, len(documents.vocabulary)
+        if kind.transductive:
+            seen, collection = documents, build_collection(document_nodes(documents), None, device)
+        else:
+            seen = documents.select(documents.train.tolist())
+            window = config.data.window if kind.reads_graphs else None
+            collection = cached_collection(documents, window, device)
+        inputs = config.model, seen.tokens, seen.ptr, len(documents.vocabulary)
+        graph = kind.build_graph(*inputs)
+        return Problem(
+            collection,
+            data,
+            data.vectors.to(device),
+            kind.fit_documents(*inputs),
+            None if graph is None else graph.to(device),
         )
-        return Problem(collection, data, data.vectors.to(device), fitted)
 
     def build(self, config: TextConfig, problem: Problem) -> nn.Module:
         """Builds a new model, which takes words."""
@@ -78,7 +88,9 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         words, dimensions = corpus.vectors.shape
         classes = corpus.documents.num_classes
         if kind.takes_words:
-            return kind.from_options(config.model, words, classes, **problem.fitted)
+            made = kind.from_options(config.model, words, classes, **problem.fitted)
+            made.graph = problem.graph
+            return made
         model = kind.from_options(config.model, dimensions, classes)
         learned = config.model.vectors_are_learned
         return WithVectors(corpus.vectors if learned else problem.table, model, learned=learned)
@@ -129,7 +141,7 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
                     batches = DocumentBatches(
                         collection,
                         train_parts,
-                        config.train.batch_size or len(documents),
+                        num_documents_per_step(problem, config),
                         max_nodes_per_step(problem, config),
                         [member.key for member in members],
                     )
@@ -176,10 +188,13 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         return split_indices(documents, member.config.data, member.seed)
 
     def max_members(self, problem: Problem, config: TextConfig) -> int:
-        """As many as also have their largest documents in a piece of a batch. On a CPU at least all
-        runs of one configuration."""
+        """As many as also have their largest documents, or the graph of all documents, in a piece
+        of a batch. On a CPU at least all runs of one configuration, but one run if it has such a
+        graph: its products leave nothing of the cache."""
         sizes = problem.collection.num_nodes
         largest, nodes = int(sizes.max()), int(sizes.sum())
+        if problem.graph is not None:
+            largest = problem.graph.adjacency.shape[0]
         # Weights, gradients, Adam's two moments, the best weights, and views.
         weights = 8 * self.num_parameters(config, problem)
         memory = total_memory(problem.device)
@@ -187,11 +202,14 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
         fitting = min(memory / 3 / (4 * weights), memory / 4 / (4 * activations))
         if fitting < 1:
             narrower = hasattr(config.model, "hidden_quats")
+            whole = "a document of {:,}" if problem.graph is None else "a graph of {:,} nodes"
             raise UserError(
-                f"{len(problem.corpus.documents.vocabulary):,} words and a document of "
-                f"{largest:,} do not fit into memory: raise data.min_count"
+                f"{len(problem.corpus.documents.vocabulary):,} words and {whole.format(largest)} "
+                "do not fit into memory: raise data.min_count"
                 f"{', or lower model.hidden_quats' if narrower else ''}"
             )
+        if problem.device.type == "cpu" and problem.graph is not None:
+            return 1
         if problem.device.type == "cpu" and not trains_on_vectors(config):
             step = num_documents_per_step(problem, config) * nodes / len(sizes)
             fitting = min(fitting, max(max_nodes_per_step(problem, config) / step, config.seeds))
@@ -221,8 +239,15 @@ class TextTask(Task[TextConfig, Corpus, Problem]):
     def summarize(self, card: Card) -> list[str]:
         """Describes the classes and the words' vectors."""
         data = card["data"]
-        classes = describe_classes(data["class_sizes"], data["num_documents"])
-        return [f"texts: {classes}", f"words: {_describe_vectors(card)}"]
+        names = dict.fromkeys(member["config"]["model"]["name"] for member in card["members"])
+        transductive = [name for name in names if MODELS[name].transductive]
+        unlabelled = " took part in the graph only" if transductive else " took no part"
+        classes = describe_classes(data["class_sizes"], data["num_documents"], unlabelled)
+        return [f"texts: {classes}", f"words: {_describe_vectors(card)}"] + [
+            f"{name}: transductive, its graph has the test texts, so its accuracy is not "
+            "comparable with that of other models"
+            for name in transductive
+        ]
 
     def explain_overflow(self, data: Corpus, problem: Problem) -> str:
         if place := find_beyond(data.vectors, SUSPICIOUS):
@@ -252,11 +277,16 @@ def trains_on_vectors(config: TextConfig) -> bool:
 
 def num_documents_per_step(problem: Problem, config: TextConfig) -> int:
     count = len(problem.collection.num_nodes)
-    return min(config.train.batch_size or count, count)
+    if config.train.batch_size is None or problem.graph is not None:
+        return count
+    return min(config.train.batch_size, count)
 
 
 def max_nodes_per_step(problem: Problem, config: TextConfig) -> int:
-    """Nodes of all members that a step holds: a quarter of the memory, and on a CPU its cache."""
+    """Nodes of all members that a step holds: a quarter of the memory, and on a CPU its cache. A
+    transductive model has no limit: every piece would compute the whole graph again."""
+    if problem.graph is not None:
+        return sys.maxsize
     nodes = int(total_memory(problem.device) / 4 / (4 * _numbers_per_node(problem, config)))
     if problem.device.type == "cpu":
         nodes = min(nodes, CPU_NUMBERS // config.model.width)
@@ -277,6 +307,8 @@ def _useful_threads(num_members: int, config: TextConfig, problem: Problem) -> i
     sizes = problem.collection.num_nodes
     documents = num_members * num_documents_per_step(problem, config)
     nodes = documents * float(sizes.sum()) / len(sizes)
+    if problem.graph is not None:
+        nodes = num_members * problem.graph.adjacency.shape[0]
     held = min(nodes, max_nodes_per_step(problem, config))
     return 1 + int(held * config.model.width**2 / 1e8)
 

@@ -38,6 +38,8 @@ _TITLES = {
     "distinct": "text columns with too many different values are left out",
     "empty": "empty columns are left out",
 }
+_OF_COLUMNS = ("one-hot", "distinct", "empty")
+"""Notes on whole columns; the others count rows, or follow from the columns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +116,23 @@ class Encoded:
     notes: list[str]
 
 
-def encode(frame: Frame, names: Sequence[str], known: Encoding | None = None) -> Encoded:
+def encode(
+    frame: Frame,
+    names: Sequence[str],
+    known: Encoding | None = None,
+    *,
+    learn_from: Sequence[int] | None = None,
+) -> Encoded:
     """Encodes columns of a table as features.
 
     Args:
         names: The columns that may be features.
         known: The encoding of the training data; its columns must be there, others are not used.
+        learn_from: The rows that medians and categories are learned from; all by default.
     """
     report = _Report()
+    if known is None and learn_from is not None:
+        known = _learn(frame.take(learn_from), names, report)
     if known is None:
         found = [_Cells(frame, name, report).learn() for name in names]
     else:
@@ -133,6 +144,15 @@ def encode(frame: Frame, names: Sequence[str], known: Encoding | None = None) ->
     return Encoded(encoding, x, report.notes(frame.where))
 
 
+def _learn(frame: Frame, names: Sequence[str], report: "_Report") -> Encoding:
+    """Learns an encoding; reports which columns are used, not the cells of these rows."""
+    own = _Report()
+    found = [_Cells(frame, name, own).learn() for name in names]
+    report.rare = own.rare
+    report.items |= {kind: own.items[kind] for kind in _OF_COLUMNS if kind in own.items}
+    return Encoding(tuple(column for column, _ in filter(None, found)))
+
+
 _Block = tuple[Column, NDArray[np.float32]]
 
 
@@ -141,6 +161,8 @@ class _Report:
     """What was inferred, by kind: a note lists all columns of a kind."""
 
     items: dict[str, list[str]] = field(default_factory=dict)
+    rare: dict[str, set[str]] = field(default_factory=dict)
+    """By column the categories that are too rare for a feature."""
 
     def add(self, kind: str, name: str, detail: str = "") -> None:
         self.items.setdefault(kind, []).append(f"{name!r}{detail and f' ({detail})'}")
@@ -225,7 +247,7 @@ class _Cells:
     def _encode_numbers(self, numbers: NDArray[np.float64], column: Column) -> _Block:
         missing = np.isnan(numbers)
         if missing.any():
-            self.report.add("median", self.name, count_noun(int(missing.sum()), "node"))
+            self.report.add("median", self.name, count_noun(int(missing.sum()), "row"))
             numbers = np.where(missing, column.median, numbers)
         if (beyond := np.abs(numbers) > np.finfo(np.float32).max).any():
             row = int(beyond.argmax())
@@ -238,31 +260,30 @@ class _Cells:
     def _learn_categories(self, cells: list[str]) -> _Block | None:
         counts = Counter(cell for cell in cells if cell)
         if len(counts) > max(FEW_CATEGORIES, counts.total() // 2):
-            detail = f"{len(counts):,} in {count_noun(counts.total(), 'node')}"
+            detail = f"{len(counts):,} in {count_noun(counts.total(), 'row')}"
             self.report.add("distinct", self.name, detail)
             return None
         frequent = sorted(counts, key=lambda word: (-counts[word], word))[:MAX_CATEGORIES]
         detail = f"{len(counts):,} categories"
-        if rare := len(counts) - len(frequent):
-            detail += f", the {rare:,} rarest as zeros"
+        if rare := counts.keys() - frequent:
+            detail += f", the {len(rare):,} rarest as zeros"
+        self.report.rare[self.name] = set(rare)
         self.report.add("one-hot", self.name, detail)
         column = Column(self.name, "category", categories=tuple(sorted(frequent)))
-        return self._encode_categories(cells, column, learning=True)
+        return self._encode_categories(cells, column)
 
-    def _encode_categories(
-        self, cells: list[str], column: Column, *, learning: bool = False
-    ) -> _Block:
+    def _encode_categories(self, cells: list[str], column: Column) -> _Block:
         place = {category: number for number, category in enumerate(column.categories)}
         codes = np.array([place.get(cell, -1) for cell in cells], dtype=np.int64)
         block = np.zeros((len(cells), len(place)), dtype=np.float32)
         block[codes >= 0, codes[codes >= 0]] = 1
         if missing := sum(not cell for cell in cells):
-            self.report.add("zeros", self.name, count_noun(missing, "node"))
-        unknown = Counter(cell for cell in cells if cell and cell not in place)
-        if unknown and not learning:
+            self.report.add("zeros", self.name, count_noun(missing, "row"))
+        known = place.keys() | self.report.rare.get(self.name, set())
+        if unknown := Counter(cell for cell in cells if cell and cell not in known):
             found = quote_some(word for word, _ in unknown.most_common())
             self.report.add(
-                "unknown", self.name, f"{found} in {count_noun(unknown.total(), 'node')}"
+                "unknown", self.name, f"{found} in {count_noun(unknown.total(), 'row')}"
             )
         return column, block
 

@@ -7,8 +7,8 @@ import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
+from quatgraph.data.encoding import Column, Encoding, encode
 from quatgraph.data.io.frame import Frame
-from quatgraph.data.node.encoding import Column, Encoding, encode
 from quatgraph.errors import UserError
 
 
@@ -40,7 +40,7 @@ def test_missing_numbers_become_the_median_as_in_scikit_learn(marker):
     made = encode(frame_of(a=cells), ["a"])
     values = np.array([[1.0], [np.nan], [7], [3], [np.nan], [100]])
     assert made.x.tolist() == SimpleImputer(strategy="median").fit_transform(values).tolist()
-    assert made.notes == ["t: missing numbers become the median of their column: 'a' (2 nodes)"]
+    assert made.notes == ["t: missing numbers become the median of their column: 'a' (2 rows)"]
     typed = encode(frame_of("", a=[1, None, 7, 3.0, float("nan"), 100]), ["a"])
     assert typed.x.tolist() == made.x.tolist()
     array = encode(frame_of("", a=values[:, 0]), ["a"])
@@ -50,7 +50,7 @@ def test_missing_numbers_become_the_median_as_in_scikit_learn(marker):
 def test_missing_categories_become_zeros():
     made = encode(frame_of(c=["x", "", "y", "x"]), ["c"])
     assert made.x.tolist() == [[1, 0], [0, 0], [0, 1], [1, 0]]
-    assert "t: missing categories become zeros: 'c' (1 node)" in made.notes
+    assert "t: missing categories become zeros: 'c' (1 row)" in made.notes
 
 
 @pytest.mark.parametrize(("yes", "no"), [("true", "false"), ("True", "FALSE"), ("yes", "No")])
@@ -79,7 +79,7 @@ def test_a_text_column_with_nearly_as_many_values_as_nodes_is_left_out():
     made = encode(frame_of(n=names, c=["x", "y"] * 20), ["n", "c"])
     assert made.encoding.feature_names == ["c=x", "c=y"]
     assert made.notes[-1] == (
-        "t: text columns with too many different values are left out: 'n' (40 in 40 nodes)"
+        "t: text columns with too many different values are left out: 'n' (40 in 40 rows)"
     )
     few = [f"name {k % 20}" for k in range(40)]
     assert encode(frame_of(n=few), ["n"]).x.shape == (40, 20)
@@ -155,8 +155,8 @@ def test_what_was_learned_is_applied_to_a_new_table():
     expected = [[20, 1.234, 0, 0, 1], [1, 2, 1, 0, 0]]
     np.testing.assert_allclose(made.x, expected, rtol=1e-6)
     assert made.notes == [
-        "t: missing numbers become the median of their column: 'age' (1 node), 'open' (1 node)",
-        "t: categories that the training data lacks become zeros: 'colour' ('mauve' in 1 node)",
+        "t: missing numbers become the median of their column: 'age' (1 row), 'open' (1 row)",
+        "t: categories that the training data lacks become zeros: 'colour' ('mauve' in 1 row)",
         "t: numbers are read with decimal commas: 'price'",
     ]
 
@@ -184,3 +184,25 @@ def test_a_column_of_one_category_in_new_data_keeps_its_place():
 def test_a_damaged_encoding_is_refused(values):
     with pytest.raises(UserError, match="the stored encoding of columns is damaged"):
         Encoding.from_dict(values)
+
+
+def test_an_encoding_is_learned_from_some_rows_and_applied_to_all():
+    columns = {"a": ["1", "", "5", "100"], "c": ["x", "x", "y", "z"], "d": ["", "", "", "w"]}
+    made = encode(frame_of(**columns), list("acd"), learn_from=[0, 1, 2])
+    assert made.encoding.feature_names == ["a", "c=x", "c=y"]
+    assert made.x.tolist() == [[1, 1, 0], [3, 1, 0], [5, 0, 1], [100, 0, 0]]
+    assert made.notes == [
+        "t: text columns are one-hot encoded: 'c' (2 categories)",
+        "t: missing numbers become the median of their column: 'a' (1 row)",
+        "t: categories that the training data lacks become zeros: 'c' ('z' in 1 row)",
+        "t: empty columns are left out: 'd'",
+    ]
+
+
+def test_rare_categories_of_the_rows_learned_from_are_not_called_unknown():
+    words = [f"w{k}" for k in range(101)] * 2 + ["w0"]
+    made = encode(frame_of(c=[*words, "new"]), ["c"], learn_from=range(len(words)))
+    assert made.notes == [
+        "t: text columns are one-hot encoded: 'c' (101 categories, the 1 rarest as zeros)",
+        "t: categories that the training data lacks become zeros: 'c' ('new' in 1 row)",
+    ]

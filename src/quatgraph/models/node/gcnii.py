@@ -1,0 +1,49 @@
+"""GCNII."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from quatgraph.layers import QuaternionDropout
+from quatgraph.layers.linear import RealLinear
+from quatgraph.layers.residual import ResidualGraphConv
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.node.base import ResidualModel, ResidualOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GCNIIOptions(ResidualOptions):
+    name: Literal["gcnii"] = "gcnii"
+
+
+class GCNII(ResidualModel):
+    """`Simple and deep graph convolutional network <https://arxiv.org/abs/2007.02133>`_, the real
+    counterpart of :class:`DeepQGNN`.
+
+    Args:
+        in_channels, num_classes, hidden, num_layers, dropout: As in :class:`GCN`.
+        alpha, theta: As in :class:`quatgraph.layers.residual.ResidualConv`.
+    """
+
+    Options = GCNIIOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 64,
+        num_layers: int = 16,
+        dropout: float = 0.5,
+        alpha: float = 0.1,
+        theta: float = 0.5,
+    ) -> None:
+        super().__init__()
+        self.first = RealLinear(in_channels, hidden)
+        self.convs = nn.ModuleList(
+            ResidualGraphConv(width, alpha, theta, layer)
+            for layer, (width, _) in enumerate(layer_sizes(hidden, hidden, num_layers), 1)
+        )
+        self.prediction = RealLinear(hidden, num_classes)
+        self.dropout = QuaternionDropout(dropout)

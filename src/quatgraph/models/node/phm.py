@@ -1,0 +1,76 @@
+"""GCN with hypercomplex maps between its hidden layers."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from quatgraph.errors import UserError
+from quatgraph.layers import PHMLinear
+from quatgraph.layers.phm import Rules
+from quatgraph.models.common import Count
+from quatgraph.models.node.base import ConvOptions
+from quatgraph.models.node.gcn import GCN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PHMOptions(ConvOptions):
+    name: Literal["phm"] = "phm"
+    n: Count = 4
+    """Components of a hypercomplex number, a divisor of four times hidden_quats."""
+    rules: Rules = "learned"
+    """Whether the rules of multiplication are learned, or those of the real and complex numbers,
+    quaternions and octonions (n = 1, 2, 4, 8)."""
+
+    def __post_init__(self) -> None:
+        ConvOptions.__post_init__(self)
+        if self.width % self.n:
+            raise UserError(
+                f"model.n must divide the width of {self.width} reals, which is four times "
+                f"model.hidden_quats, got {self.n}"
+            )
+        if self.rules == "fixed" and self.n not in (1, 2, 4, 8):
+            raise UserError(f"model.rules=fixed needs model.n = 1, 2, 4 or 8, got {self.n}")
+
+
+class PHM(GCN):
+    """A GCN whose maps between hidden layers are :class:`PHMLinear`: QGNN's for n = 4 and fixed
+    rules, GCN's for n = 1.
+
+    The first layer is real. With tiled features, QGNN's represents the same functions with as many
+    weights.
+
+    Args:
+        n, rules: As in :class:`PHMLinear`.
+        in_channels, num_classes, hidden, num_layers, dropout, skip, bias: As in :class:`GCN`.
+
+    Shape:
+        - as :class:`GCN`
+    """
+
+    Options = PHMOptions
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_classes: int,
+        *,
+        hidden: int = 64,
+        num_layers: int = 2,
+        n: int = 4,
+        rules: Rules = "learned",
+        dropout: float = 0.5,
+        skip: bool = False,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(
+            in_channels,
+            num_classes,
+            hidden=hidden,
+            num_layers=num_layers,
+            dropout=dropout,
+            skip=skip,
+            bias=bias,
+        )
+        for layer in range(1, num_layers):
+            self.convs[layer].linear = PHMLinear(hidden, hidden, n, rules=rules)
+            if skip:
+                self.owns[layer] = PHMLinear(hidden, hidden, n, rules=rules)
