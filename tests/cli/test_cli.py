@@ -97,7 +97,8 @@ def test_lists_show_what_there_is_in_groups() -> None:
     assert all(len(line) <= 100 for line in lines)
     whole = re.sub(r"\n {4,}", " ", call("list", "presets").stdout)
     found = [line.split(maxsplit=1) for line in whole.splitlines()[1:]]
-    assert ["node/cora", "gat, gcn-matched, gcn, mlp, phm, qgnn"] in found
+    cora = "deep-qgnn, gat, gcn-matched, gcn, gcnii, hgcn-two-hops, hgcn, mlp, phm, qgnn, sgc"
+    assert ["node/cora", cora] in found
     assert [f"{group}-{m}" for group, methods in found for m in methods.split(", ")] == names()
     title = "  node   Node classification accuracy (Table 2)"
     assert title in call("list", "tables").stdout.splitlines()

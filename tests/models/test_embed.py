@@ -12,6 +12,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
 from quatgraph.models.graph import MODELS as GRAPH_MODELS
 from quatgraph.models.link import MODELS as LINK_MODELS
+from quatgraph.models.link import build_model
 from quatgraph.models.link.graphs import build_graph
 from quatgraph.models.node import MODELS as NODE_MODELS
 from quatgraph.models.node import NodeModel, NodeOptions
@@ -100,7 +101,7 @@ def test_entities_and_relations_have_vectors(name, reciprocal):
     kind, reciprocal = LINK_MODELS[name], reciprocal or name in ("conve", "sacn")
     triples, options = cities(), kind.Options(dim_quats=2)
     sizes = triples.num_entities, triples.num_relations
-    model = kind.from_options(options, *sizes, reciprocal=reciprocal).eval()
+    model = build_model(options, triples, reciprocal=reciprocal).eval()
     assert model.encode(build_graph(triples, options.graph)).shape == (sizes[0], 8)
     rows = 2 * sizes[1] if reciprocal else sizes[1]
     assert model.embed_relations().shape == (rows, 64 if name == "rescal" else 8)

@@ -31,7 +31,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 def built(kind: type[CorpusModel], device: torch.device = CPU, dropout: float = 0.0) -> Any:
     """A model in training, with random weights."""
     sizes = {"hidden_quats": HIDDEN // 4, "dropout": dropout} if kind is TextGCN else {}
-    inputs = kind.Options(window=4, **sizes), DOCUMENTS.tokens, DOCUMENTS.ptr, WORDS
+    inputs = kind.Options(pmi_window=4, **sizes), DOCUMENTS.tokens, DOCUMENTS.ptr, WORDS
     fitted = kind.fit_documents(*inputs)
     model = kind.from_options(inputs[0], WORDS, CLASSES, **fitted).double()
     for value in model.parameters():

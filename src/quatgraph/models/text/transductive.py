@@ -22,7 +22,7 @@ cached_graph = lru_cache(maxsize=1)(corpus_graph)
 class CorpusOptions(TextOptions):
     """The hyperparameters of models on the graph of a corpus."""
 
-    window: Count = 20
+    pmi_window: Count = 20
     """Number of consecutive words within which words co-occur."""
     counts: Counts = "released"
     """How co-occurrences are counted: windows that have both words, or as TextGCN's released code
@@ -87,7 +87,7 @@ class CorpusModel(TextModel):
         cls, options: TextOptions, tokens: Tensor, ptr: Tensor, num_words: int
     ) -> CorpusGraph:
         assert isinstance(options, CorpusOptions)
-        return cached_graph(tokens, ptr, num_words, options.window, options.counts)
+        return cached_graph(tokens, ptr, num_words, options.pmi_window, options.counts)
 
     @classmethod
     def fit_documents(
