@@ -304,8 +304,8 @@ def test_the_presets_on_the_graph_of_a_corpus_say_the_numbers_of_their_released_
     dataset: str, decay: float
 ) -> None:
     gcn, sgc = (of_texts(f"{dataset}-{method}") for method in ("textgcn", "textsgc"))
-    assert (gcn.model.window, gcn.model.counts) == (sgc.model.window, sgc.model.counts)
-    assert (gcn.model.window, gcn.model.counts) == (20, "released")
+    assert (gcn.model.pmi_window, gcn.model.counts) == (sgc.model.pmi_window, sgc.model.counts)
+    assert (gcn.model.pmi_window, gcn.model.counts) == (20, "released")
     assert (gcn.model.width, gcn.model.dropout) == (200, 0.5)
     assert (gcn.train.lr, gcn.train.epochs, gcn.train.weight_decay) == (0.02, 200, 0)
     assert sgc.train.weight_decay == decay

@@ -75,7 +75,9 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
 
 def test_configurations_of_one_window_share_a_graph(configured: Any) -> None:
     wide, narrow, far = (
-        configured(**{"model.name": "textgcn", "model.hidden_quats": quats, "model.window": window})
+        configured(
+            **{"model.name": "textgcn", "model.hidden_quats": quats, "model.pmi_window": window}
+        )
         for quats, window in ((4, 3), (2, 3), (2, 4))
     )
     corpus = TEXT.load(wide)
