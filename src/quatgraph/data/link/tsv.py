@@ -259,6 +259,6 @@ def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
         )
     if more := len(labels) - len(found):
         parts.notes.append(
-            f"{file} labels {more:,} {plural} that are in no triple; they are left out"
+            f"{file}: {count_noun(more, 'label')} of {plural} that are in no triple left out"
         )
     return labels
