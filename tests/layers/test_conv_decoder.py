@@ -191,6 +191,8 @@ def test_a_height_that_makes_no_image_is_a_mistake(width, height):
 def test_a_width_that_makes_no_image_is_a_mistake():
     with pytest.raises(UserError, match=r"width 7 do not give; the next widths .* 8, 12, 16 "):
         ConvE(R, 7)
+    with pytest.raises(UserError, match=r"width 200 do not give; the next widths .* 45000, "):
+        image_size(200, None, 300)
 
 
 def test_a_filter_over_positions_has_a_middle():

@@ -109,7 +109,8 @@ def test_has_a_quarter_of_the_weights_of_ginconv():
 
 
 @pytest.mark.parametrize(
-    "first", [nn.ReLU(), QuaternionLinear(3, 4, tiled=True), QuaternionLinear(-1, 4)]
+    "first",
+    [nn.ReLU(), nn.Sequential(), QuaternionLinear(3, 4, tiled=True), QuaternionLinear(-1, 4)],
 )
 def test_edge_features_need_a_known_width_of_quaternions(first):
     with pytest.raises(UserError, match="starts with a layer of quaternion features"):

@@ -118,6 +118,8 @@ def test_shows_its_sizes_and_names_mistakes():
     assert repr(layer) == "PHMLinear(6, 9, n=3, rules=learned)"
     with pytest.raises(UserError, match="must be multiples of n=4, got 6 and 8"):
         PHMLinear(6, 8, 4)
+    with pytest.raises(UserError, match="at least 1 component, got n=0"):
+        PHMLinear(6, 8, 0)
     with pytest.raises(UserError, match="fixed rules need n = 1, 2, 4 or 8, got 3"):
         PHMLinear(6, 9, 3, rules="fixed")
     with pytest.raises(UserError, match="choose learned or fixed"):

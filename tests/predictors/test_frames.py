@@ -40,7 +40,7 @@ def test_features_of_entities_are_trained_from_a_frame(library: str, tmp_path: P
     (tmp_path / "who.csv").write_text("\n".join(["entity,age,kind", *lines]))
     facts = tmp_path / "facts.tsv"
     facts.write_text("\n".join(map("\t".join, triple_rows())))
-    config = cities.config_of(**{"data.path": ""})
+    config = cities.config_of(**{"data.path": "", "data.entity": "entity"})
     frame = module.DataFrame(columns)
     models = [
         train_triples(triples, tmp_path / name, entities=entities, config=config, device="cpu")

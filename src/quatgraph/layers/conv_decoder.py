@@ -251,7 +251,8 @@ def image_size(width: int, height: int | None, kernel_size: int) -> tuple[int, i
     """Rows and columns of the image of two vectors, each of ``height`` rows."""
     fitting = _fitting_heights(width, kernel_size)
     if not fitting:
-        larger = (w for w in count(width - width % 4 + 4, 4) if _fitting_heights(w, kernel_size))
+        least = max(width + 1, (kernel_size + 1) // 2 * kernel_size)
+        larger = (w for w in count(least + -least % 4, 4) if _fitting_heights(w, kernel_size))
         widths = list(islice(larger, 3))
         raise UserError(
             f"ConvE needs an image of at least {kernel_size} x {kernel_size}, which vectors of "

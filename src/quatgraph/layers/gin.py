@@ -110,7 +110,7 @@ class QGINConv(Explainable):
 
 def _input_width(module: Module) -> int:
     """The width of the quaternion vectors that a module takes."""
-    first = module[0] if isinstance(module, Sequential) else module
+    first = next(iter(module), None) if isinstance(module, Sequential) else module
     width = getattr(first, "in_features", getattr(first, "in_channels", None))
     if width is None or width < 1 or getattr(first, "tiled", False):
         raise UserError(

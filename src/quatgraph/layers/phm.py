@@ -55,7 +55,9 @@ class PHMLinear(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if n < 1 or min(in_features, out_features) < 1 or in_features % n or out_features % n:
+        if n < 1:
+            raise UserError(f"a hypercomplex number has at least 1 component, got n={n}")
+        if min(in_features, out_features) < 1 or in_features % n or out_features % n:
             raise UserError(
                 f"the widths of a hypercomplex layer must be multiples of n={n}, got "
                 f"{in_features} and {out_features}"

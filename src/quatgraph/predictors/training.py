@@ -16,7 +16,7 @@ from quatgraph.data.io.frame import is_frame, with_index
 from quatgraph.data.io.store import find_dataset
 from quatgraph.data.labels import missing_labels
 from quatgraph.data.link import Triples, add_entities, from_names, read_entities
-from quatgraph.data.link.entities import NAME_COLUMNS, NO_FEATURES
+from quatgraph.data.link.entities import NAME_COLUMNS, NO_FEATURES, EntitySource
 from quatgraph.data.node import from_any as graph_from_any
 from quatgraph.data.text import Documents, check_trainable
 from quatgraph.data.text import from_list as documents_of
@@ -182,10 +182,11 @@ def fit_triples(
     if not isinstance(triples, Triples | Path | str):
         triples = from_names(triples, split_seed=data.split_seed, columns=data.columns)
     if isinstance(triples, Triples):
-        triples = read_entities(triples, data.entity_source)
+        table = data.entity_source if entities is None else EntitySource(data.entities)
+        triples = read_entities(triples, table)
     if entities is not None:
         if isinstance(triples, Path | str):
-            source = training.locate(triples) | {"entities": NO_FEATURES}
+            source = training.locate(triples) | {"entities": NO_FEATURES, "entity": ""}
             triples = LINK.load(replace(training.config, data=replace(data, **source)))
         names = (data.entity, *NAME_COLUMNS)
         frame = with_index(entities, "the frame of entities", names)

@@ -173,3 +173,16 @@ def test_a_table_that_is_not_there_is_a_mistake(path, message, tmp_path):
     written(tmp_path / "graph", "a,Anna\n")
     with pytest.raises(UserError, match=message):
         link.read(tmp_path / "graph", entities=EntitySource(str(tmp_path / path)))
+
+
+def test_a_list_of_labels_whose_column_is_named_is_read_as_a_table(tmp_path):
+    folder = written(tmp_path, "id,label\na,Anna\n")
+    assert link.read(folder, entities=EntitySource("", "id")).entity_labels[0] == "Anna"
+    with pytest.raises(UserError, match=r"no column 'who', which data.entity names"):
+        link.read(folder, entities=EntitySource("", "who"))
+
+
+def test_a_column_of_no_table_is_a_mistake(tmp_path):
+    folder = written(tmp_path, "", "notes.txt")
+    with pytest.raises(UserError, match=r"'who' of a table of entities, but there is none"):
+        link.read(folder, entities=EntitySource("", "who"))

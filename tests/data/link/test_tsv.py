@@ -149,7 +149,7 @@ def test_labels_name_entities_and_relations(tmp_path):
         f"{relations} has no label for 1 of 2 relations; their ids are used",
     ]
     write(tmp_path, entities="a\tAnna\nb\tBen\nc\tC\nx\tXerxes\n")
-    message = f"{entities} labels 1 entities that are in no triple; they are left out"
+    message = f"{entities}: 1 label of entities that are in no triple left out"
     assert message in read(tmp_path).notes
 
 

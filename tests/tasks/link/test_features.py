@@ -133,6 +133,12 @@ def test_a_model_without_layers_refuses_features(name: str, tmp_path: Path) -> N
     assert train_in_folder(LINK, candidates, tmp_path / "m", data=cities()).records
 
 
+def test_several_such_models_are_refused_together() -> None:
+    candidates = [config_of(**{"model.name": name}) for name in ("embeddings", "tucker")]
+    with pytest.raises(UserError, match=r"the models embeddings, tucker take no features"):
+        LINK.check_candidates(candidates, with_features(cities()))
+
+
 def test_the_portfolio_trains_such_models_without(tmp_path: Path) -> None:
     candidates = default_candidates(LINK, {"train": {"epochs": 1}, "model": {"dim_quats": 1}})
     job = train_in_folder(LINK, candidates, tmp_path, data=with_features(cities()), combine=True)

@@ -69,7 +69,9 @@ def read_folder(path: Path, *, entities: EntitySource = OWN_TABLE, **options: An
         )
         raise UserError(f"{path} has no train.tsv, nor train.csv or train.txt{hint}")
     table = files.get("entities")
-    if table is not None and (is_elsewhere(entities) or not _is_label_list(table)):
+    if table is not None and (
+        is_elsewhere(entities) or entities.column or not _is_label_list(table)
+    ):
         del files["entities"]
     triples = _read_files(path.resolve().name, files, **options)
     return read_entities(triples, entities, None if "entities" in files else table)
@@ -86,6 +88,11 @@ def read_entities(triples: Triples, entities: EntitySource, own: Path | None = N
     if not with_features and triples.features is not None:
         triples = replace(triples, features=None, feature_names=[])
     path = Path(entities.path) if is_elsewhere(entities) else own
+    if path is None and entities.column:
+        raise UserError(
+            f"data.entity names the column {entities.column!r} of a table of entities, but there "
+            "is none: choose one with data.entities, or leave data.entity out"
+        )
     if path is None:
         return triples
     if path.is_dir() or unpacked_suffix(path) not in FRAME_SUFFIXES:
@@ -252,6 +259,6 @@ def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
         )
     if more := len(labels) - len(found):
         parts.notes.append(
-            f"{file} labels {more:,} {plural} that are in no triple; they are left out"
+            f"{file}: {count_noun(more, 'label')} of {plural} that are in no triple left out"
         )
     return labels

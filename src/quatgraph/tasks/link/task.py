@@ -76,9 +76,10 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         names = ", ".join(dict.fromkeys(without))
         if len(without) < len(candidates):
             return [f"trained without the features of entities, which they do not take: {names}"]
+        which = f"the models {names} take" if len(set(without)) > 1 else f"the model {names} takes"
         raise UserError(
-            f"the model {names} takes no features of entities; choose one of {', '.join(takers)}, "
-            "or leave the features out with --set data.entities=none"
+            f"{which} no features of entities; choose one of {', '.join(takers)}, or leave the "
+            "features out with --set data.entities=none"
         )
 
     def has_validation(self, config: LinkConfig, data: Triples) -> bool:
