@@ -28,10 +28,10 @@ def test_settings_are_objects_for_programs() -> None:
     found = {setting["key"]: setting for setting in map(json.loads, lines)}
     assert found["train.batch_size"] == {
         "key": "train.batch_size",
-        "type": "a whole number",
+        "type": "a whole number or none",
         "default": "64",
         "bounds": "positive",
-        "meaning": "Documents of a step; a transductive model takes all training documents.",
+        "meaning": "Documents of a step; none for all of them, as a transductive model takes them.",
     }
 
 

@@ -9,6 +9,8 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from quatgraph.tasks.combination import (
+    HALF_PICKS,
+    HALVINGS,
     MAX_PICKS,
     TEMPERATURES,
     ClassifierPool,
@@ -16,6 +18,7 @@ from quatgraph.tasks.combination import (
     apply_temperature,
     fit_temperature,
     mean_score,
+    select_bagged,
     select_single,
     select_weights,
 )
@@ -63,6 +66,37 @@ def test_a_single_run_is_kept_where_others_hurt() -> None:
     runs = [run_of(good, good, labels), run_of(-good, -good, labels)]
     pool = ClassifierPool(runs)
     assert select_weights(pool.score, 2) == (1, 0)
+
+
+def test_bagged_selection_averages_runs_that_are_equally_good() -> None:
+    """On new items it beats greedy selection, which follows the luck of the validation items."""
+    greedy, bagged = [], []
+    for seed in range(20):
+        pool = ClassifierPool(random_runs(8, seed))
+        found = select_bagged(pool.score, 8, pool.num_valid)
+        assert sum(weight > 0 for weight in found) > 4
+        assert sum(found) <= 2 * HALVINGS * HALF_PICKS
+        greedy.append(float(pool.item_scores(select_weights(pool.score, 8)).mean()))
+        bagged.append(float(pool.item_scores(found).mean()))
+    assert sum(bagged) > sum(greedy)
+
+
+def test_bagged_selection_repeats_and_its_halves_weigh_the_same() -> None:
+    pool = ClassifierPool(random_runs(2))
+    assert select_bagged(pool.score, 2, pool.num_valid) == (1, 1)
+    pool = ClassifierPool(random_runs(7))
+    first, second = (select_bagged(pool.score, 7, pool.num_valid) for _ in range(2))
+    assert first == second
+    alone = ClassifierPool(random_runs(1))
+    assert select_bagged(alone.score, 1, alone.num_valid) == (1,)
+
+
+def test_bagged_selection_keeps_a_run_that_luck_does_not_explain() -> None:
+    labels = torch.arange(30) % 3
+    truth = torch.nn.functional.one_hot(labels, 3)
+    good, bad = 2.0 * truth, 4.0 * truth.roll(1, dims=1)
+    pool = ClassifierPool([run_of(bad, bad, labels), run_of(good, good, labels)])
+    assert select_bagged(pool.score, 2, pool.num_valid) == (0, 1)
 
 
 def test_probabilities_are_averaged() -> None:

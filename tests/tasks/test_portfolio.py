@@ -19,7 +19,7 @@ from quatgraph.errors import UserError
 from quatgraph.predictors import PREDICTORS
 from quatgraph.presets import preset, protocols
 from quatgraph.tasks import TASKS, portfolio
-from quatgraph.tasks.combination import TrainedRun
+from quatgraph.tasks.combination import Score, TrainedRun, Weights, select_bagged
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.node.config import DataConfig, NodeConfig
@@ -138,7 +138,8 @@ def test_a_combination_is_evaluated_as_it_was_selected(name: str, tmp_path: Path
     groups = {(record.split, record.seed) for record in job.records}
     assert [(each["split"], each["seed"]) for each in job.selection] == sorted(groups)
     metric = task.reported_metrics[0]
-    for each in job.selection:  # on validation data, a combination is never worse
+    for each in job.selection if not task.bags_selection else ():
+        # On validation data, greedy selection is never worse than a single run.
         assert each["combination"][f"valid/{metric}"] >= each["single"][f"valid/{metric}"]
     bundle = load_bundle(job.folder)
     predictor = PREDICTORS[name](bundle, CPU)
@@ -327,6 +328,28 @@ def test_where_nothing_can_be_combined_the_best_configuration_is_bundled(tmp_pat
     assert {path.name for path in job.folder.iterdir()} == {
         *("records.jsonl", "card.json", "model.safetensors")
     }
+
+
+@pytest.mark.parametrize(("name", "bagged"), [("graph", True), ("text", False)])
+def test_only_the_selection_for_graphs_is_bagged(
+    name: str, bagged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    candidates, data = MAKERS[name](tmp_path)
+    calls: list[tuple[int, int]] = []
+
+    def watch(score: Callable[[Weights], Score], count: int, num_valid: int) -> Weights:
+        calls.append((count, num_valid))
+        return select_bagged(score, count, num_valid)
+
+    monkeypatch.setattr(portfolio, "select_bagged", watch)
+    job = train_in_folder(TASKS[name], candidates, tmp_path / "m", data=data, combine=True)
+    if not bagged:
+        assert not calls
+        return
+    (count, whole), *splits = calls  # the bundle is selected on the validation data of all splits
+    assert count == len(candidates)
+    assert len(splits) == len(job.selection)
+    assert whole == sum(num_valid for _, num_valid in splits) > 0
 
 
 def test_folds_in_several_ensembles_are_one_bundle(tmp_path: Path) -> None:

@@ -34,9 +34,16 @@ def attend(
     total = adjacency.sum_entries() @ score  # (N, H)
     kept = dropout(score)
     kept = kept if factors is None else kept * factors[:, None]
-    summed = torch.vmap(
-        lambda weight, x: adjacency.with_weight(weight) @ x, randomness="different"
-    )(kept.mT, values.movedim(1, 0))  # (H, N, F)
+    weights, vectors = kept.mT, values.movedim(1, 0)
+
+    def add_up(weight: Tensor, x: Tensor) -> Tensor:
+        return adjacency.with_weight(weight) @ x
+
+    if torch.compiler.is_compiling():  # which cannot trace the kernel within vmap
+        heads = zip(weights.contiguous().unbind(), vectors.contiguous().unbind(), strict=True)
+        summed = torch.stack([add_up(weight, x) for weight, x in heads])
+    else:
+        summed = torch.vmap(add_up, randomness="different")(weights, vectors)  # (H, N, F)
     return summed.movedim(0, 1) / total.clamp(min=1e-16)[..., None]
 
 

@@ -3,12 +3,14 @@
 Greedy forward selection with replacement (`Caruana et al., 2004
 <https://doi.org/10.1145/1015330.1015432>`_): starting from the best run, the run that helps most on
 validation data is added again and again. A run that never helps has weight zero, and a single run
-is kept where no combination is better. Test data plays no part.
+is kept where no combination is better. Where validation items are few, selections among halves of
+the runs are averaged. Test data plays no part.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from statistics import fmean
 from typing import Any, Protocol
 
@@ -19,6 +21,8 @@ from quatgraph.metrics.classification import CLASSIFICATION_METRICS
 
 MAX_PICKS = 12
 """How often runs are added: the sum of the weights."""
+HALVINGS, HALF_PICKS = 10, 6
+"""How often the runs are halved at random, and how often a run is added within each half."""
 TEMPERATURES = 0.2, 20.0
 """The range of temperatures: with few validation items the best one may be zero or infinite."""
 
@@ -133,19 +137,53 @@ def select_weights(score: Callable[[Weights], Score], count: int) -> Weights:
     weights: Weights = (0,) * count
     best: tuple[Score, Weights] | None = None
     for _ in range(MAX_PICKS):
-        trials = [
-            tuple(weight + (index == added) for index, weight in enumerate(weights))
-            for added in range(count)
-        ]
-        scored = [(score(trial), trial) for trial in trials]
-        top, weights = max(scored, key=lambda pair: pair[0])
+        top, weights = _add_best(score, weights, range(count))
         if best is None or top > best[0]:
             best = top, weights
         if count == 1:
             break
     assert best is not None
-    divisor = math.gcd(*best[1])
-    return tuple(weight // divisor for weight in best[1])
+    return _reduce(best[1])
+
+
+def select_bagged(score: Callable[[Weights], Score], count: int, num_valid: int) -> Weights:
+    """Selects the weights of ``count`` runs: the sum of greedy selections, each among a random half
+    of them.
+
+    On few validation items the best run owes much to luck, and greedy selection builds on it. Each
+    run is left out of every other selection, so the sum has several good ones. Greedy selection
+    among all runs is kept where its metric is higher by more than two standard errors of a share of
+    ``num_valid`` items: there luck does not explain the difference.
+    """
+    greedy = select_weights(score, count)
+    if count == 1:
+        return greedy
+    random, total = Random(0), [0] * count
+    for _ in range(HALVINGS):
+        order = random.sample(range(count), count)
+        for half in (order[: count // 2], order[count // 2 :]):
+            weights: Weights = (0,) * count
+            for _ in range(HALF_PICKS):
+                _, weights = _add_best(score, weights, half)
+            total = [a + b for a, b in zip(total, weights, strict=True)]
+    bagged = _reduce(total)
+    best = score(greedy)[0]
+    share = (best * num_valid + 1) / (num_valid + 2)  # not 1, which would have no error
+    error = math.sqrt(share * (1 - share) / num_valid)
+    return greedy if best - score(bagged)[0] > 2 * error else bagged
+
+
+def _add_best(
+    score: Callable[[Weights], Score], weights: Weights, runs: Sequence[int]
+) -> tuple[Score, Weights]:
+    """Adds the one of the runs that helps most, and returns the new score and weights."""
+    trials = [tuple(w + (index == run) for index, w in enumerate(weights)) for run in runs]
+    return max(((score(trial), trial) for trial in trials), key=lambda pair: pair[0])
+
+
+def _reduce(weights: Sequence[int]) -> Weights:
+    divisor = math.gcd(*weights)
+    return tuple(weight // divisor for weight in weights)
 
 
 def select_single(score: Callable[[Weights], Score], count: int) -> Weights:

@@ -15,9 +15,11 @@ from quatgraph.errors import check_known
 from quatgraph.presets import protocols
 from quatgraph.tasks.combination import (
     Pool,
+    Score,
     Weights,
     fit_temperature,
     mean_score,
+    select_bagged,
     select_single,
     select_weights,
 )
@@ -201,8 +203,10 @@ class Bundler(Generic[ConfigT, DataT, ProblemT]):
         stored = self.store.load_runs(r for group in groups for r in group.runs if r.seed == seed)
         pool = self.task.pool([run.as_trained() for run in stored], self.data, device)
         measured = {}
-        for name, select in (("single", select_single), ("combination", select_weights)):
-            weights = select(pool.score, len(stored))
+        for name, weights in (
+            ("single", select_single(pool.score, len(stored))),
+            ("combination", _select_combination(self.task, [pool], len(stored))),
+        ):
             temperature = _fit_temperature([pool], weights)
             self.task.refine([pool], weights, temperature)
             measured[name] = pool.metrics(weights, temperature)
@@ -245,7 +249,7 @@ def combine_runs(
     every = list(pools.values())
     if not all(pool.num_valid for pool in every):
         return None
-    weights = select_weights(lambda trial: mean_score(every, trial), len(shared))
+    weights = _select_combination(task, every, len(shared))
     temperature = _fit_temperature(every, weights)
     best = max(pools, key=lambda key: pools[key].score(weights))
     bundled = list(pools) if task.averages_runs else [best]
@@ -262,6 +266,19 @@ def combine_runs(
     merged.card["metrics"] = {name: fmean(each[name] for each in measured) for name in measured[0]}
     merged.card.update(refined, temperature=temperature)
     return merged
+
+
+def _select_combination(
+    task: Task[ConfigT, DataT, ProblemT], pools: Sequence[Pool], count: int
+) -> Weights:
+    """Selects the weights of ``count`` configurations by the mean score over the pools."""
+
+    def score(weights: Weights) -> Score:
+        return mean_score(pools, weights)
+
+    if task.bags_selection:
+        return select_bagged(score, count, sum(pool.num_valid for pool in pools))
+    return select_weights(score, count)
 
 
 def _fit_temperature(pools: Sequence[Pool], weights: Weights) -> float:

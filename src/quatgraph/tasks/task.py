@@ -77,6 +77,9 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     averages_runs: bool = False
     """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
     or only the best of them."""
+    bags_selection: bool = False
+    """Whether :func:`~quatgraph.tasks.combination.select_bagged` selects the weights of a
+    combination, for validation data of few items."""
     monitor: str = SELECTION_SCORE
     """The metric that selects epochs."""
     evaluates_always: bool = False
