@@ -69,14 +69,15 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         """Reports the models that take no features; refuses them if there are no others."""
         if data.features is None:
             return []
-        takers = [name for name, model in MODELS.items() if issubclass(model, GraphModel)]
-        without = [c.model.name for c in candidates if c.model.name not in takers]
+        used = dict.fromkeys(config.model.name for config in candidates)
+        without = [name for name in used if not issubclass(MODELS[name], GraphModel)]
         if not without:
             return []
-        names = ", ".join(dict.fromkeys(without))
-        if len(without) < len(candidates):
+        names = ", ".join(without)
+        if len(without) < len(used):
             return [f"trained without the features of entities, which they do not take: {names}"]
-        which = f"the models {names} take" if len(set(without)) > 1 else f"the model {names} takes"
+        which = f"the models {names} take" if len(without) > 1 else f"the model {names} takes"
+        takers = [name for name, model in MODELS.items() if issubclass(model, GraphModel)]
         raise UserError(
             f"{which} no features of entities; choose one of {', '.join(takers)}, or leave the "
             "features out with --set data.entities=none"
