@@ -1,6 +1,7 @@
 """People and cities: a small knowledge graph in which what is asked follows from what is known."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import settings
@@ -58,6 +59,21 @@ def cities() -> Triples:
         entity_labels=ENTITIES,
         relation_labels=RELATIONS,
     )
+
+
+def part_rows(triples: Triples, part: str) -> str:
+    """The triples of a part as lines of a file."""
+    ends, kinds = triples.entities, triples.relations
+    numbers = getattr(triples, part).tolist()
+    return "".join(f"{ends[h]}\t{kinds[r]}\t{ends[t]}\n" for h, r, t in numbers)
+
+
+def write_cities(folder: Path) -> Path:
+    """Makes a folder with the parts of :func:`cities`."""
+    folder.mkdir()
+    for part in ("train", "valid", "test"):
+        (folder / f"{part}.tsv").write_text(part_rows(cities(), part))
+    return folder
 
 
 def with_negatives(triples: Triples) -> Triples:

@@ -6,10 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cities import CITIES, ENTITIES, PEOPLE, cities
+from cities import CITIES, ENTITIES, PEOPLE, write_cities
 from commands import assert_user_error, call
-
-from quatgraph.data.link import Triples
 
 SHORT = ["--set", "train.epochs=3", "--set", "model.dim_quats=2", "--device", "cpu"]
 SIMQGNN = ["--set", "model.name=simqgnn", "--set", "train.lr=0.01"]
@@ -20,12 +18,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def rows(triples: Triples, part: str) -> str:
-    ends, kinds = triples.entities, triples.relations
-    numbers = getattr(triples, part).tolist()
-    return "".join(f"{ends[h]}\t{kinds[r]}\t{ends[t]}\n" for h, r, t in numbers)
-
-
 TABLE = "entity,kind,size\n" + "".join(
     f"{name},{name.split()[0]},{number}\n" for number, name in enumerate(ENTITIES)
 )
@@ -34,10 +26,7 @@ TABLE = "entity,kind,size\n" + "".join(
 @pytest.fixture
 def towns(tmp_path: Path) -> Path:
     """A folder with the parts of a knowledge graph and a table of its entities."""
-    folder = tmp_path / "towns"
-    folder.mkdir()
-    for part in ("train", "valid", "test"):
-        (folder / f"{part}.tsv").write_text(rows(cities(), part))
+    folder = write_cities(tmp_path / "towns")
     (folder / "entities.csv").write_text(TABLE)
     return folder
 

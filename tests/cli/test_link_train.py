@@ -8,10 +8,8 @@ import time
 from pathlib import Path
 
 import pytest
-from cities import cities
+from cities import cities, part_rows, write_cities
 from commands import assert_user_error, call
-
-from quatgraph.data.link import Triples
 
 SHORT = ["--set", "train.epochs=3", "--set", "model.dim_quats=2", "--device", "cpu"]
 SHORT += ["--set", "model.name=simqgnn"]
@@ -22,20 +20,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def rows(triples: Triples, part: str) -> str:
-    ends, kinds = triples.entities, triples.relations
-    numbers = getattr(triples, part).tolist()
-    return "".join(f"{ends[h]}\t{kinds[r]}\t{ends[t]}\n" for h, r, t in numbers)
-
-
 @pytest.fixture
 def towns(tmp_path: Path) -> Path:
     """A folder with the parts of a knowledge graph."""
-    folder = tmp_path / "towns"
-    folder.mkdir()
-    for part in ("train", "valid", "test"):
-        (folder / f"{part}.tsv").write_text(rows(cities(), part))
-    return folder
+    return write_cities(tmp_path / "towns")
 
 
 METRICS = r"MRR \.\d{3}, Hits@10 \d+\.\d %"
@@ -98,7 +86,7 @@ def test_a_preset_of_link_is_trained(tmp_path: Path) -> None:
 
 
 def test_what_a_file_brought_up_is_told(tmp_path: Path) -> None:
-    lines = "".join(rows(cities(), part) for part in ("train", "valid", "test"))
+    lines = "".join(part_rows(cities(), part) for part in ("train", "valid", "test"))
     (tmp_path / "my.towns.csv").write_text(
         "subject,predicate,object\n" + (lines + lines[: lines.index("\n") + 1]).replace("\t", ",")
     )

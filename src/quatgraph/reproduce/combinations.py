@@ -18,6 +18,7 @@ from torch import Tensor
 from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.files import ensure_folder, write_atomic
+from quatgraph.reproduce.run import recorded_runs
 from quatgraph.reproduce.table import Table, select_runs, select_shown
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.combination import Pool, TrainedRun, select_weights
@@ -115,12 +116,8 @@ def _save(results: Path, name: str, finished: _Finished, records: Sequence[RunRe
     """Saves what ``records`` do not hold yet; combinations last, since their record says that they
     are done."""
     _save_items(results / "items" / f"{name}.npz", finished.items)
-    done = {(run.method, run.config_digest, run.split, run.seed) for run in records}
-    new = [
-        run
-        for run in finished.singles
-        if (run.method, run.config_digest, run.split, run.seed) not in done
-    ]
+    done = recorded_runs(records)
+    new = [run for run in finished.singles if not recorded_runs([run]) <= done]
     append_records(results / "records" / f"{name}-search.jsonl", new)
     append_records(results / "records" / f"{name}-combined.jsonl", finished.combined)
 

@@ -47,7 +47,7 @@ def run_missing(
         MissingDataError: The data of some cells is not available; all other cells have been run.
     """
     task, records = TASKS[table.task], read_results(results)
-    done, errors = _done(records), list[MissingDataError]()
+    done, errors = recorded_runs(records), list[MissingDataError]()
     for dataset, method in table.cells(only):
         for several, name in _plan_runs(table, dataset, method, records):
             file = _records_file(results, name)
@@ -58,7 +58,7 @@ def run_missing(
             try:
                 for finished in _run_configs(task, missing, method, file, done, context):
                     records += finished
-                    done |= _done(finished)
+                    done |= recorded_runs(finished)
                     yield finished
             except MissingDataError as error:
                 errors.append(error)
@@ -119,12 +119,13 @@ def search(
         for protocol in rules["searched"]
         for made in configs.expand_grid(base_values(protocol), lists | set_ | fixed)
     ]
-    done = _done(read_results(results))
+    done = recorded_runs(read_results(results))
     file = _records_file(results, f"{task_name}-{dataset}-search")
     yield from _run_configs(task, candidates, method, file, done, context)
 
 
-def _done(records: Sequence[RunRecord]) -> Done:
+def recorded_runs(records: Sequence[RunRecord]) -> Done:
+    """What identifies the runs of some records."""
     return {(r.method, r.config_digest, r.split, r.seed) for r in records}
 
 
