@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated, Any
@@ -22,8 +22,18 @@ SEARCHES = Path(__file__).parents[1] / "results" / "searches.toml"
 
 def read_searches(path: Path = SEARCHES) -> dict[str, dict[str, Any]]:
     """The searches by name: ``presets``, axes as ``set``, and perhaps ``seeds``; ``also`` lists
-    further settings by preset."""
+    further settings by preset, ``rounds`` those of several rounds."""
     return tomllib.loads(path.read_text())
+
+
+def plan_rounds(search: dict[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """Presets and their axes in the order in which they run: the first round of every preset, then
+    the second. So a time limit leaves about as many configurations of each."""
+    also, rounds = search.get("also", {}), search.get("rounds", {})
+    for turn in range(max(map(len, rounds.values()), default=1)):
+        for name in search["presets"]:
+            for settings in rounds.get(name, [[]])[turn : turn + 1]:
+                yield name, [*search["set"], *also.get(name, []), *settings]
 
 
 def complete_axes(name: str, axes: list[str]) -> list[str]:
@@ -37,6 +47,15 @@ def complete_axes(name: str, axes: list[str]) -> list[str]:
     return [*axes, *(f"{key}={json.dumps(value)}" for key, value in others.items())]
 
 
+def expand_search(search: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    """The settings of every configuration that a search tries of a preset."""
+    for planned, settings in plan_rounds(search):
+        if planned == name:
+            axes = configs.flatten(configs.override({}, complete_axes(name, settings)))
+            lists = {key: axis if isinstance(axis, list) else [axis] for key, axis in axes.items()}
+            yield from configs.expand_grid(preset(name), lists)
+
+
 def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:
     """A line per configuration: the settings that the search varies, and the mean over splits and
     seeds of the validation metric that selects."""
@@ -48,7 +67,8 @@ def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:
     lines = []
     for runs in groups.values():
         flat, metric = configs.flatten(runs[0].config), selection_metric(runs[0].config)
-        settings = " ".join(f"{key}={flat[key]}" for key in varied)
+        # Records leave out the defaults of settings that came later.
+        settings = " ".join(f"{key}={flat.get(key, 'default')}" for key in varied)
         mean = fmean(run.metrics[f"valid/{metric}"] for run in runs)
         lines.append(f"{settings}: validation {metric} {mean:.4f} ({len(runs)} runs)")
     return lines
@@ -57,6 +77,7 @@ def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:
 def main(
     names: list[str],
     results: Annotated[Path, typer.Option()] = Path("results"),
+    only: Annotated[list[str] | None, typer.Option(help="Only this preset. Repeatable.")] = None,
     device: Annotated[str, typer.Option()] = "auto",
     max_minutes: MaxMinutes = None,
 ) -> None:
@@ -64,8 +85,9 @@ def main(
     searches = read_searches()
     with training_context(device, max_minutes) as context:
         for values in (searches[name] for name in names):
-            for name in values["presets"]:
-                axes = [*values["set"], *values.get("also", {}).get(name, [])]
+            for name, axes in plan_rounds(values):
+                if only and name not in only:
+                    continue
                 try:
                     for records in search(
                         name,
@@ -74,7 +96,7 @@ def main(
                         seeds=values.get("seeds", 1),
                         overrides=complete_axes(name, axes),
                     ):
-                        for line in describe_runs(values["set"], records):
+                        for line in describe_runs(axes, records):
                             typer.echo(f"{name} {line}")
                 except Paused:
                     typer.echo("time limit reached; repeat the command to continue")

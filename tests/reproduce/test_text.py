@@ -19,6 +19,7 @@ from quatgraph.reproduce.table import Table, cell, load_table
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.config import TextConfig
 from quatgraph.training.context import Context
+from tools.searches import expand_search, read_searches
 
 CPU = Context(torch.device("cpu"))
 TABLE = load_table("text")
@@ -68,9 +69,14 @@ def test_the_search_on_record_is_that_of_the_lists(dataset: str, method: str) ->
     records = read_results(Path(__file__).parents[2] / "results")
     found = {r.config_digest for r in tables.select_runs(TABLE, records, dataset, method, "honest")}
     lists = presets.protocols("text")["grid"]
-    made = configs.expand_grid(presets.preset(f"text/{dataset}-{method}"), lists)
-    tried = {configs.digest(configs.build(TextConfig, one).identity()) for one in made}
-    assert found == tried
+    name = f"text/{dataset}-{method}"
+    grid = configs.expand_grid(presets.preset(name), lists)
+    later = [one for search in read_searches().values() for one in expand_search(search, name)]
+    tried, listed = (
+        {configs.digest(configs.build(TextConfig, one).identity()) for one in made}
+        for made in (grid, [*grid, *later])
+    )
+    assert tried <= found <= listed
 
 
 @pytest.fixture

@@ -6,22 +6,38 @@ from types import SimpleNamespace
 import pytest
 
 from quatgraph import config as configs
-from quatgraph.presets import preset
 from quatgraph.tasks import TASKS
-from tools.searches import complete_axes, describe_runs, read_searches
+from tools.searches import complete_axes, describe_runs, expand_search, plan_rounds, read_searches
 
 
-@pytest.mark.parametrize(("name", "values"), read_searches().items())
-def test_every_search_builds_and_has_the_axes_that_it_names(name: str, values: dict) -> None:
-    named = configs.flatten(configs.override({}, values["set"]))
-    size = math.prod(len(axis) for axis in named.values() if isinstance(axis, list))
-    for one in values["presets"]:
-        task = TASKS[one.partition("/")[0]]
-        axes = configs.flatten(configs.override({}, complete_axes(one, values["set"])))
-        lists = {key: axis if isinstance(axis, list) else [axis] for key, axis in axes.items()}
-        found = configs.expand_grid(preset(one), lists)
-        built = {configs.digest(configs.build(task.config, made).identity()) for made in found}
-        assert len(built) == size
+def count_configurations(axes: list[str]) -> int:
+    named = configs.flatten(configs.override({}, axes))
+    return math.prod(len(axis) for axis in named.values() if isinstance(axis, list))
+
+
+@pytest.mark.parametrize("search", read_searches().values(), ids=read_searches())
+def test_every_search_builds_as_many_configurations_of_each_preset_as_it_names(
+    search: dict,
+) -> None:
+    size = count_configurations(search["set"])
+    size *= max(map(count_configurations, search.get("also", {}).values()), default=1)
+    size *= max(map(len, search.get("rounds", {}).values()), default=1)
+    assert {name for name, _ in plan_rounds(search)} == {*search["presets"]}
+    for name in search["presets"]:
+        config = TASKS[name.partition("/")[0]].config
+        made = [configs.build(config, one).identity() for one in expand_search(search, name)]
+        assert len({*map(configs.digest, made)}) == len(made) == size
+
+
+def test_a_round_of_every_preset_comes_before_the_next_round() -> None:
+    rounds = {"a": [["x=1"], ["x=2"]], "b": [["x=3"], ["x=4"]]}
+    search = {"presets": ["a", "b"], "set": ["y=0"], "also": {"b": ["z=5"]}, "rounds": rounds}
+    assert list(plan_rounds(search)) == [
+        ("a", ["y=0", "x=1"]),
+        ("b", ["y=0", "z=5", "x=3"]),
+        ("a", ["y=0", "x=2"]),
+        ("b", ["y=0", "z=5", "x=4"]),
+    ]
 
 
 def test_the_grid_of_the_task_is_fixed_where_a_search_does_not_name_it() -> None:
@@ -36,11 +52,18 @@ def test_a_setting_that_is_not_searched_is_that_of_the_preset() -> None:
 
 
 def test_nodes_are_searched_with_equal_budgets() -> None:
-    searches = read_searches()
-    shallow, deep = searches["node-shallow"]["set"], searches["node-deep"]["set"]
-    assert [key for key, other in zip(shallow, deep, strict=True) if key != other] == [
-        "model.num_layers=[1, 2]"
-    ]
+    shallow, deep = (set(read_searches()[name]["set"]) for name in ("node-shallow", "node-deep"))
+    assert count_configurations([*shallow]) == count_configurations([*deep]) == 16
+    assert {"model.hidden_quats=[16, 64]", "train.lr=0.01", "train.epochs=700"} < shallow & deep
+
+
+def test_texting_has_as_many_configurations_as_textqgnn() -> None:
+    values = read_searches()["text-graphs"]
+    sizes = set()
+    for one in values["presets"]:
+        own = configs.flatten(configs.override({}, values["also"][one]))
+        sizes.add(math.prod(len(axis) for axis in own.values()))
+    assert sizes == {2}
 
 
 def test_a_configuration_is_described_by_what_varies_and_by_its_mean_over_splits() -> None:
@@ -54,3 +77,5 @@ def test_a_configuration_is_described_by_what_varies_and_by_its_mean_over_splits
         "train.lr=0.1: validation accuracy 0.6000 (2 runs)",
         "train.lr=0.2: validation accuracy 0.2500 (1 runs)",
     ]
+    (line,) = describe_runs(["model.lift=['split', 'learned']"], runs[:1])
+    assert line == "model.lift=default: validation accuracy 0.5000 (1 runs)"
