@@ -56,6 +56,26 @@ def test_real_layers_are_pygs_gcn2conv(layer, weight):
     torch.testing.assert_close(of_ours[2], of_theirs[2].mT)
 
 
+@pytest.mark.parametrize("layer", [1, 4])
+def test_real_layers_without_shared_weights_are_pygs(layer):
+    ours = ResidualGraphConv(F, 0.2, 0.5, layer, shared_weights=False)
+    theirs = GCN2Conv(F, 0.2, 0.5, layer, shared_weights=False)
+    theirs.weight1.data.copy_(ours.linear.weight.mT)
+    theirs.weight2.data.copy_(ours.initial_linear.weight.mT)
+    x, x_0 = inputs()
+    torch.testing.assert_close(ours(x, x_0, EDGES), theirs(x, x_0, EDGES))
+
+
+@every_layer
+def test_equal_matrices_are_as_good_as_shared_ones(kind: type[ResidualConv]) -> None:
+    shared, own = kind(F, 0.3), kind(F, 0.3, shared_weights=False)
+    own.linear.load_state_dict(shared.linear.state_dict())
+    own.initial_linear.load_state_dict(shared.linear.state_dict())
+    x, x_0 = inputs()
+    torch.testing.assert_close(own(x, x_0, EDGES), shared(x, x_0, EDGES))
+    assert sum(p.numel() for p in own.parameters()) == 2 * shared.linear.weight.numel()
+
+
 @every_layer
 def test_relabelled_nodes_have_relabelled_vectors(kind: type[ResidualConv]) -> None:
     conv, (x, x_0), order = kind(F, 0.1), inputs(), torch.randperm(N)

@@ -55,22 +55,15 @@ class PHMLinear(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        if n < 1:
-            raise UserError(f"a hypercomplex number has at least 1 component, got n={n}")
+        add_rules(self, n, rules)
         if min(in_features, out_features) < 1 or in_features % n or out_features % n:
             raise UserError(
                 f"the widths of a hypercomplex layer must be multiples of n={n}, got "
                 f"{in_features} and {out_features}"
             )
-        if rules not in get_args(Rules):
-            raise UserError(f"there are no rules {rules!r}; choose learned or fixed")
         self.in_features = in_features
         self.out_features = out_features
         self.n = n
-        if rules == "learned":
-            self.rules = nn.Parameter(torch.empty(n, n, n))
-        else:
-            self.register_buffer("rules", multiplication_rules(n), persistent=False)
         self.weight = nn.Parameter(torch.empty(n, out_features // n, in_features // n))
         self.bias = nn.Parameter(torch.empty(out_features)) if bias else None
         self.reset_parameters()
@@ -79,8 +72,7 @@ class PHMLinear(nn.Module):
         """Initializes so that the entries of the real matrix have the variance of Glorot's, whether
         rules are learned or fixed."""
         if isinstance(self.rules, nn.Parameter):
-            with torch.no_grad():
-                self.rules.copy_(F.normalize(torch.randn_like(self.rules), dim=0))
+            draw_rules(self.rules)
         bound = math.sqrt(6.0 / (self.in_features + self.out_features))
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
@@ -102,6 +94,25 @@ class PHMLinear(nn.Module):
     def extra_repr(self) -> str:
         rules = "learned" if isinstance(self.rules, nn.Parameter) else "fixed"
         return f"{self.in_features}, {self.out_features}, n={self.n}, rules={rules}"
+
+
+def add_rules(module: nn.Module, n: int, rules: Rules) -> None:
+    """Gives a module ``rules`` ``(n, n, n)``: a parameter if they are learned, else a buffer."""
+    if n < 1:
+        raise UserError(f"a hypercomplex number has at least 1 component, got n={n}")
+    if rules not in get_args(Rules):
+        raise UserError(f"there are no rules {rules!r}; choose learned or fixed")
+    if rules == "fixed":
+        module.register_buffer("rules", multiplication_rules(n), persistent=False)
+    else:
+        module.register_parameter("rules", nn.Parameter(torch.empty(n, n, n)))
+
+
+@torch.no_grad()
+def draw_rules(rules: Tensor) -> None:
+    """Draws rules by which a product of random numbers has the variance that it has with fixed
+    ones."""
+    rules.copy_(F.normalize(torch.randn_like(rules), dim=0))
 
 
 def multiplication_rules(n: int) -> Tensor:

@@ -5,8 +5,9 @@ r"""Graph convolutions with an initial residual and an identity map, for deep ne
     \big((1 - \beta) \mathbf{I} + \beta \mathbf{W}\big)^\top, \qquad
     \beta = \log(1 + \theta / l)
 
-for the l-th layer. The layers are called like PyG's ``GCN2Conv``, whose equation this is, without
-the activation.
+for the l-th layer. With ``shared_weights=False``, :math:`\mathbf{H}_0` is multiplied by a matrix of
+its own instead of :math:`\mathbf{W}`. The layers are called like PyG's ``GCN2Conv``, whose equation
+this is, without the activation.
 """
 
 import math
@@ -30,6 +31,7 @@ class ResidualConv(nn.Module, ABC):
         alpha: The share of the first layer's vectors, in [0, 1).
         theta: How much the layers mix channels, at least 0.
         layer: The number l of the layer, from 1.
+        shared_weights: Whether the sums and the first layer's vectors have the same W.
 
     Shape:
         - x: ``(N, channels)``
@@ -40,7 +42,17 @@ class ResidualConv(nn.Module, ABC):
         - output: ``(N, channels)``
     """
 
-    def __init__(self, channels: int, alpha: float, theta: float = 0.5, layer: int = 1) -> None:
+    linear: QuaternionLinear | GlorotLinear
+    initial_linear: QuaternionLinear | GlorotLinear | None
+
+    def __init__(
+        self,
+        channels: int,
+        alpha: float,
+        theta: float = 0.5,
+        layer: int = 1,
+        shared_weights: bool = True,
+    ) -> None:
         super().__init__()
         if not 0 <= alpha < 1:
             raise UserError(f"alpha must be at least 0 and less than 1, got {alpha}")
@@ -49,9 +61,15 @@ class ResidualConv(nn.Module, ABC):
                 f"theta must be at least 0 and layer at least 1, got {theta} and {layer}"
             )
         self.channels, self.alpha, self.beta = channels, alpha, math.log(1 + theta / layer)
+        self.linear = self.build_linear()
+        self.initial_linear = None if shared_weights else self.build_linear()
 
     @abstractmethod
-    def matrix(self) -> Tensor:
+    def build_linear(self) -> QuaternionLinear | GlorotLinear:
+        """A module with the weights of one W."""
+
+    @abstractmethod
+    def matrix(self, weight: Tensor) -> Tensor:
         """W, ``(channels, channels)``."""
 
     def forward(
@@ -61,16 +79,19 @@ class ResidualConv(nn.Module, ABC):
         if not isinstance(graph, Blocks):
             dtype = x.dtype if x.dtype == torch.float64 else None
             graph = Adjacency.of(graph, x.size(-2), edge_weight, dtype=dtype)
-        # A factor 1 - alpha moves to the small matrix: one operation less on the large ones.
-        sums = torch.add(graph @ x, x_0, alpha=self.alpha / (1 - self.alpha))
-        return sums @ self._mixing().mT
+        # Factors of large matrices move to the small one: one operation less on the large ones.
+        sums = graph @ x
+        if self.initial_linear is None:
+            sums = torch.add(sums, x_0, alpha=self.alpha / (1 - self.alpha))
+            return sums @ self._mixing(self.linear.weight, 1 - self.alpha).mT
+        initial = x_0 @ self._mixing(self.initial_linear.weight, self.alpha).mT
+        return sums @ self._mixing(self.linear.weight, 1 - self.alpha).mT + initial
 
-    def _mixing(self) -> Tensor:
-        """The right factor of the equation, times 1 - alpha."""
-        weight = self.matrix()
+    def _mixing(self, weight: Tensor, share: float) -> Tensor:
+        """The right factor of the equation for the weights of a W, times a share."""
+        weight = self.matrix(weight)
         identity = torch.eye(self.channels, device=weight.device, dtype=weight.dtype)
-        own, mixed = (1 - self.alpha) * (1 - self.beta), (1 - self.alpha) * self.beta
-        return torch.add(own * identity, weight, alpha=mixed)
+        return torch.add(share * (1 - self.beta) * identity, weight, alpha=share * self.beta)
 
     def extra_repr(self) -> str:
         return f"{self.channels}, alpha={self.alpha}, beta={self.beta:.4g}"
@@ -86,20 +107,18 @@ class ResidualQGNNConv(ResidualConv):
         torch.Size([3, 64])
     """
 
-    def __init__(self, channels: int, alpha: float, theta: float = 0.5, layer: int = 1) -> None:
-        super().__init__(channels, alpha, theta, layer)
-        self.linear = QuaternionLinear(channels, channels)
+    def build_linear(self) -> QuaternionLinear:
+        return QuaternionLinear(self.channels, self.channels)
 
-    def matrix(self) -> Tensor:
-        return hamilton_matrix(self.linear.weight)
+    def matrix(self, weight: Tensor) -> Tensor:
+        return hamilton_matrix(weight)
 
 
 class ResidualGraphConv(ResidualConv):
-    """PyG's ``GCN2Conv`` with shared weights."""
+    """PyG's ``GCN2Conv``."""
 
-    def __init__(self, channels: int, alpha: float, theta: float = 0.5, layer: int = 1) -> None:
-        super().__init__(channels, alpha, theta, layer)
-        self.linear = GlorotLinear(channels, channels, bias=False)
+    def build_linear(self) -> GlorotLinear:
+        return GlorotLinear(self.channels, self.channels, bias=False)
 
-    def matrix(self) -> Tensor:
-        return self.linear.weight
+    def matrix(self, weight: Tensor) -> Tensor:
+        return weight

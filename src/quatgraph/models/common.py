@@ -11,6 +11,7 @@ from quatgraph import config as configs
 from quatgraph.algebra import lift
 from quatgraph.errors import UserError
 from quatgraph.layers.linear import Features
+from quatgraph.layers.phm import Rules
 
 X = TypeVar("X", bound=Features)
 Count = Annotated[int, "counts"]
@@ -89,3 +90,13 @@ def layer_sizes(
     if num_layers < 1:
         raise UserError(f"a model needs at least one layer, got num_layers={num_layers}")
     return list(pairwise([in_channels, *[hidden] * num_layers, *last]))
+
+
+def check_components(n: int, width: int, rules: Rules) -> None:
+    """Checks the options of hypercomplex numbers with n components."""
+    if width % n:
+        raise UserError(
+            f"model.n must divide the width, which is {width} reals, four per quaternion; got {n}"
+        )
+    if rules == "fixed" and n not in (1, 2, 4, 8):
+        raise UserError(f"model.rules=fixed needs model.n = 1, 2, 4 or 8, got {n}")

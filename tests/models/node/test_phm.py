@@ -43,7 +43,7 @@ def test_only_maps_between_hidden_layers_are_hypercomplex():
 
 
 def test_options_that_do_not_fit_are_mistakes():
-    with pytest.raises(UserError, match=r"must divide the width of 12 reals.*got 8"):
+    with pytest.raises(UserError, match=r"must divide the width, which is 12 reals.*got 8"):
         PHMOptions(hidden_quats=3, n=8)
     with pytest.raises(UserError, match=r"needs model\.n = 1, 2, 4 or 8, got 3"):
         PHMOptions(hidden_quats=3, n=3, rules="fixed")

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.layers import QuaternionDropout
-from quatgraph.models.common import LOGITS, Count, Model, Options, Rate
+from quatgraph.layers.linear import RealLinear
+from quatgraph.layers.residual import ResidualConv
+from quatgraph.models.common import LOGITS, Count, Model, Options, Rate, layer_sizes
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 Edges = Adjacency | Tensor
@@ -68,6 +70,8 @@ class ResidualOptions(HiddenOptions):
     """Share of the first layer's vectors in the input of every convolution."""
     theta: Annotated[float, "not_negative"] = 0.5
     """How much the convolutions mix channels: the l-th one by log(1 + theta / l)."""
+    shared_weights: bool = True
+    """Whether sums over neighbours and the first layer's vectors have the same weights."""
     conv_weight_decay: Annotated[float | None, "not_negative"] = None
     """Weight decay of the convolutions; train.weight_decay if none."""
     normalization: Normalization = "symmetric"
@@ -161,12 +165,35 @@ class ConvModel(NodeModel):
 
 class ResidualModel(NodeModel):
     """A linear layer, many convolutions that also read its output, and a prediction layer, with
-    dropout before each."""
+    dropout before each.
 
-    first: nn.Module
-    convs: nn.ModuleList
-    prediction: nn.Module
-    dropout: QuaternionDropout
+    Args:
+        first: The first layer, of which ``hidden`` is the width.
+        others: As in :class:`GCNII`.
+    """
+
+    Conv: ClassVar[type[ResidualConv]]
+
+    def __init__(
+        self,
+        first: nn.Module,
+        hidden: int,
+        num_classes: int,
+        *,
+        num_layers: int,
+        dropout: float,
+        alpha: float,
+        theta: float,
+        shared_weights: bool,
+    ) -> None:
+        super().__init__()
+        self.first = first
+        self.convs = nn.ModuleList(
+            self.Conv(width, alpha, theta, layer, shared_weights)
+            for layer, (width, _) in enumerate(layer_sizes(hidden, hidden, num_layers), 1)
+        )
+        self.prediction = RealLinear(hidden, num_classes)
+        self.dropout = QuaternionDropout(dropout)
 
     def forward(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None

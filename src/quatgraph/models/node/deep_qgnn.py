@@ -3,12 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import nn
-
-from quatgraph.layers import QuaternionDropout, QuaternionLinear
-from quatgraph.layers.linear import RealLinear
+from quatgraph.layers import QuaternionLinear
 from quatgraph.layers.residual import ResidualQGNNConv
-from quatgraph.models.common import layer_sizes
 from quatgraph.models.node.base import ResidualModel, ResidualOptions
 
 
@@ -32,7 +28,7 @@ class DeepQGNN(ResidualModel):
     Args:
         hidden_quats: Quaternions per layer.
         in_channels, num_classes, num_layers, dropout: As in :class:`GCN`.
-        alpha, theta: As in :class:`quatgraph.layers.residual.ResidualConv`.
+        alpha, theta, shared_weights: As in :class:`quatgraph.layers.residual.ResidualConv`.
 
     Example:
         >>> import torch
@@ -41,6 +37,7 @@ class DeepQGNN(ResidualModel):
     """
 
     Options = DeepQGNNOptions
+    Conv = ResidualQGNNConv
 
     def __init__(
         self,
@@ -52,13 +49,16 @@ class DeepQGNN(ResidualModel):
         dropout: float = 0.5,
         alpha: float = 0.1,
         theta: float = 0.5,
+        shared_weights: bool = True,
     ) -> None:
-        super().__init__()
         hidden = 4 * hidden_quats
-        self.first = QuaternionLinear(in_channels, hidden, bias=True, tiled=True)
-        self.convs = nn.ModuleList(
-            ResidualQGNNConv(width, alpha, theta, layer)
-            for layer, (width, _) in enumerate(layer_sizes(hidden, hidden, num_layers), 1)
+        super().__init__(
+            QuaternionLinear(in_channels, hidden, bias=True, tiled=True),
+            hidden,
+            num_classes,
+            num_layers=num_layers,
+            dropout=dropout,
+            alpha=alpha,
+            theta=theta,
+            shared_weights=shared_weights,
         )
-        self.prediction = RealLinear(hidden, num_classes)
-        self.dropout = QuaternionDropout(dropout)

@@ -3,12 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import nn
-
-from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.residual import ResidualGraphConv
-from quatgraph.models.common import layer_sizes
 from quatgraph.models.node.base import ResidualModel, ResidualOptions
 
 
@@ -23,10 +19,11 @@ class GCNII(ResidualModel):
 
     Args:
         in_channels, num_classes, hidden, num_layers, dropout: As in :class:`GCN`.
-        alpha, theta: As in :class:`quatgraph.layers.residual.ResidualConv`.
+        alpha, theta, shared_weights: As in :class:`quatgraph.layers.residual.ResidualConv`.
     """
 
     Options = GCNIIOptions
+    Conv = ResidualGraphConv
 
     def __init__(
         self,
@@ -38,12 +35,15 @@ class GCNII(ResidualModel):
         dropout: float = 0.5,
         alpha: float = 0.1,
         theta: float = 0.5,
+        shared_weights: bool = True,
     ) -> None:
-        super().__init__()
-        self.first = RealLinear(in_channels, hidden)
-        self.convs = nn.ModuleList(
-            ResidualGraphConv(width, alpha, theta, layer)
-            for layer, (width, _) in enumerate(layer_sizes(hidden, hidden, num_layers), 1)
+        super().__init__(
+            RealLinear(in_channels, hidden),
+            hidden,
+            num_classes,
+            num_layers=num_layers,
+            dropout=dropout,
+            alpha=alpha,
+            theta=theta,
+            shared_weights=shared_weights,
         )
-        self.prediction = RealLinear(hidden, num_classes)
-        self.dropout = QuaternionDropout(dropout)

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from quatgraph.errors import UserError
 from quatgraph.layers import PHMLinear
 from quatgraph.layers.phm import Rules
-from quatgraph.models.common import Count
+from quatgraph.models.common import Count, check_components
 from quatgraph.models.node.base import ConvOptions
 from quatgraph.models.node.gcn import GCN
 
@@ -22,13 +21,7 @@ class PHMOptions(ConvOptions):
 
     def __post_init__(self) -> None:
         ConvOptions.__post_init__(self)
-        if self.width % self.n:
-            raise UserError(
-                f"model.n must divide the width of {self.width} reals, which is four times "
-                f"model.hidden_quats, got {self.n}"
-            )
-        if self.rules == "fixed" and self.n not in (1, 2, 4, 8):
-            raise UserError(f"model.rules=fixed needs model.n = 1, 2, 4 or 8, got {self.n}")
+        check_components(self.n, self.width, self.rules)
 
 
 class PHM(GCN):
