@@ -1,43 +1,60 @@
-"""The node model ``phm`` by number of components, at about equal weights."""
+"""The models ``phm`` by number of components, at about equal weights."""
 
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 
 from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.render import format_difference, format_metric, markdown_table
 from quatgraph.training.record import RunRecord
 
-METRIC = "test/accuracy"
+REAL = (1, "fixed")
 HEADER = ("n", "width", "rules", "weights", "validation", "test", "difference to n = 1 ± s.e.")
 
+Runs = dict[tuple[int, int], RunRecord]
+"""Runs of a configuration by split and seed."""
 
-def render_components(records: Sequence[RunRecord], dataset: str) -> str:
-    """A row per n and kind of rules; differences to the real model are paired by split."""
-    groups: dict[tuple[int, str], dict[int, RunRecord]] = defaultdict(dict)
+
+def render_components(records: Sequence[RunRecord], dataset: str, method: str, metric: str) -> str:
+    """A row per n and kind of rules, with the configuration that is best on validation data;
+    differences to the real model are paired by split and seed."""
+    valid, test = f"valid/{metric}", f"test/{metric}"
+    groups: dict[tuple[int, str], dict[str, Runs]] = defaultdict(lambda: defaultdict(dict))
     for record in records:
-        if record.task == "node" and record.dataset == dataset and record.method == "phm":
+        if (record.dataset, record.method) == (dataset, method):
             options = record.config["model"]
-            groups[options["n"], options["rules"]][record.split] = record
+            tried = groups[options["n"], options["rules"]]
+            tried[record.config_digest][record.split, record.seed] = record
+
+    def best(tried: dict[str, Runs]) -> Runs:
+        return max(tried.values(), key=lambda runs: fmean(_values(runs, valid)))
+
+    chosen = {key: best(tried) for key, tried in sorted(groups.items())}
     rows = []
-    for (n, rules), runs in sorted(groups.items()):
-        options = runs[0].config["model"]
-        real = groups.get((1, "fixed"), {})
-        ours = {split: run.metrics[METRIC] for split, run in runs.items()}
-        paired = [ours[split] - real[split].metrics[METRIC] for split in ours if split in real]
+    for (n, rules), runs in chosen.items():
+        real, first = chosen.get(REAL, {}), next(iter(runs.values()))
+        pairs = [(run, real[key]) for key, run in runs.items() if key in real]
+        differences = [run.metrics[test] - other.metrics[test] for run, other in pairs]
+        options = first.config["model"]
+        width = 4 * options["hidden_quats" if "hidden_quats" in options else "dim_quats"]
         rows.append(
             [
                 str(n),
-                str(4 * options["hidden_quats"]),
+                f"{width:,}",
                 rules,
-                f"{runs[0].parameters:,}",
-                _format_accuracy([run.metrics["valid/accuracy"] for run in runs.values()]),
-                _format_accuracy(list(ours.values())),
-                "" if (n, rules) == (1, "fixed") else format_difference(paired, METRIC),
+                f"{first.parameters:,}",
+                _format_values(_values(runs, valid), test),
+                _format_values(_values(runs, test), test),
+                "" if (n, rules) == REAL else format_difference(differences, test),
             ]
         )
-    return markdown_table(HEADER, rows)
+    return markdown_table(HEADER, rows) if rows else "Not run yet."
 
 
-def _format_accuracy(values: Sequence[float]) -> str:
+def _values(runs: Runs, metric: str) -> list[float]:
+    return [run.metrics[metric] for run in runs.values()]
+
+
+def _format_values(values: Sequence[float], metric: str) -> str:
     mean, std = mean_std(values)
-    return f"{format_metric(mean, METRIC)} ± {format_metric(std, METRIC)} ({len(values)})"
+    return f"{format_metric(mean, metric)} ± {format_metric(std, metric)} ({len(values)})"

@@ -1,4 +1,4 @@
-"""ConvE, RESCAL and TuckER: learned vectors, their decoder, and how their options reach both."""
+"""Learned vectors and a decoder: ConvE, RESCAL, TuckER, PHM, and how their options reach both."""
 
 import dataclasses
 
@@ -10,12 +10,12 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.layers import bilinear_decoder, conv_decoder
 from quatgraph.layers.tables import Tables
-from quatgraph.models.link import MODELS, RESCAL, ConvE, Embeddings, TuckER
+from quatgraph.models.link import MODELS, PHM, RESCAL, ConvE, Embeddings, TuckER
 from quatgraph.training.ensemble import Ensemble
 
 E, R, WIDTH = 6, 3, 8
 HEAD, RELATION = torch.tensor([0, 5, 5, 2]), torch.tensor([2, 0, 4, 1])
-KINDS = [ConvE, RESCAL, TuckER, Embeddings]
+KINDS = [ConvE, RESCAL, TuckER, Embeddings, PHM]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 DROPPING = Tables("normal", 0.5, entity_dropout=0.2, relation_dropout=0.3)
 

@@ -5,6 +5,7 @@ from quatgraph.models.link.base import DecoderOptions, GraphModel, LinkModel, Li
 from quatgraph.models.link.compgcn import CompGCN
 from quatgraph.models.link.conve import ConvE
 from quatgraph.models.link.embeddings import Embeddings
+from quatgraph.models.link.phm import PHM
 from quatgraph.models.link.relqgnn import RelQGNN
 from quatgraph.models.link.rescal import RESCAL
 from quatgraph.models.link.rgcn import RGCN
@@ -21,6 +22,7 @@ MODELS: dict[str, type[LinkModel]] = {
     "sacn": SACN,
     "compgcn": CompGCN,
     "embeddings": Embeddings,
+    "phm": PHM,
     "conve": ConvE,
     "rescal": RESCAL,
     "tucker": TuckER,
@@ -37,6 +39,7 @@ def build_model(options: LinkOptions, triples: Triples, *, reciprocal: bool) -> 
 
 __all__ = [
     "MODELS",
+    "PHM",
     "RESCAL",
     "RGCN",
     "SACN",
