@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
@@ -158,3 +159,13 @@ def padding_masks(pool: Adjacency | Blocks, like: Tensor) -> tuple[Tensor | None
     if isinstance(pool, Adjacency):
         return None, None
     return pool.row_mask(like), pool.column_mask(like)
+
+
+def boundaries(pool: Adjacency | Blocks) -> Tensor:
+    """Where the nodes of each graph begin, and the number of nodes, ``(G + 1,)``, for a pooling
+    matrix whose nodes are sorted by graph; of several members ``(M, G + 1)``."""
+    if isinstance(pool, Adjacency):
+        return pool.rowptr
+    known = pool.row.clamp(min=0)
+    size = torch.where(pool.row >= 0, pool.whole.rowptr.diff()[known], 0)
+    return F.pad(size.cumsum(dim=-1), (1, 0))

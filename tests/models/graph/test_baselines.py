@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from torch import Tensor, nn
+from torch_geometric.utils import add_remaining_self_loops as remaining_self_loops
 from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
@@ -15,6 +16,7 @@ from quatgraph.codes import Codes
 from quatgraph.errors import UserError
 from quatgraph.layers import BatchNorm
 from quatgraph.models.graph import (
+    GraphDGCNN,
     GraphGAT,
     GraphGCN,
     GraphGFN,
@@ -32,6 +34,7 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "GCN": (GraphGCN, "symmetric", {}),
     "GraphSAGE": (GraphSAGE, "neighbours", {"per_layer": True}),
     "GAT": (GraphGAT, "loops", {"heads": 3}),
+    "DGCNN": (GraphDGCNN, "loops", {"num_sorted": 11}),
     "GIN": (GraphGIN, "loops", {}),
     "GFN": (GraphGFN, "loops", {}),
     "fingerprint": (StructureFree, "loops", {}),
@@ -125,6 +128,22 @@ def gat(model: GraphGAT, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tenso
     return by_layers(model, layers, batch_index)
 
 
+def dgcnn(model: GraphDGCNN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    edges, _ = remaining_self_loops(edges, num_nodes=len(x))
+    degree = torch.bincount(edges[1], minlength=len(x)).double()[:, None]
+    layers: list[Tensor] = []
+    for linear, bias in zip(model.linears, model.biases, strict=True):
+        summed = pyg.SimpleConv()(x, edges) @ linear.weight.mT
+        x = torch.tanh((summed + bias) / degree)
+        layers.append(x)
+    width, filters = sum(layer.size(1) for layer in layers), model.conv.weight.view(32, 5, 16)
+    y = pyg.SortAggregation(model.num_sorted)(torch.cat(layers, dim=1), batch_index)
+    weight = model.node_conv.weight[:, None]
+    y = F.conv1d(y[:, None], weight, model.node_conv.bias, stride=width).relu()
+    y = F.conv1d(F.max_pool1d(y, 2, 2), filters.movedim(1, 2), model.conv.bias).relu()
+    return model.prediction(model.dense(y.mT.flatten(1)).relu())
+
+
 def norm_like(norm: BatchNorm) -> nn.Module:
     return loaded(nn.BatchNorm1d(norm.weight.numel()), norm.state_dict())
 
@@ -166,6 +185,7 @@ REFERENCES = {
     GraphGCN: gcn,
     GraphSAGE: sage,
     GraphGAT: gat,
+    GraphDGCNN: dgcnn,
     GraphGIN: gin,
     GraphGFN: gfn,
     StructureFree: structure_free,
@@ -307,6 +327,11 @@ def test_models_that_see_no_edges(name):
 def test_a_model_without_layers_is_a_mistake(name):
     with pytest.raises(UserError, match="at least one layer, got num_layers=0"):
         build(name, tiny.features("dense"), num_layers=0)
+
+
+def test_dgcnn_sorts_enough_nodes_for_its_convolution():
+    with pytest.raises(UserError, match="at least 10 nodes, got num_sorted=9"):
+        build("DGCNN", tiny.features("dense"), num_sorted=9)
 
 
 def test_gats_heads_share_the_width_evenly():

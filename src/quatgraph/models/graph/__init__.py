@@ -1,6 +1,7 @@
 """Graph classifiers, one per file."""
 
 from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
+from quatgraph.models.graph.dgcnn import GraphDGCNN
 from quatgraph.models.graph.gat import GraphGAT
 from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
@@ -15,6 +16,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "gcn": GraphGCN,
     "sage": GraphSAGE,
     "gat": GraphGAT,
+    "dgcnn": GraphDGCNN,
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
@@ -23,6 +25,7 @@ MODELS: dict[str, type[GraphModel]] = {
 
 __all__ = [
     "MODELS",
+    "GraphDGCNN",
     "GraphGAT",
     "GraphGCN",
     "GraphGFN",

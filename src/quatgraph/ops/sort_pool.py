@@ -1,0 +1,73 @@
+r"""Sorts the nodes of each graph by their last number, in descending order, and keeps the first k:
+
+.. math:: \mathbf{Y}_{g,j} = \mathbf{x}_{\pi_g(j)}, \qquad
+    x_{\pi_g(1), F} \ge x_{\pi_g(2), F} \ge \dots
+
+A graph with fewer nodes ends in rows of zeros; equal numbers keep their order. A node is in one row
+or in none, so the gradient is a selection too: neither direction adds, and both repeat bit for bit.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from quatgraph.ops.attention_pool import segment_ids
+from quatgraph.ops.members import MemberFunction, flatten_index
+from quatgraph.ops.transforms import once_differentiable
+
+
+def sort_pool(x: Tensor, ptr: Tensor, k: int) -> Tensor:
+    """Keeps the first k nodes of each graph.
+
+    Shape:
+        - x: ``(N, F)``, sorted by graph, padding last
+        - ptr: the boundaries of the graphs' nodes, ``(G + 1,)``
+        - output: ``(G, k, F)``
+        - of several members each with a leading ``M``
+    """
+    y, *_ = _SortPool.apply(x, ptr.expand(*x.shape[:-2], -1).contiguous(), k)
+    return y.unflatten(-2, (ptr.size(-1) - 1, k))
+
+
+class _SortPool(MemberFunction):
+    """The other outputs are the node of each row, N for none, and the row of each node, G k for
+    none."""
+
+    @staticmethod
+    def forward(x: Tensor, ptr: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+        node, row = _match(x[..., -1], ptr.long(), k)
+        return _select(x, node), node, row
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(output[2])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
+        return _select(grad, ctx.saved_tensors[0]), None, None
+
+
+def _match(score: Tensor, ptr: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The node of each row, N for none, ``(..., G k)``; the row of each node, G k for none."""
+    num_nodes, num_graphs = score.size(-1), ptr.size(-1) - 1
+    graph = segment_ids(ptr, num_nodes)
+    order = score.argsort(dim=-1, descending=True, stable=True)
+    order = order.gather(-1, graph.gather(-1, order).argsort(dim=-1, stable=True))
+    position = ptr[..., :-1, None] + torch.arange(k, device=ptr.device)
+    present = (position < ptr[..., 1:, None]).flatten(-2)
+    node = order.gather(-1, position.flatten(-2).clamp(max=num_nodes - 1))
+    place = torch.arange(num_nodes, device=ptr.device).expand_as(order)
+    rank = torch.empty_like(order).scatter(-1, order, place) - ptr.gather(-1, graph)
+    row = torch.where((rank < k) & (graph < num_graphs), graph * k + rank, num_graphs * k)
+    return torch.where(present, node, num_nodes), row
+
+
+def _select(x: Tensor, index: Tensor) -> Tensor:
+    """The rows at these positions, zero for the one behind the last."""
+    rows = F.pad(x, (0, 0, 0, 1))
+    chosen = rows.flatten(0, -2).index_select(0, flatten_index(index, rows.size(-2)))
+    return chosen.view(*index.shape, x.size(-1))

@@ -1,0 +1,69 @@
+"""Sort pooling equals PyG's, for one model, under vmap and for several members."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import SortAggregation
+
+from quatgraph.errors import UserError
+from quatgraph.ops.sort_pool import sort_pool
+
+SIZES = torch.tensor([[3, 0, 5], [1, 4, 2]])
+NODES = 9  # one and two of them are padding
+
+
+def inputs() -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, NODES, 3, generator=generator, dtype=torch.float64)
+    x[0, 4, -1] = x[0, 5, -1]  # a tie
+    return x, torch.nn.functional.pad(SIZES.cumsum(dim=1), (1, 0)).int()
+
+
+def reference(x: Tensor, sizes: Tensor, k: int) -> Tensor:
+    index = torch.arange(len(sizes)).repeat_interleave(sizes)
+    kept = SortAggregation(k)(x[: len(index)], index, dim_size=len(sizes))
+    return kept.view(len(sizes), k, -1)
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 12])
+def test_values_and_gradients_are_those_of_pyg(k):
+    x, ptr = inputs()
+    for member in range(2):
+        one = x[member].clone().requires_grad_()
+        ours, theirs = sort_pool(one, ptr[member], k), reference(one, SIZES[member], k)
+        assert torch.equal(ours, theirs)
+        seed = torch.randn_like(ours)
+        assert torch.equal(*(torch.autograd.grad(y, one, seed)[0] for y in (ours, theirs)))
+
+
+def test_members_and_vmap_pool_each_on_its_own():
+    x, ptr = inputs()
+    expected = torch.stack([sort_pool(x[m], ptr[m], 3) for m in range(2)])
+    assert torch.equal(sort_pool(x, ptr, 3), expected)
+    assert torch.equal(torch.vmap(lambda a, b: sort_pool(a, b, 3))(x, ptr), expected)
+    shared = torch.stack([sort_pool(x[m], ptr[0], 3) for m in range(2)])
+    assert torch.equal(sort_pool(x, ptr[0], 3), shared)
+
+
+def test_the_gradient_is_correct():
+    x, ptr = inputs()
+    x[0, 4, -1] += 0.5  # a tie has no derivative
+    assert torch.autograd.gradcheck(lambda x: sort_pool(x, ptr, 3), x.requires_grad_())
+
+
+def test_a_double_backward_is_refused():
+    x, ptr = inputs()
+    y = sort_pool(x.requires_grad_(), ptr, 3).square().sum()
+    with pytest.raises(UserError, match="double backward"):
+        torch.autograd.grad(y, x, create_graph=True)
+
+
+@pytest.mark.gpu
+def test_a_gpu_gives_the_same_rows_and_gradients():
+    x, ptr = inputs()
+    found = []
+    for device in ("cpu", "cuda"):
+        one = x.to(device).requires_grad_()
+        y = sort_pool(one, ptr.to(device), 3)
+        found.append((y.cpu(), torch.autograd.grad(y.square().sum(), one)[0].cpu()))
+    assert all(map(torch.equal, *found))
