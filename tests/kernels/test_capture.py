@@ -118,6 +118,32 @@ def capture(
     raise _Captured
 
 
+def assert_captured(task: Any, config: Any, data: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asserts that the first step of a training can be captured."""
+    members = task.members(config, data)[:2]
+    problem = task.prepare(data, config, torch.device("cpu"))
+    monkeypatch.setattr(f"quatgraph.tasks.{task.name}.task.fit", capture)
+    with pytest.raises(_Captured):
+        task.train(members, problem, task.plan(members))
+
+
+# Options beside the defaults that change what a step computes.
+VARIANTS = {
+    "textqgnn": {"lift": "learned", "pooling": "mean-plus-max", "word_dropout": 0.3},
+    "texting": {"pooling": "mean-plus-max", "word_dropout": 0.3, "bias": True},
+}
+
+
+@pytest.mark.usefixtures("device", "dtype")
+@pytest.mark.parametrize("model", list(VARIANTS))
+def test_nor_do_variants_of_text_models(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"model.name": model, "data.name": DATA["text"]}
+    values |= {f"model.{key}": value for key, value in VARIANTS[model].items()}
+    task: Any = TASKS["text"]
+    config = settings.built(task.config, values)
+    assert_captured(task, config, task.load(config), monkeypatch)
+
+
 @pytest.mark.usefixtures("device", "dtype")
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 @pytest.mark.parametrize(("name", "model"), MODELS)
@@ -136,8 +162,4 @@ def test_a_step_and_an_evaluation_never_wait_for_the_device(
         values |= {"data.name": DATA[name], "train.class_weights": "balanced"}
         config = settings.built(task.config, values)
         data = task.load(config)
-    members = task.members(config, data)[:2]
-    problem = task.prepare(data, config, torch.device("cpu"))
-    monkeypatch.setattr(f"quatgraph.tasks.{name}.task.fit", capture)
-    with pytest.raises(_Captured):
-        task.train(members, problem, task.plan(members))
+    assert_captured(task, config, data, monkeypatch)

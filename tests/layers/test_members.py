@@ -21,6 +21,7 @@ from quatgraph.layers import (
     decoder,
     hyperbolic,
     linear,
+    phm_decoder,
     real,
     residual,
 )
@@ -70,6 +71,11 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     "BatchNorm": (lambda: layers.BatchNorm(F, "relu"), nodes, ()),
     "QuaternionDropout": (lambda: layers.QuaternionDropout(0.5), nodes, ()),
     "AttentionReadout": (lambda: layers.AttentionReadout(F, 3, bias=True), nodes, (POOL,)),
+    "AttentionReadout, mean": (
+        lambda: layers.AttentionReadout(F, 3, pooling="mean-plus-max"),
+        nodes,
+        (POOL,),
+    ),
     "LayerwiseReadout": (lambda: _Readout(), nodes, (POOL,)),
     "RealLinear": (lambda: linear.RealLinear(F, F), nodes, ()),
     "GlorotLinear": (lambda: linear.GlorotLinear(F, F), nodes, ()),
@@ -81,6 +87,11 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
     "ConvTransE": (lambda: conv_decoder.ConvTransE(RELATIONS, F, num_filters=6), queries, ()),
     "RESCAL": (lambda: bilinear_decoder.RESCAL(RELATIONS, F), queries, ()),
     "TuckER": (lambda: bilinear_decoder.TuckER(RELATIONS, F, relation_width=3), queries, ()),
+    "PHMDecoder": (
+        lambda: phm_decoder.PHMDecoder(RELATIONS, F, n=4, rules="learned"),
+        queries,
+        (),
+    ),
     "LinearOfSums": (lambda: real.LinearOfSums(F, F), nodes, GRAPH),
     "GraphConv": (lambda: real.GraphConv(F, F), nodes, GRAPH),
     "NeighbourMean": (lambda: real.NeighbourMean(F, F), nodes, GRAPH),

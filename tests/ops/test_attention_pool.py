@@ -12,6 +12,7 @@ from quatgraph.ops.attention_pool import segment_ids
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 SIZES, WIDTH = [2, 0, 3, 1], 5
 PTR = torch.tensor([0, 2, 2, 5, 6])
+MEAN = "mean-plus-max"
 
 
 def inputs(*lead: int, sizes: list[int] = SIZES, width: int = WIDTH) -> tuple[Tensor, Tensor]:
@@ -21,11 +22,18 @@ def inputs(*lead: int, sizes: list[int] = SIZES, width: int = WIDTH) -> tuple[Te
     )
 
 
-def by_loops(x: Tensor, weight: Tensor, sizes: list[int], activation: str) -> Tensor:
-    e = weight[:, None] * ACTIVATIONS[activation](x)
-    return torch.stack(
-        [p.sum(dim=0) * (p.amax(dim=0) if len(p) else 0) for p in e[: sum(sizes)].split(sizes)]
-    )
+def by_loops(
+    x: Tensor, weight: Tensor, sizes: list[int], activation: str, pooling: str = "sum-times-max"
+) -> Tensor:
+    pooled = []
+    for part in (weight[:, None] * ACTIVATIONS[activation](x))[: sum(sizes)].split(sizes):
+        if not len(part):
+            pooled.append(x.new_zeros(x.size(-1)))
+        elif pooling == "sum-times-max":
+            pooled.append(part.sum(dim=0) * part.amax(dim=0))
+        else:
+            pooled.append(part.mean(dim=0) + part.amax(dim=0))
+    return torch.stack(pooled)
 
 
 def with_gradients(pool, x: Tensor, weight: Tensor) -> list[Tensor]:
@@ -48,6 +56,23 @@ def test_is_the_sum_times_the_maximum_whatever_its_sign(activation, shift):
         with_gradients(lambda x, w: attention_pool(x, w, PTR, activation), x + shift, weight),
         with_gradients(lambda x, w: by_loops(x, w, SIZES, activation), x + shift, weight),
     )
+
+
+@activations
+def test_is_the_mean_plus_the_maximum_if_asked(activation):
+    x, weight = inputs()
+    assert_alike(
+        with_gradients(lambda x, w: attention_pool(x, w, PTR, activation, MEAN), x, weight),
+        with_gradients(lambda x, w: by_loops(x, w, SIZES, activation, MEAN), x, weight),
+    )
+
+
+def test_members_have_means_of_their_own_graphs():
+    sizes, ptr = [[2, 3], [1, 0]], torch.tensor([[0, 2, 5], [0, 1, 1]])
+    x, weight = inputs(2, sizes=[7])
+    y = attention_pool(x, weight, ptr, "tanh", MEAN)
+    for m, own in enumerate(sizes):
+        torch.testing.assert_close(y[m], by_loops(x[m], weight[m], own, "tanh", MEAN))
 
 
 def test_equal_nodes_share_the_gradient_as_in_amax():

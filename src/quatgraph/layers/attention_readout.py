@@ -9,6 +9,7 @@ from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import Matrix, QuaternionLinear, RealLinear
 from quatgraph.ops import attention_pool
 from quatgraph.ops.activation import Activation
+from quatgraph.ops.attention_pool import Pooling
 
 
 class AttentionReadout(nn.Module):
@@ -21,7 +22,7 @@ class AttentionReadout(nn.Module):
         \max_{v \in \mathcal G} \mathbf{e}_v
 
     A linear map of :math:`\mathbf{e}_{\mathcal G}` gives the logits. The product is element-wise,
-    as in the released code; TextING adds the mean and the maximum.
+    as in the released code. The authors of TextING add the mean and the maximum.
 
     Args:
         width: Real width of a node's vector.
@@ -30,6 +31,8 @@ class AttentionReadout(nn.Module):
         bias: Whether to add a learned vector to :math:`\mathbf{W} \otimes \mathbf{h}`.
         activation: g, applied to each component.
         linear: The class of the layer that holds :math:`\mathbf{W}`.
+        pooling: ``"sum-times-max"``, or ``"mean-plus-max"`` as in TextING, which does not grow with
+            the number of nodes.
 
     Shape:
         - h: ``(N, width)``
@@ -47,13 +50,14 @@ class AttentionReadout(nn.Module):
         bias: bool = False,
         activation: Activation = "relu",
         linear: type[nn.Module] = QuaternionLinear,
+        pooling: Pooling = "sum-times-max",
     ) -> None:
         super().__init__()
         self.score = RealLinear(width, 1)
         self.linear = linear(width, width, bias=bias)
         self.prediction = RealLinear(width, num_classes)
         self.dropout = QuaternionDropout(dropout)
-        self.activation = activation
+        self.activation, self.pooling = activation, pooling
 
     def attention(self, h: Tensor) -> Tensor:
         """The weight of each node, ``(N,)``, between 0 and 1."""
@@ -61,7 +65,8 @@ class AttentionReadout(nn.Module):
 
     def pool(self, h: Tensor, pool: Matrix) -> Tensor:
         r"""The vectors :math:`\mathbf{e}_{\mathcal G}` of graphs, ``(G, width)``."""
-        return attention_pool(self.linear(h), self.attention(h), node_ptr(pool), self.activation)
+        x, weight, ptr = self.linear(h), self.attention(h), node_ptr(pool)
+        return attention_pool(x, weight, ptr, self.activation, self.pooling)
 
     def forward(self, h: Tensor, pool: Matrix) -> Tensor:
         return self.prediction(self.dropout(self.pool(h, pool), row_ids(pool)))

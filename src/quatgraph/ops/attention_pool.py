@@ -1,22 +1,22 @@
-r"""Pools the nodes of each graph, sum times maximum, each node with a weight of its own:
+r"""Pools the nodes of each graph, each node with a weight of its own:
 
 .. math::
-    e_v = \alpha_v \, g(x_v), \qquad s = \sum_v e_v, \qquad t = \max_v e_v, \qquad y = s \odot t
+    e_v = \alpha_v \, g(x_v), \qquad s = \sum_v e_v, \qquad t = \max_v e_v
 
-where the maximum is taken by feature, and is 0 for a graph without nodes. Nodes that share it
-share its gradient, as in :func:`torch.amax`: with k of them and :math:`\delta` for the gradient at
-y,
+and y is the product :math:`s \odot t`, or the mean plus the maximum, :math:`s / n + t`. The maximum
+is taken by feature, and is 0 for a graph without nodes. Nodes that share it share its gradient, as
+in :func:`torch.amax`: with k of them and :math:`\delta^s, \delta^t` for the gradients at s and t,
 
 .. math::
-    \delta_v = \delta \odot \big(t + [e_v = t] \, s / k\big), \qquad
+    \delta_v = \delta^s + [e_v = t] \, \delta^t / k, \qquad
     \nabla x_v = \alpha_v \, \delta_v \odot g'(x_v), \qquad
     \nabla \alpha_v = \langle \delta_v, g(x_v) \rangle
 
 On a GPU one kernel reads the nodes of a graph in order, and another one reads them again for the
-gradients, without atomics; nothing between :math:`x` and :math:`y` is stored.
+gradients, without atomics; nothing between :math:`x` and the sums is stored.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,12 +27,17 @@ from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import batch_first, flatten_index
 from quatgraph.ops.transforms import once_differentiable
 
+Pooling = Literal["sum-times-max", "mean-plus-max"]
 _WIDEST = 4096
 """Features that a kernel program can hold."""
 
 
 def attention_pool(
-    x: Tensor, weight: Tensor, ptr: Tensor, activation: Activation = "relu"
+    x: Tensor,
+    weight: Tensor,
+    ptr: Tensor,
+    activation: Activation = "relu",
+    pooling: Pooling = "sum-times-max",
 ) -> Tensor:
     """Pools the nodes of each graph.
 
@@ -44,8 +49,10 @@ def attention_pool(
         - of several members each with a leading ``M``
     """
     ptr = ptr.expand(*x.shape[:-2], -1).contiguous()
-    y, *_ = _AttentionPool.apply(x, weight, ptr, activation)
-    return y
+    total, maximum, _ = _AttentionPool.apply(x, weight, ptr, activation)
+    if pooling == "sum-times-max":
+        return total * maximum
+    return total / ptr.diff().clamp(min=1)[..., None] + maximum
 
 
 def segment_ids(ptr: Tensor, count: int) -> Tensor:
@@ -65,28 +72,29 @@ class _AttentionPool(torch.autograd.Function):
         if _use_kernels(x):
             from quatgraph.ops.kernels.attention_pool import pool
 
-            total, maximum, count = pool(x.contiguous(), weight.contiguous(), ptr, activation)
-            return total * maximum, total, maximum, count
-        total, maximum = _pool(x, weight, ptr, activation)
-        return total * maximum, total, maximum, None  # counted in the backward pass
+            return pool(x.contiguous(), weight.contiguous(), ptr, activation)
+        return *_pool(x, weight, ptr, activation), None  # counted in the backward pass
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor | None, ...]) -> None:
         *tensors, ctx.activation = inputs
-        ctx.mark_non_differentiable(*(value for value in output[1:] if value is not None))
-        ctx.save_for_backward(*tensors, *output[1:])
+        _, maximum, count = output
+        if count is not None:
+            ctx.mark_non_differentiable(count)
+        ctx.save_for_backward(*tensors, maximum, count)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, ptr, total, maximum, count = ctx.saved_tensors
-        grad_total, grad_maximum = grad * maximum, grad * total
+    def backward(
+        ctx: Any, grad_total: Tensor, grad_maximum: Tensor, *_: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        x, weight, ptr, maximum, count = ctx.saved_tensors
         if count is None:
             grads = _gradients(grad_total, grad_maximum, x, weight, ptr, maximum, ctx.activation)
             return *grads, None, None
         from quatgraph.ops.kernels.attention_pool import pool_backward
 
-        grad_maximum /= count.clamp(min=1)
+        grad_maximum = grad_maximum / count.clamp(min=1)
         x, weight = x.contiguous(), weight.contiguous()
         grads = pool_backward(grad_total, grad_maximum, x, weight, ptr, maximum, ctx.activation)
         return *grads, None, None

@@ -15,8 +15,9 @@ from quatgraph.models.text.vectors import WithVectors, word_vectors
 from quatgraph.training.ensemble import Ensemble
 
 both = pytest.mark.parametrize("kind", [TextQGNN, TextING])
-with_and_without_bias = pytest.mark.parametrize("bias", [False, True])
 X = tiny.features("dense")
+OPTIONS = [{}, {"bias": True}, {"lift": "learned", "pooling": "mean-plus-max"}]
+with_options = pytest.mark.parametrize("options", OPTIONS, ids=str)
 GRAPH = "neighbours"  # without self-loops; the second document is one word
 
 
@@ -44,9 +45,9 @@ def test_projects_words_without_activation_then_renews_then_reads(kind):
 
 
 @both
-@with_and_without_bias
-def test_a_padded_batch_equals_documents_one_by_one_in_values_and_gradients(kind, bias):
-    model, made = built(kind, bias=bias), tiny.batch(X, GRAPH)
+@with_options
+def test_a_padded_batch_equals_documents_one_by_one_in_values_and_gradients(kind, options):
+    model, made = built(kind, **options), tiny.batch(X, GRAPH)
     for m, graphs in enumerate(tiny.GRAPHS.tolist()):
         batched = model(*tiny.member_inputs(made, m))
         for slot, graph in enumerate(graphs):
@@ -61,10 +62,10 @@ def test_a_padded_batch_equals_documents_one_by_one_in_values_and_gradients(kind
 
 
 @both
-@with_and_without_bias
-def test_members_on_batches_of_their_own_equal_single_models(kind, bias):
+@with_options
+def test_members_on_batches_of_their_own_equal_single_models(kind, options):
     def build() -> TextQGNN:
-        return built(kind, bias=bias)
+        return built(kind, **options)
 
     made, ensemble = tiny.batch(X, GRAPH), Ensemble([build] * 3, [0, 1, 2]).double()
     y = made.through(ensemble, made.features)
@@ -118,6 +119,36 @@ def test_dropout_acts_in_training_alone(kind, option):
     assert not torch.equal(model(*inputs), model(*inputs))
     model.eval()
     assert torch.equal(model(*inputs), model(*inputs))
+
+
+def test_word_dropout_drops_whole_words_in_training_alone():
+    model, (x, adjacency, pool) = built(TextQGNN, word_dropout=0.5), tiny.joined(X, [2, 0], GRAPH)
+    seen = []
+    model.projection.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    for _ in range(20):
+        model(x, adjacency, pool)
+    factors = torch.stack(seen) / x
+    assert torch.equal(factors, factors[..., :1].expand_as(factors))
+    assert factors.unique().tolist() == [0, 2]
+    model.eval()(x, adjacency, pool)
+    assert torch.equal(seen[-1], x)
+
+
+def test_a_member_drops_words_by_its_own_seed_whatever_the_other_members_are():
+    def outputs(seeds: list[int], chosen: Tensor) -> Tensor:
+        build = [lambda: built(TextQGNN, word_dropout=0.5)] * len(seeds)
+        made = tiny.batch(X, GRAPH, chosen)
+        return made.through(Ensemble(build, seeds).double(), made.features)
+
+    together, alone = outputs([0, 1, 2], tiny.GRAPHS), outputs([1], tiny.GRAPHS[1:2])
+    torch.testing.assert_close(together[1], alone[0])
+
+
+def test_a_learned_lift_is_a_real_matrix_for_vectors_of_any_width():
+    model = TextQGNN(50, 2, hidden_quats=2, lift="learned")
+    assert model.projection.weight.shape == (8, 50)
+    assert TextING.Options().lift == "learned"
+    assert TextING.from_options(TextING.Options(), 50, 2).projection.weight.shape == (64, 50)
 
 
 @pytest.mark.parametrize("classes", [2, 8, 23, 52])

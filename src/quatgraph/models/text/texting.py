@@ -4,12 +4,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from quatgraph.layers import GatedGNNConv
-from quatgraph.models.text.textqgnn import GatedOptions, TextQGNN
+from quatgraph.models.text.textqgnn import GatedOptions, Lift, TextQGNN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextINGOptions(GatedOptions):
     name: Literal["texting"] = "texting"
+
+    @property
+    def lift(self) -> Lift:
+        """Real word vectors need none: their map is learned anyway."""
+        return "learned"
 
 
 class TextING(TextQGNN):

@@ -5,15 +5,20 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import row_ids
 from quatgraph.codes import Codes
 from quatgraph.errors import UserError
 from quatgraph.layers import AttentionReadout, GatedQGNNConv, QuaternionDropout
-from quatgraph.layers.linear import Matrix
-from quatgraph.models.common import Count
+from quatgraph.layers.linear import GlorotLinear, Matrix
+from quatgraph.layers.tables import build_dropout
+from quatgraph.models.common import Count, Rate
 from quatgraph.models.text.base import TextModel, TextOptions, VectorOptions
 from quatgraph.ops.activation import Activation
+from quatgraph.ops.attention_pool import Pooling
+
+Lift = Literal["split", "learned"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +31,10 @@ class GatedOptions(VectorOptions):
     """The activation g."""
     bias: bool = False
     """Whether to add learned biases."""
+    pooling: Pooling = configs.added("sum-times-max")
+    """How the words of a text are pooled: their sum times, or their mean plus their maximum."""
+    word_dropout: Rate = configs.added(0.0)
+    """Dropout rate of whole word vectors."""
 
     def num_activations(self, size: float) -> int:
         return (24 * self.steps + 8) * self.width
@@ -34,16 +43,19 @@ class GatedOptions(VectorOptions):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextQGNNOptions(GatedOptions):
     name: Literal["textqgnn"] = "textqgnn"
+    lift: Lift = configs.added("split")
+    """How word vectors become quaternion vectors: by their quarters, or by a learned real map."""
 
 
 class TextQGNN(TextModel):
     """Reads a document as a graph of words: gated graph layers, then soft attention.
 
     The four quarters of a word vector are the components of a quaternion vector. A quaternion
-    matrix maps it to the width of the layers, without an activation.
+    matrix maps it to the width of the layers, without an activation. A learned lift is a real
+    matrix instead, which may mix all numbers of a word vector.
 
     Args:
-        in_channels: Width of a word vector, a multiple of four.
+        in_channels: Width of a word vector, a multiple of four unless the lift is learned.
         num_classes: Number of classes C.
         hidden_quats: Quaternions per node vector.
         steps: Number of updates, see :class:`GatedQGNNConv`.
@@ -51,6 +63,9 @@ class TextQGNN(TextModel):
         pooled_dropout: Rate on the document vectors; 0 in the paper, 0.5 in the released code.
         activation: g, in the steps and in the readout.
         bias: Whether to add learned biases; the released code has none.
+        lift: ``"split"`` takes the quarters of a word vector, ``"learned"`` maps it.
+        pooling: See :class:`AttentionReadout`.
+        word_dropout: Rate of whole words, whose vectors become zero.
 
     Shape:
         - x: word vectors of the nodes, ``(N, in_channels)``
@@ -76,16 +91,22 @@ class TextQGNN(TextModel):
         pooled_dropout: float = 0.5,
         activation: Activation = "relu",
         bias: bool = False,
+        lift: Lift = "split",
+        pooling: Pooling = "sum-times-max",
+        word_dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        if in_channels % self.gated.components:
+        if lift == "split" and in_channels % self.gated.components:
             raise UserError(
                 f"a word vector of {in_channels} numbers cannot be split into four equal parts: "
-                f"use another width, or pad the vectors with zeros to {-(-in_channels // 4) * 4}"
+                "learn the lift (model.lift='learned'), use another width, or pad the vectors with "
+                f"zeros to {-(-in_channels // 4) * 4}"
             )
         hidden = 4 * hidden_quats
         self.input_dropout = QuaternionDropout(dropout)
-        self.projection = self.gated.linear(in_channels, hidden, bias=bias)
+        self.word_dropout = build_dropout(word_dropout)
+        linear = self.gated.linear if lift == "split" else GlorotLinear
+        self.projection = linear(in_channels, hidden, bias=bias)
         self.conv = self.gated(hidden, steps=steps, bias=bias, activation=activation)
         self.readout = AttentionReadout(
             hidden,
@@ -94,6 +115,7 @@ class TextQGNN(TextModel):
             bias=bias,
             activation=activation,
             linear=self.gated.linear,
+            pooling=pooling,
         )
 
     def forward(self, x: Tensor, adjacency: Matrix, pool: Matrix) -> Tensor:
@@ -106,7 +128,11 @@ class TextQGNN(TextModel):
 
     def encode(self, x: Tensor, adjacency: Matrix) -> Tensor:
         """The vectors of all nodes after the last step, ``(N, 4 hidden_quats)``."""
-        return self.conv(self.projection(self.input_dropout(x, row_ids(adjacency))), adjacency)
+        rows = row_ids(adjacency)
+        x = self.input_dropout(x, rows)
+        if isinstance(self.word_dropout, QuaternionDropout):
+            x = x * self.word_dropout(x.new_ones(*x.shape[:-1], 1), rows)
+        return self.conv(self.projection(x), adjacency)
 
     def classify(
         self, x: Tensor | Codes, adjacency: Adjacency, pool: Adjacency
