@@ -33,7 +33,7 @@ def built(name: str, protocol: presets.Protocol) -> NodeConfig:
 
 def test_every_file_is_a_preset() -> None:
     assert names() == [f"{path.parent.name}/{path.stem}" for path in FILES]
-    assert [len(names(task)) for task in ("node", "link", "text")] == [32, 58, 4 * 9 + 1]
+    assert [len(names(task)) for task in ("node", "link", "text")] == [32, 66, 4 * 9 + 1]
     assert set(names()) == {name for task in TASKS for name in names(task)}
 
 
@@ -180,8 +180,9 @@ def test_a_preset_of_link_chooses_on_validation_data_and_honest_changes_nothing(
     assert name == f"{task}/{dataset}-{method}"
     assert catalog()[dataset].task == "link"
     kind = paper.model.decoder if paper.model.name == "embeddings" else paper.model.name
-    assert method.removesuffix("-n3") == kind
-    assert method.endswith("-n3") == (paper.train.n3 > 0)
+    assert method.removesuffix("-rp").removesuffix("-n3") == kind
+    assert ("-n3" in method) == (paper.train.n3 > 0)
+    assert method.endswith("-rp") == (paper.train.relation_weight > 0)
 
 
 @pytest.mark.parametrize(

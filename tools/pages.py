@@ -40,7 +40,8 @@ ROOT = Path(__file__).parents[1]
 
 def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Callable[[], str]]:
     """Functions that render the text between two markers, by page and marker."""
-    node, graph, link, text = (load_table(name) for name in ("node", "graph", "link", "text"))
+    names = ("node", "graph", "link", "fb15k-237", "text")
+    node, graph, link, freebase, text = (load_table(name) for name in names)
     bench = root / "benchmarks" / "records"
     return {
         ("README.md", "headline"): lambda: render_headline([node, graph, link, text], records),
@@ -48,13 +49,19 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             root / "examples" / "readme_model.py"
         ),
         ("docs/results.md", "table node"): lambda: render(node, records),
-        ("docs/results.md", "components node"): lambda: render_components(records, "cora"),
+        ("docs/results.md", "components node"): lambda: render_components(
+            records, "cora", "phm", "accuracy"
+        ),
+        ("docs/results.md", "components link"): lambda: render_components(
+            records, "codex-s", "phm-n3", "mrr"
+        ),
         ("docs/results.md", "table graph"): lambda: render(graph, records, skip_missing=True),
         ("docs/results.md", "table link"): lambda: render(link, records, skip_missing=True),
         ("docs/results.md", "combinations link"): lambda: (
             render_combinations(link, records) or "Not run yet."
         ),
         ("docs/results.md", "items link"): lambda: render_items(link, root / "results"),
+        ("docs/results.md", "table fb15k-237"): lambda: render(freebase, records),
         ("docs/results.md", "table text"): lambda: render(text, records, skip_missing=True),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),

@@ -100,7 +100,7 @@ def test_lists_show_what_there_is_in_groups() -> None:
     cora = "deep-qgnn, gat, gcn-matched, gcn, gcnii, hgcn-two-hops, hgcn, mlp, phm, qgnn, sgc"
     assert ["node/cora", cora] in found
     assert [f"{group}-{m}" for group, methods in found for m in methods.split(", ")] == names()
-    title = "  node   Node classification accuracy (Table 2)"
+    title = "  node       Node classification accuracy (Table 2)"
     assert title in call("list", "tables").stdout.splitlines()
 
 
@@ -131,7 +131,7 @@ def test_lists_are_json_for_programs() -> None:
     lines = [json.loads(line) for line in call("list", "--json").stdout.splitlines()]
     assert [list(line) for line in lines] == [["datasets"], ["models"], ["presets"], ["tables"]]
     assert json.loads(call("list", "presets", "--json").stdout) == {"presets": names()}
-    assert lines[-1] == {"tables": ["graph", "link", "node", "text"]}
+    assert lines[-1] == {"tables": ["fb15k-237", "graph", "link", "node", "text"]}
 
 
 def test_a_list_of_something_else_is_a_mistake() -> None:

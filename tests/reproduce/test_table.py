@@ -275,7 +275,7 @@ def test_table_1_holds_the_numbers_of_the_paper_with_their_spread() -> None:
 
 def test_what_table_1_runs_has_a_preset_for_every_dataset() -> None:
     table = load_table("graph")
-    ran = ["gcn", "sage", "gat", "gin", "gfn", "structure-free"]
+    ran = ["gcn", "sage", "gat", "dgcnn", "gin", "gfn", "structure-free"]
     ran += ["qgnn", "qgnn-symmetric", "qgnn-norm"]
     for method in table.columns:
         presets = [table.preset_of(dataset, method) for dataset in table.rows]
@@ -304,6 +304,15 @@ def test_table_3_holds_the_numbers_of_the_paper_for_both_metrics() -> None:
 def test_every_method_of_table_3_has_a_preset_for_every_dataset() -> None:
     table = load_table("link")
     assert all(table.preset_of(dataset, method) for dataset, method in table.cells())
+
+
+def test_the_table_of_fb15k_237_has_a_preset_for_every_method_and_published_numbers() -> None:
+    table = load_table("fb15k-237")
+    assert list(table.methods) == table.columns
+    assert all(table.preset_of(dataset, method) for dataset, method in table.cells())
+    published = [table.published("fb15k-237", "complex-n3", metric) for metric in table.metrics]
+    assert published == pytest.approx([0.366, 0.557])
+    assert table.published("fb15k-237", "simqgnn", "test/mrr") is None
 
 
 def test_table_4_holds_the_numbers_of_the_paper() -> None:
@@ -341,7 +350,7 @@ def test_rows_of_transductive_methods_say_so() -> None:
 def test_an_unknown_table_is_a_mistake() -> None:
     with pytest.raises(UserError, match="no table 'nodes'; did you mean 'node'"):
         load_table("nodes")
-    with pytest.raises(UserError, match="no table 'zzz'; choose from graph, link, node"):
+    with pytest.raises(UserError, match="no table 'zzz'; choose from fb15k-237, graph, link, node"):
         load_table("zzz")
 
 

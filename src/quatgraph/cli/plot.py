@@ -68,7 +68,7 @@ def curves(
 
 @command(plot_app)
 def table(
-    name: Annotated[str, typer.Argument(help="The table: node, graph, link or text.")],
+    name: Annotated[str, typer.Argument(help="The table: node, graph, link, text or fb15k-237.")],
     only: Only = None,
     results: Results = Path("results"),
     out: Out = None,

@@ -214,7 +214,7 @@ def _build_values(
 
 @command(app)
 def reproduce(
-    table: Annotated[str, typer.Argument(help="The table: node, graph, link or text.")],
+    table: Annotated[str, typer.Argument(help="The table: node, graph, link, text or fb15k-237.")],
     only: Only = None,
     device: Device = "auto",
     results: Results = Path("results"),
