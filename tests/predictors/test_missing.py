@@ -118,6 +118,23 @@ def test_a_probability_does_not_depend_on_the_relations_asked_for(predictor: Lin
     torch.testing.assert_close(single.probabilities, whole.probabilities[own])
 
 
+def test_a_calibration_does_not_depend_on_the_size_of_tiles(
+    predictor: LinkPredictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    for tile in (1 << 20, 1 << 14):
+        monkeypatch.setitem(missing.TILE, "cpu", tile)
+        scorer = MissingTriples(predictor.model, predictor.triples, torch.device("cpu"))
+        found.append(scorer.calibrate(lambda *_: None))
+    whole, tiled = found
+    torch.testing.assert_close(tiled.coefficients, whole.coefficients, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(tiled.intercepts, whole.intercepts, rtol=1e-4, atol=1e-4)
+    odds = predictor.predict_missing(top=500).scores
+    torch.testing.assert_close(
+        tiled.probability(odds), whole.probability(odds), rtol=1e-3, atol=1e-3
+    )
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["embeddings", "simqgnn", "relqgnn", "conve"])
 def test_a_gpu_ranks_and_explains_as_a_cpu_does(
@@ -125,8 +142,7 @@ def test_a_gpu_ranks_and_explains_as_a_cpu_does(
 ) -> None:
     model = COMPLEX if name == "embeddings" else MODELS[name].Options(dim_quats=4)
     trained(load("countries"), tmp_path, model, epochs=5)
-    for kind in missing.TILE:  # several tiles, in which the same random cells are drawn
-        monkeypatch.setitem(missing.TILE, kind, 1 << 15)
+    monkeypatch.setitem(missing.TILE, "cpu", 1 << 15)  # several tiles, on the GPU one
     here, there, again = (
         cast(LinkPredictor, quatgraph.load(tmp_path, device=device))
         for device in ("cpu", "cuda", "cuda")

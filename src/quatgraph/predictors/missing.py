@@ -150,21 +150,21 @@ class MissingTriples:
         if not bool(torch.isin(valid[:, 0], sampled).any()):  # without one nothing can be fitted
             sampled = torch.cat((sampled, valid[:1, 0])).unique()
         learned = source.queries(torch.cat((graph.train, graph.valid)), entities, relations)
-        share = RANDOM / (len(sampled) * entities * relations)
+        drawn = _draw_triples(sampled, relations, entities, generator)
         hardest = _Best(HARDEST)
         positive, random, random_relation, num_cells = [], [], [], 0
         positive_relation = []
         for relation in range(relations):
-            own = valid[valid[:, 1] == relation]
+            own, others = (some[some[:, 1] == relation] for some in (valid, drawn))
             for tile in self.tiles(relation, sampled, learned):
                 scores = tile.log_odds((1.0,) * 6, 0.0)
                 hardest.add(tile, scores)
                 row, tail = tile.locate(own)
                 positive.append(tile.features(row, tail).cpu())
                 positive_relation.append(torch.full((len(row),), relation))
-                drawn = _draw_cells(scores, share, generator)
-                random.append(torch.cat((tile.features(*drawn), scores[drawn][:, None]), 1).cpu())
-                random_relation.append(torch.full((len(drawn[0]),), relation))
+                cells = tile.locate(others)
+                random.append(torch.cat((tile.features(*cells), scores[cells][:, None]), 1).cpu())
+                random_relation.append(torch.full((len(cells[0]),), relation))
                 num_cells += scores.numel() - len(tile.excluded[0])
             report(relation + 1, relations)
         found, features = hardest.take()
@@ -292,8 +292,11 @@ def _exclude(
     return row.to(device), tail.to(device)
 
 
-def _draw_cells(scores: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Rows and columns of random cells of a tile, with replacement."""
-    count = max(1, round(share * scores.numel()))
-    cell = torch.randint(scores.numel(), (count,), generator=generator).to(scores.device)
-    return cell // scores.size(1), cell % scores.size(1)
+def _draw_triples(
+    heads: Tensor, relations: int, entities: int, generator: torch.Generator
+) -> Tensor:
+    """Random triples with these heads, with replacement, ``(RANDOM, 3)``: the same, in the same
+    order, for tiles of any size."""
+    sizes = len(heads), relations, entities
+    place, relation, tail = (torch.randint(n, (RANDOM,), generator=generator) for n in sizes)
+    return torch.stack((heads[place.sort().values], relation, tail), dim=1)
