@@ -6,6 +6,7 @@ signatures of the predictors.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, get_origin
 
 from quatgraph.errors import UserError, did_you_mean
@@ -126,7 +127,7 @@ QUERIES: dict[str, tuple[Query, ...]] = {
                 Option(
                     "ids", list[str], "ID of a document to classify. Repeatable.", flag="document"
                 ),
-                Option("vectors", str, "Vectors for new words: the file that training read."),
+                Option("vectors", Path, "Vectors for new words: the file that training read."),
                 _explain("Compute the support of each word; slower.", single=True),
             ),
             data="texts",

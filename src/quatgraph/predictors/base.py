@@ -167,6 +167,11 @@ class Classifier(Predictor[Config]):
         """The labels, in the type that training was given; text if it read files."""
         return restore_labels(self.card["labels"], self.card.get("label_type", "str"))
 
+    @property
+    def training_data(self) -> Any:
+        """The data that the model was trained on, read once; refused if it is not at hand."""
+        return self._load_training_data()
+
     def test_predictions(self, data: Any = None) -> tuple[Tensor, Tensor, Tensor]:
         """Places in the data, predicted and true classes of the test items, ``(N,)`` each.
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from quatgraph.callbacks import progress_bar
 from quatgraph.data import link as source
-from quatgraph.data.link import Queries
+from quatgraph.data.link import Queries, Triples
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
@@ -45,7 +45,7 @@ from quatgraph.training.bundle import Bundle
 
 Known = Literal["mark", "leave-out"]
 LinksT = TypeVar("LinksT", Links, MissingLinks)
-MIN_ROWS = 64
+MIN_ROWS = {"cpu": 16, "cuda": 64}
 """Least rows of a product, padded with zeros: a product of few rows is rounded differently from the
 evaluator's of many, and a rank must not depend on the number of queries. (With half a million
 entities or more the evaluator's own products have few rows.)"""
@@ -114,6 +114,13 @@ class LinkPredictor(Predictor[LinkConfig]):
             raise UserError(f"give a query, such as {example}, or a file of queries")
         notes: list[str] = []
         rows = parse_queries([row] if queries is None else queries, self.triples, notes)
+        links = self.predict_rows(rows, top=top, known=known)
+        links = replace(links, notes=notes + self.notes_on(rows))
+        return self.explain(links) if explain else links
+
+    def predict_rows(self, rows: Tensor, *, top: int = 10, known: Known = "mark") -> Links:
+        """Predicts as :meth:`predict`, for queries ``(Q, 3)`` as numbers, without notes; see
+        :func:`quatgraph.predictors.queries.parse_queries`."""
         whole = (rows != OPEN).all(dim=1)
         found = [
             *self._score(rows, whole.nonzero().flatten()),
@@ -122,11 +129,12 @@ class LinkPredictor(Predictor[LinkConfig]):
         query, triples, scores, ranks = map(torch.cat, zip(*found, strict=True))
         order = query.argsort(stable=True)
         query, triples, scores, ranks = (c[order] for c in (query, triples, scores, ranks))
+        return Links(self.triples, query, triples, scores, ranks, self._find_parts(triples))
+
+    def notes_on(self, rows: Tensor) -> list[str]:
+        """Notes on the entities and relations of queries ``(Q, 3)`` that training never saw."""
         by_features = any(isinstance(member.model, GraphModel) for member in self.members)
-        notes += report_unseen(rows, self.triples, by_features=by_features)
-        known_in = self._find_parts(triples)
-        links = Links(self.triples, query, triples, scores, ranks, known_in, notes)
-        return self.explain(links) if explain else links
+        return report_unseen(rows, self.triples, by_features=by_features)
 
     def predict_missing(
         self,
@@ -269,7 +277,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         graph = self.triples
         whole = torch.cat((graph.train, graph.valid, graph.test, rows))
         known = source.queries(whole, graph.num_entities, graph.num_relations)
-        padded = self._rank(RankingQueries.of(_pad(rows), known, self.device))
+        padded = self._rank(RankingQueries.of(_pad(rows, self.device), known, self.device))
         greater, equal = (
             counts.view(2, -1)[:, : len(rows)].flatten()
             for counts in (padded.greater, padded.equal)
@@ -299,7 +307,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         if not len(places):
             return
         triples = rows[places]
-        queries = RankingQueries.of(_pad(triples), self._known, self.device)
+        queries = RankingQueries.of(_pad(triples, self.device), self._known, self.device)
         pairs = queries.head, queries.relation
         query, candidates = self.model.combine_vectors(*pairs)
         ranks = evaluation.rank_candidates(query, candidates, queries).realistic
@@ -315,7 +323,7 @@ class LinkPredictor(Predictor[LinkConfig]):
         """Predicts the missing end of triples, some queries at a time."""
         if not len(places):
             return
-        queries = _pad(rows[places])
+        queries = _pad(rows[places], self.device)
         head, relation, tail = queries.unbind(1)
         heads = head == OPEN
         inverse = heads * self.triples.num_relations
@@ -326,11 +334,13 @@ class LinkPredictor(Predictor[LinkConfig]):
         pieces = -(-len(pairs) * self.triples.num_entities // SCORES_AT_ONCE)
         for some_rows in torch.arange(len(pairs)).tensor_split(pieces):
             scores = query[some_rows.to(self.device)] @ candidates.mT
+            some_rows = some_rows[some_rows < len(places)]
             known = self._find_known(pairs[some_rows])
             entities, best, ranks, new = (
-                column.cpu() for column in top_candidates(scores, known, top, only_new)
+                column.cpu()
+                for column in top_candidates(scores[: len(some_rows)], known, top, only_new)
             )
-            wanted = (some_rows < len(places))[:, None] & (new | (not only_new))
+            wanted = new | (not only_new)
             row = some_rows[wanted.nonzero()[:, 0]]
             triples = queries[row]
             is_open = triples == OPEN  # one end of each
@@ -349,12 +359,18 @@ class LinkPredictor(Predictor[LinkConfig]):
 
     def _find_parts(self, triples: Tensor) -> list[str]:
         """The part that has each triple, the first of several; empty for none."""
-        sizes = self.triples.num_relations, self.triples.num_entities
-        part = torch.zeros(len(triples), dtype=torch.int64)
-        for number, name in reversed(list(enumerate(PARTS, 1))):
-            there = _keys(getattr(self.triples, name), *sizes)
-            part[torch.isin(_keys(triples, *sizes), there)] = number
-        return [("", *PARTS)[number] for number in part.tolist()]
+        keys, parts = self._cache.get("parts", self._sort_parts)
+        wanted = _keys(triples, self.triples)
+        place = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
+        found = zip((keys[place] == wanted).tolist(), parts[place].tolist(), strict=True)
+        return [PARTS[number] if known else "" for known, number in found]
+
+    def _sort_parts(self) -> tuple[Tensor, Tensor]:
+        """The keys of all triples, sorted, and the parts that they are in, ``(N,)`` each."""
+        keys = [_keys(getattr(self.triples, name), self.triples) for name in PARTS]
+        sizes = torch.tensor([len(part) for part in keys])
+        ordered, order = torch.cat(keys).sort(stable=True)
+        return ordered, torch.arange(len(PARTS)).repeat_interleave(sizes)[order]
 
     @property
     def _relation_names(self) -> list[str]:
@@ -374,11 +390,11 @@ class LinkPredictor(Predictor[LinkConfig]):
         return self._cache.get("problem", lambda: LINK.prepare(self.triples, config, self.device))
 
 
-def _pad(rows: Tensor) -> Tensor:
+def _pad(rows: Tensor, device: torch.device) -> Tensor:
     """Appends zeros up to :data:`MIN_ROWS`."""
-    return torch.cat((rows, rows.new_zeros(max(0, MIN_ROWS - len(rows)), rows.size(1))))
+    return torch.cat((rows, rows.new_zeros(max(0, MIN_ROWS[device.type] - len(rows)), 3)))
 
 
-def _keys(triples: Tensor, num_relations: int, num_entities: int) -> Tensor:
+def _keys(triples: Tensor, graph: Triples) -> Tensor:
     head, relation, tail = triples.unbind(1)
-    return (head * num_relations + relation) * num_entities + tail
+    return (head * graph.num_relations + relation) * graph.num_entities + tail

@@ -16,7 +16,8 @@ from quatgraph.tasks.link.joined import (
     Vectors,
     append_constants,
     compute_constants,
-    join_vectors,
+    join_candidates,
+    join_queries,
     log_normalizers,
 )
 from quatgraph.training.bundle import Bundle
@@ -40,14 +41,20 @@ class CombinedModel(nn.Module):
 
     def combine_vectors(self, head: Tensor, relation: Tensor) -> Vectors:
         """Queries and candidates whose products lack the constants; all products are finite."""
-        query, candidates = join_vectors(self.shares, self._decode(head, relation))
+        each = self._decode(head, relation)
+        query = join_queries(self.shares, each)
+        # The vectors of candidates are the same for all queries.
+        candidates = self._cache.get("candidates", lambda: join_candidates(each))
+        largest = self._cache.get("largest", lambda: candidates.abs().amax(dim=0))
         # With a NaN among them, ranks would look like any others.
-        bounds = query.abs() @ candidates.abs().amax(dim=0)
+        bounds = query.abs() @ largest
         refuse_not_finite(bounds, lambda row: self._name(int(head[row]), int(relation[row])))
         return query, candidates
 
     def compute_constants(self, head: Tensor, relation: Tensor) -> Tensor:
         """See :func:`quatgraph.tasks.link.joined.compute_constants`."""
+        if len(self.members) == 1:
+            return torch.zeros(len(head), device=head.device)
         return compute_constants(self.shares, self._decode(head, relation))
 
     def log_normalizers(self, head: Tensor, relation: Tensor) -> Tensor:

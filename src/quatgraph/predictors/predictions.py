@@ -280,9 +280,10 @@ def _name_columns(graph: Triples) -> dict[str, tuple[int, list[str]]]:
     """For each column of names its place in a triple, and the names to choose from."""
     ends, kinds = graph.entity_labels, graph.relation_labels
     columns = {"head": (0, ends), "relation": (1, kinds), "tail": (2, ends)}
-    if ends != graph.entities:
+    entities_differ, relations_differ = graph.has_labels
+    if entities_differ:
         columns |= {"head_id": (0, graph.entities), "tail_id": (2, graph.entities)}
-    if kinds != graph.relations:
+    if relations_differ:
         columns["relation_id"] = 1, graph.relations
     return columns
 

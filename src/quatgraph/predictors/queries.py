@@ -114,11 +114,12 @@ def report_unseen(rows: Tensor, triples: Triples, *, by_features: bool) -> list[
     Args:
         by_features: Whether a model knows such entities by their features.
     """
-    ends, kinds = (
-        given[~torch.isin(given, triples.train[:, columns]) & (given != OPEN)]
-        for columns in ([0, 2], [1])
-        for given in [rows[:, columns].unique()]
-    )
+    ends, kinds = rows[:, [0, 2]].flatten(), rows[:, 1]
+    ends = ends[ends != OPEN]
+    ends = ends[~triples.trained_entities[ends]].unique()
+    kinds = kinds[~triples.trained_relations[kinds]].unique()
+    if not len(ends) and not len(kinds):
+        return []
     featured = torch.zeros_like(ends, dtype=torch.bool)
     if by_features and triples.features is not None:
         featured = find_featured(triples.features)[ends]

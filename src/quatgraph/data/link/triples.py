@@ -100,6 +100,21 @@ class Triples:
         return total.hexdigest()
 
     @cached_property
+    def has_labels(self) -> tuple[bool, bool]:
+        """Whether labels of entities, and of relations, differ from their ids."""
+        return self.entity_labels != self.entities, self.relation_labels != self.relations
+
+    @cached_property
+    def trained_entities(self) -> Tensor:
+        """Whether a training triple has an entity, ``(E,)``."""
+        return torch.bincount(self.train[:, [0, 2]].flatten(), minlength=self.num_entities) > 0
+
+    @cached_property
+    def trained_relations(self) -> Tensor:
+        """Whether a training triple has a relation, ``(R,)``."""
+        return torch.bincount(self.train[:, 1], minlength=self.num_relations) > 0
+
+    @cached_property
     def _entity_names(self) -> Vocabulary:
         return Vocabulary("entity", self.entities, self.entity_labels)
 

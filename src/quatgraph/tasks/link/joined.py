@@ -15,10 +15,20 @@ Vectors = tuple[Tensor, Tensor]
 def join_vectors(shares: Sequence[float], each: Sequence[Vectors]) -> Vectors:
     """The vectors of several models side by side. Their products lack the constants, which change
     no rank."""
+    return join_queries(shares, each), join_candidates(each)
+
+
+def join_queries(shares: Sequence[float], each: Sequence[Vectors]) -> Tensor:
+    """The weighted vectors of queries side by side."""
     if len(each) == 1:
-        return each[0]
+        return each[0][0]
     weighted = [share * query for share, (query, _) in zip(shares, each, strict=True)]
-    return torch.cat(weighted, dim=1), torch.cat([own for _, own in each], dim=1)
+    return torch.cat(weighted, dim=1)
+
+
+def join_candidates(each: Sequence[Vectors]) -> Tensor:
+    """The vectors of candidates side by side."""
+    return each[0][1] if len(each) == 1 else torch.cat([own for _, own in each], dim=1)
 
 
 def compute_constants(shares: Sequence[float], each: Sequence[Vectors]) -> Tensor:
