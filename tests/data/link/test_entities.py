@@ -156,6 +156,17 @@ def test_a_list_of_labels_stays_one(text, tmp_path):
     assert (made.features, made.entity_labels[0]) == (None, "Anna")
 
 
+def test_two_columns_with_unusual_names_are_labels_with_a_note_on_features(tmp_path):
+    folder = written(tmp_path, "who,age\na,1\nb,2\n")
+    made = link.read(folder)
+    assert (made.features, made.entity_labels[:2]) == (None, ["1", "2"])
+    (note,) = [note for note in made.notes if "list of ids and labels" in note]
+    assert "'age' is a feature, set data.entity=who" in note
+    assert link.read(folder, entities=EntitySource("", "who")).feature_names == ["age"]
+    plain = link.read(written(tmp_path, "a,Anna\nb,Ben\n"))
+    assert not [note for note in plain.notes if "list of ids" in note]
+
+
 def test_a_table_elsewhere_replaces_that_of_the_folder(tmp_path):
     folder = written(tmp_path / "graph", "entity,age\na,1\nb,2\n")
     (tmp_path / "other.jsonl").write_text('{"who": "a", "size": 1}\n{"who": "b", "size": 3}\n')

@@ -261,4 +261,11 @@ def _read_label_file(file: Path, plural: str, parts: Parts) -> dict[str, str]:
         parts.notes.append(
             f"{file}: {count_noun(more, 'label')} of {plural} that are in no triple left out"
         )
+    first = next(iter(labels))
+    if plural == "entities" and first not in known:
+        parts.notes.append(
+            f"{file} is read as a list of ids and labels; if its first line names the columns, and "
+            f"{labels[first]!r} is a feature, set data.entity={first} (on the command line: --set "
+            f"data.entity={first})"
+        )
     return labels
