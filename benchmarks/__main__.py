@@ -34,8 +34,11 @@ def bench(
     folder: Annotated[
         list[Path] | None, typer.Option(help="own_data: your data, TASK/NAME. Repeatable.")
     ] = None,
+    splits: Annotated[
+        int | None, typer.Option(min=2, help="own_data: splits of each dataset; 3 or 5 by default.")
+    ] = None,
     jobs: Annotated[
-        int, typer.Option(min=1, help="own_data: worker processes, of one thread each.")
+        int, typer.Option(min=1, help="own_data: worker processes, of one CPU thread each.")
     ] = 1,
     max_minutes: Annotated[
         float | None, typer.Option(help="own_data: when to stop; repeat the command to go on.")
@@ -49,13 +52,15 @@ def bench(
     python -m benchmarks own_data --only node --jobs 8 --max-minutes 9 --out my-records
     """
     options: dict[str, Any] = {"only": only, "hidden": hidden, "folders": folder}
-    options |= {"jobs": jobs if jobs > 1 else None, "max_minutes": max_minutes}
+    options |= {"splits": splits, "jobs": jobs if jobs > 1 else None, "max_minutes": max_minutes}
     options = {key: value for key, value in options.items() if value}
     if options and name != "own_data" and not (name in BY_DATASET and options.keys() == {"only"}):
         raise UserError(
-            "--only, --hidden, --folder, --jobs and --max-minutes are options of the benchmark "
-            f"own_data; --only also of {' and '.join(BY_DATASET)}"
+            "--only, --hidden, --folder, --splits, --jobs and --max-minutes are options of the "
+            f"benchmark own_data; --only also of {' and '.join(BY_DATASET)}"
         )
+    if jobs > 1 and device not in ("auto", "cpu"):
+        raise UserError(f"--jobs trains on the CPU: leave it out, or --device {device}")
     if name is not None and name not in BENCHES:
         hint = did_you_mean(name, BENCHES) or f"; choose from {', '.join(BENCHES)}"
         raise UserError(f"there is no benchmark {name!r}{hint}")
@@ -64,7 +69,7 @@ def bench(
     from quatgraph.training.runtime import environment, resolve_device
 
     retain_freed_memory()
-    resolved = resolve_device(device)
+    resolved = resolve_device("cpu" if jobs > 1 else device)
     machine = environment(resolved)
     if out is not None:
         ensure_folder(out)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -23,15 +24,24 @@ from benchmarks.workers import call_all
 from quatgraph import config as configs
 from quatgraph.errors import UserError, did_you_mean
 from quatgraph.reproduce.render import markdown_table
-from quatgraph.tasks import TASKS
+from quatgraph.tasks import TASKS, combination, portfolio, selection
 from quatgraph.tasks.job import train_in_folder
+from quatgraph.tasks.node import smoothing
 from quatgraph.tasks.portfolio import default_candidates
 from quatgraph.training.context import Context
 from quatgraph.training.record import append_lines
 
 OURS = "quatgraph"
-_SOURCES = [Path(str(module.__file__)).read_text() for module in (made_triples, own_sets, rivals)]
+
+
+def _read_sources(*modules: ModuleType) -> list[str]:
+    return [Path(str(module.__file__)).read_text() for module in modules]
+
+
+_SOURCES = _read_sources(made_triples, own_sets, rivals)
 """What decides the datasets and the rivals' results, read once."""
+_OWN_SOURCES = _read_sources(combination, portfolio, selection, smoothing)
+"""What decides, besides the candidates, how the defaults are selected and combined."""
 BEHIND = 2.0
 """A dataset is lost if the rival is ahead by more standard errors."""
 
@@ -112,6 +122,7 @@ def rows(
     folders: Sequence[Path] = (),
     *,
     hidden: bool = False,
+    splits: int | None = None,
     jobs: int = 1,
     max_minutes: float | None = None,
     parts: Path | None = None,
@@ -123,6 +134,8 @@ def rows(
         only: Tasks or datasets; all by default.
         folders: Further data, ``.../TASK/NAME``, instead of the lists.
         hidden: Whether to take the hidden datasets.
+        splits: Splits of each dataset; three or five by default, by its size. More of them begin
+            with the same ones.
         jobs: Worker processes, of one thread each if there are several.
         max_minutes: When to stop, without the parts that are not measured by then.
         parts: A file to append what is measured to, folders aside. Parts that it holds are not
@@ -135,13 +148,14 @@ def rows(
 
     def tell(task: str, source: str) -> Iterator[dict[str, Any]]:
         case = _case(task, source)
-        row = None if case in reported else _row(task, case, measured)
+        row = None if case in reported else _row(task, case, measured, splits)
         if row is not None:
             reported.add(case)
             yield row | {"work": f"{'hidden, ' * hidden}{row['work']}"}
 
     with TemporaryDirectory() as made:
-        pending = _pending(chosen, Path(made), measured, str(device), ours_first=jobs > 1)
+        written = _Written(Path(made), splits)
+        pending = _pending(chosen, written, measured, str(device), ours_first=jobs > 1)
         seconds = None if max_minutes is None else 60 * max_minutes
         for job, found in call_all(_measure, pending, jobs=jobs, seconds=seconds):
             measured[job.part] = found
@@ -161,7 +175,8 @@ def _case(task: str, source: str) -> str:
 def _settings(task: str, method: str) -> str:
     tried = default_candidates(TASKS[task], {}) if method == OURS else []
     identities = [config.identity() for config in tried]
-    return configs.digest({"candidates": identities, "sources": _SOURCES})
+    sources = _SOURCES + _OWN_SOURCES * (method == OURS)
+    return configs.digest({"candidates": identities, "sources": sources})
 
 
 def _read(path: Path | None) -> dict[Part, dict[str, float]]:
@@ -176,7 +191,7 @@ def _read(path: Path | None) -> dict[Part, dict[str, float]]:
 
 def _pending(
     chosen: Sequence[tuple[str, str]],
-    folder: Path,
+    written: "_Written",
     measured: dict[Part, dict[str, float]],
     device: str,
     *,
@@ -187,27 +202,35 @@ def _pending(
     Args:
         ours_first: Whether rivals wait until the defaults of all datasets have begun.
     """
-    splits: dict[tuple[str, str], list[configs.Values]] = {}
     for kinds in ((True,), (False,)) if ours_first else ((True, False),):
         for task, source in chosen:
             case = _case(task, source)
-            if (task, source) not in splits:
-                done = _row(task, case, measured) is not None
-                splits[task, source] = [] if done else _write(task, source, folder)
+            done = _row(task, case, measured, written.splits) is not None
+            own = [] if done else written.values(task, source)
             for method in (OURS, *RIVALS[task]):
                 if (method == OURS) not in kinds:
                     continue
-                settings, own = _settings(task, method), splits[task, source]
+                settings = _settings(task, method)
                 for split, values in enumerate(own):
                     part = Part(case, method, split, len(own), settings)
                     if part not in measured:
                         yield _Job(part, task, values, device)
 
 
-def _write(task: str, source: str, folder: Path) -> list[configs.Values]:
-    own = folder / task / Path(source).name
-    own.mkdir(parents=True)
-    return own_sets.written(task, source, own)
+class _Written:
+    """Datasets as files below a folder, each written when it is first asked for."""
+
+    def __init__(self, folder: Path, splits: int | None = None) -> None:
+        self.folder, self.splits = folder, splits
+        self._values: dict[tuple[str, str], list[configs.Values]] = {}
+
+    def values(self, task: str, source: str) -> list[configs.Values]:
+        """The settings of each split."""
+        if (task, source) not in self._values:
+            own = self.folder / task / Path(source).name
+            own.mkdir(parents=True)
+            self._values[task, source] = own_sets.written(task, source, own, self.splits)
+        return self._values[task, source]
 
 
 def _measure(job: _Job) -> dict[str, float]:
@@ -233,18 +256,24 @@ def _train(task: str, values: configs.Values, device: torch.device) -> dict[str,
     return {"valid": valid, "test": test, "single": split["single"][f"test/{metric}"]}
 
 
-def _row(task: str, case: str, measured: dict[Part, dict[str, float]]) -> dict[str, Any] | None:
-    """The row of a dataset; None until all of its parts are measured."""
+def _row(
+    task: str, case: str, measured: dict[Part, dict[str, float]], wanted: int | None
+) -> dict[str, Any] | None:
+    """The row of a dataset with so many splits, by default as many as were measured last; None
+    until all of its parts are measured."""
     settings = {method: _settings(task, method) for method in (OURS, *RIVALS[task])}
     own = {
         (part.method, part.split): found
         for part, found in measured.items()
-        if part.case == case and part.settings == settings.get(part.method)
+        if part.case == case
+        and part.settings == settings.get(part.method)
+        and part.num_splits == (wanted or part.num_splits)
     }
     counts = [part.num_splits for part in measured if part.case == case]
-    if not counts or len(own) < counts[-1] * len(settings):
+    count = wanted or (counts[-1] if counts else 0)
+    if not count or len(own) < count * len(settings):
         return None
-    splits = range(counts[-1])
+    splits = range(count)
     scores = [
         {name: Score(own[name, n]["valid"], own[name, n]["test"]) for name in RIVALS[task]}
         for n in splits

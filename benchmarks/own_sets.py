@@ -52,14 +52,17 @@ SMALL = 600
 NEIGHBOURS = 8
 
 
-def written(task: str, source: str, folder: Path) -> list[configs.Values]:
+def written(
+    task: str, source: str, folder: Path, splits: int | None = None
+) -> list[configs.Values]:
     """Writes a dataset as own files, once per split, and returns the settings of each.
 
     Args:
         source: A name of the lists above, or the path of files that the task reads.
         folder: An empty folder.
+        splits: How many; by default three, or five of a dataset that is :data:`SMALL`.
     """
-    return [{"data": {"path": str(path)}} for path in _WRITERS[task](source, folder)]
+    return [{"data": {"path": str(path)}} for path in _WRITERS[task](source, folder, splits)]
 
 
 def _load(task: str, source: str) -> object:
@@ -81,10 +84,10 @@ def _words(masks: SplitMasks) -> Iterator[str]:
 # --- nodes
 
 
-def _write_nodes(source: str, folder: Path) -> Iterator[Path]:
+def _write_nodes(source: str, folder: Path, splits: int | None) -> Iterator[Path]:
     graph = _node_graph(source)
     fractions = (0.05, 0.1, 0.85) if source in FEW_LABELS else (0.6, 0.2, 0.2)
-    for seed in range(_num_splits(graph.num_nodes)):
+    for seed in range(splits or _num_splits(graph.num_nodes)):
         path = folder / str(seed)
         path.mkdir()
         masks = stratified_split(graph.y, seed, fractions)
@@ -189,11 +192,11 @@ def web_pages(seed: int, nodes: int = 250, words: int = 1_000) -> Data:
 # --- graphs
 
 
-def _write_graphs(source: str, folder: Path) -> Iterator[Path]:
+def _write_graphs(source: str, folder: Path, splits: int | None) -> Iterator[Path]:
     graphs = compounds(seed=11) if source == "compounds" else _load("graph", source)
     assert isinstance(graphs, Graphs)
     kept = _some_of_each(graphs.y, LARGEST["graph"])
-    for seed in range(_num_splits(len(kept))):
+    for seed in range(splits or _num_splits(len(kept))):
         masks = stratified_split(graphs.y[kept], seed, (0.7, 0.1, 0.2))
         path = folder / f"{seed}.jsonl"
         with path.open("w") as file:
@@ -242,7 +245,7 @@ def compounds(seed: int, count: int = 400) -> Graphs:
 # --- triples
 
 
-def _write_triples(source: str, folder: Path) -> Iterator[Path]:
+def _write_triples(source: str, folder: Path, splits: int | None) -> Iterator[Path]:
     triples = _NAMED[source]() if source in _NAMED else _load("link", source)
     assert isinstance(triples, Triples)
     whole = torch.cat((triples.train, triples.valid, triples.test))
@@ -251,7 +254,7 @@ def _write_triples(source: str, folder: Path) -> Iterator[Path]:
     kept = torch.isin(whole[:, [0, 2]], frequent[: LARGEST["link"]]).all(dim=1)
     whole = whole[kept].unique(dim=0)
     names = (triples.entities, triples.relations, triples.entities)
-    for seed in range(3):
+    for seed in range(splits or 3):
         path = folder / str(seed)
         path.mkdir()
         spare = torch.from_numpy(spare_triples(whole.numpy(), seed))
@@ -292,12 +295,12 @@ _NAMED: dict[str, Callable[[], Triples]] = {
 # --- texts
 
 
-def _write_texts(source: str, folder: Path) -> Iterator[Path]:
+def _write_texts(source: str, folder: Path, splits: int | None) -> Iterator[Path]:
     corpus = _load("text", source)
     assert isinstance(corpus, Corpus)
     documents = replace(corpus.documents, notes=[])
     kept = _some_of_each(documents.y, LARGEST["text"])
-    for seed in range(_num_splits(len(kept))):
+    for seed in range(splits or _num_splits(len(kept))):
         masks = stratified_split(documents.y[kept], seed, (0.7, 0.1, 0.2))
         path = folder / f"{seed}.jsonl"
         with path.open("w", encoding="utf-8") as file:

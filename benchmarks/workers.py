@@ -1,4 +1,4 @@
-"""Calls in worker processes with one thread each, until a deadline."""
+"""Calls in worker processes with one thread and no GPU each, until a deadline."""
 
 import multiprocessing
 import os
@@ -17,6 +17,8 @@ from quatgraph.cli.common import retain_freed_memory
 Argument = TypeVar("Argument")
 
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""For workers: torch's optimizers ask for CUDA, which a forked process cannot initialise."""
 
 
 def call_all(
@@ -72,7 +74,7 @@ def _spread(
     work: Callable[[Argument], Any], arguments: Iterable[Argument], jobs: int, end: float | None
 ) -> Iterator[_Result[Argument]]:
     """A process per call, forked from one that has imported the module of ``work``."""
-    os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+    os.environ.update(dict.fromkeys(ONE_THREAD, "1") | NO_GPU)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([work.__module__])
     pending = iter(arguments)

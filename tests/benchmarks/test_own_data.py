@@ -245,11 +245,30 @@ def test_what_is_on_record_is_not_measured_again(
     assert measured == [(own_data.OURS, split) for split in range(5)]
 
 
+def test_another_selection_counts_as_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = [own_data._settings("graph", method) for method in (own_data.OURS, "GIN")]
+    monkeypatch.setattr(own_data, "_OWN_SOURCES", [*own_data._OWN_SOURCES, "changed"])
+    after = [own_data._settings("graph", method) for method in (own_data.OURS, "GIN")]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
+
+
+def test_more_splits_begin_with_the_same_ones(tmp_path: Path) -> None:
+    digests = []
+    for splits in (2, 4):
+        folder = tmp_path / str(splits)
+        folder.mkdir()
+        paths = [v["data"]["path"] for v in own_sets.written("graph", "cycles", folder, splits)]
+        digests.append([Path(path).read_text() for path in paths])
+    assert [len(found) for found in digests] == [2, 4]
+    assert digests[1][:2] == digests[0]
+
+
 def test_the_defaults_of_all_datasets_begin_before_rivals(tmp_path: Path) -> None:
     chosen = [("node", "karate"), ("link", "families")]
     for first in (True, False):
         folder = tmp_path / str(first)
-        jobs = list(own_data._pending(chosen, folder, {}, "cpu", ours_first=first))
+        written = own_data._Written(folder)
+        jobs = list(own_data._pending(chosen, written, {}, "cpu", ours_first=first))
         parts = [job.part for job in jobs]
         assert len(set(parts)) == len(parts) == 5 * 5 + 3 * 3
         ours = [part.method == own_data.OURS for part in parts]
@@ -262,6 +281,7 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     assert_user_error(call("--only", "kora"), "no task or dataset 'kora'", "did you mean 'cora'?")
     assert_user_error(call("--only", "citeseer"), "no task or dataset 'citeseer' here")
     assert_user_error(call("--folder", str(tmp_path)), "is not TASK/NAME")
+    assert_user_error(call("--jobs", "2", "--device", "cuda"), "--jobs trains on the CPU")
     other = CliRunner().invoke(app, ["conv", "--hidden"], catch_exceptions=False)
     assert_user_error(other, "options of the benchmark own_data")
 

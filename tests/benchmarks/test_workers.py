@@ -9,10 +9,10 @@ import torch
 from benchmarks.workers import call_all
 
 
-def describe(number: int) -> tuple[int, int, int]:
+def describe(number: int) -> tuple[int, int, int, str | None]:
     if number == 3:
         raise ValueError("three is not wanted")
-    return os.getpid(), torch.get_num_threads(), number**2
+    return os.getpid(), torch.get_num_threads(), number**2, os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 def wait_for(seconds: float) -> float:
@@ -40,6 +40,7 @@ def test_a_failed_call_does_not_stop_the_others(jobs: int) -> None:
     assert here == {jobs == 1}
     if jobs > 1:
         assert {result[1] for result in found.values()} == {1}
+        assert {result[3] for result in found.values()} == {""}
 
 
 def test_workers_are_ended_at_the_deadline() -> None:
