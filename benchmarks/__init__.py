@@ -29,6 +29,7 @@ BENCHES = (
     "own_data",
     "explain",
     "missing",
+    "serve",
 )
 """Names of modules, which are imported when they run."""
 

@@ -28,6 +28,7 @@ LAYERS = [
     {"reproduce", "predictors"},
     {"estimators"},
     {"plot", "comparison"},
+    {"serve"},
     {"cli"},
     {"__main__"},
 ]

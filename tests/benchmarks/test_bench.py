@@ -209,7 +209,7 @@ def test_every_bench_has_a_name() -> None:
     tasks = ["node", "graph", "link", "link_methods", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
-    defaults = ["defaults", "own_data", "explain", "missing"]
+    defaults = ["defaults", "own_data", "explain", "missing", "serve"]
     assert list(BENCHES) == [*operations, "growth", *beside, "conv", *tasks, "steps", *defaults]
     for name in BENCHES:
         assert isinstance(rows(name, CPU), Iterator)  # none of them is run yet

@@ -42,7 +42,8 @@ def test_it_learns_answers_by_name_and_says_how_to_go_on() -> None:
         answers = itertools.takewhile(bool, lines[lines.index(question) + 1 :])
         assert " ".join(answers).count(", ") == 3
     assert any("(new)" in line for line in lines)
-    more, own = (line.split() for line in lines[-2:])
+    more, own, *_, page = (line.split() for line in lines[-5:])
+    assert page == ["quatgraph", "serve", str(FOLDER)]
     assert own[:3] == ["quatgraph", "train", "link"]
     assert more[0] == "quatgraph"
     assert call(*more[1:]).exit_code == 0

@@ -7,10 +7,22 @@ import sys
 
 import typer
 
-from quatgraph.cli import compare, data, demo, embed, plot, predict, search, train
+from quatgraph.cli import compare, data, demo, embed, plot, predict, search, serve, train
 from quatgraph.cli.common import app, open_standard_streams, report_errors
 
-__all__ = ["app", "compare", "data", "demo", "embed", "main", "plot", "predict", "search", "train"]
+__all__ = [
+    "app",
+    "compare",
+    "data",
+    "demo",
+    "embed",
+    "main",
+    "plot",
+    "predict",
+    "search",
+    "serve",
+    "train",
+]
 
 
 def main() -> None:

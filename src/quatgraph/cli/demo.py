@@ -59,7 +59,9 @@ def demo(device: Device = "cpu") -> None:
         "\n(held out) is true but was not trained on; (new) is a guess. Try your own query,\n"
         "or train on your own triples, with a head, a relation and a tail per line:\n"
         f"  {_program_name()} predict {FOLDER} --head Peru --relation borders\n"
-        f"  {_program_name()} train link --data triples.tsv"
+        f"  {_program_name()} train link --data triples.tsv\n\n"
+        "Ask on a page in your browser (pip install 'quatgraph[serve]'):\n"
+        f"  {_program_name()} serve {FOLDER}"
     )
 
 

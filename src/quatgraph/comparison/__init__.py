@@ -6,7 +6,7 @@ resampled t test, over the seeds of one split by the paired t test.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -16,96 +16,28 @@ import torch
 from torch import Tensor
 
 from quatgraph import config as configs
+from quatgraph.comparison.results import Comparison, Pair
 from quatgraph.errors import UserError
 from quatgraph.estimators import Estimator
-from quatgraph.metrics.comparison import (
-    PairedTest,
-    holm,
-    mcnemar,
-    paired_bootstrap,
-    paired_t,
-)
+from quatgraph.metrics.comparison import holm, mcnemar, paired_bootstrap, paired_t
 from quatgraph.metrics.ranking import ranking_values
 from quatgraph.predictors import Predictor, load
 from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.link import LinkPredictor
-from quatgraph.reproduce.render import format_metric
-from quatgraph.reproduce.table import METRIC_FORMATS
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.selection import choose_by_validation, drop_diverged
 from quatgraph.tasks.stored import RECORDS
 from quatgraph.training.bundle import BUNDLE
 from quatgraph.training.record import RunRecord, read_records
 
-SIGNIFICANT = 0.05
+__all__ = ["Comparison", "Pair", "compare", "compare_records"]
+
 AnyModel = Predictor[Any] | Estimator[Any] | Path | str
 """A loaded model, a trained estimator, the folder of a bundle, or a file or folder of records."""
 _Opened = Predictor[Any] | Path | str
 _SPLITS = ("folds", "num_folds", "fold_seed", "split_seed", "draw_seed")
 """Settings of the data that decide its splits."""
 _ITEMS = {"node": "nodes", "graph": "graphs", "link": "triples", "text": "texts"}
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """Two models and the test of their difference, the first's metric minus the second's."""
-
-    first: str
-    second: str
-    first_mean: float
-    second_mean: float
-    """The test metric of each over what both were tested on."""
-    metric: str
-    """As in records: ``test/accuracy``."""
-    paired_by: str
-    """What was paired: ``nodes``, ``splits``, ``seeds``."""
-    result: PairedTest
-    """With Holm's correction if there are several pairs."""
-
-    @property
-    def significant(self) -> bool:
-        return self.result.p < SIGNIFICANT
-
-    def __str__(self) -> str:
-        result = self.result
-        ahead, behind, sign = self.first, self.second, 1
-        if result.difference < 0:
-            ahead, behind, sign = self.second, self.first, -1
-        low, high = sorted((sign * result.low, sign * result.high))
-        p = "< .001" if result.p < 0.001 else f"= {_short(f'{result.p:.2g}')}"
-        interval = f"{_points(low, self.metric)} to {_points(high, self.metric)}"
-        details = f"(95 % CI {interval}; {result.test} p {p})"
-        if not result.difference:
-            return f"{ahead} and {behind} are level {details}"
-        unit = "points" if METRIC_FORMATS[self.metric][1] == 100 else METRIC_FORMATS[self.metric][0]
-        by = f"{_points(abs(result.difference), self.metric)} {unit}"
-        if self.significant:
-            return f"{ahead} is ahead of {behind} by {by} {details}"
-        return f"{ahead} is ahead of {behind} by {by}, which is within noise {details}"
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Models compared pair by pair; ``str()`` says the result in words."""
-
-    task: str
-    data: str
-    pairs: list[Pair]
-    reference: str = ""
-    """Why all others are compared with the first of each pair; empty for a single pair."""
-    notes: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        lines = []
-        for pair in self.pairs:
-            name = METRIC_FORMATS[pair.metric][0]
-            first, second = (_value(m, pair.metric) for m in (pair.first_mean, pair.second_mean))
-            over = f"over {pair.result.pairs:,} {pair.paired_by} of {self.data}"
-            lines.append(f"test {name} {over}: {pair.first} {first}, {pair.second} {second}")
-            lines.append(f"{pair}")
-        if self.reference:
-            lines.append(f"{self.reference}; p-values are Holm-corrected, intervals are not")
-        return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +110,15 @@ def compare(
             raise UserError(f"compare takes models, or paths of models or records, not {kind}")
     _refuse_twins(given)
     sources = [_open(model, place, device) for place, model in enumerate(given, 1)]
+    return _compare_sources(sources, data)
+
+
+def compare_records(groups: Mapping[str, Sequence[RunRecord]]) -> Comparison:
+    """Compares sets of run records, by name, as :func:`compare` does those of files."""
+    return _compare_sources([_source_of(name, None, list(runs)) for name, runs in groups.items()])
+
+
+def _compare_sources(sources: Sequence[_Source], data: Any = None) -> Comparison:
     by_item = all(source.predictor is not None for source in sources)
     _check_comparable(sources, by_item)
     reference, reason = sources[0], ""
@@ -375,18 +316,3 @@ def _test_to_train(record: RunRecord, num_splits: int, data: Any, notes: list[st
         "pass --data"
     )
     return 1 / (num_splits - 1)
-
-
-def _short(number: str) -> str:
-    return number.replace("0.", ".", 1)
-
-
-def _points(difference: float, metric: str) -> str:
-    """A difference in percentage points, or of an MRR."""
-    if METRIC_FORMATS[metric][1] == 100:
-        return f"{100 * difference:.1f}"
-    return format_metric(difference, metric)
-
-
-def _value(mean: float, metric: str) -> str:
-    return format_metric(mean, metric) + (" %" if METRIC_FORMATS[metric][1] == 100 else "")

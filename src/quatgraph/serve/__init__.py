@@ -1,0 +1,1 @@
+"""The service: trained models over HTTP, and the page that asks them (extra ``[serve]``)."""

@@ -1,0 +1,82 @@
+"""Answers about texts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from quatgraph.errors import UserError
+from quatgraph.predictors.predictions import TextPredictions
+from quatgraph.predictors.text_inputs import check_texts
+from quatgraph.serve.answers.base import Keywords, Reply, encode, exact, reply_of
+from quatgraph.serve.answers.items import ItemAnswers
+
+
+class TextAnswers(ItemAnswers):
+    """Classifies texts, new ones or those of the training data."""
+
+    task = "text"
+    kinds = ("documents", "classes")
+
+    def _reply(self, requests: Sequence[Keywords], *, explain: bool) -> list[bytes | Exception]:
+        """Texts of several requests are classified together, unless there is a note on some."""
+        alone = [
+            place
+            for place, one in enumerate(requests)
+            if explain or one.get("explain") or one.get("ids") is not None or not one.get("texts")
+        ]
+        together = [place for place in range(len(requests)) if place not in set(alone)]
+        replies: list[bytes | Exception] = [b""] * len(requests)
+        if len(together) > 1:
+            texts = [requests[place]["texts"] for place in together]
+            try:
+                for own in texts:
+                    check_texts(own)
+                found = self.predictor.predict([text for own in texts for text in own])
+            except UserError:
+                found = None
+            if found is not None and not found.notes:
+                answers, start = self._as_reply(found), 0
+                for place, own in zip(together, texts, strict=True):
+                    end = start + len(own)
+                    replies[place] = encode(answers | {"answers": answers["answers"][start:end]})
+                    start = end
+                together = []
+        for place in (*alone, *together):
+            replies[place] = self._reply_to_one(requests[place], explain)
+        return replies
+
+    def _answer(self, keywords: Keywords, explain: bool) -> Reply:
+        texts, ids = keywords.get("texts"), keywords.get("ids")
+        if texts is None and ids is None:
+            raise UserError("give texts, or ids of the training data")
+        if texts is not None and ids is not None:
+            raise UserError("give texts or ids of the training data, not both")
+        if texts is not None:
+            check_texts(texts)  # a list of texts, which never names a file
+        wanted = explain or bool(keywords.get("explain"))
+        return self._as_reply(self.predictor.predict(texts, ids=ids, explain=wanted))
+
+    def _as_reply(self, predictions: TextPredictions) -> Reply:
+        reply = reply_of(predictions)
+        columns = {"support": predictions.support, "attention": predictions.attention}
+        for place, answer in enumerate(reply["answers"]):
+            if predictions.id_name == "text":
+                answer["text"] = answer.pop("id")
+            for key, found in columns.items():
+                if found is not None:
+                    answer[key] = {word: exact(value) for word, value in found[place].items()}
+        return reply
+
+    def _ids(self) -> Sequence[str]:
+        return self.predictor.training_data.ids
+
+    def _example(self) -> Reply:
+        documents = self.predictor.training_data
+        place = next(n for n in range(len(documents)) if len(documents.words(n)) > 2)
+        return {"texts": [" ".join(documents.words(place)[:40])]}
+
+    def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
+        names: Any = self._ids() if kind == "documents" else list(map(str, self.predictor.classes))
+        return names, names
+
+    def draw(self, name: str, hops: int, limit: int) -> Reply:
+        raise UserError("a text has no graph to draw")

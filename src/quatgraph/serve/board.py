@@ -1,0 +1,134 @@
+"""The results board: the runs on record below a folder."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quatgraph.errors import UserError
+
+if TYPE_CHECKING:
+    from quatgraph.training.record import RunRecord
+
+
+class Board:
+    """Reads records as trainings write them; a file is read again only after it has changed.
+
+    Args:
+        folder: Where the records are, at any depth.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise UserError(f"there is no folder {folder}; give one with run records below it")
+        self.folder = folder
+        self._files: dict[Path, tuple[tuple[int, int], list[RunRecord]]] = {}
+
+    def list_runs(self) -> dict[str, Any]:
+        """All runs, the last finished first, and notes on files that could not be read."""
+        from quatgraph import config as configs
+
+        found, notes = self._read()
+        runs = [
+            {
+                "id": key,
+                "group": _group(file, record),
+                "file": file,
+                "settings": configs.flatten(record.config),
+            }
+            | {name: getattr(record, name) for name in SHOWN}
+            for key, (file, record) in found.items()
+        ]
+        runs.sort(key=lambda run: str(run["finished"]), reverse=True)
+        return {"folder": self.folder.name, "runs": runs, "notes": notes}
+
+    def curves(self, ids: list[str]) -> dict[str, Any]:
+        """The learning curves of some runs."""
+        from quatgraph.serve.cards import curve_of
+
+        found, _ = self._read()
+        for key in ids:
+            if key not in found:
+                raise UserError(f"there is no run {key!r}; /api/runs lists them")
+        return {"curves": [curve_of(found[key][1]) | {"id": key} for key in ids]}
+
+    def compare(self, first: str, second: str) -> dict[str, Any]:
+        """Two groups of runs, compared as the command does."""
+        import dataclasses
+
+        from quatgraph.comparison import compare_records
+
+        groups: dict[str, list[RunRecord]] = {}
+        for file, record in self._read()[0].values():
+            groups.setdefault(_group(file, record), []).append(record)
+        for name in (first, second):
+            if name not in groups:
+                raise UserError(f"there is no group {name!r}; /api/runs lists them")
+        found = compare_records({name: groups[name] for name in (first, second)})
+        (pair,) = found.pairs
+        values = dataclasses.asdict(pair)
+        result = values.pop("result")
+        splits = [
+            {
+                "split": split,
+                "seed": seed,
+                "first": _metric(groups[first], pair.metric, split, seed),
+                "second": _metric(groups[second], pair.metric, split, seed),
+            }
+            for split, seed in sorted(
+                {(r.split, r.seed) for r in groups[first]}
+                & {(r.split, r.seed) for r in groups[second]}
+            )
+        ]
+        return {
+            "pair": values | result | {"words": str(pair)},
+            "splits": splits,
+            "notes": list(found.notes),
+        }
+
+    def _read(self) -> tuple[dict[str, tuple[str, "RunRecord"]], list[str]]:
+        """The runs by id, each with its file, and notes."""
+        from quatgraph.training.record import read_records
+
+        notes, found = [], {}
+        paths = sorted((*self.folder.rglob("*.jsonl"), *self.folder.rglob("*.jsonl.xz")))
+        for path in paths:
+            name = path.relative_to(self.folder).as_posix()
+            try:
+                status = path.stat()
+                stamp = status.st_mtime_ns, status.st_size
+                if self._files.get(path, (None,))[0] != stamp:
+                    self._files[path] = stamp, read_records(path)
+            except (UserError, OSError) as mistake:
+                notes.append(f"{name}: {mistake}")
+                continue
+            for place, record in enumerate(self._files[path][1]):
+                found[f"{name}:{place}"] = name, record
+        return found, notes
+
+
+SHOWN = (
+    "task",
+    "dataset",
+    "method",
+    "protocol",
+    "split",
+    "seed",
+    "metrics",
+    "best_epoch",
+    "epochs_run",
+    "parameters",
+    "seconds",
+    "finished",
+)
+
+
+def _group(file: str, record: "RunRecord") -> str:
+    """What runs have in common that are compared as one: their file, dataset and method."""
+    return f"{file} {record.task} {record.dataset} {record.method}"
+
+
+def _metric(runs: "list[RunRecord]", metric: str, split: int, seed: int) -> float:
+    return next(
+        (r.metrics.get(metric, math.nan) for r in runs if (r.split, r.seed) == (split, seed)),
+        math.nan,
+    )

@@ -1,0 +1,166 @@
+"""What every request passes: the host, the token and the sizes are checked, headers are added, and
+the request is counted and logged, without its body."""
+
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from quatgraph.errors import printable
+from quatgraph.serve.counters import Counters
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LOGGER = logging.getLogger("quatgraph.access")
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'"
+)
+DATA_HEADERS = [(b"x-content-type-options", b"nosniff"), (b"cache-control", b"no-store")]
+"""Headers of replies with data, which no browser shows as a page."""
+PAGE_HEADERS = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+PROTECTED = ("/api/", "/metrics", "/openapi.json")
+"""Paths that need the token; the page itself holds no data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a request may take."""
+
+    body: int = 1 << 20
+    """Bytes of a body."""
+    seconds: float = 30.0
+    """Time to answer, and to send a body."""
+
+
+LIMITS = Limits()
+
+
+class RefusedError(Exception):
+    """A request that is refused: its status and a sentence."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class Gate:
+    """The outermost application.
+
+    Args:
+        app: The application behind it.
+        counters: What is counted.
+        token: What clients must send, if anything.
+        hosts: Names by which the service may be called; any if empty. A page of another site can
+            give its own name this machine's address, and would otherwise reach the service.
+        origins: Origins of other sites whose pages may ask; none by default.
+        limits: What a request may take.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        counters: Counters,
+        *,
+        token: str = "",
+        hosts: frozenset[str] = frozenset(),
+        origins: frozenset[str] = frozenset(),
+        limits: Limits = LIMITS,
+    ) -> None:
+        self.app, self.counters, self.limits = app, counters, limits
+        self.token, self.hosts, self.origins = token.encode(), hosts, origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        start, status, received = time.perf_counter(), 500, 0
+        headers = dict(scope["headers"])
+        cors = self._cors(headers)
+        more = DATA_HEADERS if scope["path"].startswith(PROTECTED) else PAGE_HEADERS
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *more, *cors]
+            await send(message)
+
+        async def receiving() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self.limits.body:
+                raise self._too_large()
+            return message
+
+        try:
+            self._check(scope, headers)
+            if scope["method"] == "OPTIONS" and cors:
+                await _reply(sending, 204, b"")
+            else:
+                await self.app(scope, receiving, sending)
+        except RefusedError as refusal:
+            await _reply(sending, refusal.status, json.dumps({"error": str(refusal)}).encode())
+        finally:
+            seconds = time.perf_counter() - start
+            route = getattr(scope.get("route"), "path", "other")
+            self.counters.count(route, status, seconds)
+            if LOGGER.isEnabledFor(logging.INFO):
+                path = printable(scope["path"])
+                LOGGER.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
+
+    def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        host = urlsplit("//" + headers.get(b"host", b"").decode("latin-1"))
+        try:
+            name = host.hostname or ""
+        except ValueError:
+            name = ""
+        if self.hosts and name not in self.hosts:
+            raise RefusedError(421, "this service is not known by that name; use 127.0.0.1")
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self.limits.body:
+            raise self._too_large()
+        if self.token and scope["path"].startswith(PROTECTED) and scope["method"] != "OPTIONS":
+            given = headers.get(b"authorization", b"")
+            if not hmac.compare_digest(given, b"Bearer " + self.token):
+                raise RefusedError(
+                    401, "a token is needed: send the header Authorization: Bearer TOKEN"
+                )
+
+    def _cors(self, headers: dict[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        origin = headers.get(b"origin", b"").decode("latin-1")
+        if origin not in self.origins:
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-allow-headers", b"authorization, content-type"),
+            (b"access-control-allow-methods", b"GET, POST"),
+            (b"vary", b"origin"),
+        ]
+
+    def _too_large(self) -> RefusedError:
+        return RefusedError(
+            413, f"the request is larger than {self.limits.body:,} bytes: send less at once"
+        )
+
+
+async def _reply(send: Send, status: int, body: bytes) -> None:
+    kind = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": kind})
+    await send({"type": "http.response.body", "body": body})

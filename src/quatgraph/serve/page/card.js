@@ -1,0 +1,65 @@
+// The model: what it can do in plain words, its data, its training, its settings.
+
+import { count, h, percent, short, table } from "./dom.js";
+import { chart } from "./chart.js";
+
+const NOUNS = { node: "nodes", graph: "graphs", text: "texts", link: "triples" };
+const SIZES = { num_nodes: "nodes", num_edges: "edges", num_graphs: "graphs", num_documents: "texts" };
+
+export function mount({ card }) {
+  const size = Object.entries({ ...Object.fromEntries(Object.entries(SIZES).filter(([key]) => card.data[key]).map(([key, noun]) => [noun, card.data[key]])), ...card.sizes });
+  const total = card.members.reduce((sum, one) => sum + one.weight, 0);
+  const first = card.members[0];
+  const element = h("div", {},
+    h("h1", {}, card.name),
+    h("p", { class: "headline" }, headline(card)),
+    h("div", { class: "columns spaced" },
+      h("section", { class: "panel" }, h("h2", {}, "Metrics"), metrics(card)),
+      h("section", { class: "panel" }, h("h2", {}, "Data"), h("dl", { class: "facts" }, h("dt", {}, "name"), h("dd", {}, card.data.name || "own files"),
+        size.map(([noun, number]) => [h("dt", {}, noun in { train: 1, valid: 1, test: 1 } ? `${noun} triples` : noun), h("dd", {}, count(number))]),
+        card.classes.length ? [h("dt", {}, "classes"), h("dd", {}, card.classes.slice(0, 20).join(", "))] : null,
+        card.relations.length ? [h("dt", {}, "relations"), h("dd", {}, card.relations.slice(0, 20).join(", "))] : null))),
+    h("section", {}, h("h2", {}, "Training"), curves(card)),
+    h("section", {}, h("h2", {}, "How it was chosen"), h("p", {}, chosen(card)),
+      h("div", { class: "scroll" }, table([{ title: "Method" }, { title: "Weight", number: true }, { title: "Split", number: true }, { title: "Seed", number: true, narrow: true }, { title: "Epoch", number: true }, { title: "Parameters", number: true }],
+        card.members.slice(0, 50).map((one) => [one.method, percent(one.weight / total, 0), String(one.split), String(one.seed), short(one.epoch ?? ""), count(one.parameters ?? 0)]), "Members of the model"))),
+    h("section", {}, h("h2", {}, `Hyperparameters of ${card.members.length > 1 ? "the first member" : "the model"}`), h("dl", { class: "facts" },
+      Object.entries(first.settings).filter(([key, value]) => /^(model|train)\./.test(key) && value !== "" && value !== null).map(([key, value]) => [h("dt", {}, key), h("dd", {}, short(value))]))),
+    h("section", {}, h("h2", {}, "Made with"), h("dl", { class: "facts" }, Object.entries(card.environment).filter(([key]) => /^(device|cpu|gpu|python|torch|quatgraph|torch_geometric)$/.test(key)).map(([key, value]) => [h("dt", {}, key), h("dd", {}, String(value))]),
+      h("dt", {}, "finished"), h("dd", {}, (card.finished || "").slice(0, 16).replace("T", " ")))));
+  return { element, update: async () => {} };
+}
+
+function headline({ task, metrics: found }) {
+  if (task === "link" && "test/hits@10" in found) return `It finds the right entity among its first ten answers ${percent(found["test/hits@10"])} of the time.`;
+  if ("test/accuracy" in found) return `It classifies ${percent(found["test/accuracy"])} of the test ${NOUNS[task]} correctly.`;
+  return "No test data was held back, so nothing is claimed.";
+}
+
+const MEANING = {
+  accuracy: "classified correctly", "macro-f1": "mean F1 of the classes, all equally important", loss: "mean negative log-probability of the truth; lower is better",
+  mrr: "mean of 1 / rank of the truth; 1 is always first", mr: "mean rank of the truth; lower is better",
+  "hits@1": "the truth is the first answer", "hits@3": "the truth is among the first three", "hits@10": "the truth is among the first ten",
+};
+
+function metrics({ metrics: found }) {
+  const names = Object.keys(MEANING).filter((name) => `test/${name}` in found || `valid/${name}` in found);
+  const show = (part, name) => (found[`${part}/${name}`] === undefined ? "" : /hits|accuracy|f1/.test(name) ? percent(found[`${part}/${name}`]) : short(Number(found[`${part}/${name}`].toFixed(3))));
+  return table([{ title: "Metric" }, { title: "Test", number: true }, { title: "Validation", number: true }],
+    names.map((name) => [h("span", {}, name, h("br"), h("span", { class: "quiet small" }, MEANING[name])), show("test", name), show("valid", name)]), "Metrics");
+}
+
+function curves({ curves: found, task }) {
+  if (!found.length) return h("p", { class: "quiet" }, "The records of the training are not beside the model, so there are no curves.");
+  const names = Object.keys(found[0].values);
+  const wanted = [task === "link" ? "valid/mrr" : "valid/accuracy", "valid/loss", ...names].find((name) => names.includes(name));
+  const shown = found.slice(0, 8);
+  return h("div", {}, h("p", { class: "quiet small" }, `${wanted}, ${shown.length < found.length ? `the first ${shown.length} of ${found.length} members` : "all members"}; a dot marks the epoch that was selected.`),
+    chart(shown.map((one) => ({ name: `${one.method}, split ${one.split}, seed ${one.seed}`, x: one.epochs, y: one.values[wanted] ?? [], selected: one.selected })), { name: `Learning curves: ${wanted}` }));
+}
+
+function chosen(card) {
+  const many = card.members.length;
+  return [many > 1 ? `Validation data selected these ${many} models and their weights; their predictions are combined.` : "Validation data selected this model and its epoch.",
+    card.temperature ? ` It also calibrated the probabilities (temperature ${short(card.temperature)}).` : "", card.refitted ? " The model was then trained again on all labels, so its test metrics are those from before." : " Test data only measured the result."].join("");
+}

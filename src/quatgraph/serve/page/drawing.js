@@ -1,0 +1,59 @@
+// Draws a graph, with a caption that says what is under the pointer and a table with the same content.
+
+import { fitted, h, shorten, table } from "./dom.js";
+import { layout } from "./force.js";
+
+/**
+ * Args:
+ *   nodes: `{id, label, hop, kind, ring, title, matters}`; `kind` and `ring` are classes of colours.
+ *   edges: `{source, target, words, strength, kind}`; `strength` between 0 and 1 is the thickness.
+ *   options: `name` of the drawing, `hint`, `open(node)` for a click, `twin` with the table's columns and rows.
+ */
+export function drawing(nodes, edges, { name, hint = "", open, twin }) {
+  const caption = h("figcaption", {}, hint);
+  const tell = (words) => ({ onmouseenter: () => (caption.textContent = words), onmouseleave: () => (caption.textContent = hint) });
+  const box = fitted(h("div", { class: "drawing" }), (width, height) => {
+    const at = new Map(layout(nodes, edges, width, height).map((point, place) => [nodes[place].id, point]));
+    const lines = edges.filter((e) => e.source !== e.target).map((edge) => {
+      const [[x1, y1], [x2, y2]] = [at.get(edge.source), at.get(edge.target)];
+      const ends = { x1: x1.toFixed(1), y1: y1.toFixed(1), x2: x2.toFixed(1), y2: y2.toFixed(1) };
+      return h("g", { class: `edge ${edge.kind ?? ""}`, ...tell(edge.words ?? "") },
+        h("line", { ...ends, "stroke-width": (1 + 5 * (edge.strength ?? 0)).toFixed(1) }),
+        h("line", { ...ends, class: "hit" }));
+    });
+    const hushed = hush(nodes, at, width);
+    const circles = nodes.map((node) => {
+      const [x, y] = at.get(node.id);
+      const radius = node.hop === 0 ? 9 : nodes.length > 60 ? 5 : 7;
+      const side = hushed.get(node);
+      const group = h("g", { class: `node ${node.hop === 0 ? "centre" : ""} ${side === null ? "hushed" : ""} ${open ? "" : "still"}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`,
+        onclick: () => open?.(node), ...tell(node.title ?? node.label) },
+        h("circle", { r: radius, class: node.kind ?? "" }),
+        node.ring ? h("circle", { r: radius + 3, class: `ring ${node.ring}` }) : null,
+        node.matters ? h("circle", { r: radius + 3, class: "matters" }) : null,
+        node.label ? h("text", { x: 0, y: side === "above" ? -radius - 7 : radius + 16, "text-anchor": anchor(x, width) }, shorten(node.label, 22)) : null);
+      return group;
+    });
+    return h("svg", { role: "img", "aria-label": name, viewBox: `0 0 ${width} ${height}` }, lines, circles);
+  });
+  const rows = table(twin.columns, twin.rows, name);
+  return h("figure", {}, box, caption, h("details", {}, h("summary", {}, "The drawing as a table"), h("div", { class: "scroll" }, rows)));
+}
+
+const anchor = (x, width) => (x < 70 ? "start" : x > width - 70 ? "end" : "middle");
+
+/** Where labels go so that none covers another: below, above, or nowhere until the pointer comes. */
+function hush(nodes, at, width) {
+  const taken = [];
+  const found = new Map();
+  for (const node of nodes) {
+    const [x, y] = at.get(node.id);
+    const half = 3.6 * Math.min(22, (node.label ?? "").length) + 4;
+    const shift = { start: half, end: -half, middle: 0 }[anchor(x, width)];
+    const spots = [["below", y + 18], ["above", y - 16]];
+    const free = spots.find(([, level]) => taken.every(([u, v, w]) => Math.abs(u - x - shift) > half + w || Math.abs(v - level) > 15));
+    found.set(node, free ? free[0] : null);
+    if (free) taken.push([x + shift, free[1], half]);
+  }
+  return found;
+}

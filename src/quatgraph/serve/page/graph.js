@@ -1,0 +1,122 @@
+// Classifies graphs: one of the training data, or a file of one's own.
+
+import { get, modelPath, post, Refused, Stopped } from "./api.js";
+import { classBars, h, percent, plural, put, say } from "./dom.js";
+import { drawing } from "./drawing.js";
+import { field, teller } from "./field.js";
+import { items } from "./items.js";
+
+const LONGEST = 4000;
+
+export function mount({ card, base, go }) {
+  const path = modelPath(card.name);
+  const { element: box, input } = field({ label: "Graph of the training data", kind: "graphs", model: card.name, placeholder: "an id" });
+  const area = h("textarea", { "aria-label": "Edges or JSON of a graph", placeholder: "0-1, 1-2, 2-0, or a line of JSON", rows: "1", onkeydown: (event) => {
+    if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); send(area.value); }
+    if (event.key === "Escape") area.value = "";
+  } });
+  const file = h("input", { type: "file", accept: ".json,.jsonl", "aria-label": "File with graphs, a JSON object per line", onchange: () => file.files[0] && open(file.files[0]) });
+  const told = teller("Choose a graph by its id, write edges, or drop a .jsonl file here.");
+  const ask = () => go({ ...base, id: input.value.trim() });
+  const form = h("form", { class: "ask single", role: "search", ontaken: ask, onsubmit: (event) => { event.preventDefault(); ask(); } }, box, h("button", { type: "submit" }, "Show"));
+  const drop = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
+    ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]); } },
+    area, h("button", { type: "button", class: "quietly", onclick: () => send(area.value) }, "Classify"), file);
+  const picture = h("section", { class: "panel answers" });
+  const facts = h("section", { class: "panel" });
+  const all = items({ card, base, go, key: "id", noun: "graph" });
+  let turn = 0;
+
+  /** A graph out of `0-1, 1-2`, or out of JSON; of several lines, the first. */
+  function parse(text) {
+    const line = text.trim().split("\n")[0];
+    if (!line) throw new Refused("write some edges, such as 0-1, 1-2, 2-0");
+    if (line.startsWith("{")) {
+      try { return JSON.parse(line); } catch { throw new Refused("the first line is not a JSON object, such as {\"edges\": [[0, 1], [1, 2]]}"); }
+    }
+    const edges = line.split(/[,;]/).map((pair) => pair.trim()).filter(Boolean).map((pair) => {
+      const ends = /^(\d+)\s*[-–\s]\s*(\d+)$/.exec(pair);
+      if (!ends) throw new Refused(`'${pair}' is not an edge; write two numbers, such as 0-1`);
+      return [Number(ends[1]), Number(ends[2])];
+    });
+    return { edges };
+  }
+
+  async function open(one) {
+    try {
+      const text = await one.text();
+      const lines = text.trim().split("\n").length;
+      await send(text);
+      if (lines > 1) say(`The file has ${lines} graphs; the first is shown.`);
+    } catch (error) { report(error); }
+  }
+
+  async function send(text) {
+    try {
+      const graph = parse(text);
+      const shown = JSON.stringify(graph);
+      if (shown.length <= LONGEST) go({ ...base, graph: shown });
+      else await classify({ graphs: [graph] }, (turn += 1));
+    } catch (error) { report(error, [area]); }
+  }
+
+  function report(error, fields = [input]) {
+    if (error instanceof Stopped) return;
+    if (!(error instanceof Refused)) throw error;
+    told.error(error.message, fields);
+  }
+
+  async function update(parameters) {
+    const own = (turn += 1);
+    told.clear([input, area]);
+    const table = all.update(parameters);
+    const given = parameters.get("graph");
+    try {
+      const body = given ? { graphs: [JSON.parse(given)] } : parameters.get("id") ? { ids: [parameters.get("id")] } : card.example;
+      input.value = body?.ids?.[0] ?? "";
+      area.value = given ? write(body.graphs[0]) : "";
+      if (body) await classify(body, own);
+    } catch (error) {
+      if (own === turn) report(error instanceof SyntaxError ? new Refused("the graph in the address is not JSON") : error, given ? [area] : [input]);
+    } finally {
+      await table;
+    }
+  }
+
+  const write = (graph) => (Object.keys(graph).length === 1 && graph.edges ? graph.edges.map((edge) => edge.join("-")).join(", ") : JSON.stringify(graph));
+
+  async function classify(body, own) {
+    const [found, drawn] = await Promise.all([post(`${path}/explain`, body), body.ids ? get(`${path}/graph`, { of: body.ids[0], limit: 200 }) : sketch(body.graphs[0])]);
+    if (own === turn) show(found, drawn);
+  }
+
+  function sketch(graph) {
+    const size = Math.max(graph.num_nodes ?? 0, graph.node_labels?.length ?? 0, ...(graph.edges ?? []).flat().map((end) => end + 1));
+    return { nodes: Array.from({ length: Math.min(size, 200) }, (_, id) => ({ id: String(id), label: String(graph.node_labels?.[id] ?? ""), hop: 1 })),
+      edges: (graph.edges ?? []).filter((edge) => Math.max(...edge) < 200).map(([a, b]) => ({ source: String(a), target: String(b) })) };
+  }
+
+  function show({ answers: [answer], classes, notes }, { nodes, edges }) {
+    const support = answer.nodes ?? [];
+    const most = Math.max(0.001, ...support);
+    const value = (node) => support[Number(node.id)];
+    const matters = (node) => value(node) > 0.005 && value(node) > 0.5 * most;
+    const words = (node) => `node ${node.id}${node.label ? ` (${node.label})` : ""}${value(node) === undefined ? "" : `: without it, ${answer.prediction} loses ${(100 * value(node)).toFixed(1)} points`}`;
+    const tags = [...new Set(nodes.map((node) => node.label))];
+    const dots = nodes.map((node) => ({ ...node, hop: 1, kind: hueOf(tags.indexOf(node.label)), matters: matters(node), title: words(node) }));
+    const lines = edges.map((edge) => ({ ...edge, words: `${edge.source} – ${edge.target}` }));
+    const twin = { columns: [{ title: "Node" }, { title: "Tag" }, { title: "Points", number: true }, { title: "Neighbours" }],
+      rows: nodes.map((node) => [node.id, node.label, value(node) === undefined ? "" : (100 * value(node)).toFixed(1),
+        edges.filter((e) => e.source === node.id || e.target === node.id).map((e) => (e.source === node.id ? e.target : e.source)).join(" ")]) };
+    put(picture, h("h2", {}, `${plural(nodes.length, "node")}, ${plural(edges.length, "edge")}`), h("p", { class: "key" }, h("span", {}, h("i", { class: "ring" }), "nodes that matter")),
+      drawing(dots, lines, { name: `The graph ${answer.id ?? ""}`, hint: "Point at a node for the number.", twin }));
+    put(facts, h("h2", {}, `${answer.prediction} `, h("span", { class: "quiet" }, percent(answer.probability))),
+      answer.label ? h("p", { class: "small quiet" }, `Its label is ${answer.label} (${answer.split || "no split"}).`) : null, classBars(classes, answer.probabilities), notes.map((note) => h("p", { class: "quiet small" }, note)));
+    say(`${answer.prediction}, ${percent(answer.probability)}`);
+  }
+
+  const element = h("div", {}, h("h1", { class: "unseen" }, `Ask ${card.name}`), form, h("p", { class: "or" }, "or a graph of your own"), drop, told.element, h("div", { class: "columns wide-left spaced" }, picture, facts), all.element);
+  return { element, update };
+}
+
+const hueOf = (place) => `c${Math.min(place, 7)}`;

@@ -1,0 +1,142 @@
+// Completes triples: answers, why, and the neighbourhood of what was asked.
+
+import { get, modelPath, post, Refused, Stopped } from "./api.js";
+import { bar, h, link, percent, put, say } from "./dom.js";
+import { drawing } from "./drawing.js";
+import { field, teller } from "./field.js";
+
+const MARKS = { train: ["known", "known"], valid: ["held", "held back"], test: ["held", "held back"], "": ["new", "new"] };
+const NEIGHBOURS = 24;
+
+export function mount({ card, base, go }) {
+  const path = modelPath(card.name);
+  const fields = [["head", "Head", "entities"], ["relation", "Relation", "relations"], ["tail", "Tail", "entities"]]
+    .map(([name, label, kind]) => [name, field({ label, kind, model: card.name, placeholder: name === "relation" ? "a relation" : "?" })]);
+  const inputs = fields.map(([, one]) => one.input);
+  const only = h("input", { type: "checkbox", onchange: () => ask() });
+  const told = teller("Leave the head or the tail open; the model fills it in.", h("label", { class: "check" }, only, "only new answers"));
+  const form = h("form", { class: "ask triple", role: "search", onsubmit: (event) => { event.preventDefault(); ask(); } },
+    fields.map(([, one]) => one.element), h("button", { type: "submit" }, "Ask"));
+  const answers = h("section", { class: "answers", "aria-label": "Answers" });
+  const why = h("section", { class: "panel" });
+  const around = h("section", { class: "panel" });
+  const element = h("div", {}, h("h1", { class: "unseen" }, `Ask ${card.name}`), form, told.element, answers, h("div", { class: "columns" }, why, around));
+  let turn = 0;
+
+  function ask() {
+    const query = { ...base };
+    fields.forEach(([name, { input }]) => {
+      const value = input.value.trim();
+      if (value && value !== "?") query[name] = value;
+    });
+    if (only.checked) query.known = "leave-out";
+    go(query);
+  }
+
+  /** The next query out of a name: the relation at hand if the entity has it, or another that it has. */
+  async function follow(name, relation) {
+    const { edges } = await get(`${path}/graph`, { of: name, hops: 1, limit: NEIGHBOURS });
+    const choices = [
+      edges.find((e) => e.source === name && e.relation === relation), edges.find((e) => e.target === name && e.relation === relation),
+      edges.find((e) => e.source === name), edges.find((e) => e.target === name),
+    ];
+    const found = choices.find(Boolean);
+    if (!found) go({ ...base, head: name, relation });
+    else if (found.source === name) go({ ...base, head: name, relation: found.relation });
+    else go({ ...base, relation: found.relation, tail: name });
+  }
+
+  const name = (label, relation) => h("a", {
+    href: `?${new URLSearchParams({ ...base, head: label, relation })}`,
+    onclick: (event) => {
+      if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+      event.preventDefault();
+      follow(label, relation).catch(report);
+    },
+  }, label);
+
+  function report(error) {
+    if (error instanceof Stopped || error.name === "AbortError") return;
+    if (!(error instanceof Refused)) throw error;
+    told.error(error.message, inputs);
+  }
+
+  async function update(parameters) {
+    const own = (turn += 1);
+    const query = {};
+    for (const key of ["head", "relation", "tail"]) if (parameters.get(key)) query[key] = parameters.get(key);
+    if (!Object.keys(query).length) Object.assign(query, card.example);
+    fields.forEach(([key, { input }]) => (input.value = query[key] ?? ""));
+    only.checked = parameters.get("known") === "leave-out";
+    told.clear(inputs);
+    try {
+      const found = await post(`${path}/predict`, { ...query, top: 10, known: only.checked ? "leave-out" : "mark" });
+      if (own !== turn) return;
+      const rows = found.answers;
+      const first = Math.max(0, rows.findIndex((row) => row.known === ""));
+      show(rows, query, found.notes);
+      await explain(rows[first], query, own);
+    } catch (error) {
+      if (own === turn) report(error);
+    }
+  }
+
+  function show(rows, query, notes) {
+    const both = rows[0]?.predicted === "both";
+    const best = Math.max(...rows.map((row) => row.score));
+    const items = rows.map((row, place) => {
+      const [kind, word] = MARKS[row.known] ?? MARKS[""];
+      const end = row.predicted === "head" ? row.head : row.tail;
+      const words = both ? [name(row.head, row.relation), ` ${row.relation} `, name(row.tail, row.relation)] : name(end, row.relation);
+      return h("li", { class: "answer" }, h("span", { class: "place" }, String(place + 1)), h("span", { class: "what" }, words), bar(Math.exp(row.score - best)),
+        h("span", { class: "number", title: "the score of the model; bars compare exp(score) with that of the best answer" }, row.score.toFixed(2)),
+        h("span", { class: `mark ${kind}` }, word),
+        h("button", { type: "button", class: "plain small why-button", "aria-label": `Why ${end}?`, onclick: () => explain(row, query, turn).catch(report) }, "why?"));
+    });
+    const given = rows[0];
+    const sentence = both ? `Of all tails, ${given.tail} ranks ${given.tail_rank}; of all heads, ${given.head} ranks ${given.head_rank}.` : "";
+    put(answers, h("ol", { class: "rows" }, items), sentence ? h("p", {}, sentence) : null, rows.length ? null : h("p", {}, "There is no answer that is not known."),
+      notes.map((note) => h("p", { class: "quiet small" }, note)));
+    say(both ? sentence : `${rows.length} answers; the first is ${given ? (given.predicted === "head" ? given.head : given.tail) : "none"}`);
+  }
+
+  async function explain(row, query, own) {
+    if (!row) return put(why), put(around);
+    const end = row.predicted === "head" ? row.head : row.tail;
+    const centre = row.predicted === "head" ? row.tail : row.head;
+    const [reasons, near] = await Promise.all([
+      post(`${path}/explain`, { head: row.head_id ?? row.head, relation: row.relation_id ?? row.relation, tail: row.tail_id ?? row.tail }),
+      get(`${path}/graph`, { of: query.head ?? query.tail, hops: 1, limit: NEIGHBOURS }),
+    ]);
+    if (own !== turn) return;
+    [...answers.querySelectorAll(".answer")].forEach((item) => item.classList.toggle("chosen", item.querySelector("button").getAttribute("aria-label") === `Why ${end}?`));
+    const support = reasons.answers[0].support;
+    const most = Math.max(...support.map((one) => one.strength), 1e-9);
+    put(why, h("h2", {}, `Why ${end}`),
+      h("p", { class: "small quiet" }, support.length ? "Known triples that support it, the strongest first." : "No known triple of these entities supports it."),
+      h("ul", { class: "rows why" }, support.map((one) => h("li", {}, h("span", {}, name(one.head, one.relation), ` ${one.relation} `, name(one.tail, one.relation)),
+        h("span", { title: `strength ${percent(one.strength, 0)}` }, bar(one.strength / most))))));
+    put(around, h("h2", {}, `Around ${centre}`), sketch(near, row, support));
+  }
+
+  function sketch({ nodes, edges }, row, support) {
+    const id = (label) => nodes.find((node) => node.label === label)?.id;
+    const labels = new Map(nodes.map((node) => [node.id, node.label]));
+    const reasons = new Set(support.map((one) => `${id(one.head)} ${one.relation} ${id(one.tail)}`));
+    const drawn = edges.map((edge) => ({ ...edge, words: `${labels.get(edge.source)} ${edge.relation} ${labels.get(edge.target)}`,
+      kind: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? "strong" : "", strength: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? 0.3 : 0 }));
+    const [head, tail] = [id(row.head), id(row.tail)];
+    const all = [...nodes];
+    if (row.known === "") {
+      const missing = [[head, row.head], [tail, row.tail]].filter(([found]) => found === undefined).map(([, label]) => ({ id: label, label, hop: 1 }));
+      all.push(...missing);
+      drawn.push({ source: head ?? row.head, target: tail ?? row.tail, words: `${row.head} ${row.relation} ${row.tail}: the model's answer`, kind: "asked" });
+    }
+    const twin = { columns: [{ title: "Head" }, { title: "Relation" }, { title: "Tail" }],
+      rows: edges.map((edge) => [name(labels.get(edge.source), edge.relation), edge.relation, name(labels.get(edge.target), edge.relation)]) };
+    return drawing(all, drawn, { name: `Known triples around ${nodes[0]?.label}`, hint: "Point at a line for its relation; click a name to ask about it.",
+      open: (node) => follow(node.label, row.relation).catch(report), twin });
+  }
+
+  return { element, update };
+}

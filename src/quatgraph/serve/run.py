@@ -1,0 +1,112 @@
+"""Starts the service."""
+
+import logging
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import uvicorn
+
+from quatgraph.errors import UserError
+from quatgraph.serve.app import create_app
+from quatgraph.serve.board import Board
+from quatgraph.serve.counters import Counters
+from quatgraph.serve.gate import Gate, Limits
+from quatgraph.serve.registry import Registry
+
+MAX_HEADERS = 1 << 16
+"""Bytes of the headers of a request."""
+SWITCH_SECONDS = 0.0002
+"""How long a thread may keep others from running Python: every operation of torch lets the event
+loop run, and would otherwise wait up to 5 ms for its turn."""
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the service listens, and who may ask."""
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    token: str = ""
+    no_auth: bool = False
+    origins: frozenset[str] = field(default_factory=frozenset)
+
+    def __post_init__(self) -> None:
+        if self.host not in LOOPBACK and not self.token and not self.no_auth:
+            raise UserError(
+                f"{self.host} can be reached from other machines: give --token, for instance "
+                f"--token {secrets.token_urlsafe(16)}, or --no-auth to let everyone ask"
+            )
+
+
+def build(registry: Registry, board: Board | None, address: Address, limits: Limits) -> Gate:
+    """The whole application."""
+    counters = Counters()
+    app = create_app(registry, board, counters=counters, limits=limits)
+    hosts = LOOPBACK if address.host in LOOPBACK else frozenset[str]()
+    return Gate(
+        app,
+        counters,
+        token=address.token,
+        hosts=hosts,
+        origins=address.origins,
+        limits=limits,
+    )
+
+
+def serve(
+    registry: Registry,
+    board: Board | None,
+    address: Address,
+    limits: Limits,
+    ready: Callable[[str], None],
+) -> None:
+    """Serves until a signal; requests that run are then finished.
+
+    Args:
+        registry: The models.
+        board: The results board, if any.
+        address: Where to listen.
+        limits: What a request may take.
+        ready: Called with the URL once the port is bound.
+    """
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with bind(address.host, address.port) as listener:
+        port = listener.getsockname()[1]
+        shown = f"[{address.host}]" if ":" in address.host else address.host
+        ready(f"http://{shown}:{port}/")
+        make_server(build(registry, board, address, limits), limits).run(sockets=[listener])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket on a port, or on any free one for 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # With the protocol by name, asyncio turns Nagle's algorithm off, which adds 40 ms to a reply.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        reason = error.strerror or error
+        raise UserError(
+            f"cannot listen on {host}:{port} ({reason}): choose another --port"
+        ) from None
+    return listener
+
+
+def make_server(app: Gate, limits: Limits) -> uvicorn.Server:
+    """The HTTP server of an application."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        log_level=logging.WARNING,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(limits.seconds) + 1,
+        h11_max_incomplete_event_size=MAX_HEADERS,
+    )
+    return uvicorn.Server(config)
