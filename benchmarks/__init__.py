@@ -19,6 +19,7 @@ BENCHES = (
     "peers",
     "released",
     "conv",
+    "sampling",
     "node",
     "graph",
     "link",

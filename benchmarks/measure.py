@@ -4,7 +4,9 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -63,6 +65,26 @@ def peak(device: torch.device, before: int) -> dict[str, float]:
     if device.type != "cuda":
         return {}
     return {"peak_mib": round((torch.cuda.max_memory_allocated(device) - before) / 2**20, 1)}
+
+
+_PROCESS = Path("/proc/self")
+
+
+def reset_resident() -> bool:
+    """Resets the peak memory of the process; False if the system cannot, as outside of Linux."""
+    with suppress(OSError):
+        return bool((_PROCESS / "clear_refs").write_text("5"))
+    return False
+
+
+def resident_peak() -> dict[str, float]:
+    """The peak memory of the process since the reset, where the system counts it."""
+    status = _PROCESS / "status"
+    if not status.is_file():
+        return {}
+    lines = status.read_text().splitlines()
+    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
+    return {"peak_mib": round(int(kib) / 2**10, 1)}
 
 
 def shortened(name: str, epochs: int, *settings: str, seeds: int = 1) -> Any:

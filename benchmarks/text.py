@@ -1,14 +1,20 @@
 """Text classification: a training epoch, and the word graphs of whole corpora."""
 
 from collections.abc import Iterator
-from contextlib import suppress
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.measure import held, measure, peak, shortened, training_seconds
+from benchmarks.measure import (
+    held,
+    measure,
+    peak,
+    reset_resident,
+    resident_peak,
+    shortened,
+    training_seconds,
+)
 from quatgraph.data.text import load, word_graphs
 from quatgraph.presets import preset
 from quatgraph.tasks.text import TEXT
@@ -53,14 +59,14 @@ def _epoch(
     config = shortened(f"text/{dataset}-{method}", epochs, setting, seeds=seeds)
     corpus = TEXT.load(config)
     cached_collection.cache_clear()  # the graphs of the corpus before, which these would displace
-    before, counts = held(device), resident and _counts_resident()
+    before, counts = held(device), resident and reset_resident()
     seconds = training_seconds(TEXT, TEXT.members(config, corpus), corpus, device)
     return {
         "case": f"{dataset}, {'1 run' if seeds == 1 else f'{seeds} runs'}",
         "work": "training epoch",
         "variant": f"{METHODS[method]}, {precision}",
         "ms": round(1e3 * seconds / epochs, 3),
-        **(_resident() if counts else peak(device, before)),
+        **(resident_peak() if counts else peak(device, before)),
     }
 
 
@@ -76,20 +82,3 @@ def _graphs(names: tuple[str, ...], device: torch.device) -> dict[str, Any]:
     return row | measure(
         lambda: [word_graphs(documents, window) for documents in corpora], device, repeats=5
     )
-
-
-_PROCESS = Path("/proc/self")
-
-
-def _counts_resident() -> bool:
-    """Resets the peak memory of the process; False if the system cannot, as outside of Linux."""
-    with suppress(OSError):
-        return bool((_PROCESS / "clear_refs").write_text("5"))
-    return False
-
-
-def _resident() -> dict[str, float]:
-    """The peak memory since the reset."""
-    lines = (_PROCESS / "status").read_text().splitlines()
-    (kib,) = (line.split()[1] for line in lines if line.startswith("VmHWM:"))
-    return {"peak_mib": round(int(kib) / 2**10, 1)}

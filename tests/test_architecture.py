@@ -20,7 +20,7 @@ LAYERS = [
     {"ops", "presets", "query_options", "settings"},
     {"entries"},
     {"adjacency"},
-    {"blocks", "codes", "relational"},
+    {"blocks", "codes", "relational", "sampling"},
     {"metrics"},
     {"layers", "data", "training"},
     {"models"},

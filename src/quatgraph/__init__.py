@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from quatgraph import callbacks
     from quatgraph.adjacency import Adjacency
     from quatgraph.comparison import Comparison, compare
+    from quatgraph.data.loader import NeighborLoader
     from quatgraph.errors import UserError
     from quatgraph.estimators import (
         GraphClassifier,
@@ -46,12 +47,14 @@ if TYPE_CHECKING:
         train_texts,
         train_triples,
     )
+    from quatgraph.sampling import NeighborSampler
     from quatgraph.training.ensemble import Ensemble
 
 _NAMES_IN = {
     "adjacency": "Adjacency",
     "callbacks": "callbacks",
     "comparison": "Comparison compare",
+    "data.loader": "NeighborLoader",
     "errors": "UserError",
     "estimators": "GraphClassifier NodeClassifier TextClassifier TripleCompleter",
     "layers": "LayerwiseReadout PHMLinear QGATConv QGINConv QGNNConv QSAGEConv QuaternionDropout "
@@ -63,6 +66,7 @@ _NAMES_IN = {
     "ops": "aggregate backend hamilton_linear",
     "predictors": "GraphPredictor LinkPredictor NodePredictor TextPredictor "
     "load train_graphs train_nodes train_texts train_triples",
+    "sampling": "NeighborSampler",
     "training.ensemble": "Ensemble",
 }
 _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in names.split()}
@@ -77,6 +81,8 @@ __all__ = [
     "GraphQGNN",
     "LayerwiseReadout",
     "LinkPredictor",
+    "NeighborLoader",
+    "NeighborSampler",
     "NodeClassifier",
     "NodePredictor",
     "PHMLinear",

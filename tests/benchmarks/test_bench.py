@@ -18,6 +18,7 @@ from benchmarks import (
     measure,
     node,
     rows,
+    sampling,
     text,
 )
 from quatgraph import config as configs
@@ -165,7 +166,7 @@ def test_text_times_an_epoch_of_each_method_and_word_graphs(
     monkeypatch.setattr(text, "SEEDS", {"cpu": 2})
     monkeypatch.setattr(text, "GRAPHS", {"cpu": ("snippets",)})
     (tmp_path / "status").write_text("VmPeak: 9000 kB\nVmHWM:\t 2048 kB\n")
-    monkeypatch.setattr(text, "_PROCESS", tmp_path if counted else tmp_path / "no such system")
+    monkeypatch.setattr(measure, "_PROCESS", tmp_path if counted else tmp_path / "no such system")
     rows = list(text.rows(CPU))
     assert [(row["case"], row["work"], row["variant"]) for row in rows] == [
         ("mr, 2 runs", "training epoch", "TextQGNN, float32"),
@@ -205,11 +206,26 @@ def test_defaults_compares_forms_of_qgnn_on_several_kinds_of_graphs(
     assert defaults.random_graph(*kinds["without"], seed=0).x is None
 
 
+def test_sampling_counts_nodes_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in {"NODES": 50, "EDGES": 300, "HIDDEN": 8, "BATCH": 16}.items():
+        monkeypatch.setattr(sampling, name, size)
+    rows = list(sampling.rows(CPU))
+    assert [row["variant"] for row in rows] == 2 * [
+        "NeighborSampler",
+        "PyG's k_hop_subgraph",
+        "NeighborLoader",
+    ]
+    for row in rows:
+        assert row["seeds_per_second"] == pytest.approx(16_000 / row["ms"], rel=0.01)
+    assert torch.equal(sampling.random_edges(heavy=True), sampling.random_edges(heavy=True))
+
+
 def test_every_bench_has_a_name() -> None:
     tasks = ["node", "graph", "link", "link_methods", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
     defaults = ["defaults", "own_data", "explain", "missing", "serve"]
-    assert list(BENCHES) == [*operations, "growth", *beside, "conv", *tasks, "steps", *defaults]
+    layers = ["growth", *beside, "conv", "sampling"]
+    assert list(BENCHES) == [*operations, *layers, *tasks, "steps", *defaults]
     for name in BENCHES:
         assert isinstance(rows(name, CPU), Iterator)  # none of them is run yet
