@@ -267,10 +267,22 @@ print(new_pages(10), new_pages(50))
     assert others < first / 10  # not five times: what the heap looks like at first is chance
 
 
+def test_a_graph_is_packed_and_trains_as_its_tables_do(tmp_path: Path) -> None:
+    result = call("data", "pack", "karate", "--out", str(tmp_path / "packed"))
+    assert result.exit_code == 0, result.output
+    assert "34 nodes and 156 edges" in result.stdout
+    stats = [call("data", "stats", name).stdout for name in ("karate", str(tmp_path / "packed"))]
+    assert stats[0] == stats[1] != ""
+    refused = call("data", "pack", "snippets", "--out", str(tmp_path / "texts"))
+    assert refused.exit_code == 2
+    assert "snippets is text data; only graphs of the task node are packed" in refused.stderr
+    assert not (tmp_path / "texts").exists()
+
+
 def test_formats_are_listed_by_task() -> None:
     heading, *lines = call("data", "formats").stdout.splitlines()
     assert heading == "task   format    files"
-    assert lines[1].startswith("graph  jsonl     a .jsonl file with one graph per line, or a .json")
+    assert lines[2].startswith("graph  jsonl     a .jsonl file with one graph per line, or a .json")
     assert list(dict.fromkeys(line.split()[0] for line in lines)) == list(TASKS)
     texts = call("data", "formats", "text").stdout.splitlines()
     assert texts == [heading, *(line for line in lines if line.startswith("text"))]

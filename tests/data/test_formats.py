@@ -15,6 +15,7 @@ READERS = {
     "text": text.READERS,
 }
 FILES = {
+    ("node", "arrays"): "g/edge_index.npy",
     ("node", "tables"): "g/nodes.csv",
     ("graph", "jsonl"): "g.jsonl",
     ("graph", "tu"): "g/TOY_A.txt",

@@ -159,6 +159,26 @@ def formats(
 
 
 @command(data_app)
+def pack(
+    name: Annotated[str, typer.Argument(help="The folder of a graph, or a dataset such as cora.")],
+    out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
+    set_: Set = None,
+) -> None:
+    """Write a graph as arrays that are mapped into memory, so that a large one loads at once.
+
+    quatgraph data pack my-graph --out my-graph-packed
+    """
+    from quatgraph.data import node
+
+    path, (task, data) = Path(name), _read_data(name, set_ or [])
+    if task != "node":
+        raise UserError(f"{path} is {task} data; only graphs of the task node are packed")
+    node.write_packed(data, out)
+    size = sum(file.stat().st_size for file in out.iterdir())
+    echo(f"{data.num_nodes:,} nodes and {data.num_edges:,} edges in {out}, {size / 2**20:,.1f} MiB")
+
+
+@command(data_app)
 def stats(
     name: Annotated[str, typer.Argument(help="A dataset such as cora, or the path of your data.")],
     set_: Set = None,
@@ -181,8 +201,21 @@ def stats(
 
 def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]]:
     """The name and statistics of a dataset, or of files that are read as ``train`` does."""
-    from quatgraph import config as configs
     from quatgraph.data import graph, link, node, text
+
+    statistics: dict[str, Callable[[Any], dict[str, int]]] = {
+        "node": node.statistics,
+        "graph": graph.statistics,
+        "link": link.statistics,
+        "text": text.statistics,
+    }
+    task, found = _read_data(name, set_)
+    return found.name, statistics[task](found)
+
+
+def _read_data(name: str, set_: list[str]) -> tuple[str, Any]:
+    """The task and the data of a dataset or of files; reports notes."""
+    from quatgraph import config as configs
     from quatgraph.data.formats import infer_task
     from quatgraph.data.io import store
     from quatgraph.data.labels import class_notes, missing_labels
@@ -209,12 +242,6 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         raise UserError(f"{name!r} is a dataset of {task}, which has no statistics")
     config = configs.build(TASKS[task].config, values)
     load: Callable[..., Any] = load_documents if task == "text" else TASKS[task].load
-    statistics: dict[str, Callable[[Any], dict[str, int]]] = {
-        "node": node.statistics,
-        "graph": graph.statistics,
-        "link": link.statistics,
-        "text": text.statistics,
-    }
     try:
         found = load(config)
     except UserError:  # data without labels cannot be trained on, but counted
@@ -228,7 +255,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         )
     for note in found.notes:
         log(note)
-    return found.name, statistics[task](found)
+    return task, found
 
 
 @command(app)

@@ -26,15 +26,32 @@ from quatgraph.data.node.files import read_folder
 from quatgraph.data.node.frames import from_frames
 from quatgraph.data.node.networkx import from_networkx, is_networkx
 from quatgraph.data.node.options import DEFAULTS, ReadOptions
+from quatgraph.data.node.packed import is_packed_graph, read_packed, write_packed
 from quatgraph.data.node.planetoid import read_planetoid
 from quatgraph.data.node.pyg import from_data
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["READERS", "ReadOptions", "from_any", "from_data", "load", "read", "statistics"]
+__all__ = [
+    "READERS",
+    "ReadOptions",
+    "from_any",
+    "from_data",
+    "load",
+    "read",
+    "statistics",
+    "write_packed",
+]
 
 READERS = (
+    Reader(
+        "arrays",
+        "a folder with edge_index.npy and optional x.npy, y.npy, edge_weight.npy and train.npy, "
+        "valid.npy, test.npy, as `quatgraph data pack` writes it",
+        is_packed_graph,
+        read_packed,
+    ),
     Reader(
         "tables",
         "a folder with the tables nodes and edges (.csv, .tsv, .json, .jsonl, each also .gz or "

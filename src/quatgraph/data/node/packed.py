@@ -1,0 +1,135 @@
+"""A graph as a folder of NumPy arrays, which are mapped into memory instead of read.
+
+``edge_index.npy`` ``(2, E)``, sender and receiver, is required. Optional are ``x.npy`` ``(N, F)``,
+``y.npy`` ``(N,)``, ``edge_weight.npy`` ``(E,)``, and the split ``train.npy``, ``valid.npy``,
+``test.npy``, each as node ids or as a mask ``(N,)`` or ``(N, S)``. ``names.json`` has the names of
+nodes, classes and features, and how columns of a table became features. Edges are neither added nor
+removed.
+"""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from quatgraph.data.encoding import Encoding
+from quatgraph.data.io.files import read_text
+from quatgraph.data.node.options import ReadOptions
+from quatgraph.data.node.pyg import MASKS, from_data
+from quatgraph.data.splits import PARTS
+from quatgraph.errors import UserError
+from quatgraph.files import ensure_folder, replacing, write_atomic
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+EDGES, NAMES = "edge_index.npy", "names.json"
+_ARRAYS = ("x", "y", "edge_weight")
+_NAMED = ("node_ids", "label_names", "label_values", "feature_names")
+
+
+def is_packed_graph(path: Path) -> bool:
+    """Whether a path is a folder of arrays."""
+    return (path / EDGES).is_file()
+
+
+def read_packed(path: Path, *, options: ReadOptions) -> "Data":
+    """Reads a folder of arrays."""
+    from torch_geometric.data import Data
+
+    data = Data(name=path.resolve().name, edge_index=_map(path / EDGES))
+    for key in _ARRAYS:
+        if (path / f"{key}.npy").exists():
+            data[key] = _map(path / f"{key}.npy")
+    names = _read_names(path / NAMES)
+    encoding = names.pop("encoding", None)
+    for key, value in names.items():
+        data[key] = value
+    num_nodes = names.get("num_nodes") or max(
+        (data[key].size(0) for key in ("x", "y") if key in data),
+        default=1 + int(data.edge_index.max()) if data.edge_index.numel() else 0,
+    )
+    data.num_nodes = num_nodes
+    if any((path / f"{part}.npy").exists() for part in PARTS):
+        for part, mask in zip(PARTS, MASKS, strict=True):
+            data[mask] = _as_mask(path / f"{part}.npy", num_nodes)
+    try:
+        graph = from_data(data, split_seed=options.split_seed, labels_needed=options.labels_needed)
+    except UserError as mistake:
+        raise UserError(f"{path}: {mistake}") from None
+    graph.encoding = None if encoding is None else Encoding.from_dict(encoding)
+    return graph
+
+
+def write_packed(data: "Data", path: Path) -> None:
+    """Writes a graph of :mod:`quatgraph.data.node` as a folder of arrays; reading it gives an equal
+    graph."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f"{path} exists and is not an empty folder; choose another")
+    ensure_folder(path)
+    masks = dict(zip(PARTS, (data[mask] for mask in MASKS), strict=True))
+    arrays = {key: data[key] for key in _ARRAYS if data.get(key) is not None} | masks
+    names = {key: data[key] for key in _NAMED} | {"num_nodes": data.num_nodes}
+    if not data.has_feature_names:
+        del names["feature_names"]
+    if data.get("encoding") is not None:
+        names["encoding"] = data.encoding.to_dict()
+    for key, value in arrays.items():
+        _write(path / f"{key}.npy", value)
+    write_atomic(path / NAMES, json.dumps(names))
+    _write(path / EDGES, data.edge_index)  # last: without it, the folder is not a graph
+
+
+def _write(path: Path, value: Tensor) -> None:
+    with replacing(path) as file:
+        np.lib.format.write_array(file, value.contiguous().numpy(), allow_pickle=False)
+
+
+def _map(path: Path) -> Tensor:
+    """An array on disk as a tensor; changes of the tensor do not reach the file."""
+    try:
+        array: NDArray[Any] = np.load(path, mmap_mode="c", allow_pickle=False)
+    except FileNotFoundError:
+        raise UserError(f"there is no {path}; write it, or remove the other parts") from None
+    except (OSError, EOFError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a .npy file of numbers, or it is cut short; write it again with "
+            "numpy.save"
+        ) from error
+    if array.dtype.kind not in "fiub" or not array.dtype.isnative:
+        raise UserError(f"{path} must hold numbers in native byte order, not {array.dtype}")
+    return torch.from_numpy(array)
+
+
+def _as_mask(path: Path, num_nodes: int) -> Tensor:
+    """A part of the split as a mask; a file of whole numbers holds node ids."""
+    part = _map(path)
+    if part.dtype in (torch.bool, torch.uint8):
+        return part
+    if part.is_floating_point() or part.dim() != 1:
+        raise UserError(f"{path} must hold node ids or a mask")
+    ids = part.long()
+    if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < num_nodes:
+        raise UserError(f"{path} names nodes outside 0..{num_nodes - 1}; write it again")
+    return torch.zeros(num_nodes, dtype=torch.bool).index_fill(0, ids, True)
+
+
+def _read_names(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        return {}
+    wrong = f"{path} may hold the lists {', '.join(_NAMED)}, the number num_nodes and an encoding"
+    try:
+        found = json.loads(read_text(path))
+    except ValueError:
+        raise UserError(f"{wrong}; it is not JSON") from None
+    if not isinstance(found, dict):
+        raise UserError(wrong)
+    types = dict.fromkeys(_NAMED, list) | {"num_nodes": int, "encoding": dict}
+    for key, value in found.items():
+        if not isinstance(value, types.get(key, ())):
+            raise UserError(f"{wrong}; {key!r} is none of them")
+    return found
