@@ -16,7 +16,7 @@ ifneq ($(SHARED_DATA),)
 export QUATGRAPH_DATA ?= $(abspath $(SHARED_DATA))
 endif
 
-.PHONY: demo test unit test-all test-newest test-kernels test-gpu test-wheel lint bench pages outcomes clean
+.PHONY: demo test unit test-all test-newest test-kernels test-gpu test-wheel lint bench pages screenshots outcomes clean
 
 demo: $(VENV)/.installed
 	$(BIN)/quatgraph demo
@@ -68,6 +68,10 @@ bench: $(VENV)/.tested
 # Writes the tables and figures of README and docs from the committed records.
 pages: $(VENV)/.tested
 	$(BIN)/python -m tools.pages
+
+# Writes the screenshots of the page; needs Chromium, and trains for about two minutes.
+screenshots: $(VENV)/.tested
+	OMP_NUM_THREADS=1 $(BIN)/python -m tools.screenshots
 
 # Measures the source tree against its limits.
 outcomes: $(VENV)/.tested

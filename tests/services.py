@@ -22,7 +22,7 @@ def service(
     """A client of a service whose models are loaded."""
     registry = Registry.open(models, "cpu")
     shown = None if board is None else Board(board)
-    with bind("127.0.0.1", 0) as listener:
+    with bind("127.0.0.1", address.get("port", 0)) as listener:
         server = make_server(build(registry, shown, Address(**address), limits), limits)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

@@ -127,10 +127,10 @@ def figures(root: Path, records: Sequence[RunRecord]) -> dict[str, Callable[[], 
 
 
 def used_figures(root: Path) -> set[str]:
-    """The figures that README or ``docs`` use."""
+    """The figures that README or ``docs`` use; screenshots are not drawn from records."""
     found: set[str] = set()
     for page in (root / "README.md", *sorted((root / "docs").glob("*.md"))):
-        names = re.findall(r"!\[[^]]*\]\((?:docs/)?figures/([^)]+)\)", page.read_text())
+        names = re.findall(r"!\[[^]]*\]\((?:docs/)?figures/([^)]+\.svg)\)", page.read_text())
         found |= {f"docs/figures/{name}" for name in names}
     return found
 

@@ -234,9 +234,15 @@ def _add_board(
         return _json(to_json(found, inf_nan_mode="null"))
 
     @app.get("/api/runs", response_model=replies.Runs)
-    async def list_runs() -> Any:
+    async def list_runs(request: Request) -> Any:
         """All runs on record; those of running trainings appear as they are written."""
-        return await compute(board.list_runs)
+        loop = asyncio.get_running_loop()
+        etag = f'"{await limited(loop.run_in_executor(side, board.version))}"'
+        if request.headers.get("if-none-match") == etag:
+            return Response(status_code=304, headers={"etag": etag})
+        reply: Response = await compute(board.list_runs)
+        reply.headers["etag"] = etag
+        return reply
 
     @app.get("/api/runs/curves", response_model=replies.Curves)
     async def show_curves(

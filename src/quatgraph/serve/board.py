@@ -1,5 +1,6 @@
 """The results board: the runs on record below a folder."""
 
+import hashlib
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,11 @@ class Board:
         ]
         runs.sort(key=lambda run: str(run["finished"]), reverse=True)
         return {"folder": self.folder.name, "runs": runs, "notes": notes}
+
+    def version(self) -> str:
+        """Changes whenever a record is written."""
+        stamps = [(str(path), *_stamp(path)) for path in self._paths() if path.exists()]
+        return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
 
     def curves(self, ids: list[str]) -> dict[str, Any]:
         """The learning curves of some runs."""
@@ -90,12 +96,10 @@ class Board:
         from quatgraph.training.record import read_records
 
         notes, found = [], {}
-        paths = sorted((*self.folder.rglob("*.jsonl"), *self.folder.rglob("*.jsonl.xz")))
-        for path in paths:
+        for path in self._paths():
             name = path.relative_to(self.folder).as_posix()
             try:
-                status = path.stat()
-                stamp = status.st_mtime_ns, status.st_size
+                stamp = _stamp(path)
                 if self._files.get(path, (None,))[0] != stamp:
                     self._files[path] = stamp, read_records(path)
             except (UserError, OSError) as mistake:
@@ -104,6 +108,9 @@ class Board:
             for place, record in enumerate(self._files[path][1]):
                 found[f"{name}:{place}"] = name, record
         return found, notes
+
+    def _paths(self) -> list[Path]:
+        return sorted((*self.folder.rglob("*.jsonl"), *self.folder.rglob("*.jsonl.xz")))
 
 
 SHOWN = (
@@ -120,6 +127,11 @@ SHOWN = (
     "seconds",
     "finished",
 )
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def _group(file: str, record: "RunRecord") -> str:

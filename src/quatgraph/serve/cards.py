@@ -1,5 +1,6 @@
 """What a bundle says of itself, for the page and for programs."""
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from quatgraph.training.record import RunRecord, read_records
 
 LISTED = 1000
 """Relations or classes that a description names, at most."""
+CURVES = 8
+"""Members whose learning curves a description holds, at most."""
 
 
 def describe_bundle(predictor: Any, path: Path) -> dict[str, Any]:
@@ -71,12 +74,19 @@ def _curves(card: dict[str, Any], path: Path) -> list[dict[str, Any]]:
     """The learning curves of the members, out of the records beside the bundle."""
     file = path / RECORDS
     records = read_records(file) if file.is_file() else []
-    wanted = {(str(m["config"]), m["split"], m["seed"]) for m in card["members"]}
-    return [
-        curve_of(record)
-        for record in records
-        if (str(record.config), record.split, record.seed) in wanted and record.curves
-    ]
+    members = [(m["split"], m["seed"], configs.flatten(m["config"])) for m in card["members"]]
+
+    def is_member(record: RunRecord) -> bool:
+        """By the settings on record, which leave out defaults; ``data`` differs in a bundle."""
+        own = configs.flatten({key: record.config[key] for key in ("model", "train")})
+        return any(
+            (record.split, record.seed) == (split, seed)
+            and all(settings.get(key) == value for key, value in own.items())
+            for split, seed, settings in members
+        )
+
+    chosen = (record for record in records if record.curves and is_member(record))
+    return [curve_of(record) for record in islice(chosen, CURVES)]
 
 
 def curve_of(record: RunRecord) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Answers about triples."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -91,8 +92,11 @@ class LinkAnswers(Answers):
         raise NotImplementedError  # all requests are answered together
 
     def _example(self) -> Reply:
+        """A held-out query with some known answers, so that its reply shows both."""
         graph = self.predictor.triples
-        head, relation, _ = (graph.test if len(graph.test) else graph.train)[0].tolist()
+        known = Counter(map(tuple, graph.train[:, :2].tolist()))
+        queries = (graph.test if len(graph.test) else graph.train)[:, :2].tolist()
+        head, relation = max(queries, key=lambda query: min(3, known[tuple(query)]))
         return {
             "head": _name(head, graph.entities, graph.entity_labels),
             "relation": _name(relation, graph.relations, graph.relation_labels),

@@ -92,7 +92,8 @@ class NodeAnswers(ItemAnswers):
         return self.predictor.training_data.node_ids
 
     def _example(self) -> Reply:
-        return {"nodes": [self._ids()[0]]}
+        splits = self.predictions.splits or []
+        return {"nodes": [self._ids()[splits.index("test") if "test" in splits else 0]]}
 
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
         names: Any = self._ids() if kind == "nodes" else list(map(str, self.predictor.classes))

@@ -71,7 +71,8 @@ class TextAnswers(ItemAnswers):
 
     def _example(self) -> Reply:
         documents = self.predictor.training_data
-        place = next(n for n in range(len(documents)) if len(documents.words(n)) > 2)
+        places = (*documents.test.tolist(), *range(len(documents)))
+        place = next(n for n in places if len(documents.words(n)) > 2)
         return {"texts": [" ".join(documents.words(place)[:40])]}
 
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:

@@ -67,7 +67,7 @@ async function request(path, options, quietly) {
       wait();
       throw new Stopped();
     }
-    if (answer.ok) return answer;
+    if (answer.ok || answer.status === 304) return answer;
     const found = await answer.json().catch(() => ({}));
     throw new Refused(found.error ?? `the server answered with status ${answer.status}`, answer.status);
   } finally {
@@ -78,6 +78,12 @@ async function request(path, options, quietly) {
 export async function get(path, parameters = {}, { signal, quietly } = {}) {
   const query = new URLSearchParams(parameters).toString();
   return (await request(query ? `${path}?${query}` : path, { signal }, quietly)).json();
+}
+
+/** A reply and its tag, or null if it is the one that has this tag. */
+export async function poll(path, etag) {
+  const answer = await request(path, { headers: etag ? { "If-None-Match": etag } : {} }, Boolean(etag));
+  return answer.status === 304 ? null : { value: await answer.json(), etag: answer.headers.get("ETag") ?? "" };
 }
 
 export async function post(path, body, { signal } = {}) {

@@ -59,6 +59,7 @@ async function render() {
   } catch (error) {
     if (error instanceof Stopped || own !== turn) return;
     if (!(error instanceof Refused)) throw error;
+    shown.leave?.();
     shown = { key: "" };
     put(main, h("h1", {}, "Nothing to show"), h("p", { role: "alert" }, error.message));
   }

@@ -8,7 +8,7 @@ const [LEFT, RIGHT, TOP, BOTTOM] = [52, 16, 12, 40];
 export function chart(series, { name, unit = "" }) {
   const shown = series.filter((one) => one.y.some((value) => value !== null));
   const box = fitted(h("div", { class: "chart" }), (width, height) => plot(shown, width, height, name, unit));
-  const key = h("p", { class: "key" }, shown.map((one, place) => h("span", {}, h("i", { class: hue(place) }), one.name)));
+  const key = h("p", { class: "key" }, shown.map((one, place) => h("span", {}, h("i", { class: hue(one.place ?? place) }), one.name)));
   const rows = shown.map((one) => {
     const at = one.x.indexOf(one.selected);
     return [one.name, short(one.selected ?? ""), at < 0 ? "" : short(one.y[at]), short(one.x.at(-1)), short(one.y.at(-1))];
@@ -16,6 +16,9 @@ export function chart(series, { name, unit = "" }) {
   const columns = [{ title: "Curve" }, { title: "Selected epoch", number: true }, { title: "Value", number: true }, { title: "Last epoch", number: true }, { title: "Value", number: true }];
   return h("figure", {}, key, box, h("details", {}, h("summary", {}, "The chart as a table"), h("div", { class: "scroll" }, table(columns, rows, name))));
 }
+
+/** The metrics that curves hold; the selection score repeats one of them. */
+export const curveNames = (curves) => [...new Set(curves.flatMap((one) => Object.keys(one.values)))].filter((name) => !name.endsWith("/merit")).sort();
 
 function plot(series, width, height, name, unit) {
   const values = series.flatMap((one) => one.y.filter((value) => value !== null));
@@ -43,7 +46,7 @@ function plot(series, width, height, name, unit) {
       pen = "L";
     });
     const at = one.x.indexOf(one.selected);
-    return h("g", { class: hue(place) }, h("path", { class: "series", d: path }),
+    return h("g", { class: hue(one.place ?? place) }, h("path", { class: "series", d: path }),
       at < 0 || one.y[at] === null ? null : h("circle", { class: "selected", cx: x(one.selected), cy: y(one.y[at]), r: 6 }, h("title", {}, `${one.name}: epoch ${one.selected} was selected, ${short(one.y[at])}`)));
   });
   return h("svg", { role: "img", "aria-label": name, viewBox: `0 0 ${width} ${height}` }, marks, lines);

@@ -36,6 +36,13 @@ export function short(value) {
   return Number.isInteger(value) ? count(value) : Number(value.toPrecision(4)).toString();
 }
 
+/** A metric as people write it: 81.3 %, or .526 for an MRR. */
+export function metric(name, value) {
+  if (value === undefined || value === null) return "";
+  if (/accuracy|f1|hits|auc|precision/.test(name)) return percent(value);
+  return /mrr/.test(name) ? value.toFixed(3).replace(/^0/, "") : short(value);
+}
+
 /** A bar whose length is a fraction. */
 export function bar(fraction, kind = "") {
   const fill = h("span", { class: `fill ${kind}` });
@@ -44,11 +51,11 @@ export function bar(fraction, kind = "") {
 }
 
 /** The probabilities of classes, the most probable first. */
-export function classBars(classes, probabilities, limit = 10) {
+export function classBars(classes, probabilities, { limit = 10, plain = false } = {}) {
   const order = probabilities.map((value, place) => [value, place]).sort((a, b) => b[0] - a[0]);
   const rows = order.slice(0, limit).map(([value, place], rank) => [
     h("dt", { class: rank ? "" : "top" }, String(classes[place])),
-    h("dd", {}, bar(value, hue(place))),
+    h("dd", {}, bar(value, plain ? "" : hue(place))),
     h("dd", { class: `number ${rank ? "" : "top"}` }, percent(value)),
   ]);
   const more = order.length > limit ? h("p", { class: "quiet small" }, `and ${plural(order.length - limit, "less probable class").replace("classs", "classes")}`) : null;

@@ -44,14 +44,14 @@ const anchor = (x, width) => (x < 70 ? "start" : x > width - 70 ? "end" : "middl
 
 /** Where labels go so that none covers another: below, above, or nowhere until the pointer comes. */
 function hush(nodes, at, width) {
-  const taken = [];
+  const taken = nodes.map((node) => [...at.get(node.id), 8, node]);
   const found = new Map();
   for (const node of nodes) {
     const [x, y] = at.get(node.id);
     const half = 3.6 * Math.min(22, (node.label ?? "").length) + 4;
     const shift = { start: half, end: -half, middle: 0 }[anchor(x, width)];
     const spots = [["below", y + 18], ["above", y - 16]];
-    const free = spots.find(([, level]) => taken.every(([u, v, w]) => Math.abs(u - x - shift) > half + w || Math.abs(v - level) > 15));
+    const free = spots.find(([, level]) => taken.every(([u, v, w, own]) => own === node || Math.abs(u - x - shift) > half + w || Math.abs(v - level) > 15));
     found.set(node, free ? free[0] : null);
     if (free) taken.push([x + shift, free[1], half]);
   }

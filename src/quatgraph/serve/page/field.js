@@ -7,7 +7,7 @@ let fields = 0;
 
 export function field({ label, model, kind, placeholder = "", value = "" }) {
   const id = `field-${(fields += 1)}`;
-  const list = h("ul", { class: "list", id: `${id}-list`, role: "listbox", "aria-label": label, hidden: true });
+  const list = h("ul", { class: "list", id: `${id}-list`, role: "listbox", "aria-label": `Names for ${label}`, hidden: true });
   const input = h("input", {
     type: "text", id, placeholder, value, autocomplete: "off", autocapitalize: "off", spellcheck: "false",
     role: "combobox", "aria-expanded": "false", "aria-controls": `${id}-list`, "aria-autocomplete": "list",

@@ -46,19 +46,38 @@ export function layout(nodes, edges, width, height) {
       y[a] += dy[a] * move;
     }
   }
+  turn(x, y, width > height);
   return stretch(x, y, width, height);
+}
+
+/** Turns the points so that their long axis lies along that of the box. */
+function turn(x, y, wide) {
+  const n = x.length || 1;
+  const [mx, my] = [x.reduce((a, b) => a + b, 0) / n, y.reduce((a, b) => a + b, 0) / n];
+  let [xx, xy, yy] = [0, 0, 0];
+  x.forEach((value, at) => {
+    const [u, v] = [value - mx, y[at] - my];
+    xx += u * u; xy += u * v; yy += v * v;
+  });
+  const angle = 0.5 * Math.atan2(2 * xy, xx - yy) + (wide ? 0 : Math.PI / 2);
+  const [c, s] = [Math.cos(angle), Math.sin(angle)];
+  x.forEach((value, at) => {
+    const [u, v] = [value, y[at]];
+    x[at] = c * u + s * v;
+    y[at] = c * v - s * u;
+  });
 }
 
 /** Fits the points into the box, with room for labels. */
 function stretch(x, y, width, height) {
   const [left, right, top, bottom] = [Math.min(...x), Math.max(...x), Math.min(...y), Math.max(...y)];
-  const [marginX, marginY] = [Math.min(56, width / 6), 26];
+  const [marginX, above, below] = [Math.min(56, width / 6), 30, 32];
   const scaleX = (width - 2 * marginX) / (right - left || 1);
-  const scaleY = (height - 2 * marginY) / (bottom - top || 1);
+  const scaleY = (height - above - below) / (bottom - top || 1);
   const lower = Math.min(scaleX, scaleY);
   const [sx, sy] = [Math.min(scaleX, 1.7 * lower), Math.min(scaleY, 1.7 * lower)];
   return Array.from(x, (value, place) => [
     width / 2 + sx * (value - (left + right) / 2),
-    height / 2 + sy * (y[place] - (top + bottom) / 2),
+    (height + above - below) / 2 + sy * (y[place] - (top + bottom) / 2),
   ]);
 }

@@ -1,7 +1,7 @@
 // Classifies graphs: one of the training data, or a file of one's own.
 
 import { get, modelPath, post, Refused, Stopped } from "./api.js";
-import { classBars, h, percent, plural, put, say } from "./dom.js";
+import { classBars, h, hue, percent, plural, put, say } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { field, teller } from "./field.js";
 import { items } from "./items.js";
@@ -17,15 +17,16 @@ export function mount({ card, base, go }) {
   } });
   const file = h("input", { type: "file", accept: ".json,.jsonl", "aria-label": "File with graphs, a JSON object per line", onchange: () => file.files[0] && open(file.files[0]) });
   const told = teller("Choose a graph by its id, write edges, or drop a .jsonl file here.");
-  const ask = () => go({ ...base, id: input.value.trim() });
+  const ask = () => go({ ...base, id: input.value.trim(), ...all.state() });
   const form = h("form", { class: "ask single", role: "search", ontaken: ask, onsubmit: (event) => { event.preventDefault(); ask(); } }, box, h("button", { type: "submit" }, "Show"));
   const drop = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
     ondrop: (event) => { event.preventDefault(); drop.classList.remove("over"); if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]); } },
-    area, h("button", { type: "button", class: "quietly", onclick: () => send(area.value) }, "Classify"), file);
+    area, h("button", { type: "button", class: "quietly", onclick: () => send(area.value) }, "Classify"), h("label", { class: "file" }, file, "Open a file"));
   const picture = h("section", { class: "panel answers" });
   const facts = h("section", { class: "panel" });
-  const all = items({ card, base, go, key: "id", noun: "graph" });
+  const all = items({ card, base, go, keys: ["id", "graph"], noun: "graph" });
   let turn = 0;
+  let last;
 
   /** A graph out of `0-1, 1-2`, or out of JSON; of several lines, the first. */
   function parse(text) {
@@ -55,7 +56,7 @@ export function mount({ card, base, go }) {
     try {
       const graph = parse(text);
       const shown = JSON.stringify(graph);
-      if (shown.length <= LONGEST) go({ ...base, graph: shown });
+      if (shown.length <= LONGEST) go({ ...base, graph: shown, ...all.state() });
       else await classify({ graphs: [graph] }, (turn += 1));
     } catch (error) { report(error, [area]); }
   }
@@ -86,8 +87,13 @@ export function mount({ card, base, go }) {
   const write = (graph) => (Object.keys(graph).length === 1 && graph.edges ? graph.edges.map((edge) => edge.join("-")).join(", ") : JSON.stringify(graph));
 
   async function classify(body, own) {
+    const key = JSON.stringify(body);
+    if (key === last) return;
+    last = undefined;
     const [found, drawn] = await Promise.all([post(`${path}/explain`, body), body.ids ? get(`${path}/graph`, { of: body.ids[0], limit: 200 }) : sketch(body.graphs[0])]);
-    if (own === turn) show(found, drawn);
+    if (own !== turn) return;
+    show(found, drawn);
+    last = key;
   }
 
   function sketch(graph) {
@@ -103,7 +109,7 @@ export function mount({ card, base, go }) {
     const matters = (node) => value(node) > 0.005 && value(node) > 0.5 * most;
     const words = (node) => `node ${node.id}${node.label ? ` (${node.label})` : ""}${value(node) === undefined ? "" : `: without it, ${answer.prediction} loses ${(100 * value(node)).toFixed(1)} points`}`;
     const tags = [...new Set(nodes.map((node) => node.label))];
-    const dots = nodes.map((node) => ({ ...node, hop: 1, kind: hueOf(tags.indexOf(node.label)), matters: matters(node), title: words(node) }));
+    const dots = nodes.map((node) => ({ ...node, hop: 1, kind: hue(tags.indexOf(node.label)), matters: matters(node), title: words(node) }));
     const lines = edges.map((edge) => ({ ...edge, words: `${edge.source} – ${edge.target}` }));
     const twin = { columns: [{ title: "Node" }, { title: "Tag" }, { title: "Points", number: true }, { title: "Neighbours" }],
       rows: nodes.map((node) => [node.id, node.label, value(node) === undefined ? "" : (100 * value(node)).toFixed(1),
@@ -119,4 +125,3 @@ export function mount({ card, base, go }) {
   return { element, update };
 }
 
-const hueOf = (place) => `c${Math.min(place, 7)}`;

@@ -1,7 +1,7 @@
 // Completes triples: answers, why, and the neighbourhood of what was asked.
 
 import { get, modelPath, post, Refused, Stopped } from "./api.js";
-import { bar, h, link, percent, put, say } from "./dom.js";
+import { bar, h, percent, put, say } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { field, teller } from "./field.js";
 
@@ -17,7 +17,7 @@ export function mount({ card, base, go }) {
   const told = teller("Leave the head or the tail open; the model fills it in.", h("label", { class: "check" }, only, "only new answers"));
   const form = h("form", { class: "ask triple", role: "search", onsubmit: (event) => { event.preventDefault(); ask(); } },
     fields.map(([, one]) => one.element), h("button", { type: "submit" }, "Ask"));
-  const answers = h("section", { class: "answers", "aria-label": "Answers" });
+  const answers = h("section", { class: "triples", "aria-label": "Answers" });
   const why = h("section", { class: "panel" });
   const around = h("section", { class: "panel" });
   const element = h("div", {}, h("h1", { class: "unseen" }, `Ask ${card.name}`), form, told.element, answers, h("div", { class: "columns" }, why, around));
@@ -35,14 +35,15 @@ export function mount({ card, base, go }) {
 
   /** The next query out of a name: the relation at hand if the entity has it, or another that it has. */
   async function follow(name, relation) {
-    const { edges } = await get(`${path}/graph`, { of: name, hops: 1, limit: NEIGHBOURS });
+    const { nodes, edges } = await get(`${path}/graph`, { of: name, hops: 1, limit: NEIGHBOURS });
+    const centre = nodes[0].id;
     const choices = [
-      edges.find((e) => e.source === name && e.relation === relation), edges.find((e) => e.target === name && e.relation === relation),
-      edges.find((e) => e.source === name), edges.find((e) => e.target === name),
+      edges.find((e) => e.source === centre && e.relation === relation), edges.find((e) => e.target === centre && e.relation === relation),
+      edges.find((e) => e.source === centre), edges.find((e) => e.target === centre),
     ];
     const found = choices.find(Boolean);
     if (!found) go({ ...base, head: name, relation });
-    else if (found.source === name) go({ ...base, head: name, relation: found.relation });
+    else if (found.source === centre) go({ ...base, head: name, relation: found.relation });
     else go({ ...base, relation: found.relation, tail: name });
   }
 
@@ -73,9 +74,8 @@ export function mount({ card, base, go }) {
       const found = await post(`${path}/predict`, { ...query, top: 10, known: only.checked ? "leave-out" : "mark" });
       if (own !== turn) return;
       const rows = found.answers;
-      const first = Math.max(0, rows.findIndex((row) => row.known === ""));
       show(rows, query, found.notes);
-      await explain(rows[first], query, own);
+      await explain(rows.find((row) => row.known === "valid" || row.known === "test") ?? rows.find((row) => row.known === "") ?? rows[0], query, own);
     } catch (error) {
       if (own === turn) report(error);
     }
@@ -89,13 +89,14 @@ export function mount({ card, base, go }) {
       const end = row.predicted === "head" ? row.head : row.tail;
       const words = both ? [name(row.head, row.relation), ` ${row.relation} `, name(row.tail, row.relation)] : name(end, row.relation);
       return h("li", { class: "answer" }, h("span", { class: "place" }, String(place + 1)), h("span", { class: "what" }, words), bar(Math.exp(row.score - best)),
-        h("span", { class: "number", title: "the score of the model; bars compare exp(score) with that of the best answer" }, row.score.toFixed(2)),
+        h("span", { class: "number", title: `${percent(Math.exp(row.score - best))} of the weight of the best answer` }, row.score.toFixed(2)),
         h("span", { class: `mark ${kind}` }, word),
         h("button", { type: "button", class: "plain small why-button", "aria-label": `Why ${end}?`, onclick: () => explain(row, query, turn).catch(report) }, "why?"));
     });
     const given = rows[0];
     const sentence = both ? `Of all tails, ${given.tail} ranks ${given.tail_rank}; of all heads, ${given.head} ranks ${given.head_rank}.` : "";
-    put(answers, h("ol", { class: "rows" }, items), sentence ? h("p", {}, sentence) : null, rows.length ? null : h("p", {}, "There is no answer that is not known."),
+    const heads = h("div", { class: "answer heads", "aria-hidden": "true" }, h("span", {}), h("span", {}, both ? "Triple" : "Answer"), h("span", {}, "Weight relative to the best"), h("span", { class: "number" }, "Score"), h("span", {}, "In the data"), h("span", {}));
+    put(answers, rows.length ? heads : null, h("ol", { class: "rows" }, items), sentence ? h("p", {}, sentence) : null, rows.length ? h("p", { class: "quiet small gloss" }, "Weight: exp(score − best score), the answer's softmax weight as a share of the best one's. It is not a calibrated probability.") : h("p", {}, "There is no answer that is not known."),
       notes.map((note) => h("p", { class: "quiet small" }, note)));
     say(both ? sentence : `${rows.length} answers; the first is ${given ? (given.predicted === "head" ? given.head : given.tail) : "none"}`);
   }
@@ -109,7 +110,7 @@ export function mount({ card, base, go }) {
       get(`${path}/graph`, { of: query.head ?? query.tail, hops: 1, limit: NEIGHBOURS }),
     ]);
     if (own !== turn) return;
-    [...answers.querySelectorAll(".answer")].forEach((item) => item.classList.toggle("chosen", item.querySelector("button").getAttribute("aria-label") === `Why ${end}?`));
+    [...answers.querySelectorAll("li.answer")].forEach((item) => item.classList.toggle("chosen", item.querySelector("button").getAttribute("aria-label") === `Why ${end}?`));
     const support = reasons.answers[0].support;
     const most = Math.max(...support.map((one) => one.strength), 1e-9);
     put(why, h("h2", {}, `Why ${end}`),
@@ -123,18 +124,17 @@ export function mount({ card, base, go }) {
     const id = (label) => nodes.find((node) => node.label === label)?.id;
     const labels = new Map(nodes.map((node) => [node.id, node.label]));
     const reasons = new Set(support.map((one) => `${id(one.head)} ${one.relation} ${id(one.tail)}`));
-    const drawn = edges.map((edge) => ({ ...edge, words: `${labels.get(edge.source)} ${edge.relation} ${labels.get(edge.target)}`,
-      kind: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? "strong" : "", strength: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? 0.3 : 0 }));
     const [head, tail] = [id(row.head), id(row.tail)];
+    const same = (edge) => edge.source === head && edge.target === tail && edge.relation === row.relation;
+    const drawn = edges.filter((edge) => !same(edge)).map((edge) => ({ ...edge, words: `${labels.get(edge.source)} ${edge.relation} ${labels.get(edge.target)}`,
+      kind: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? "strong" : "", strength: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? 0.3 : 0 }));
     const all = [...nodes];
-    if (row.known === "") {
-      const missing = [[head, row.head], [tail, row.tail]].filter(([found]) => found === undefined).map(([, label]) => ({ id: label, label, hop: 1 }));
-      all.push(...missing);
-      drawn.push({ source: head ?? row.head, target: tail ?? row.tail, words: `${row.head} ${row.relation} ${row.tail}: the model's answer`, kind: "asked" });
-    }
+    const missing = [[head, row.head], [tail, row.tail]].filter(([found]) => found === undefined).map(([, label]) => ({ id: label, label, hop: 1 }));
+    all.push(...missing);
+    drawn.push({ source: head ?? row.head, target: tail ?? row.tail, words: `${row.head} ${row.relation} ${row.tail}: the answer`, kind: "asked" });
     const twin = { columns: [{ title: "Head" }, { title: "Relation" }, { title: "Tail" }],
       rows: edges.map((edge) => [name(labels.get(edge.source), edge.relation), edge.relation, name(labels.get(edge.target), edge.relation)]) };
-    return drawing(all, drawn, { name: `Known triples around ${nodes[0]?.label}`, hint: "Point at a line for its relation; click a name to ask about it.",
+    return drawing(all, drawn, { name: `Triples around ${nodes[0]?.label}`, hint: "Dashed: the answer. Blue: triples that support it. Click a name to ask about it.",
       open: (node) => follow(node.label, row.relation).catch(report), twin });
   }
 

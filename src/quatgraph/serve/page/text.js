@@ -49,11 +49,12 @@ export function mount({ card, base, go }) {
 }
 
 const legend = () => h("p", { class: "key" }, h("span", {}, h("i", { class: "for-key" }), "speaks for the class"),
-  h("span", {}, h("i", { class: "against-key" }), "speaks against it"), h("span", {}, "the darker, the more probability it moves; point at a word for the number"));
+  h("span", {}, h("i", { class: "against-key" }), "speaks against it"), h("span", {}, "a stronger shade moves more; point at a word for its number"));
 
 function show(answer, classes) {
   const support = answer.support ?? {};
   const most = Math.max(0.02, ...Object.values(support).map(Math.abs));
+  const strong = Object.values(support).some((value) => Math.abs(value) >= 0.02);
   const words = answer.text.split(/([\p{L}\p{N}'’]+)/u).map((piece, place) => {
     if (place % 2 === 0) return piece;
     const value = support[piece.toLowerCase()];
@@ -68,7 +69,8 @@ function show(answer, classes) {
   const rows = Object.entries(support).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1])).slice(0, 100);
   return h("section", { class: "panel text-answer" },
     h("h2", {}, `${answer.prediction} `, h("span", { class: "quiet" }, percent(answer.probability))),
-    h("p", { class: "read" }, words), classBars(classes, answer.probabilities),
+    h("p", { class: "read" }, words), strong ? null : h("p", { class: "quiet small" }, "No single word moves the probability by more than two points."),
+    classBars(classes, answer.probabilities, { plain: true }),
     h("details", {}, h("summary", {}, "The words as a table"), h("table", {}, h("tbody", {}, rows.map(([word, value]) =>
       h("tr", {}, h("td", {}, word), h("td", { class: "number" }, `${(100 * value).toFixed(1)} points`)))))));
 }
