@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
+from quatgraph.data.io.messages import list_some, quote_some
 from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
@@ -21,14 +22,20 @@ from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.colours import vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
-from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import build_collection, folds_of, split_fold
+from quatgraph.tasks.graph.features import EdgeFeatures, NodeFeatures
+from quatgraph.tasks.graph.problem import (
+    build_collection,
+    folds_of,
+    split_fold,
+    takes_edge_labels,
+)
 from quatgraph.training.runtime import total_memory
 
 UNSEEN = {
     "tags": "training never saw the tag {}: such a node counts as one without a tag",
     "degrees": "training never saw a node of degree {}: the nearest degree it saw is taken",
 }
+UNSEEN_EDGES = "training never saw the edge label {}: such an edge counts as one without a label"
 UNSEEN_COLOURS = {
     "tags": "training never saw the tag {}: colours with it count for nothing",
     "degrees": "training never saw a node of degree {}: colours with it count for nothing",
@@ -55,8 +62,8 @@ class GraphPredictor(Classifier[GraphConfig]):
         """Classifies graphs.
 
         Args:
-            graphs: A path in one of the formats of training data, PyG graphs, or a collection; the
-                training graphs by default.
+            graphs: A path in one of the formats of training data, PyG graphs, networkx graphs,
+                or a collection; the training graphs by default.
             ids: Ids of the graphs to classify; all by default.
         """
         data, notes, known = self._select_graphs(graphs, ids)
@@ -100,11 +107,20 @@ class GraphPredictor(Classifier[GraphConfig]):
         notes = [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
         return data, notes, known
 
+    @property
+    def _edge_features(self) -> EdgeFeatures | None:
+        """How edges are encoded; None if the model was trained without labels and features."""
+        known = self.card.get("edge_features")
+        return None if known is None else EdgeFeatures.from_dict(known)
+
     def _build(
         self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
     ) -> tuple[nn.Module, NodeFeatures]:
-        options, classes = config.model, len(card["labels"])
-        model = MODELS[options.name].from_options(options, card["num_features"], classes)
+        options, sizes = config.model, (card["num_features"], len(card["labels"]))
+        edges = self._edge_features
+        used = edges is not None and options.uses_edges and options.colour_rounds is None
+        others = {"edge_dim": edges.num_features} if edges is not None and used else {}
+        model = MODELS[options.name].from_options(options, *sizes, **others)
         model.load_state_dict(tensors)
         return model, NodeFeatures.from_dict(card["features"])
 
@@ -123,8 +139,9 @@ class GraphPredictor(Classifier[GraphConfig]):
     ) -> list[Tensor]:
         """What a method of each member's model returns for the graphs."""
         capacity = min(max_nodes_per_chunk(1, m.config, self.device) for m in members)
-        # Some models also hold vectors of edges.
-        sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // 8)
+        # Some models also hold vectors of edges, or of attention to them.
+        held = 8 if self._edge_features is None else 1
+        sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // held)
         pieces = [graphs]
         if int(sizes.sum()) > capacity:
             pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
@@ -135,18 +152,21 @@ class GraphPredictor(Classifier[GraphConfig]):
         self, method: str, members: Sequence[TrainedMember[GraphConfig]], graphs: Graphs
     ) -> list[Tensor]:
         """As :meth:`_apply`, for graphs that fit into memory together."""
-        cache, found = Cache(), []
+        cache, found, edges = Cache(), [], self._edge_features
         for member in members:
             options, features = member.config.model, member.preparation
             rounds, model = options.colour_rounds, MODELS[options.name]
-            need = rounds, options.matrix, model.propagations, features
-            colours = (
-                None if rounds is None else self._bundled[vocabulary_key(features.kind, rounds)]
+            need = rounds, options.matrix, model.propagations, features, options.uses_edges
+            colours = None
+            if rounds is not None:
+                by_edge = takes_edge_labels(options, edges)
+                colours = self._bundled[vocabulary_key(features.kind, rounds, edges=by_edge)]
+            build = partial(
+                build_collection, graphs, options, features, self.device, colours, edges
             )
-            build = partial(build_collection, graphs, options, features, self.device, colours)
             inputs = cache.get(need, build)
             call = getattr(member.model, method)
-            found.append(call(inputs.features, inputs.adjacency, inputs.pool))
+            found.append(call(inputs.features, inputs.graph, inputs.pool))
         return found
 
     def _parts(self, member: TrainedMember[GraphConfig], data: Graphs) -> dict[str, Tensor]:
@@ -191,6 +211,13 @@ class GraphPredictor(Classifier[GraphConfig]):
                     "the graphs have no node tags, but the model was trained with "
                     f"{len(features.names)}; give graphs like those it was trained on"
                 )
+        if (edges := self._edge_features) is not None:
+            if any(member.config.model.uses_edges for member in self.members):
+                edges.check(read)
+        elif read.edge_tags is not None or read.edge_attributes is not None:
+            read.notes.append(
+                "the model was trained without labels and features of edges: they are ignored"
+            )
         return read
 
     def _refuse_huge(self, graphs: Graphs) -> None:
@@ -205,13 +232,14 @@ class GraphPredictor(Classifier[GraphConfig]):
             )
 
     def _report_unseen(self, graphs: Graphs) -> list[str]:
-        """Notes on tags and degrees that training never saw."""
-        notes = []
+        """Notes on tags, degrees and labels of edges that training never saw."""
+        notes, edges = [], self._edge_features
         ways = [(m.preparation, m.config.model.colour_rounds is None) for m in self.members]
         for features, plain in dict.fromkeys(ways):
             if unseen := features.unknown(graphs):
-                names = [repr(name) if features.kind == "tags" else name for name in unseen[:5]]
-                more = f" and {len(unseen) - len(names)} more" if len(unseen) > len(names) else ""
+                quoted = map(repr, unseen) if features.kind == "tags" else unseen
                 sentence = (UNSEEN if plain else UNSEEN_COLOURS)[features.kind]
-                notes.append(sentence.format(", ".join(names) + more))
+                notes.append(sentence.format(list_some(quoted)))
+        if edges is not None and (unseen := edges.unknown(graphs)):
+            notes.append(UNSEEN_EDGES.format(quote_some(unseen)))
         return notes

@@ -1,12 +1,10 @@
 """Answers about graphs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
-import torch
-
 from quatgraph.data.graph import Graphs
+from quatgraph.data.graph.ablation import without_each_node
 from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import find_positions
@@ -78,24 +76,3 @@ class GraphAnswers(ItemAnswers):
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
         names: Any = self._ids() if kind == "graphs" else list(map(str, self.predictor.classes))
         return names, names
-
-
-def without_each_node(graphs: Graphs, place: int) -> Graphs:
-    """A graph as often as it has nodes, each time without one of them and its edges."""
-    one = graphs.select([place])
-    size, num_edges = one.num_nodes, one.edge_index.size(1)
-    copies, nodes = one.select([0] * size), torch.arange(size)
-    kept = (nodes[None, :] != nodes[:, None]).flatten()
-    left_out = nodes.repeat_interleave(num_edges)
-    edges = (copies.edge_index % size != left_out).all(dim=0)
-    counts = edges.view(size, num_edges).sum(dim=1)
-    number = kept.long().cumsum(0) - 1
-    return replace(
-        copies,
-        node_ptr=torch.arange(size + 1) * (size - 1),
-        edge_ptr=torch.nn.functional.pad(counts.cumsum(0), (1, 0)),
-        edge_index=number[copies.edge_index[:, edges]],
-        tags=copies.tags[kept],
-        attributes=None if copies.attributes is None else copies.attributes[kept],
-        graph_ids=[str(node) for node in range(size)],
-    )
