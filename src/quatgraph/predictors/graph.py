@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
+from quatgraph.data.graph.ablation import without_each_node
 from quatgraph.data.io.messages import list_some, quote_some
 from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
@@ -17,7 +18,7 @@ from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
 from quatgraph.predictors.members import Cache, TrainedMember, split_by_size
-from quatgraph.predictors.predictions import Known, Predictions, find_positions
+from quatgraph.predictors.predictions import GraphPredictions, Known, find_positions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.colours import vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
@@ -31,6 +32,8 @@ from quatgraph.tasks.graph.problem import (
 )
 from quatgraph.training.runtime import total_memory
 
+EXPLAINED = 100
+"""Nodes of a graph that are left out in turn, at most."""
 UNSEEN = {
     "tags": "training never saw the tag {}: such a node counts as one without a tag",
     "degrees": "training never saw a node of degree {}: the nearest degree it saw is taken",
@@ -57,21 +60,43 @@ class GraphPredictor(Classifier[GraphConfig]):
     id_field = "graph_ids"
 
     def predict(
-        self, graphs: "AnyGraphs | None" = None, *, ids: Sequence[str] | None = None
-    ) -> Predictions:
+        self,
+        graphs: "AnyGraphs | None" = None,
+        *,
+        ids: Sequence[str] | None = None,
+        explain: bool = False,
+    ) -> GraphPredictions:
         """Classifies graphs.
 
         Args:
             graphs: A path in one of the formats of training data, PyG graphs, networkx graphs,
                 or a collection; the training graphs by default.
             ids: Ids of the graphs to classify; all by default.
+            explain: Whether to compute what each node contributes: one prediction per node.
         """
         data, notes, known = self._select_graphs(graphs, ids)
         probabilities = torch.empty(0, len(self.classes))
         if len(data):
             scores = self._log_probabilities(self.members, data, range(len(data)))
             probabilities = scores.exp().float()
-        return Predictions(data.graph_ids, self.classes, probabilities, notes, **known)
+        drops = names = None
+        if explain:
+            drops = [self._weigh_nodes(data, place, p) for place, p in enumerate(probabilities)]
+            names = data.node_names
+        found = data.graph_ids, self.classes, probabilities, notes
+        return GraphPredictions(*found, **known, drops=drops, node_names=names)
+
+    def _weigh_nodes(self, graphs: Graphs, place: int, probabilities: Tensor) -> list[float]:
+        """For each node of a graph, the drop of the probability of its class without the node; for
+        more than :data:`EXPLAINED` nodes, or one, nothing."""
+        size = int(graphs.node_ptr[place : place + 2].diff())
+        if not 1 < size <= EXPLAINED:
+            return []
+        others = without_each_node(graphs, place)
+        chosen = int(probabilities.argmax())
+        scores = self._log_probabilities(self.members, others, range(size))
+        lost: list[float] = (probabilities[chosen] - scores.exp().float()[:, chosen]).tolist()
+        return lost
 
     def embed(
         self,

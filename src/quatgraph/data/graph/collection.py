@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,6 +107,15 @@ class Graphs:
     def num_tags(self) -> int:
         """Number of distinct tags."""
         return len(self.tag_names)
+
+    @property
+    def node_names(self) -> list[list[str]]:
+        """A name for each node of each graph: its number and, before a colon, its tag, if any."""
+        tags, ptr = self.tags.tolist(), self.node_ptr.tolist()
+        return [
+            [f"{self.tag_names[tag]}:{n}" if self.tagged else f"{n}" for n, tag in enumerate(own)]
+            for own in (tags[first:last] for first, last in pairwise(ptr))
+        ]
 
     @cached_property
     def degrees(self) -> Tensor:

@@ -3,16 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from quatgraph.data.graph import Graphs
-from quatgraph.data.graph.ablation import without_each_node
 from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import find_positions
 from quatgraph.serve.answers.base import MAX_DRAWN, Keywords, Reply, exact, reply_of
 from quatgraph.serve.answers.items import ItemAnswers
-
-EXPLAINED = 100
-"""Nodes of a graph that are left out in turn, at most."""
 
 
 class GraphAnswers(ItemAnswers):
@@ -29,24 +24,12 @@ class GraphAnswers(ItemAnswers):
         if given is not None:
             named = ((f"graph {place}", one) for place, one in enumerate(given, 1))
             graphs = merge_objects(named, labels_needed=False)
-        predictions = self.predictor.predict(graphs, ids=ids)
+        wanted = explain or bool(keywords.get("explain"))
+        predictions = self.predictor.predict(graphs, ids=ids, explain=wanted)
         reply = reply_of(predictions)
-        if explain:
-            known = self.predictor.training_data if graphs is None else graphs
-            places = find_positions(ids, known.graph_ids, "there is no graph {}")
-            for place, answer in zip(places, reply["answers"], strict=True):
-                answer["nodes"] = self._weigh_nodes(known, place, answer)
+        for drops, answer in zip(predictions.drops or (), reply["answers"], strict=False):
+            answer["nodes"] = [exact(value) for value in drops]
         return reply
-
-    def _weigh_nodes(self, graphs: Graphs, place: int, answer: Reply) -> list[float]:
-        """For each node of a graph, the drop of the probability of its class without the node."""
-        size = int(graphs.node_ptr[place : place + 2].diff())
-        if not 1 < size <= EXPLAINED:
-            return []
-        chosen = max(range(len(answer["probabilities"])), key=answer["probabilities"].__getitem__)
-        others = self.predictor.predict(without_each_node(graphs, place))
-        lost = answer["probability"] - others.probabilities[:, chosen]
-        return [exact(value) for value in lost.tolist()]
 
     def draw(self, name: str, hops: int, limit: int) -> Reply:
         graphs = self.predictor.training_data
