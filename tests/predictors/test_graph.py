@@ -317,7 +317,7 @@ def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["a"], r"graphs\[0\] is a str; give a list of PyG's Data"),
+        ([1], r"graphs\[0\] is a int; give a list of PyG's Data"),
         ([Data(num_nodes=1), torch.zeros(2, 1)], r"graphs\[1\] is a Tensor"),
         ([], "the list has no graphs"),
     ],

@@ -183,7 +183,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     """The name and statistics of a dataset, or of files that are read as ``train`` does."""
     from quatgraph import config as configs
     from quatgraph.data import graph, link, node, text
-    from quatgraph.data.formats import infer_task
+    from quatgraph.data.formats import infer_task, is_molecules
     from quatgraph.data.io import store
     from quatgraph.data.labels import class_notes, missing_labels
     from quatgraph.tasks import TASKS
@@ -197,7 +197,9 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
     values = configs.override({"data": source}, set_)
     if own:  # the columns that are set tell texts and triples apart
         columns = configs.flatten(values).keys() if path.is_file() else set()
-        if columns & {"data.text", "data.label"}:
+        if "data.smiles" in columns or (path.is_file() and is_molecules(path)):
+            task = "graph"
+        elif columns & {"data.text", "data.label"}:
             task = "text"
         elif columns & {"data.head", "data.relation", "data.tail"}:
             task = "link"

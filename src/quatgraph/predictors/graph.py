@@ -64,16 +64,22 @@ class GraphPredictor(Classifier[GraphConfig]):
         graphs: "AnyGraphs | None" = None,
         *,
         ids: Sequence[str] | None = None,
+        smiles: Sequence[str] | None = None,
         explain: bool = False,
     ) -> GraphPredictions:
         """Classifies graphs.
 
         Args:
             graphs: A path in one of the formats of training data, PyG graphs, networkx graphs,
-                or a collection; the training graphs by default.
+                SMILES, or a collection; the training graphs by default.
             ids: Ids of the graphs to classify; all by default.
+            smiles: Molecules to classify instead of ``graphs``.
             explain: Whether to compute what each node contributes: one prediction per node.
         """
+        if smiles is not None:
+            if graphs is not None:
+                raise UserError("give graphs or SMILES, not both")
+            graphs = list(dict.fromkeys(smiles))
         data, notes, known = self._select_graphs(graphs, ids)
         probabilities = torch.empty(0, len(self.classes))
         if len(data):
@@ -212,8 +218,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         return source.from_any(
             data,
             missing=missing_labels(settings.missing),
-            split=settings.split,
-            group=settings.group,
+            **settings.keys,
         )
 
     def _read_new_data(self, data: AnyGraphs) -> Graphs:
@@ -227,8 +232,7 @@ class GraphPredictor(Classifier[GraphConfig]):
             graphs,
             missing=missing_labels(settings.missing),
             labels_needed=False,
-            split=settings.split,
-            group=settings.group,
+            **settings.keys,
         )
         for features in {member.preparation for member in self.members}:
             if features.kind == "tags" and features.names != ("0",) and not read.tagged:

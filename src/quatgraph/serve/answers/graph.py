@@ -17,15 +17,15 @@ class GraphAnswers(ItemAnswers):
     kinds = ("graphs", "classes")
 
     def _answer(self, keywords: Keywords, explain: bool) -> Reply:
-        given, ids = keywords.get("graphs"), keywords.get("ids")
-        if given is None and ids is None:
+        given, ids, smiles = (keywords.get(key) for key in ("graphs", "ids", "smiles"))
+        if given is None and ids is None and smiles is None:
             raise UserError("give ids of the training data, or new graphs")
         graphs = None
         if given is not None:
             named = ((f"graph {place}", one) for place, one in enumerate(given, 1))
             graphs = merge_objects(named, labels_needed=False)
         wanted = explain or bool(keywords.get("explain"))
-        predictions = self.predictor.predict(graphs, ids=ids, explain=wanted)
+        predictions = self.predictor.predict(graphs, ids=ids, smiles=smiles, explain=wanted)
         reply = reply_of(predictions)
         for drops, answer in zip(predictions.drops or (), reply["answers"], strict=False):
             answer["nodes"] = [exact(value) for value in drops]

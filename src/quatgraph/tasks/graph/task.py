@@ -70,8 +70,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             Path(settings.path),
             missing=missing_labels(settings.missing),
             labels_needed=labels_needed,
-            split=settings.split,
-            group=settings.group,
+            **settings.keys,
         )
 
     def num_splits(self, config: GraphConfig, data: Graphs) -> int:
