@@ -50,7 +50,7 @@ AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Iterable[Any] | Path | 
 
 SMILES = Reader(
     "smiles",
-    "a .csv, .tsv or .parquet table of molecules with a column smiles",
+    "a .csv, .tsv or .parquet table of molecules with a column smiles (or the one of data.smiles)",
     is_molecules,
     read_smiles,
 )
