@@ -79,6 +79,8 @@ QUERIES: dict[str, tuple[Query, ...]] = {
         Query(
             options=(
                 Option("ids", list[str], "ID of a graph to classify. Repeatable.", flag="graph"),
+                Option("smiles", list[str], "SMILES of a molecule to classify. Repeatable."),
+                _explain("Compute what each node contributes; slower."),
             )
         ),
     ),

@@ -19,6 +19,7 @@ FILES = {
     ("node", "tables"): "g/nodes.csv",
     ("graph", "jsonl"): "g.jsonl",
     ("graph", "tu"): "g/TOY_A.txt",
+    ("graph", "smiles"): "molecules.csv",
     ("graph", "dgcnn"): "g.txt",
     ("link", "folder"): "g/train.tsv",
     ("link", "table"): "g.TSV.gz",
@@ -42,7 +43,8 @@ def touch(folder: Path, file: str, content: str = "") -> Path:
 
 @pytest.mark.parametrize(("task", "name"), FILES)
 def test_every_format_has_a_reader(task: str, name: str, tmp_path: Path) -> None:
-    path = touch(tmp_path, FILES[task, name], "__label__x a" if name == "fasttext" else "")
+    content = {"fasttext": "__label__x a", "smiles": "id,SMILES"}.get(name, "")
+    path = touch(tmp_path, FILES[task, name], content)
     assert select_reader(task, READERS[task], path).name == name
 
 

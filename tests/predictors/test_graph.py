@@ -317,7 +317,7 @@ def test_a_training_is_not_overwritten_but_resumed(graphs: Graphs, tmp_path: Pat
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        (["a"], r"graphs\[0\] is a str; give a list of PyG's Data"),
+        ([1], r"graphs\[0\] is a int; give a list of PyG's Data"),
         ([Data(num_nodes=1), torch.zeros(2, 1)], r"graphs\[1\] is a Tensor"),
         ([], "the list has no graphs"),
     ],
@@ -365,3 +365,23 @@ def test_the_single_graph_of_a_model_of_nodes_is_a_mistake(
 def test_a_gpu_answers_as_the_cpu(bundle: Path) -> None:
     there, here = load(bundle, device="cuda").predict(), load(bundle, device="cpu").predict()
     torch.testing.assert_close(there.probabilities, here.probabilities, rtol=1e-4, atol=1e-5)
+
+
+def test_an_explanation_orders_nodes_by_the_drop_without_them(
+    predictor: GraphPredictor, tmp_path: Path
+) -> None:
+    graph = {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "N", "C"]}
+    rest = {"edges": [[0, 1]], "node_labels": ["N", "C"]}  # without its first node
+    huge = {"edges": [[0, 1]], "node_labels": ["C"] * 101}
+    graphs = read(written(tmp_path / "new.jsonl", [graph, rest, huge]), labels_needed=False)
+    found = predictor.predict(graphs, explain=True)
+    assert found.support is not None
+    assert set(found.support[0]) == {"C:0", "N:1", "C:2"}
+    assert list(found.support[0].values()) == sorted(found.support[0].values(), reverse=True)
+    whole, without_first = found.probabilities[:2]
+    chosen = int(whole.argmax())
+    drop = float(whole[chosen] - without_first[chosen])
+    assert found.support[0]["C:0"] == pytest.approx(drop, abs=1e-6)
+    assert found.support[2] == {}
+    assert [set(row["support"]) for row in found.rows()] == [set(own) for own in found.support]
+    assert "support" not in next(predictor.predict(graphs).rows())

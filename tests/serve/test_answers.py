@@ -111,6 +111,7 @@ def test_a_text_that_names_a_file_is_a_text(client: Client, tmp_path: Path) -> N
         ("text", {"texts": ["\0"]}, "is not UTF-8 text"),
         ("node", {"nodes": ["n99"]}, "there is no node 'n99' in the graph; did you mean"),
         ("node", {}, "give the ids of nodes, such as 'n0'"),
+        ("graph", {"smiles": ["c1cc"]}, "the SMILES: 'c1cc' is no molecule"),
         ("graph", {"ids": ["ring-99"]}, "there is no graph 'ring-99'; did you mean"),
         ("graph", {"graphs": [{"edges": [[0, 9]], "num_nodes": 2}]}, "graph 1 has an edge to the"),
     ],

@@ -216,7 +216,7 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
 def _read_data(name: str, set_: list[str]) -> tuple[str, Any]:
     """The task and the data of a dataset or of files; reports notes."""
     from quatgraph import config as configs
-    from quatgraph.data.formats import infer_task
+    from quatgraph.data.formats import infer_task, is_molecules
     from quatgraph.data.io import store
     from quatgraph.data.labels import class_notes, missing_labels
     from quatgraph.tasks import TASKS
@@ -230,7 +230,9 @@ def _read_data(name: str, set_: list[str]) -> tuple[str, Any]:
     values = configs.override({"data": source}, set_)
     if own:  # the columns that are set tell texts and triples apart
         columns = configs.flatten(values).keys() if path.is_file() else set()
-        if columns & {"data.text", "data.label"}:
+        if "data.smiles" in columns or (path.is_file() and is_molecules(path)):
+            task = "graph"
+        elif columns & {"data.text", "data.label"}:
             task = "text"
         elif columns & {"data.head", "data.relation", "data.tail"}:
             task = "link"

@@ -6,7 +6,12 @@ from typing import Any
 from quatgraph.cli.tables import WORDS, align
 from quatgraph.errors import printable
 from quatgraph.predictors.link import LinkPredictor
-from quatgraph.predictors.predictions import AnyPredictions, Links, TextPredictions
+from quatgraph.predictors.predictions import (
+    AnyPredictions,
+    GraphPredictions,
+    Links,
+    TextPredictions,
+)
 
 
 @singledispatch
@@ -24,7 +29,14 @@ def _(predictions: Links, predictor: LinkPredictor, source: Any) -> str:
 
 @format_single.register
 def _(predictions: TextPredictions, predictor: Any, source: Any) -> str:
-    return _format_text(next(predictions.rows())) if isinstance(source, str) else ""
+    return _format_classes(next(predictions.rows()), "word") if isinstance(source, str) else ""
+
+
+@format_single.register
+def _(predictions: GraphPredictions, predictor: Any, source: Any) -> str:
+    if predictions.support is None or len(predictions.ids) != 1:
+        return ""
+    return _format_classes(next(predictions.rows()), "node")
 
 
 def _format_links(rows: list[dict[str, Any]], predictor: LinkPredictor) -> str:
@@ -57,13 +69,13 @@ def _format_support(row: dict[str, Any], end: str) -> str:
     return f"{printable(name)}: {printable('; '.join(triples) or 'no known triple')}\n"
 
 
-def _format_text(row: dict[str, Any]) -> str:
-    """The classes of a text, the most probable first, and the words that count most."""
+def _format_classes(row: dict[str, Any], what: str) -> str:
+    """The classes of an item, the most probable first, and the parts of it that count most."""
     probabilities = {key[2:-1]: value for key, value in row.items() if key.startswith("p(")}
     ordered = sorted(probabilities.items(), key=lambda item: -item[1])
     text = align([{"class": name, "probability": f"{value:.4f}"} for name, value in ordered])
     attention, words = row.get("attention", {}), []
     for word, support in list(row["support"].items())[:WORDS]:
         weight = {"attention": f"{attention[word]:.4f}"} if word in attention else {}
-        words.append({"word": word, "support": f"{support:+.4f}", **weight})
+        words.append({what: word, "support": f"{support:+.4f}", **weight})
     return f"{text}\n{align(words)}" if words else text

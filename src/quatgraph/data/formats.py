@@ -119,6 +119,21 @@ def table_files(
             yield path
 
 
+def is_molecules(path: Path) -> bool:
+    """Whether a path is a table of molecules: it has a column ``smiles`` and none of texts."""
+    if not match_suffix(".csv", ".tsv", ".parquet")(path):
+        return False
+    if path.suffix.lower() == ".parquet":
+        return is_molecule_header(list(read_frame(path, "row").columns))
+    return is_molecule_header(split_cells(first_line(path)))
+
+
+def is_molecule_header(cells: Sequence[str]) -> bool:
+    """Whether the first line of a table looks like that of molecules."""
+    names = {cell.casefold() for cell in cells}
+    return "smiles" in names and "text" not in names
+
+
 def is_text_header(cells: Sequence[str]) -> bool:
     """Whether the first line of a table looks like that of texts: a column ``text``, or two."""
     return len(cells) == 2 or any(cell.casefold() == "text" for cell in cells)
@@ -226,6 +241,8 @@ def _infer_table_task(path: Path, cells: list[str]) -> str:
             f"{path} is part of a graph of the task node, which is a folder with nodes.csv and "
             "edges.csv; name the folder"
         )
+    if is_molecule_header(cells):
+        return "graph"
     if is_text_header(cells):
         return "text"
     if len(cells) == 1 and cells != [""]:  # of a damaged file nothing is known

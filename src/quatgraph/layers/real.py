@@ -13,6 +13,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.errors import UserError
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
+from quatgraph.layers.messages import MessageGraph
 from quatgraph.layers.neighbours import attend
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.ops.members import add_bias
@@ -61,7 +62,9 @@ class NeighbourMean(nn.Module):
 
 class SumPerceptron(nn.Module):
     r"""PyG's ``GINConv`` with a perceptron of one hidden layer, on a graph with self-loops and no
-    normalization: :math:`\mathrm{MLP}(\mathbf{A X})`. For ``mask`` see :class:`BatchNorm`."""
+    normalization: :math:`\mathrm{MLP}(\mathbf{A X})`. For ``mask`` see :class:`BatchNorm`. On a
+    :class:`MessageGraph`, whose features of edges ``edges`` maps, it is ``GINEConv`` of the first
+    layer's output."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -69,8 +72,19 @@ class SumPerceptron(nn.Module):
         self.norm = BatchNorm(out_channels, "relu")
         self.second = RealLinear(out_channels, out_channels)
 
-    def forward(self, x: Features, adjacency: Matrix, mask: Tensor | None = None) -> Tensor:
-        return self.second(self.norm(self.first(x, adjacency), mask))
+    def forward(
+        self,
+        x: Features,
+        adjacency: Matrix | MessageGraph,
+        mask: Tensor | None = None,
+        edges: nn.Module | None = None,
+    ) -> Tensor:
+        if isinstance(adjacency, MessageGraph):
+            assert edges is not None
+            y = adjacency.sum_messages(RealLinear.forward(self.first, x), edges)
+        else:
+            y = self.first(x, adjacency)
+        return self.second(self.norm(y, mask))
 
 
 class GraphAttention(nn.Module):

@@ -87,12 +87,12 @@ def train_graphs(
 
     Args:
         graphs: PyG graphs, each with ``edge_index`` and ``y``, ``-1`` or missing where unknown;
-            perhaps ``x`` and ``tag``, see :func:`quatgraph.data.graph.from_list`. Weights and
-            features of edges are not used. Or networkx graphs, see
-            :func:`quatgraph.data.graph.networkx.from_networkx`. Or a path, see
-            :func:`quatgraph.data.graph.read`; or the name of a dataset.
+            perhaps ``x``, ``tag`` and ``edge_attr``, see :func:`quatgraph.data.graph.from_list`.
+            Or networkx graphs, see :func:`quatgraph.data.graph.networkx.from_networkx`. Or a list
+            of SMILES. Or a path, see :func:`quatgraph.data.graph.read`; or the name of a dataset.
         out: Folder for the bundle.
-        labels: Label of each networkx graph, if ``graph.graph["label"]`` does not hold it.
+        labels: Label of each SMILES, or of each networkx graph, if ``graph.graph["label"]`` does
+            not hold it.
         config: Settings; by default a few candidates are tried and validation data decides.
         options: Hyperparameters by their short names, such as ``lr=0.01`` or ``hidden_quats=32``,
             which all candidates share; and :class:`TrainOptions`.

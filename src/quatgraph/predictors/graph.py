@@ -10,25 +10,35 @@ from torch import Tensor, nn
 
 from quatgraph.data import graph as source
 from quatgraph.data.graph import AnyGraphs, Graphs
+from quatgraph.data.graph.ablation import without_each_node
+from quatgraph.data.io.messages import list_some, quote_some
 from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
 from quatgraph.models.graph import MODELS
 from quatgraph.predictors.base import Classifier
 from quatgraph.predictors.embeddings import Embeddings, join_vectors
 from quatgraph.predictors.members import Cache, TrainedMember, split_by_size
-from quatgraph.predictors.predictions import Known, Predictions, find_positions
+from quatgraph.predictors.predictions import GraphPredictions, Known, find_positions
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.graph.colours import vocabulary_key
 from quatgraph.tasks.graph.config import GraphConfig
 from quatgraph.tasks.graph.evaluation import max_nodes_per_chunk
-from quatgraph.tasks.graph.features import NodeFeatures
-from quatgraph.tasks.graph.problem import build_collection, folds_of, split_fold
+from quatgraph.tasks.graph.features import EdgeFeatures, NodeFeatures
+from quatgraph.tasks.graph.problem import (
+    build_collection,
+    folds_of,
+    split_fold,
+    takes_edge_labels,
+)
 from quatgraph.training.runtime import total_memory
 
+EXPLAINED = 100
+"""Nodes of a graph that are left out in turn, at most."""
 UNSEEN = {
     "tags": "training never saw the tag {}: such a node counts as one without a tag",
     "degrees": "training never saw a node of degree {}: the nearest degree it saw is taken",
 }
+UNSEEN_EDGES = "training never saw the edge label {}: such an edge counts as one without a label"
 UNSEEN_COLOURS = {
     "tags": "training never saw the tag {}: colours with it count for nothing",
     "degrees": "training never saw a node of degree {}: colours with it count for nothing",
@@ -50,21 +60,49 @@ class GraphPredictor(Classifier[GraphConfig]):
     id_field = "graph_ids"
 
     def predict(
-        self, graphs: "AnyGraphs | None" = None, *, ids: Sequence[str] | None = None
-    ) -> Predictions:
+        self,
+        graphs: "AnyGraphs | None" = None,
+        *,
+        ids: Sequence[str] | None = None,
+        smiles: Sequence[str] | None = None,
+        explain: bool = False,
+    ) -> GraphPredictions:
         """Classifies graphs.
 
         Args:
-            graphs: A path in one of the formats of training data, PyG graphs, or a collection; the
-                training graphs by default.
+            graphs: A path in one of the formats of training data, PyG graphs, networkx graphs,
+                SMILES, or a collection; the training graphs by default.
             ids: Ids of the graphs to classify; all by default.
+            smiles: Molecules to classify instead of ``graphs``.
+            explain: Whether to compute what each node contributes: one prediction per node.
         """
+        if smiles is not None:
+            if graphs is not None:
+                raise UserError("give graphs or SMILES, not both")
+            graphs = list(dict.fromkeys(smiles))
         data, notes, known = self._select_graphs(graphs, ids)
         probabilities = torch.empty(0, len(self.classes))
         if len(data):
             scores = self._log_probabilities(self.members, data, range(len(data)))
             probabilities = scores.exp().float()
-        return Predictions(data.graph_ids, self.classes, probabilities, notes, **known)
+        drops = names = None
+        if explain:
+            drops = [self._weigh_nodes(data, place, p) for place, p in enumerate(probabilities)]
+            names = data.node_names
+        found = data.graph_ids, self.classes, probabilities, notes
+        return GraphPredictions(*found, **known, drops=drops, node_names=names)
+
+    def _weigh_nodes(self, graphs: Graphs, place: int, probabilities: Tensor) -> list[float]:
+        """For each node of a graph, the drop of the probability of its class without the node; for
+        more than :data:`EXPLAINED` nodes, or one, nothing."""
+        size = int(graphs.node_ptr[place : place + 2].diff())
+        if not 1 < size <= EXPLAINED:
+            return []
+        others = without_each_node(graphs, place)
+        chosen = int(probabilities.argmax())
+        scores = self._log_probabilities(self.members, others, range(size))
+        lost: list[float] = (probabilities[chosen] - scores.exp().float()[:, chosen]).tolist()
+        return lost
 
     def embed(
         self,
@@ -100,11 +138,20 @@ class GraphPredictor(Classifier[GraphConfig]):
         notes = [*(data.notes if graphs is not None else ()), *self._report_unseen(data)]
         return data, notes, known
 
+    @property
+    def _edge_features(self) -> EdgeFeatures | None:
+        """How edges are encoded; None if the model was trained without labels and features."""
+        known = self.card.get("edge_features")
+        return None if known is None else EdgeFeatures.from_dict(known)
+
     def _build(
         self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
     ) -> tuple[nn.Module, NodeFeatures]:
-        options, classes = config.model, len(card["labels"])
-        model = MODELS[options.name].from_options(options, card["num_features"], classes)
+        options, sizes = config.model, (card["num_features"], len(card["labels"]))
+        edges = self._edge_features
+        used = edges is not None and options.uses_edges and options.colour_rounds is None
+        others = {"edge_dim": edges.num_features} if edges is not None and used else {}
+        model = MODELS[options.name].from_options(options, *sizes, **others)
         model.load_state_dict(tensors)
         return model, NodeFeatures.from_dict(card["features"])
 
@@ -123,8 +170,9 @@ class GraphPredictor(Classifier[GraphConfig]):
     ) -> list[Tensor]:
         """What a method of each member's model returns for the graphs."""
         capacity = min(max_nodes_per_chunk(1, m.config, self.device) for m in members)
-        # Some models also hold vectors of edges.
-        sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // 8)
+        # Some models also hold vectors of edges, or of attention to them.
+        held = 8 if self._edge_features is None else 1
+        sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // held)
         pieces = [graphs]
         if int(sizes.sum()) > capacity:
             pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
@@ -135,18 +183,21 @@ class GraphPredictor(Classifier[GraphConfig]):
         self, method: str, members: Sequence[TrainedMember[GraphConfig]], graphs: Graphs
     ) -> list[Tensor]:
         """As :meth:`_apply`, for graphs that fit into memory together."""
-        cache, found = Cache(), []
+        cache, found, edges = Cache(), [], self._edge_features
         for member in members:
             options, features = member.config.model, member.preparation
             rounds, model = options.colour_rounds, MODELS[options.name]
-            need = rounds, options.matrix, model.propagations, features
-            colours = (
-                None if rounds is None else self._bundled[vocabulary_key(features.kind, rounds)]
+            need = rounds, options.matrix, model.propagations, features, options.uses_edges
+            colours = None
+            if rounds is not None:
+                by_edge = takes_edge_labels(options, edges)
+                colours = self._bundled[vocabulary_key(features.kind, rounds, edges=by_edge)]
+            build = partial(
+                build_collection, graphs, options, features, self.device, colours, edges
             )
-            build = partial(build_collection, graphs, options, features, self.device, colours)
             inputs = cache.get(need, build)
             call = getattr(member.model, method)
-            found.append(call(inputs.features, inputs.adjacency, inputs.pool))
+            found.append(call(inputs.features, inputs.graph, inputs.pool))
         return found
 
     def _parts(self, member: TrainedMember[GraphConfig], data: Graphs) -> dict[str, Tensor]:
@@ -167,8 +218,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         return source.from_any(
             data,
             missing=missing_labels(settings.missing),
-            split=settings.split,
-            group=settings.group,
+            **settings.keys,
         )
 
     def _read_new_data(self, data: AnyGraphs) -> Graphs:
@@ -182,8 +232,7 @@ class GraphPredictor(Classifier[GraphConfig]):
             graphs,
             missing=missing_labels(settings.missing),
             labels_needed=False,
-            split=settings.split,
-            group=settings.group,
+            **settings.keys,
         )
         for features in {member.preparation for member in self.members}:
             if features.kind == "tags" and features.names != ("0",) and not read.tagged:
@@ -191,6 +240,13 @@ class GraphPredictor(Classifier[GraphConfig]):
                     "the graphs have no node tags, but the model was trained with "
                     f"{len(features.names)}; give graphs like those it was trained on"
                 )
+        if (edges := self._edge_features) is not None:
+            if any(member.config.model.uses_edges for member in self.members):
+                edges.check(read)
+        elif read.edge_tags is not None or read.edge_attributes is not None:
+            read.notes.append(
+                "the model was trained without labels and features of edges: they are ignored"
+            )
         return read
 
     def _refuse_huge(self, graphs: Graphs) -> None:
@@ -205,13 +261,14 @@ class GraphPredictor(Classifier[GraphConfig]):
             )
 
     def _report_unseen(self, graphs: Graphs) -> list[str]:
-        """Notes on tags and degrees that training never saw."""
-        notes = []
+        """Notes on tags, degrees and labels of edges that training never saw."""
+        notes, edges = [], self._edge_features
         ways = [(m.preparation, m.config.model.colour_rounds is None) for m in self.members]
         for features, plain in dict.fromkeys(ways):
             if unseen := features.unknown(graphs):
-                names = [repr(name) if features.kind == "tags" else name for name in unseen[:5]]
-                more = f" and {len(unseen) - len(names)} more" if len(unseen) > len(names) else ""
+                quoted = map(repr, unseen) if features.kind == "tags" else unseen
                 sentence = (UNSEEN if plain else UNSEEN_COLOURS)[features.kind]
-                notes.append(sentence.format(", ".join(names) + more))
+                notes.append(sentence.format(list_some(quoted)))
+        if edges is not None and (unseen := edges.unknown(graphs)):
+            notes.append(UNSEEN_EDGES.format(quote_some(unseen)))
         return notes

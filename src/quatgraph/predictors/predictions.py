@@ -102,6 +102,43 @@ class Predictions(Table):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class GraphPredictions(Predictions):
+    """Classes and probabilities of graphs, and what their nodes contribute."""
+
+    drops: list[list[float]] | None = None
+    """For each graph and node, the drop of the probability of the predicted class when the node and
+    its edges are left out; below 0 for a node that speaks against the class. Empty for a graph that
+    is too large. None unless ``explain=True``."""
+    node_names: list[list[str]] | None = None
+    """For each graph the names of its nodes: tag and number, as ``N:3``."""
+
+    def __post_init__(self) -> None:
+        Predictions.__post_init__(self)
+        for own in self.drops or []:
+            refuse_not_finite(torch.tensor(own), lambda _: "a node")
+
+    @property
+    def support(self) -> list[dict[str, float]] | None:
+        """For each graph its nodes with their ``drops``, the strongest support first."""
+        if self.drops is None or self.node_names is None:
+            return None
+        found = []
+        for names, drops in zip(self.node_names, self.drops, strict=True):
+            pairs = zip(names, drops, strict=False)
+            found.append(dict(sorted(pairs, key=lambda pair: -pair[1])))
+        return found
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One row for each, like those of :class:`Predictions`, with ``support``, numbers by node,
+        if it was computed."""
+        support = self.support
+        for place, row in enumerate(Predictions.rows(self)):
+            if support is not None:
+                row["support"] = {key: round(value, 6) for key, value in support[place].items()}
+            yield row
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class TextPredictions(Predictions):
     r"""Classes and probabilities of texts, and what their words contribute."""
 

@@ -164,9 +164,9 @@ def fit_graphs(
     if not isinstance(graphs, Path | str):
         data = training.config.data
         missing = missing_labels(data.missing)
-        given = from_any(graphs, labels=labels, missing=missing, split=data.split, group=data.group)
+        given = from_any(graphs, labels=labels, missing=missing, **data.keys)
     elif labels is not None:
-        raise UserError("a list of labels is for networkx graphs; files have their own")
+        raise UserError("a list of labels is for networkx graphs and SMILES; files have their own")
     job, bundle, known = training.run(given)
     return GraphPredictor(bundle, training.device, known), job
 

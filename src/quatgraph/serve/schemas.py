@@ -27,6 +27,8 @@ class Graph(Strict):
     )
     node_labels: list[str | int] | None = Field(None, description="The tag of each node.")
     node_features: list[list[float]] | None = Field(None, description="The numbers of each node.")
+    edge_labels: list[str | int] | None = Field(None, description="The label of each edge.")
+    edge_features: list[list[float]] | None = Field(None, description="The numbers of each edge.")
     num_nodes: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
         None, description="Needed only without all of the above."
     )

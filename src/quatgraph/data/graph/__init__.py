@@ -5,11 +5,11 @@ Each source gives one :class:`Graphs`: many graphs as flat tensors.
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 import numpy as np
 
-from quatgraph.data.formats import Reader, match_folder, match_suffix, select_reader
+from quatgraph.data.formats import Reader, is_molecules, match_folder, match_suffix, select_reader
 from quatgraph.data.graph.cache import load_cached, save_cached
 from quatgraph.data.graph.collection import Graphs, check_labels, join_edges, merge_graphs
 from quatgraph.data.graph.dgcnn import read_dgcnn, read_dgcnn_file
@@ -18,8 +18,10 @@ from quatgraph.data.graph.jsonl import read_jsonl
 from quatgraph.data.graph.networkx import from_networkx
 from quatgraph.data.graph.own_split import check_own_split
 from quatgraph.data.graph.pyg import from_list
+from quatgraph.data.graph.smiles import from_smiles, read_smiles
 from quatgraph.data.graph.tu import read_tu
 from quatgraph.data.io import store
+from quatgraph.data.io.files import TABLE_SUFFIXES
 from quatgraph.data.io.frame import JSON_SUFFIXES
 from quatgraph.data.node.networkx import is_networkx
 from quatgraph.data.splits import inner_validation
@@ -43,9 +45,15 @@ __all__ = [
 ]
 
 AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Iterable[Any] | Path | str"
-"""Besides PyG's ``Data``, an iterable may hold networkx graphs."""
+"""Besides PyG's ``Data``, an iterable may hold networkx graphs or SMILES."""
 
 
+SMILES = Reader(
+    "smiles",
+    "a .csv, .tsv or .parquet table of molecules with a column smiles (or the one of data.smiles)",
+    is_molecules,
+    read_smiles,
+)
 READERS = (
     Reader(
         "jsonl",
@@ -54,8 +62,26 @@ READERS = (
         read_jsonl,
     ),
     Reader("tu", "a folder with NAME_A.txt, in TU format", match_folder("graph"), read_tu),
+    SMILES,
     Reader("dgcnn", "a .txt file in DGCNN format", match_suffix(".txt"), read_dgcnn_file),
 )
+
+
+class Keys(TypedDict, total=False):
+    """Names of keys or columns; empty for the usual ones, if there are any."""
+
+    split: str
+    """The split of each graph: train, valid or test."""
+    group: str
+    """The group of each graph, which folds keep whole; of molecules perhaps ``scaffold``."""
+    smiles: str
+    """The SMILES of a table of molecules."""
+    label: str
+    """The labels of a table of molecules."""
+
+
+_COLUMNS = ("smiles", "label")
+"""Keys that only a table has."""
 
 
 def load(name: str) -> Graphs:
@@ -78,8 +104,7 @@ def read(
     *,
     missing: Sequence[str] = (),
     labels_needed: bool = True,
-    split: str = "",
-    group: str = "",
+    **keys: Unpack[Keys],
 ) -> Graphs:
     """Reads graphs; ``notes`` report what was inferred.
 
@@ -88,21 +113,26 @@ def read(
         missing: Labels of graphs that count as missing.
         labels_needed: Whether to refuse graphs that cannot be trained on: no labels, one class
             only, or a split without a part for training or testing. Prediction needs no labels.
-        split: Name of the key that gives each graph its split; by default ``split``, if any.
-        group: Name of the key that gives each graph its group; by default ``group``, if any.
+        keys: Names of keys or columns, see :class:`Keys`.
     """
     path = Path(path)
-    reader = select_reader("graph", READERS, path)
-    keys = {"split": split, "group": group}
-    if reader.read is not read_jsonl:
-        for key, name in keys.items():
-            if name and labels_needed:
-                raise UserError(
-                    f"{path} has no keys, so data.{key}={name} names none; write the graphs as a "
-                    ".jsonl file, or leave out the setting"
-                )
-        keys = {}
-    graphs = reader.read(path, missing=missing, labels_needed=labels_needed, **keys)
+    if keys.get("smiles") and match_suffix(*TABLE_SUFFIXES, ".parquet")(path):
+        reader = SMILES
+    else:
+        reader = select_reader("graph", READERS, path)
+    given: dict[str, str] = {key: str(name) for key, name in keys.items() if name}
+    for key, name in given.items():
+        table = reader is SMILES or (reader.read is read_jsonl and key not in _COLUMNS)
+        if not table and labels_needed:
+            has, other = ("no columns", ".csv") if key in _COLUMNS else ("no keys", ".jsonl")
+            raise UserError(
+                f"{path} has {has}, so data.{key}={name} names none; write the graphs as a "
+                f"{other} file, or leave out the setting"
+            )
+    if reader is not SMILES:
+        own = () if reader.read is not read_jsonl else ("split", "group")
+        given = {key: name for key, name in given.items() if key in own}
+    graphs = reader.read(path, missing=missing, labels_needed=labels_needed, **given)
     if labels_needed:
         check_labels(graphs, str(path))
         check_own_split(graphs, str(path))
@@ -115,14 +145,13 @@ def from_any(
     labels: Iterable[object] | None = None,
     missing: Sequence[str] = (),
     labels_needed: bool = True,
-    split: str = "",
-    group: str = "",
+    **keys: Unpack[Keys],
 ) -> Graphs:
     """Graphs from a path (see :func:`read`), PyG graphs (see :func:`from_list`), networkx graphs
-    (see :func:`from_networkx`) or a collection.
+    (see :func:`from_networkx`), a list of SMILES (see :func:`from_smiles`) or a collection.
 
-    Labels of ``missing`` count as missing in files and networkx graphs only. A list of ``labels``
-    belongs to networkx graphs.
+    Labels of ``missing`` do not count as missing in PyG graphs. A list of ``labels`` belongs to
+    networkx graphs and SMILES.
     """
     if isinstance(graphs, Graphs):
         if labels_needed:
@@ -130,16 +159,19 @@ def from_any(
             check_labels(graphs, graphs.name)
         return graphs
     if isinstance(graphs, Path | str):
-        path, keys = Path(graphs), {"split": split, "group": group}
-        return read(path, missing=missing, labels_needed=labels_needed, **keys)
+        return read(Path(graphs), missing=missing, labels_needed=labels_needed, **keys)
     from torch_geometric.data import Data
 
-    own = split or "split", group or "group"
+    own = keys.get("split") or "split", keys.get("group") or "group"
     listed: Any = [graphs] if isinstance(graphs, Data) or is_networkx(graphs) else graphs
     if isinstance(listed, list | tuple) and listed and is_networkx(listed[0]):
         found = from_networkx(listed, labels, own, missing=missing, labels_needed=labels_needed)
+    elif isinstance(listed, list | tuple) and listed and isinstance(listed[0], str):
+        found = from_smiles(listed, labels, missing=missing, labels_needed=labels_needed)
     elif labels is not None:
-        raise UserError("a list of labels is for networkx graphs; other graphs have their own")
+        raise UserError(
+            "a list of labels is for networkx graphs and SMILES; other graphs have their own"
+        )
     else:
         found = from_list(listed, labels_needed=labels_needed, own=own)
     if labels_needed:

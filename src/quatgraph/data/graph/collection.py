@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,9 @@ class Graphs:
         groups: Number of each graph's group, which folds keep whole; ``None`` without groups.
         notes: What was inferred: sentences for the user.
         label_type: The type of the labels in memory; ``str`` for those of files.
+        edge_tags: Label of each edge, the same in both directions; ``None`` without edge labels.
+        edge_tag_names: Name of each label of an edge, sorted like the tags.
+        edge_attributes: Real features of each edge, or ``None``.
 
     Shape:
         - node_ptr, edge_ptr: ``(G + 1,)`` int64
@@ -59,6 +63,8 @@ class Graphs:
         - tags: ``(N,)`` int64
         - attributes: ``(N, F)`` float32
         - y, parts, groups: ``(G,)`` int64
+        - edge_tags: ``(E,)`` int64
+        - edge_attributes: ``(E, D)`` float32
     """
 
     name: str
@@ -76,6 +82,9 @@ class Graphs:
     groups: Tensor | None = None
     notes: list[str] = field(default_factory=list)
     label_type: LabelType = "str"
+    edge_tags: Tensor | None = None
+    edge_tag_names: list[str] = field(default_factory=list)
+    edge_attributes: Tensor | None = None
 
     def __len__(self) -> int:
         return self.y.numel()
@@ -99,6 +108,15 @@ class Graphs:
         """Number of distinct tags."""
         return len(self.tag_names)
 
+    @property
+    def node_names(self) -> list[list[str]]:
+        """A name for each node of each graph: its number and, before a colon, its tag, if any."""
+        tags, ptr = self.tags.tolist(), self.node_ptr.tolist()
+        return [
+            [f"{self.tag_names[tag]}:{n}" if self.tagged else f"{n}" for n, tag in enumerate(own)]
+            for own in (tags[first:last] for first, last in pairwise(ptr))
+        ]
+
     @cached_property
     def degrees(self) -> Tensor:
         """Number of neighbours of each node, ``(N,)``."""
@@ -110,7 +128,10 @@ class Graphs:
 
         It does not depend on the source of the graphs or the collection's name.
         """
-        return flat_digest(flat_form(self), self.label_names, self.tag_names, self.graph_ids)
+        names = [self.label_names, self.tag_names, self.graph_ids]
+        if self.edge_tags is not None:
+            names.append(self.edge_tag_names)
+        return flat_digest(flat_form(self), *names)
 
     def select(self, index: Tensor | Sequence[int]) -> "Graphs":
         """The graphs at ``index`` ``(K,)``, possibly repeated, or of a boolean mask ``(G,)``.
@@ -141,6 +162,8 @@ class Graphs:
             y=self.y[index],
             parts=None if self.parts is None else self.parts[index],
             groups=None if self.groups is None else self.groups[index],
+            edge_tags=None if self.edge_tags is None else self.edge_tags[edges],
+            edge_attributes=None if self.edge_attributes is None else self.edge_attributes[edges],
             graph_ids=[self.graph_ids[place] for place in index.tolist()],
         )
 
@@ -158,21 +181,26 @@ class Graphs:
         return replace(self, tags=tags, tag_names=names, tagged=True)
 
     def to_data_list(self) -> "list[Data]":
-        """One PyG ``Data`` per graph: ``edge_index``, ``tag``, ``y``, and ``x`` for attributes."""
+        """One PyG ``Data`` per graph: ``edge_index``, ``tag``, ``y``, and ``x`` for attributes;
+        ``edge_attr`` for those of edges or, without any, for labels of edges."""
         from torch_geometric.data import Data
 
         nodes, edges = self.node_ptr.tolist(), self.edge_ptr.tolist()
+        edge_attr = self.edge_tags if self.edge_attributes is None else self.edge_attributes
         graphs = []
         for place in range(len(self)):
             own = slice(nodes[place], nodes[place + 1])
+            own_edges = slice(edges[place], edges[place + 1])
             graph = Data(
-                edge_index=self.edge_index[:, edges[place] : edges[place + 1]] - nodes[place],
+                edge_index=self.edge_index[:, own_edges] - nodes[place],
                 tag=self.tags[own],
                 y=self.y[place : place + 1],
                 num_nodes=nodes[place + 1] - nodes[place],
             )
             if self.attributes is not None:
                 graph.x = self.attributes[own]
+            if edge_attr is not None:
+                graph.edge_attr = edge_attr[own_edges]
             graphs.append(graph)
         return graphs
 
@@ -252,7 +280,9 @@ def flat_form(graphs: Graphs) -> dict[str, Tensor]:
     }
     if graphs.attributes is not None:
         flat["attributes"] = graphs.attributes
-    own = {"parts": graphs.parts, "groups": graphs.groups}
+    if graphs.edge_attributes is not None:
+        flat["edge_attributes"] = graphs.edge_attributes
+    own = {"parts": graphs.parts, "groups": graphs.groups, "edge_tags": graphs.edge_tags}
     return flat | {key: value.int() for key, value in own.items() if value is not None}
 
 
@@ -284,6 +314,8 @@ def from_flat_form(flat: dict[str, Tensor], **names: Any) -> Graphs:
         y=flat["y"].long(),
         parts=flat["parts"].long() if "parts" in flat else None,
         groups=flat["groups"].long() if "groups" in flat else None,
+        edge_tags=flat["edge_tags"].long() if "edge_tags" in flat else None,
+        edge_attributes=flat.get("edge_attributes"),
         **names,
     )
 

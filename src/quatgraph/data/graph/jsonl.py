@@ -5,6 +5,7 @@
 * ``edges``: pairs of nodes, counted from 0
 * ``node_labels``: for each node its tag; ``node_features``: for each node its numbers; either, both
   or none, but the same in every graph
+* ``edge_labels``, ``edge_features``: the same for each of the ``edges``
 * ``num_nodes``: needed only for a graph without any of the above
 * ``label``: the graph's class; absent or null if unknown
 * ``id``: the graph's name; by default its number, from 0
@@ -22,7 +23,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from quatgraph.data.graph.collection import MAX_NODES, Graphs, Ids, join_edges, merge_graphs
+from quatgraph.data.graph.collection import (
+    MAX_NODES,
+    Encoded,
+    Graphs,
+    Ids,
+    join_edges,
+    merge_graphs,
+)
+from quatgraph.data.graph.edge_data import with_edge_data
 from quatgraph.data.graph.own_split import with_own_split
 from quatgraph.data.io.files import is_unicode, to_word
 from quatgraph.data.io.jsonl import json_objects
@@ -30,7 +39,9 @@ from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import encode_labels, label_notes
 from quatgraph.errors import UserError, did_you_mean
 
-KEYS = ("edges", "node_labels", "node_features", "num_nodes", "label", "id", "split", "group")
+NODE_DATA = "node_labels", "node_features"
+EDGE_DATA = "edge_labels", "edge_features"
+KEYS = ("edges", *NODE_DATA, *EDGE_DATA, "num_nodes", "label", "id", "split", "group")
 Located = tuple[str, dict[str, Any]]
 """Where an object is, for messages, and the object."""
 
@@ -39,8 +50,10 @@ class _Graph(NamedTuple):
     where: str
     num_nodes: int
     edges: Ids
-    node_labels: list[str] | None
-    node_features: NDArray[np.float32] | None
+    labels: dict[str, list[str]]
+    """``node_labels`` and ``edge_labels``, if there are any."""
+    features: dict[str, NDArray[np.float32]]
+    """``node_features`` and ``edge_features``, if there are any."""
     label: str
     name: str
     split: str
@@ -82,21 +95,34 @@ def merge_objects(
     _check_alike(graphs)
     sizes = np.array([graph.num_nodes for graph in graphs])
     labels = [graph.label for graph in graphs]
-    tags = [graph.node_labels for graph in graphs if graph.node_labels is not None]
-    features = [graph.node_features for graph in graphs if graph.node_features is not None]
+    edges = join_edges((graph.edges.T for graph in graphs), sizes)
+    tags, attributes = _join_data(graphs, *NODE_DATA)
     merged = merge_graphs(
         name="data",
         sizes=sizes,
-        edges=join_edges((graph.edges.T for graph in graphs), sizes),
+        edges=edges,
         labels=encode_labels(labels, missing),
-        tags=encode_labels(list(chain.from_iterable(tags))) if tags else None,
-        attributes=np.concatenate(features) if features else None,
+        tags=tags,
+        attributes=attributes,
     )
+    merged = with_edge_data(merged, edges, *_join_data(graphs, *EDGE_DATA))
     if labels_needed:
         merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
     merged = replace(merged, graph_ids=[graph.name for graph in graphs])
     splits, groups = [graph.split for graph in graphs], [graph.group for graph in graphs]
     return with_own_split(merged, splits, groups, lambda row: graphs[row].where)
+
+
+def _join_data(
+    graphs: list[_Graph], labels: str, features: str
+) -> tuple[Encoded | None, NDArray[np.float32] | None]:
+    """The labels and the features of all nodes or edges, by their keys."""
+    tags = list(chain.from_iterable(graph.labels.get(labels, ()) for graph in graphs))
+    numbers = [rows for graph in graphs if len(rows := graph.features.get(features, ()))]
+    return (
+        encode_labels(tags) if tags else None,
+        np.concatenate(numbers) if numbers else None,
+    )
 
 
 def _parse_graph(
@@ -112,12 +138,19 @@ def _parse_graph(
         if isinstance(count, bool) or not isinstance(count, int):
             raise UserError(f"{where}: 'num_nodes' must be a whole number, not {count!r}")
         counts["num_nodes"] = count
-    if (labels := value.get("node_labels")) is not None:
-        labels = _parse_labels(labels, where)
-        counts["node_labels"] = len(labels)
-    if (features := value.get("node_features")) is not None:
-        features = _parse_features(features, where)
-        counts["node_features"] = len(features)
+    labels, features = {}, {}
+    for what, (label_key, feature_key) in (("node", NODE_DATA), ("edge", EDGE_DATA)):
+        if value.get(label_key) is not None:
+            labels[label_key] = _parse_labels(value[label_key], where, what)
+        if value.get(feature_key) is not None:
+            features[feature_key] = _parse_features(value[feature_key], where, what)
+    for key, rows in (labels | features).items():
+        if key in NODE_DATA:
+            counts[key] = len(rows)
+        elif len(rows) != len(edges):
+            raise UserError(
+                f"{where} has {len(edges)} edges but {len(rows)} {key!r}; give one to each edge"
+            )
     if len(set(counts.values())) > 1:
         shown = ", ".join(f"{key} for {size}" for key, size in counts.items())
         raise UserError(f"{where} gives {shown} nodes; make the numbers agree")
@@ -136,8 +169,8 @@ def _parse_graph(
             f"{where} has an edge to the node {edges[outside][0]} but the nodes are "
             f"0..{num_nodes - 1}; correct the edge or the number of nodes"
         )
-    label, name = value.get("label"), value.get("id")
-    label = "" if label is None else _parse_word(label, where, "a graph's label")
+    known, name = value.get("label"), value.get("id")
+    label = "" if known is None else _parse_word(known, where, "a graph's label")
     name = default_name if name is None else _parse_word(name, where, "an id")
     split, group = (
         "" if value.get(key) is None else _parse_word(value[key], where, f"{key!r}") for key in own
@@ -156,26 +189,32 @@ def _parse_edges(value: object, where: str) -> Ids:
     return array.astype(np.int64)
 
 
-def _parse_labels(value: object, where: str) -> list[str]:
+def _parse_labels(value: object, where: str, what: str) -> list[str]:
     if not isinstance(value, list):
-        raise UserError(f"{where}: 'node_labels' must be a list, a label per node")
-    labels = [_parse_word(label, where, "a node label") for label in value]
+        raise UserError(f"{where}: '{what}_labels' must be a list, a label per {what}")
+    article = "an" if what == "edge" else "a"
+    labels = [_parse_word(label, where, f"{article} {what} label") for label in value]
     if "" in labels:
-        raise UserError(f"{where}: node {labels.index('')} has no label; give every node one")
+        raise UserError(f"{where}: {what} {labels.index('')} has no label; give every {what} one")
     return labels
 
 
-def _parse_features(value: object, where: str) -> NDArray[np.float32]:
+def _parse_features(value: object, where: str, what: str) -> NDArray[np.float32]:
+    if value == [] and what == "edge":
+        return np.empty((0, 0), dtype=np.float32)
     array = _to_matrix(value, {int, float})
     if array is None or array.dtype.kind not in "iuf" or not array.shape[1]:
         raise UserError(
-            f"{where}: 'node_features' must be a list of numbers for each node, all of one length"
+            f"{where}: '{what}_features' must be a list of numbers for each {what}, all of one "
+            "length"
         )
     # The largest float32: what is larger becomes infinite in a model.
     bad = ~(np.abs(array) <= np.finfo(np.float32).max)
     if bad.any():
-        node, column = np.argwhere(bad)[0]
-        raise UserError(f"{where}: feature {column} of node {node} is no finite number; replace it")
+        row, column = np.argwhere(bad)[0]
+        raise UserError(
+            f"{where}: feature {column} of {what} {row} is no finite number; replace it"
+        )
     return array.astype(np.float32)
 
 
@@ -201,24 +240,30 @@ def _parse_word(value: object, where: str, what: str) -> str:
 
 
 def _check_alike(graphs: list[_Graph]) -> None:
-    """Refuses graphs with different node data, and repeated names."""
-    first = graphs[0]
+    """Refuses graphs with different data of nodes or edges, and repeated names."""
+    first, edged = graphs[0], next((graph for graph in graphs if len(graph.edges)), graphs[0])
     seen: dict[str, str] = {}
+    widths: dict[str, tuple[int, str]] = {}
     for graph in graphs:
-        for key in ("node_labels", "node_features"):
-            lacks = [getattr(one, key) is None for one in (first, graph)]
-            if lacks[0] != lacks[1]:
-                there, here = (first, graph) if lacks[0] else (graph, first)
+        # A graph without edges has nothing to label.
+        keys = (*NODE_DATA, *EDGE_DATA) if len(graph.edges) else NODE_DATA
+        for key in keys:
+            one = first if key in NODE_DATA else edged
+            has = [key in (each.labels | each.features) for each in (one, graph)]
+            if has[0] != has[1]:
+                there, here = (graph, one) if has[0] else (one, graph)
                 raise UserError(
                     f"{here.where} has {key!r} but {there.where} has none; give them for every "
                     "graph or for none"
                 )
-        if graph.node_features is not None and first.node_features is not None:
-            width, expected = graph.node_features.shape[1], first.node_features.shape[1]
-            if width != expected:
+        for key, rows in graph.features.items():
+            width = rows.shape[1]
+            expected, where = widths.setdefault(key, (width, graph.where)) if len(rows) else (0, "")
+            if len(rows) and width != expected:
+                what = key.removesuffix("_features")
                 raise UserError(
-                    f"{graph.where} has {width} features per node but {first.where} has "
-                    f"{expected}; give every node the same number"
+                    f"{graph.where} has {width} features per {what} but {where} has "
+                    f"{expected}; give every {what} the same number"
                 )
         if graph.name in seen:
             raise UserError(

@@ -5,14 +5,15 @@ from dataclasses import replace
 from typing import Any
 
 from quatgraph.data.graph.collection import Graphs
-from quatgraph.data.graph.jsonl import merge_objects
+from quatgraph.data.graph.jsonl import EDGE_DATA, NODE_DATA, merge_objects
 from quatgraph.data.io.files import to_plain
 from quatgraph.data.labels import label_type
 from quatgraph.data.node.networkx import is_networkx
 from quatgraph.errors import UserError
 
-NODE_KEYS = {"label": "node_labels", "x": "node_features"}
-"""Attributes of nodes, and what they are called in JSON."""
+NODE_KEYS = dict(zip(("label", "x"), NODE_DATA, strict=True))
+EDGE_KEYS = dict(zip(("label", "x"), EDGE_DATA, strict=True))
+"""Attributes of nodes and of edges, and what they are called in JSON."""
 
 
 def from_networkx(
@@ -27,7 +28,7 @@ def from_networkx(
 
     Args:
         graphs: Each perhaps with ``graph.graph["label"]``, ``"id"``, ``"split"`` and ``"group"``.
-            The attribute ``label`` of a node is its tag, ``x`` its features.
+            The attribute ``label`` of a node is its tag, ``x`` its features; likewise for edges.
         labels: Label of each graph, if the graphs do not hold them.
         own: Keys of split and group in ``graph.graph``.
         missing: Labels that count as missing.
@@ -61,14 +62,25 @@ def _to_object(graph: Any, where: str, own: tuple[str, str]) -> dict[str, Any]:
         if key in graph.graph:
             value[key] = to_plain(graph.graph[key])
     for attribute, key in NODE_KEYS.items():
-        found = dict(graph.nodes(data=attribute))
-        lacking = [node for node, cell in found.items() if cell is None]
-        if len(lacking) == len(found):
-            continue
-        if lacking:
-            raise UserError(
-                f"node {lacking[0]!r} of {where} has no attribute {attribute!r} but others do; "
-                "give it to all or to none"
-            )
-        value[key] = [to_plain(cell) for cell in found.values()]
+        cells = [(f"node {node!r}", cell) for node, cell in graph.nodes(data=attribute)]
+        value |= _read_attribute(cells, where, attribute, key)
+    for attribute, key in EDGE_KEYS.items():
+        edges = graph.edges(data=attribute)
+        cells = [(f"edge {(one, other)!r}", cell) for one, other, cell in edges]
+        value |= _read_attribute(cells, where, attribute, key)
     return value
+
+
+def _read_attribute(
+    cells: Sequence[tuple[str, Any]], where: str, attribute: str, key: str
+) -> dict[str, list[Any]]:
+    """An attribute of all nodes or edges, by its key; nothing if none has it."""
+    lacking = [name for name, cell in cells if cell is None]
+    if len(lacking) == len(cells):
+        return {}
+    if lacking:
+        raise UserError(
+            f"{lacking[0]} of {where} has no attribute {attribute!r} but others do; "
+            "give it to all or to none"
+        )
+    return {key: [to_plain(cell) for _, cell in cells]}

@@ -6,8 +6,10 @@
 * ``NAME_graph_labels.txt``: for each graph its class; may be absent where no labels are needed
 * ``NAME_node_labels.txt``, optional: for each node its tag
 * ``NAME_node_attributes.txt``, optional: for each node its features
+* ``NAME_edge_labels.txt``, ``NAME_edge_attributes.txt``, optional: the same for each line of
+  ``NAME_A.txt``
 
-Labels and attributes of edges, and attributes of graphs, are not read.
+Attributes of graphs are not read.
 """
 
 from collections.abc import Sequence
@@ -19,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from quatgraph.data.graph.collection import Encoded, Graphs, Ids, merge_graphs
+from quatgraph.data.graph.edge_data import with_edge_data
 from quatgraph.data.io.files import read_content
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.io.numbers import Rows, real_numbers, whole_numbers
@@ -34,16 +37,17 @@ def read_tu(folder: Path, *, missing: Sequence[str] = (), labels_needed: bool = 
     numbers, graph_of, sizes = _read_indicator(indicator)
     edges = _read_edges(folder / f"{name}_A.txt", numbers, graph_of)
     labels = _read_labels(folder / f"{name}_graph_labels.txt", numbers, needed=labels_needed)
-    tags = folder / f"{name}_node_labels.txt"
-    attributes = folder / f"{name}_node_attributes.txt"
+    tags, attributes = _read_optional(folder, name, "node", len(graph_of))
+    edge_tags, edge_attributes = _read_optional(folder, name, "edge", edges.shape[1])
     merged = merge_graphs(
         name=name,
         sizes=sizes,
         edges=edges,
         labels=encode_labels(labels, missing),
-        tags=_read_tags(tags, len(graph_of)) if tags.exists() else None,
-        attributes=_read_attributes(attributes, len(graph_of)) if attributes.exists() else None,
+        tags=tags,
+        attributes=attributes,
     )
+    merged = with_edge_data(merged, edges, edge_tags, edge_attributes)
     if labels_needed:
         merged.notes.extend(label_notes(labels, missing, ("graph", "graphs")))
     if skipped := int(numbers[-1]) - len(numbers):
@@ -123,19 +127,31 @@ def _read_labels(path: Path, numbers: Ids, *, needed: bool) -> list[str]:
     return [table.columns[0][number - 1] for number in numbers.tolist()]
 
 
-def _read_tags(path: Path, num_nodes: int) -> Encoded:
+def _read_optional(
+    folder: Path, name: str, what: str, count: int
+) -> tuple[Encoded | None, NDArray[np.float32] | None]:
+    """The labels and the attributes of all nodes or edges; None without the file."""
+    labels = folder / f"{name}_{what}_labels.txt"
+    attributes = folder / f"{name}_{what}_attributes.txt"
+    return (
+        _read_tags(labels, count, what) if labels.exists() else None,
+        _read_attributes(attributes, count, what) if attributes.exists() else None,
+    )
+
+
+def _read_tags(path: Path, count: int, what: str) -> Encoded:
     table = read_table(path)
-    _check_count(table, num_nodes, "nodes")
+    _check_count(table, count, f"{what}s")
     for column in table.columns:
         if "" in column:
-            raise UserError(f"{table.at(column.index(''))} has no label; give every node one")
-    # Some datasets give a node several labels; together they are its tag.
+            raise UserError(f"{table.at(column.index(''))} has no label; give every {what} one")
+    # Some datasets give several labels; together they are the tag.
     return encode_labels([",".join(cells) for cells in zip(*table.columns, strict=True)])
 
 
-def _read_attributes(path: Path, num_nodes: int) -> NDArray[np.float32]:
+def _read_attributes(path: Path, count: int, what: str) -> NDArray[np.float32]:
     rows = real_numbers(read_content(path), str(path))
-    _check_count(rows, num_nodes, "nodes")
+    _check_count(rows, count, f"{what}s")
     return rows.matrix().astype(np.float32)
 
 

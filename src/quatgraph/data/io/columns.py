@@ -1,9 +1,9 @@
 """Columns of a table by their names in the first line."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 
 from quatgraph.data.io.messages import quote_some
-from quatgraph.errors import UserError
+from quatgraph.errors import UserError, did_you_mean
 
 EDGE_ENDS = {
     "source": "target",
@@ -64,3 +64,19 @@ def unused_columns(cells: Sequence[str], used: Container[int]) -> str:
     """The end of a sentence about columns: ``"; not used: 'id'"``, or nothing."""
     names = [cell or f"column {place + 1}" for place, cell in enumerate(cells) if place not in used]
     return f"; not used: {quote_some(names)}" if names else ""
+
+
+def find_column(path: str, columns: Collection[str], name: str, usual: str) -> str | None:
+    """The column of a name; without a name the column of the usual name in any letter case."""
+    if not name:
+        found = [key for key in columns if key.casefold() == usual]
+        if len(found) > 1:
+            raise UserError(
+                f"{path} has the columns {quote_some(found)}, which differ in letter case alone; "
+                "rename all but one of them"
+            )
+        return found[0] if found else None
+    if name not in columns:
+        hint = did_you_mean(name, columns) or f"; its columns are {quote_some(columns)}"
+        raise UserError(f"{path} has no column {name!r}{hint}")
+    return name

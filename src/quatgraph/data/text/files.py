@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from quatgraph.data.formats import FASTTEXT_LABEL
+from quatgraph.data.io.columns import find_column
 from quatgraph.data.io.files import decode_text, read_text, to_word
 from quatgraph.data.io.frame import Frame, read_frame, to_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import read_table, unquote
 from quatgraph.data.splits import SPLIT_WORDS, part_numbers, spelling_notes
 from quatgraph.data.text.documents import TextOptions, Texts
-from quatgraph.errors import UserError, did_you_mean
+from quatgraph.errors import UserError
 
 _LONGEST = 2**31 - 1
 _Columns = Mapping[str, Any]
@@ -159,8 +160,8 @@ def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
     columns = {key: cells for key, cells in frame.columns.items() if key}
     label = options.label if options.labels_needed or options.label in columns else ""
     wanted = (options.text, "text"), (label, "label"), (options.split, "split"), ("", "id")
-    texts, labels, split, names = (_find_column(path, columns, *one) for one in wanted)
-    group = _find_column(path, columns, options.group, "group") if options.group else None
+    texts, labels, split, names = (find_column(path, columns, *one) for one in wanted)
+    group = find_column(path, columns, options.group, "group") if options.group else None
     notes = []
     training = options.labels_needed and options.for_training
     if texts is None or (labels is None and options.labels_needed):
@@ -203,22 +204,6 @@ def _choose_columns(frame: Frame, options: TextOptions) -> Texts:
         groups=cells[group] if group else None,
         notes=notes,
     )
-
-
-def _find_column(path: str, columns: _Columns, name: str, usual: str) -> str | None:
-    """The column of a name; without a name the column of the usual name in any letter case."""
-    if not name:
-        found = [key for key in columns if key.casefold() == usual]
-        if len(found) > 1:
-            raise UserError(
-                f"{path} has the columns {quote_some(found)}, which differ in letter case alone; "
-                "rename all but one of them"
-            )
-        return found[0] if found else None
-    if name not in columns:
-        hint = did_you_mean(name, columns) or f"; its columns are {quote_some(columns)}"
-        raise UserError(f"{path} has no column {name!r}{hint}")
-    return name
 
 
 def cell_word(value: object, at: _At, row: int, key: str) -> str:

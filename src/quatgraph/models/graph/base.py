@@ -28,6 +28,16 @@ class GraphOptions(Options):
         in the place of graphs; None for all others."""
         return None
 
+    @property
+    def uses_edges(self) -> bool:
+        """Whether the model uses labels and features of edges, if there are some."""
+        return getattr(self, "edge_data", False)
+
+    @property
+    def edge_dim(self) -> int:
+        """The features of an edge; those of the data are given when a model is built for them."""
+        return 0
+
     def num_activations(self, nodes: int, entries: int) -> int:
         """An upper estimate of the numbers that a training step stores per member."""
         raise NotImplementedError

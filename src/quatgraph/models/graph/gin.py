@@ -7,9 +7,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.blocks import padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
-from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.messages import MessageGraph
 from quatgraph.layers.real import LinearOfSums, SumPerceptron
 from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel, LayeredOptions
@@ -18,6 +20,12 @@ from quatgraph.models.graph.base import GraphModel, LayeredOptions
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphGINOptions(LayeredOptions):
     name: Literal["gin"] = "gin"
+    edge_data: bool = configs.added(True)
+    """Whether to use labels and features of edges, if there are some."""
+
+    def num_activations(self, nodes: int, entries: int) -> int:
+        messages = 4 * entries * self.width * self.num_layers
+        return LayeredOptions.num_activations(self, nodes, entries) + messages
 
 
 class GraphGIN(GraphModel):
@@ -31,9 +39,12 @@ class GraphGIN(GraphModel):
         hidden: Width of the layers.
         num_layers: Number of layers, each a perceptron of the sum over neighbours.
         pooled_dropout: Rate on the logits of each layer.
+        edge_dim: Number of features of an edge. With it, the model is GINE
+            (`Strategies for Pre-training Graph Neural Networks <https://arxiv.org/abs/1905.12265>`_
+            ): nodes are mapped to ``hidden`` numbers before each sum of messages.
 
     Shape:
-        - as in :class:`LayerwiseModel`
+        - as in :class:`LayerwiseModel`; with ``edge_dim``, adjacency is a :class:`MessageGraph`
     """
 
     Options = GraphGINOptions
@@ -46,6 +57,7 @@ class GraphGIN(GraphModel):
         hidden: int = 128,
         num_layers: int = 2,
         pooled_dropout: float = 0.0,
+        edge_dim: int = 0,
     ) -> None:
         super().__init__()
         sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
@@ -53,22 +65,28 @@ class GraphGIN(GraphModel):
         self.norms = nn.ModuleList(BatchNorm(hidden, "relu") for _ in self.convs)
         self.predictions = nn.ModuleList(LinearOfSums(width, num_classes) for width, _ in sizes)
         self.dropout = QuaternionDropout(pooled_dropout)
+        self.edge_linears = nn.ModuleList(
+            RealLinear(edge_dim, hidden) for _ in self.convs if edge_dim
+        )
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+    def forward(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> Tensor:
         first, *others = self.predictions
         scores = self.dropout(first(x, pool))
         for layer, prediction in zip(self._encode(x, adjacency, pool), others, strict=True):
             scores = scores + self.dropout(prediction(layer, pool))
         return scores
 
-    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+    def embed(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> Tensor:
         """The summed vectors of each layer, without the input's, ``(G, num_layers * hidden)``."""
         return torch.cat([pool @ layer for layer in self._encode(x, adjacency, pool)], dim=-1)
 
-    def _encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> Iterator[Tensor]:
+    def _encode(
+        self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix
+    ) -> Iterator[Tensor]:
         """The vectors of all nodes after each layer, ``(N, hidden)`` each."""
         _, nodes = padding_masks(pool, self.dropout.rate)
-        for conv, norm in zip(self.convs, self.norms, strict=True):
-            y: Tensor = norm(conv(x, adjacency, nodes), nodes)
+        for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
+            edges = self.edge_linears[layer] if len(self.edge_linears) else None
+            y: Tensor = norm(conv(x, adjacency, nodes, edges), nodes)
             yield y
             x = y

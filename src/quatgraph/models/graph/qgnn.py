@@ -5,11 +5,19 @@ from typing import Literal
 
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Normalization
 from quatgraph.blocks import padding_masks
-from quatgraph.layers import BatchNorm, LayerwiseReadout, QGNNConv, QuaternionDropout
+from quatgraph.layers import (
+    BatchNorm,
+    LayerwiseReadout,
+    QGNNConv,
+    QuaternionDropout,
+    QuaternionLinear,
+)
 from quatgraph.layers.dropout import Masks
 from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.messages import MessageGraph
 from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel
 from quatgraph.models.graph.layerwise import LayerwiseOptions
@@ -27,6 +35,12 @@ class GraphQGNNOptions(LayerwiseOptions):
     """Whether to normalize each layer over the nodes of a batch."""
     normalization: Normalization = "none"
     """Normalization of the adjacency matrix with self-loops."""
+    edge_data: bool = configs.added(True)
+    """Whether to use labels and features of edges, if there are some."""
+
+    def num_activations(self, nodes: int, entries: int) -> int:
+        messages = 4 * entries * self.width * self.num_layers
+        return LayerwiseOptions.num_activations(self, nodes, entries) + messages
 
     @property
     def trains_on_four_copies(self) -> bool:
@@ -49,10 +63,12 @@ class GraphQGNN(GraphModel):
             released code suggests this instead of dropout; the paper does not.
         pooled_dropout: Rate on the summed vectors; 0 in the paper, 0.5 in the released code.
         per_layer: See :class:`LayerwiseReadout`.
+        edge_dim: Number of features of an edge. With it, a layer adds a Hamilton product of them to
+            the neighbour's vector and applies a ReLU before the sum, as ``GINEConv`` does.
 
     Shape:
         - x: ``(N, in_channels)``, dense, sparse or one-hot, or four copies of it
-        - adjacency: of N nodes, prepared
+        - adjacency: of N nodes, prepared; with ``edge_dim`` a :class:`MessageGraph`
         - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
         - with several members, all of these and the parameters have a leading ``M``
@@ -74,6 +90,7 @@ class GraphQGNN(GraphModel):
         norm: bool = False,
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
+        edge_dim: int = 0,
     ) -> None:
         super().__init__()
         hidden = 4 * hidden_quats
@@ -89,20 +106,27 @@ class GraphQGNN(GraphModel):
         self.input_dropout = QuaternionDropout(dropout, masks="real")
         self.dropout = QuaternionDropout(dropout, masks=masks)
         self.activation = ACTIVATIONS[activation]
+        self.edge_linears = nn.ModuleList(
+            QuaternionLinear(edge_dim, hidden, bias=True, tiled=True) for _ in sizes if edge_dim
+        )
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+    def forward(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> Tensor:
         return self.readout(self.encode(x, adjacency, pool), pool)
 
-    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+    def embed(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> Tensor:
         return self.readout.pool(self.encode(x, adjacency, pool), pool)
 
-    def encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
+    def encode(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> list[Tensor]:
         """The vectors of all nodes after each layer, ``(N, 4 hidden_quats)`` each."""
         layers: list[Tensor] = []
         nodes = padding_masks(pool, self.readout.weight)[1] if len(self.norms) else None
         for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
-            y = conv(x, adjacency)
+            if isinstance(adjacency, MessageGraph):
+                own: Tensor = conv.get_submodule("linear")(x)
+                y = adjacency.sum_messages(own, self.edge_linears[layer])
+            else:
+                y = conv(x, adjacency)
             x = self.norms[layer](y, nodes) if len(self.norms) else self.activation(y)
             layers.append(x)
         return layers

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.models.graph.base import GraphModel, GraphOptions
 from quatgraph.ops.members import add_bias
@@ -16,6 +17,8 @@ class GraphWLOptions(GraphOptions):
     name: Literal["wl"] = "wl"
     rounds: Annotated[int, "not_negative"] = 5
     """Rounds of refinement; with 0 a graph is the bag of its nodes' tags or degrees."""
+    edge_data: bool = configs.added(True)
+    """Whether to use labels of edges, if there are some."""
 
     @property
     def width(self) -> int:

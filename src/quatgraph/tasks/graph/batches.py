@@ -2,16 +2,18 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Self
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import torch
+import torch.utils._pytree as pytree
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.blocks import Blocks
 from quatgraph.codes import Codes
-from quatgraph.ops.batch_rows import batch_rows
+from quatgraph.layers.messages import MessageGraph
+from quatgraph.ops.batch_rows import BatchRows, batch_rows
 from quatgraph.ops.random import BATCHES, BITS, STEPS, epoch_draws, random_bits, random_order
 from quatgraph.training.ensemble import Ensemble
 
@@ -29,6 +31,8 @@ class Collection:
         pool: Which nodes each graph has, ``(G, N)``.
         features: The features of all nodes: one-hot codes, or a dense matrix.
         labels: Class of each graph, -1 where unknown, ``(G,)``.
+        messages: The messages along edges with labels or features; None if the model uses none.
+        message_start: Where the messages of each graph begin, and their number, ``(G + 1,)``.
     """
 
     node_start: Tensor
@@ -37,6 +41,8 @@ class Collection:
     pool: Adjacency
     features: Codes | Tensor
     labels: Tensor
+    messages: MessageGraph | None = None
+    message_start: Tensor | None = None
 
     @classmethod
     def build(
@@ -70,6 +76,19 @@ class Collection:
             labels=labels.to(device),
         )
 
+    def with_messages(self, messages: MessageGraph, node_ptr: Tensor) -> Self:
+        """The collection for a model that uses labels or features of edges. Messages must be sorted
+        by sender; ``node_ptr`` is as in :meth:`build`."""
+        assert isinstance(messages.senders, Adjacency)
+        start = messages.senders.t_rowptr[node_ptr]
+        moved = pytree.tree_map_only(Tensor, lambda t: t.to(self.labels.device), messages)
+        return replace(self, messages=moved, message_start=start.to(self.labels.device))
+
+    @property
+    def graph(self) -> Adjacency | MessageGraph:
+        """What a model takes for all graphs at once."""
+        return self.adjacency if self.messages is None else self.messages
+
     @property
     def num_nodes(self) -> Tensor:
         """Nodes of each graph, ``(G,)``."""
@@ -77,7 +96,9 @@ class Collection:
 
     @property
     def num_entries(self) -> Tensor:
-        """Entries of the adjacency matrix in each graph, ``(G,)``."""
+        """Entries of the adjacency matrix of each graph, or its messages, if any, ``(G,)``."""
+        if self.message_start is not None:
+            return self.message_start.diff()
         return self.adjacency.rowptr.index_select(0, self.node_start).diff()
 
 
@@ -87,7 +108,8 @@ class Capacity:
 
     nodes: int
     entries: int | None = None
-    """Entries of the adjacency matrix, if the model needs it as a matrix of its own."""
+    """Entries of the adjacency matrix, if the model needs it as a matrix of its own; or messages
+    along edges, if it uses them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +129,7 @@ class Batch:
     """
 
     features: Codes | Tensor
-    adjacency: Blocks | Adjacency
+    adjacency: Blocks | Adjacency | MessageGraph
     """``(K, K)``."""
     pool: Blocks
     """``(B, K)``."""
@@ -117,7 +139,9 @@ class Batch:
     def through(self, ensemble: Ensemble, features: Codes | Tensor, *, last: bool = True) -> Tensor:
         """The logits of every member for its graphs, ``(M, B, C)``; see :meth:`Ensemble.forward`
         for ``last``."""
-        own = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
+        own: Any = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
+        if isinstance(self.adjacency, MessageGraph):
+            own = MessageGraph(None, None, None, 0)  # type: ignore[arg-type]
         return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
 
 
@@ -134,15 +158,65 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
         features = Codes(code, weight, whole.num_codes)
     else:
         features = whole.index_select(0, node.clamp(min=0).flatten()).unflatten(0, node.shape)
-    adjacency = Blocks(
-        collection.adjacency, node, shift, node, shift, symmetric=collection.symmetric
-    )
+    adjacency: Blocks | Adjacency | MessageGraph
+    if collection.messages is not None:
+        adjacency = _assemble_messages(collection, rows, capacity)
+    else:
+        adjacency = Blocks(
+            collection.adjacency, node, shift, node, shift, symmetric=collection.symmetric
+        )
+        if capacity.entries is not None:
+            adjacency = adjacency.expanded(capacity.entries)
     return Batch(
         features=features,
-        adjacency=adjacency if capacity.entries is None else adjacency.expanded(capacity.entries),
+        adjacency=adjacency,
         pool=Blocks(collection.pool, rows.graph, rows.graph_shift, node, rows.slot_shift),
         labels=rows.labels,
     )
+
+
+def _assemble_messages(
+    collection: Collection, nodes: BatchRows, capacity: Capacity
+) -> MessageGraph:
+    """The messages of the graphs whose nodes are ``nodes``."""
+    whole, start = collection.messages, collection.message_start
+    assert whole is not None
+    assert start is not None
+    assert capacity.entries is not None
+    assert isinstance(whole.senders, Adjacency)
+    assert isinstance(whole.sums, Adjacency)
+    features = whole.features
+    codes = (features.code, features.weight) if isinstance(features, Codes) else ()
+    rows = batch_rows(start, nodes.graph, capacity.entries, collection.labels, codes)
+    message, node = rows.node, nodes.node
+    sender = whole.senders.col.index_select(0, message.clamp(min=0).flatten()).view_as(message)
+    # The position of its graph in the batch gives each row the shift of its columns.
+    to_message = rows.graph_shift.gather(1, _graph_positions(collection, nodes, node))
+    to_node = nodes.graph_shift.gather(1, _graph_positions(collection, rows, sender))
+    chosen: Codes | Tensor
+    if isinstance(features, Codes):
+        code, weight = rows.codes
+        chosen = Codes(code, weight, features.num_codes)
+    else:
+        index = message.clamp(min=0)
+        chosen = features.index_select(0, index.flatten()).unflatten(0, index.shape)
+    loops: Blocks | None = None
+    if isinstance(whole.loops, Adjacency):
+        shift = nodes.node_shift
+        loops = Blocks(whole.loops, node, shift, node, shift, symmetric=True)
+    return MessageGraph(
+        senders=Blocks(whole.senders, message, to_node, node, to_message),
+        sums=Blocks(whole.sums, node, to_message, message, to_node),
+        loops=loops,
+        features=chosen,
+    )
+
+
+def _graph_positions(collection: Collection, rows: BatchRows, node: Tensor) -> Tensor:
+    """The position in the batch of the graph of each row, ``(M, K)``; any for padding. ``node`` is
+    a node of that graph."""
+    graph = collection.pool.t_col.index_select(0, node.clamp(min=0).flatten()).view_as(node)
+    return (rows.slot_shift + graph).clamp(0, rows.graph.size(1) - 1).long()
 
 
 class TrainingBatches:
@@ -152,7 +226,7 @@ class TrainingBatches:
     Args:
         parts: Indices of each member's training graphs.
         steps: Steps of an epoch.
-        expanded: Whether the model needs the batch's adjacency as a matrix of its own.
+        expanded: Whether the model needs the batch's adjacency as a matrix of its own, or messages.
     """
 
     max_loaded = 1

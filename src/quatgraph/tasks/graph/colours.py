@@ -5,6 +5,9 @@ neighbours, with :math:`m` a bijective hash of 64 bits and sums modulo :math:`2^
 
 .. math:: c_v \leftarrow m\Big(a \, c_v + \sum_{u \in \mathcal N(v)} m(c_u)\Big)
 
+With labels of edges, a neighbour's :math:`m(c_u)` is :math:`m(m(c_u) + l_{u,v})`, with a hash l of
+the label.
+
 Hashes need no table of colours, so a new graph gets the colours of the training graphs.
 """
 
@@ -28,11 +31,12 @@ FACTORS = -0x40A7B892E31B1A47, -0x6B2FB644ECCEEE15
 """Multipliers of the hash m, the last step of SplitMix64; its shifts are 30, 27 and 31."""
 
 
-def node_colours(graphs: Graphs, kind: Kind, rounds: int) -> Tensor:
+def node_colours(graphs: Graphs, kind: Kind, rounds: int, *, edges: bool = False) -> Tensor:
     """The colours of all nodes after 0 to ``rounds`` rounds, int64 ``(rounds + 1, N)``.
 
     Args:
         kind: What the colours start from. Real attributes play no part.
+        edges: Whether the label of an edge is part of the neighbour's colour, if edges have labels.
     """
     if kind == "tags":
         colour = _hash_names(graphs.tag_names)[graphs.tags]
@@ -40,19 +44,25 @@ def node_colours(graphs: Graphs, kind: Kind, rounds: int) -> Tensor:
         degrees, place = graphs.degrees.unique(return_inverse=True)
         colour = _hash_names(map(str, degrees.tolist()))[place]
     sender, receiver = graphs.edge_index
+    label = None
+    if edges and graphs.edge_tags is not None:
+        label = _hash_names(graphs.edge_tag_names)[graphs.edge_tags]
     colours = [colour]
     for _ in range(rounds):
-        received = torch.zeros_like(colour).index_add_(0, receiver, _mix(colour)[sender])
+        sent = _mix(colour)[sender]
+        sent = sent if label is None else _mix(sent + label)
+        received = torch.zeros_like(colour).index_add_(0, receiver, sent)
         colour = _mix(OWN * colour + received)
         colours.append(colour)
     return torch.stack(colours)
 
 
 @lru_cache(maxsize=1)  # a training prepares its data and its bundle with it
-def fit_vocabulary(graphs: Graphs, kind: Kind, rounds: int) -> Tensor:
+def fit_vocabulary(graphs: Graphs, kind: Kind, rounds: int, *, edges: bool = False) -> Tensor:
     """The colours that at least two graphs have, sorted, int64 ``(T,)``; the colour of a single
     graph says nothing about others. All graphs count, test folds included, without labels."""
-    colours, place = node_colours(graphs, kind, rounds).flatten().unique(return_inverse=True)
+    found = node_colours(graphs, kind, rounds, edges=edges)
+    colours, place = found.flatten().unique(return_inverse=True)
     pairs = (_owners(graphs, rounds) * len(colours) + place).unique()
     shared = (pairs % len(colours)).bincount(minlength=len(colours)) > 1
     if not bool(shared.any()):
@@ -63,7 +73,9 @@ def fit_vocabulary(graphs: Graphs, kind: Kind, rounds: int) -> Tensor:
     return colours[shared]
 
 
-def histograms(graphs: Graphs, kind: Kind, rounds: int, vocabulary: Tensor) -> tuple[Tensor, Codes]:
+def histograms(
+    graphs: Graphs, kind: Kind, rounds: int, vocabulary: Tensor, *, edges: bool = False
+) -> tuple[Tensor, Codes]:
     """The histogram of the colours of each graph, over all rounds.
 
     An entry is the square root of a count, and a histogram has unit length. Colours that are not in
@@ -73,7 +85,8 @@ def histograms(graphs: Graphs, kind: Kind, rounds: int, vocabulary: Tensor) -> t
         Where the entries of each graph begin, and their number, ``(G + 1,)``; and the entries of
         all graphs, each a place in the vocabulary and a weight.
     """
-    colours, vocabulary = node_colours(graphs, kind, rounds).flatten(), vocabulary.cpu()
+    colours = node_colours(graphs, kind, rounds, edges=edges).flatten()
+    vocabulary = vocabulary.cpu()
     place = torch.searchsorted(vocabulary, colours).clamp(max=len(vocabulary) - 1)
     pairs = _owners(graphs, rounds) * len(vocabulary) + place
     pairs, counts = pairs[vocabulary[place] == colours].unique(return_counts=True)
@@ -85,9 +98,9 @@ def histograms(graphs: Graphs, kind: Kind, rounds: int, vocabulary: Tensor) -> t
     return ptr, Codes(code.int(), weight, len(vocabulary))
 
 
-def vocabulary_key(kind: Kind, rounds: int) -> str:
+def vocabulary_key(kind: Kind, rounds: int, *, edges: bool = False) -> str:
     """The name of a vocabulary in a bundle."""
-    return f"colours-{kind}-{rounds}"
+    return f"colours-{kind}-{rounds}{'-edges' * edges}"
 
 
 def _owners(graphs: Graphs, rounds: int) -> Tensor:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from quatgraph import config as configs
+from quatgraph.data.graph import Keys
 from quatgraph.models.graph import MODELS, GraphOptions, GraphQGNN
 from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 
@@ -11,15 +12,20 @@ from quatgraph.tasks.config import ClassifierSettings, Config, DataSettings
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataConfig(DataSettings):
     path: str = ""
-    """A folder in TU's raw format, or a file of graphs: JSON objects, or DGCNN's ``.txt``."""
+    """A folder in TU's raw format, a file of graphs (JSON objects, or DGCNN's ``.txt``), or a table
+    of molecules."""
     missing: str | int = configs.added("")
     """Labels that count as missing, besides an empty one; several with commas: ``NA,?``."""
     split: str = configs.added("")
     """Name of the key that says train, valid or test; ``split`` by default, if there is one. Then
     there is one split instead of folds."""
     group: str = configs.added("")
-    """Name of the key, as ``scaffold``, whose groups folds keep whole; ``group`` by default, if
-    there is one."""
+    """Name of the key whose groups folds keep whole; ``group`` by default, if there is one. For
+    molecules, ``scaffold`` stands for Bemis-Murcko scaffolds, unless a column has that name."""
+    smiles: str = configs.added("")
+    """Name of the column of a table of molecules that holds SMILES; ``smiles`` by default."""
+    label: str = configs.added("")
+    """Name of the column of a table of molecules that holds labels; ``label`` by default."""
     features: Literal["auto", "tags", "degrees"] = "auto"
     """Input features of a node: its tag or its degree, one-hot; auto: tags if nodes differ in them.
     Real attributes, if any, are appended."""
@@ -31,6 +37,16 @@ class DataConfig(DataSettings):
     """Seed of the folds and of the validation parts."""
     validation: float = 0.1
     """Share of each training fold that is held out for validation; 0 for none."""
+
+    @property
+    def keys(self) -> Keys:
+        """The names of keys and columns, as readers take them."""
+        return {
+            "split": self.split,
+            "group": self.group,
+            "smiles": self.smiles,
+            "label": self.label,
+        }
 
     def __post_init__(self) -> None:
         if self.num_folds < 2:
@@ -73,6 +89,6 @@ class GraphConfig(Config):
     def identity(self) -> configs.Values:
         """See :func:`quatgraph.config.identity`; names of keys are left out too."""
         values = configs.identity(self)
-        for key in ("split", "group"):
+        for key in self.data.keys:
             values["data"].pop(key, None)
         return values

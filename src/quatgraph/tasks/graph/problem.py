@@ -13,12 +13,16 @@ from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.group_splits import group_folds, group_validation
 from quatgraph.data.splits import PARTS, Fold
 from quatgraph.errors import UserError
+from quatgraph.layers.messages import MessageGraph
 from quatgraph.models.graph import MODELS, GraphOptions
 from quatgraph.models.graph.base import GraphNormalization
 from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.colours import fit_vocabulary, histograms
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
-from quatgraph.tasks.graph.features import NodeFeatures
+from quatgraph.tasks.graph.features import EdgeFeatures, NodeFeatures
+
+Encoders = tuple[NodeFeatures, EdgeFeatures | None]
+"""What encodes nodes and edges."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,14 @@ class Problem:
     num_features: int
     features: NodeFeatures
     graphs: Graphs
+    edges: EdgeFeatures | None = None
+    """The labels and features of edges that the graphs have; models may ignore them."""
+
+    @property
+    def edge_dim(self) -> int:
+        """The number of features of an edge that the model takes."""
+        used = self.collection.messages
+        return 0 if used is None else used.features.shape[1]
 
     @property
     def device(self) -> torch.device:
@@ -44,22 +56,31 @@ def build_collection(
     features: NodeFeatures,
     device: torch.device,
     vocabulary: Tensor | None = None,
+    edges: EdgeFeatures | None = None,
 ) -> Collection:
     """Builds the graphs as a model takes them, on a device. For a model of colours, the nodes of
     the collection are the entries of the graphs' histograms.
 
     Args:
         vocabulary: For a model of colours, those of the training graphs; by default these graphs.
+        edges: How labels and features of edges are encoded; None without them.
     """
+    edges = edges if options.uses_edges else None
     rounds = options.colour_rounds
     if rounds is None:
         propagations = MODELS[options.name].propagations
-        return _build_collection(graphs, options.matrix, propagations, features, device)
+        return _build_collection(graphs, options.matrix, propagations, (features, edges), device)
+    by_edge = takes_edge_labels(options, edges)
     if vocabulary is None:
-        vocabulary = fit_vocabulary(graphs, features.kind, rounds)
-    ptr, entries = histograms(graphs, features.kind, rounds, vocabulary)
+        vocabulary = fit_vocabulary(graphs, features.kind, rounds, edges=by_edge)
+    ptr, entries = histograms(graphs, features.kind, rounds, vocabulary, edges=by_edge)
     no_edges = Adjacency.from_edge_index(torch.empty(2, 0, dtype=torch.long), int(ptr[-1]))
     return Collection.build(ptr, no_edges, entries, graphs.y, device)
+
+
+def takes_edge_labels(options: GraphOptions, edges: EdgeFeatures | None) -> bool:
+    """Whether a model of colours mixes in the labels of edges."""
+    return options.uses_edges and edges is not None and bool(edges.names)
 
 
 @lru_cache(maxsize=1)  # the ensembles of a search share it
@@ -67,15 +88,52 @@ def _build_collection(
     graphs: Graphs,
     matrix: GraphNormalization,
     propagations: int,
-    features: NodeFeatures,
+    features: Encoders,
     device: torch.device,
 ) -> Collection:
-    x = features.of(graphs)
+    nodes, edges = features
+    x = nodes.of(graphs)
     if propagations:
         x = _propagate(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
     symmetric = matrix in ("none", "symmetric")  # the graphs are undirected
     adjacency = _matrix(graphs, matrix)
-    return Collection.build(graphs.node_ptr, adjacency, x, graphs.y, device, symmetric=symmetric)
+    built = Collection.build(graphs.node_ptr, adjacency, x, graphs.y, device, symmetric=symmetric)
+    if edges is None:
+        return built
+    messages = _build_messages(graphs, matrix, edges.of(graphs))
+    return built.with_messages(messages, graphs.node_ptr)
+
+
+def _build_messages(
+    graphs: Graphs, matrix: GraphNormalization, features: Codes | Tensor
+) -> MessageGraph:
+    """The messages of all graphs, sorted by sender: one for each label of a node's edges or, with
+    real features, for each edge."""
+    sender, receiver = graphs.edge_index
+    if isinstance(features, Codes):
+        label = torch.where(features.weight > 0, features.code, features.num_codes)
+        key, message = (sender * (features.num_codes + 1) + label).unique(return_inverse=True)
+        sent_by, label = key // (features.num_codes + 1), key % (features.num_codes + 1)
+        known = label < features.num_codes
+        features = Codes(torch.where(known, label, 0).int(), known.float(), features.num_codes)
+    else:
+        sent_by, message = sender, torch.arange(len(sender))
+    degree, loops = graphs.degrees + 1.0, None
+    weight = torch.ones(len(sender))
+    if matrix == "row":
+        weight = 1 / degree[receiver]
+    elif matrix == "symmetric":
+        weight = (degree[sender] * degree[receiver]).rsqrt()
+    nodes, count = graphs.num_nodes, len(sent_by)
+    if matrix != "none":
+        every = torch.arange(nodes)
+        loops = Adjacency.from_entries(every, every, 1 / degree, (nodes, nodes))
+    return MessageGraph(
+        senders=Adjacency.from_entries(torch.arange(count), sent_by, None, (count, nodes)),
+        sums=Adjacency.from_entries(receiver, message, weight, (nodes, count)),
+        loops=loops,
+        features=features,
+    )
 
 
 def _matrix(graphs: Graphs, matrix: GraphNormalization) -> Adjacency:

@@ -26,13 +26,14 @@ from quatgraph.tasks.graph.evaluation import (
     compute_outputs,
     max_nodes_per_chunk,
 )
-from quatgraph.tasks.graph.features import NodeFeatures
+from quatgraph.tasks.graph.features import EdgeFeatures, NodeFeatures
 from quatgraph.tasks.graph.problem import (
     Problem,
     build_collection,
     folds_of,
     own_parts,
     split_indices,
+    takes_edge_labels,
 )
 from quatgraph.tasks.runs import count_classes, describe_classes
 from quatgraph.tasks.task import Card, Member, Task
@@ -69,8 +70,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             Path(settings.path),
             missing=missing_labels(settings.missing),
             labels_needed=labels_needed,
-            split=settings.split,
-            group=settings.group,
+            **settings.keys,
         )
 
     def num_splits(self, config: GraphConfig, data: Graphs) -> int:
@@ -80,10 +80,26 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         own = data.parts is not None and len(own_parts(data, data.parts)[1]) > 0
         return own or config.data.validation > 0
 
+    def check_candidates(self, candidates: Sequence[GraphConfig], data: Graphs) -> list[str]:
+        """Reports the models that ignore labels or features of edges."""
+        models = [config.model for config in candidates]
+        plain = {model.name: None for model in models if not model.uses_edges}
+        # Colours take labels only.
+        coloured = {m.name: None for m in models if m.uses_edges and m.colour_rounds is not None}
+        ignoring = {}
+        if data.edge_tags is not None:
+            ignoring["edge labels"] = plain
+        if data.edge_attributes is not None:
+            ignoring["edge features"] = plain | coloured
+        return [
+            f"{what} are ignored by {', '.join(names)}" for what, names in ignoring.items() if names
+        ]
+
     def prepare(self, data: Graphs, config: GraphConfig, device: torch.device) -> Problem:
         """Encodes nodes, builds the adjacency matrix of the model, and moves all to the device."""
         features = NodeFeatures.fit(data, config.data.features)
-        collection = build_collection(data, config.model, features, device)
+        edges = EdgeFeatures.fit(data)
+        collection = build_collection(data, config.model, features, device, edges=edges)
         return Problem(
             collection=collection,
             folds=folds_of(data, config.data),
@@ -91,17 +107,19 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             num_features=collection.features.shape[1],
             features=features,
             graphs=data,
+            edges=edges,
         )
 
     def build(self, config: GraphConfig, problem: Problem) -> nn.Module:
-        model = MODELS[config.model.name]
-        return model.from_options(config.model, problem.num_features, problem.num_classes)
+        model, sizes = MODELS[config.model.name], (problem.num_features, problem.num_classes)
+        edges = {"edge_dim": problem.edge_dim} if problem.edge_dim else {}
+        return model.from_options(config.model, *sizes, **edges)
 
     def train(self, members: Sequence[Member[GraphConfig]], problem: Problem, plan: Plan) -> Fit:
         config, collection = members[0].config, problem.collection
         ensemble, optimizer = self.build_ensemble(members, problem)
         parts = [split_indices(problem, m.config, m.split) for m in members]
-        expanded = MODELS[config.model.name].needs_entries
+        expanded = MODELS[config.model.name].needs_entries or problem.edge_dim > 0
         # Of the largest fold, so that the steps of an epoch do not depend on the other members.
         largest_fold = max(len(train) for train, _ in problem.folds)
         largest_fold = max(largest_fold, *(len(part["train"]) for part in parts))
@@ -150,7 +168,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         batch_size = min(config.train.batch_size, len(sizes))
         nodes = int(sizes.topk(batch_size).values.sum())
         entries = 0
-        if MODELS[config.model.name].needs_entries:
+        if MODELS[config.model.name].needs_entries or problem.edge_dim:
             entries = int(problem.collection.num_entries.cpu().topk(batch_size).values.sum())
         copies = 4 if config.model.trains_on_four_copies else 1
         features = nodes * copies * min(problem.num_features, 4 * config.model.width)
@@ -178,7 +196,8 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
     def card(self, config: GraphConfig, data: Graphs, problem: Problem) -> Card:
         """What preparing new graphs like the training graphs takes."""
         class_sizes = count_classes(data.y, data.num_classes)
-        return {
+        edges = None if problem.edges is None else problem.edges.to_dict()
+        return ({} if edges is None else {"edge_features": edges}) | {
             "data": {"num_graphs": len(data), "class_sizes": class_sizes},
             "labels": data.label_names,
             "label_type": data.label_type,
@@ -188,12 +207,15 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
 
     def bundled_tensors(self, data: Graphs, chosen: Sequence[GraphConfig]) -> dict[str, Tensor]:
         """The vocabularies of the members that take colours."""
-        needed = {(config.data.features, config.model.colour_rounds) for config in chosen}
         tensors = {}
-        for features, rounds in needed:
+        for config in chosen:
+            rounds = config.model.colour_rounds
             if rounds is not None:
-                kind = NodeFeatures.fit(data, features).kind
-                tensors[vocabulary_key(kind, rounds)] = fit_vocabulary(data, kind, rounds)
+                kind = NodeFeatures.fit(data, config.data.features).kind
+                edges = takes_edge_labels(config.model, EdgeFeatures.fit(data))
+                key = vocabulary_key(kind, rounds, edges=edges)
+                if key not in tensors:
+                    tensors[key] = fit_vocabulary(data, kind, rounds, edges=edges)
         return tensors
 
     def summarize(self, card: Card) -> list[str]:
@@ -208,10 +230,25 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         if features["scaling"] is not None:
             used = ", and its attributes, standardised" if rounds is None else "; attributes unused"
             named += used
-        return [f"graphs: {classes}", f"features: {named}"]
+        lines = [f"graphs: {classes}", f"features: {named}"]
+        return lines + _describe_edges(card)
 
     def explain_overflow(self, data: Graphs, problem: Problem) -> str:
         return problem.features.explain_overflow(data)
+
+
+def _describe_edges(card: Card) -> list[str]:
+    """What the members of a bundle make of labels and features of edges."""
+    if "edge_features" not in card:
+        return []
+    edges = card["edge_features"]
+    parts = [f"{len(edges['names'])} labels"] if edges["names"] else []
+    if edges["scaling"] is not None:
+        parts.append(f"{edges['scaling']['width']} features, standardised")
+    options = {str(m["config"]["model"]): m["config"]["model"] for m in card["members"]}.values()
+    ignoring = {model["name"]: None for model in options if not model.get("edge_data")}
+    used = f"; ignored by {', '.join(ignoring)}" if ignoring else ""
+    return [f"edges: {' and '.join(parts)}{used}"]
 
 
 def _useful_threads(num_members: int, config: GraphConfig, problem: Problem) -> int:
