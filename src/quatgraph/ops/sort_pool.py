@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from quatgraph.ops.attention_pool import segment_ids
 from quatgraph.ops.members import MemberFunction, flatten_index
+from quatgraph.ops.segments import rank_nodes, segment_ids, sort_nodes
 from quatgraph.ops.transforms import once_differentiable
 
 
@@ -55,13 +55,11 @@ def _match(score: Tensor, ptr: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The node of each row, N for none, ``(..., G k)``; the row of each node, G k for none."""
     num_nodes, num_graphs = score.size(-1), ptr.size(-1) - 1
     graph = segment_ids(ptr, num_nodes)
-    order = score.argsort(dim=-1, descending=True, stable=True)
-    order = order.gather(-1, graph.gather(-1, order).argsort(dim=-1, stable=True))
+    order = sort_nodes(score, graph)
     position = ptr[..., :-1, None] + torch.arange(k, device=ptr.device)
     present = (position < ptr[..., 1:, None]).flatten(-2)
     node = order.gather(-1, position.flatten(-2).clamp(max=num_nodes - 1))
-    place = torch.arange(num_nodes, device=ptr.device).expand_as(order)
-    rank = torch.empty_like(order).scatter(-1, order, place) - ptr.gather(-1, graph)
+    rank = rank_nodes(order, ptr, graph)
     row = torch.where((rank < k) & (graph < num_graphs), graph * k + rank, num_graphs * k)
     return torch.where(present, node, num_nodes), row
 

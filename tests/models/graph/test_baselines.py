@@ -22,6 +22,8 @@ from quatgraph.models.graph import (
     GraphGFN,
     GraphGIN,
     GraphSAGE,
+    GraphSAGPool,
+    GraphTopK,
     StructureFree,
 )
 from quatgraph.tasks.graph.batches import Batch
@@ -35,6 +37,8 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "GraphSAGE": (GraphSAGE, "neighbours", {"per_layer": True}),
     "GAT": (GraphGAT, "loops", {"heads": 3}),
     "DGCNN": (GraphDGCNN, "loops", {"num_sorted": 11}),
+    "TopK": (GraphTopK, "loops", {"ratio": 0.6}),
+    "SAGPool": (GraphSAGPool, "loops", {"ratio": 0.6}),
     "GIN": (GraphGIN, "loops", {}),
     "GFN": (GraphGFN, "loops", {}),
     "fingerprint": (StructureFree, "loops", {}),
@@ -144,6 +148,47 @@ def dgcnn(model: GraphDGCNN, x: Tensor, edges: Tensor, batch_index: Tensor) -> T
     return model.prediction(model.dense(y.mT.flatten(1)).relu())
 
 
+def topk(model: GraphTopK, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    pooled = 0
+    for block in model.blocks:
+        loops, _ = remaining_self_loops(edges, num_nodes=len(x))
+        weights = {"lin_l.weight": block.neighbours.weight, "lin_r.weight": block.own.weight}
+        conv = pyg.SAGEConv(*block.own.weight.mT.shape, bias=False)
+        x = loaded(conv, weights)(x, loops).relu()
+        pooling = pyg.TopKPooling(x.size(1), ratio=model.ratio)
+        pooling = loaded(pooling, {"select.weight": block.projection[None]})
+        x, edges, _, batch_index, *_ = pooling(x, edges, batch=batch_index)
+        pooled = pooled + mean_and_max(x, batch_index)
+    return perceptron(model, pooled)
+
+
+def sagpool(model: GraphSAGPool, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    pooled = 0
+    for block in model.blocks:
+        weights = {"lin.weight": block.conv.linear.weight, "bias": block.conv.bias}
+        x = loaded(pyg.GCNConv(*block.conv.linear.weight.mT.shape), weights)(x, edges).relu()
+        pooling = pyg.SAGPooling(x.size(1), ratio=model.ratio, GNN=pyg.GCNConv)
+        weights = {
+            "gnn.lin.weight": block.score.linear.weight,
+            "gnn.bias": block.score.bias,
+            "select.weight": torch.ones(1, 1),
+        }
+        x, edges, _, batch_index, *_ = loaded(pooling, weights)(x, edges, batch=batch_index)
+        pooled = pooled + mean_and_max(x, batch_index)
+    return perceptron(model, pooled)
+
+
+def mean_and_max(x: Tensor, batch_index: Tensor) -> Tensor:
+    both = pyg.global_max_pool(x, batch_index), pyg.global_mean_pool(x, batch_index)
+    return torch.cat(both, dim=1)
+
+
+def perceptron(model: nn.Module, x: Tensor) -> Tensor:
+    for linear in (model.first, model.second):
+        x = plain(linear)(x).relu()
+    return plain(model.prediction)(x)
+
+
 def norm_like(norm: BatchNorm) -> nn.Module:
     return loaded(nn.BatchNorm1d(norm.weight.numel()), norm.state_dict())
 
@@ -186,6 +231,8 @@ REFERENCES = {
     GraphSAGE: sage,
     GraphGAT: gat,
     GraphDGCNN: dgcnn,
+    GraphTopK: topk,
+    GraphSAGPool: sagpool,
     GraphGIN: gin,
     GraphGFN: gfn,
     StructureFree: structure_free,
@@ -244,6 +291,15 @@ def test_evaluated_batches_equal_the_graphs_one_by_one(name, kind):
             if graph >= 0:
                 close(batched[slot], model(*joined(name, x, [graph]))[0])
     assert all(map(torch.equal, running(model), before))
+
+
+@every_model
+def test_the_order_of_nodes_does_not_matter(name):
+    x = tiny.features("dense")
+    model, (nodes, adjacency, pool) = build(name, x), joined(name, x, [2, 0, 3])
+    order = torch.tensor([3, 0, 4, 1, 2, 7, 5, 6, 9, 8])  # within each graph
+    moved = Adjacency.from_dense(adjacency.to_dense()[order][:, order])
+    close(model(nodes[order], moved, pool), model(nodes, adjacency, pool))
 
 
 @every_model
@@ -332,6 +388,13 @@ def test_a_model_without_layers_is_a_mistake(name):
 def test_dgcnn_sorts_enough_nodes_for_its_convolution():
     with pytest.raises(UserError, match="at least 10 nodes, got num_sorted=9"):
         build("DGCNN", tiny.features("dense"), num_sorted=9)
+
+
+@pytest.mark.parametrize("name", ["TopK", "SAGPool"])
+@pytest.mark.parametrize("ratio", [0.0, 1.5])
+def test_hierarchical_pooling_keeps_a_share_of_the_nodes(name, ratio):
+    with pytest.raises(UserError, match=rf"in \(0, 1\], got ratio={ratio}"):
+        build(name, tiny.features("dense"), ratio=ratio)
 
 
 def test_gats_heads_share_the_width_evenly():

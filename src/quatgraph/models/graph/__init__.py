@@ -8,7 +8,9 @@ from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
 from quatgraph.models.graph.qgnn import GraphQGNN
+from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
+from quatgraph.models.graph.topk import GraphTopK
 from quatgraph.models.graph.wl import GraphWL
 
 MODELS: dict[str, type[GraphModel]] = {
@@ -17,6 +19,8 @@ MODELS: dict[str, type[GraphModel]] = {
     "sage": GraphSAGE,
     "gat": GraphGAT,
     "dgcnn": GraphDGCNN,
+    "topk": GraphTopK,
+    "sagpool": GraphSAGPool,
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
@@ -34,6 +38,8 @@ __all__ = [
     "GraphOptions",
     "GraphQGNN",
     "GraphSAGE",
+    "GraphSAGPool",
+    "GraphTopK",
     "GraphWL",
     "LayeredOptions",
     "StructureFree",
