@@ -125,9 +125,11 @@ class GraphPredictor(Classifier[GraphConfig]):
         capacity = min(max_nodes_per_chunk(1, m.config, self.device) for m in members)
         # Some models also hold vectors of edges.
         sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // 8)
+        dense = any(MODELS[m.config.model.name].needs_max_row for m in members)
         pieces = [graphs]
-        if int(sizes.sum()) > capacity:
-            pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
+        if int(sizes.max()) * len(sizes) > capacity if dense else int(sizes.sum()) > capacity:
+            groups = split_by_size(sizes.tolist(), capacity, padded=dense)
+            pieces = [graphs.select(group) for group in groups]
         found = [self._apply_to_piece(method, members, piece) for piece in pieces]
         return [torch.cat(own) for own in zip(*found, strict=True)]
 

@@ -277,6 +277,30 @@ def test_members_that_drop_out_have_four_masks_whoever_comes_first(
     assert seen
 
 
+def test_each_graph_of_a_dense_chunk_takes_the_space_of_its_largest(graphs: Graphs) -> None:
+    problem = GRAPH.prepare(graphs, config_of(), CPU)
+    sizes, everything = problem.collection.num_nodes, torch.arange(len(graphs))
+    chunks = evaluation.build_chunks(
+        problem.collection, [{"test": everything}], ("test",), 30, dense=True
+    )
+    assert sorted(torch.cat([c.graphs[0] for c in chunks]).tolist()) == everything.tolist()
+    for chunk in chunks:
+        assert chunk.capacity.largest == int(sizes[chunk.graphs[0]].max())
+        assert chunk.capacity.largest * chunk.graphs.size(1) <= 30
+
+
+def test_the_penalty_of_a_model_is_part_of_the_loss(graphs: Graphs) -> None:
+    logits = []
+    for penalty in (0.0, 0.0, 1.0):
+        values = {"model.name": "diffpool", "model.penalty": penalty, "train.epochs": 1}
+        members = [Member(config_of(**values), 0, 0)]
+        problem = GRAPH.prepare(graphs, members[0].config, CPU)
+        (outputs,) = GRAPH.train(members, problem, GRAPH.plan(members)).outputs
+        logits.append(outputs["test/logits"])
+    assert torch.equal(logits[0], logits[1])
+    assert not torch.equal(logits[0], logits[2])
+
+
 def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: Graphs) -> None:
     config = config_of()
     problem = GRAPH.prepare(graphs, config, CPU)

@@ -2,6 +2,7 @@
 
 from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
 from quatgraph.models.graph.dgcnn import GraphDGCNN
+from quatgraph.models.graph.diffpool import GraphDiffPool
 from quatgraph.models.graph.gat import GraphGAT
 from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
@@ -21,6 +22,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "dgcnn": GraphDGCNN,
     "topk": GraphTopK,
     "sagpool": GraphSAGPool,
+    "diffpool": GraphDiffPool,
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
@@ -30,6 +32,7 @@ MODELS: dict[str, type[GraphModel]] = {
 __all__ = [
     "MODELS",
     "GraphDGCNN",
+    "GraphDiffPool",
     "GraphGAT",
     "GraphGCN",
     "GraphGFN",

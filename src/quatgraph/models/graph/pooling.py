@@ -107,8 +107,9 @@ class PoolingModel(GraphModel):
         for block in self.blocks:
             y, score = block(x, adjacency, kept[..., None])
             kept = keep_top(score[..., 0], kept, ptr, self.ratio)
-            x = y * (torch.tanh(score) * kept[..., None])
-            yield x, kept[..., None]
+            y = y * (torch.tanh(score) * kept[..., None])
+            yield y, kept[..., None]
+            x = y
 
 
 def _check_ratio(ratio: float) -> None:

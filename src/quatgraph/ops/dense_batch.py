@@ -1,4 +1,5 @@
-r"""Sorts the nodes of each graph by their last number, in descending order, and keeps the first k:
+r"""The nodes of each graph as k rows of a dense tensor, either all of them in their order, or the
+first k by their last number, in descending order:
 
 .. math:: \mathbf{Y}_{g,j} = \mathbf{x}_{\pi_g(j)}, \qquad
     x_{\pi_g(1), F} \ge x_{\pi_g(2), F} \ge \dots
@@ -13,31 +14,48 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from quatgraph.errors import UserError
 from quatgraph.ops.members import MemberFunction, flatten_index
 from quatgraph.ops.segments import rank_nodes, segment_ids, sort_nodes
 from quatgraph.ops.transforms import once_differentiable
 
 
-def sort_pool(x: Tensor, ptr: Tensor, k: int) -> Tensor:
-    """Keeps the first k nodes of each graph.
+def to_dense_batch(x: Tensor, ptr: Tensor, size: int) -> Tensor:
+    """Pads the nodes of each graph to ``size`` rows, as PyG's function of this name. No graph may
+    have more nodes, which a CPU checks.
 
     Shape:
         - x: ``(N, F)``, sorted by graph, padding last
         - ptr: the boundaries of the graphs' nodes, ``(G + 1,)``
-        - output: ``(G, k, F)``
+        - output: ``(G, size, F)``
         - of several members each with a leading ``M``
     """
-    y, *_ = _SortPool.apply(x, ptr.expand(*x.shape[:-2], -1).contiguous(), k)
+    if ptr.device.type == "cpu" and (largest := int(ptr.diff().max())) > size:
+        raise UserError(f"a graph of {largest} nodes does not fit into a dense batch of {size}")
+    return _group(x, ptr, size, sort=False)
+
+
+def sort_pool(x: Tensor, ptr: Tensor, k: int) -> Tensor:
+    """Keeps the first k nodes of each graph by their last number.
+
+    Shape:
+        - as in :func:`to_dense_batch`, with k for ``size``
+    """
+    return _group(x, ptr, k, sort=True)
+
+
+def _group(x: Tensor, ptr: Tensor, k: int, *, sort: bool) -> Tensor:
+    y, *_ = _Group.apply(x, ptr.expand(*x.shape[:-2], -1).contiguous(), k, sort)
     return y.unflatten(-2, (ptr.size(-1) - 1, k))
 
 
-class _SortPool(MemberFunction):
+class _Group(MemberFunction):
     """The other outputs are the node of each row, N for none, and the row of each node, G k for
     none."""
 
     @staticmethod
-    def forward(x: Tensor, ptr: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-        node, row = _match(x[..., -1], ptr.long(), k)
+    def forward(x: Tensor, ptr: Tensor, k: int, sort: bool) -> tuple[Tensor, Tensor, Tensor]:
+        node, row = _match(x[..., -1], ptr.long(), k, sort)
         return _select(x, node), node, row
 
     @staticmethod
@@ -47,19 +65,22 @@ class _SortPool(MemberFunction):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
-        return _select(grad, ctx.saved_tensors[0]), None, None
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, None, None]:
+        return _select(grad, ctx.saved_tensors[0]), None, None, None
 
 
-def _match(score: Tensor, ptr: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _match(score: Tensor, ptr: Tensor, k: int, sort: bool) -> tuple[Tensor, Tensor]:
     """The node of each row, N for none, ``(..., G k)``; the row of each node, G k for none."""
     num_nodes, num_graphs = score.size(-1), ptr.size(-1) - 1
     graph = segment_ids(ptr, num_nodes)
-    order = sort_nodes(score, graph)
-    position = ptr[..., :-1, None] + torch.arange(k, device=ptr.device)
-    present = (position < ptr[..., 1:, None]).flatten(-2)
-    node = order.gather(-1, position.flatten(-2).clamp(max=num_nodes - 1))
-    rank = rank_nodes(order, ptr, graph)
+    place = ptr[..., :-1, None] + torch.arange(k, device=ptr.device)
+    present = (place < ptr[..., 1:, None]).flatten(-2)
+    node = place.flatten(-2).clamp(max=num_nodes - 1)
+    if sort:
+        order = sort_nodes(score, graph)
+        node, rank = order.gather(-1, node), rank_nodes(order, ptr, graph)
+    else:
+        rank = torch.arange(num_nodes, device=ptr.device) - ptr.gather(-1, graph)
     row = torch.where((rank < k) & (graph < num_graphs), graph * k + rank, num_graphs * k)
     return torch.where(present, node, num_nodes), row
 
