@@ -258,6 +258,9 @@ def test_a_graph_far_larger_than_memory_is_named(
     config = config_of()
     with pytest.raises(UserError, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
         GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
+    config = config_of(**{"model.name": "diffpool"})
+    with pytest.raises(UserError, match="models without dense batches are qgnn, gcn"):
+        GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
 
 
 def test_fewer_nodes_are_evaluated_at_once_the_more_members_there_are() -> None:

@@ -169,10 +169,13 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         fitting = total_memory(problem.device) / 3 / (4 * (numbers + weights))
         if fitting < 1:
             largest = int(sizes.argmax())
+            others = [name for name, each in MODELS.items() if not each.needs_max_row]
             raise UserError(
                 f"graph {problem.graphs.graph_ids[largest]!r} has {int(sizes[largest]):,} nodes, "
                 "and a batch with it does not fit into memory: lower model.hidden_quats or "
                 "train.batch_size, or leave the graph out"
+                + model.needs_max_row
+                * f"; models without dense batches are {', '.join(others)}"
             )
         if problem.device.type == "cpu":
             typical = batch_size * problem.graphs.num_nodes / len(sizes)
