@@ -20,6 +20,7 @@ from quatgraph.models.graph import (
     GraphSAGE,
     GraphSAGPool,
     GraphTopK,
+    GraphUGformer,
     StructureFree,
 )
 
@@ -156,6 +157,30 @@ def sage_stack(stack: nn.Module, x: Tensor, adjacency: Tensor, mask: Tensor | No
     return torch.cat(layers, dim=-1)
 
 
+def ugformer(model: GraphUGformer, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    edges, _ = remaining_self_loops(edges, num_nodes=len(x))
+    logits = torch.zeros(())
+    parts = zip(model.transformers, model.linears, model.norms, model.predictions, strict=True)
+    for ours, linear, norm, prediction in parts:
+        theirs = nn.TransformerEncoderLayer(
+            x.size(1), 1, ours.first.out_features, dropout=0.0, batch_first=True
+        )
+        names = {
+            "self_attn.in_proj_": ours.query_key_value,
+            "self_attn.out_proj.": ours.out,
+            "linear1.": ours.first,
+            "linear2.": ours.second,
+            "norm1.": ours.norms[0],
+            "norm2.": ours.norms[1],
+        }
+        weights = {f"{a}{b}": v for a, part in names.items() for b, v in part.state_dict().items()}
+        dense, mask = to_dense_batch(x, batch_index)
+        x = loaded(theirs, weights)(dense, src_key_padding_mask=~mask)[mask]
+        x = norm_like(norm)(pyg.SimpleConv()(x @ linear.weight.mT, edges)).relu()
+        logits = logits + plain(prediction)(pyg.global_add_pool(x, batch_index))
+    return logits
+
+
 def mean_and_max(x: Tensor, batch_index: Tensor) -> Tensor:
     both = pyg.global_max_pool(x, batch_index), pyg.global_mean_pool(x, batch_index)
     return torch.cat(both, dim=1)
@@ -212,6 +237,7 @@ REFERENCES = {
     GraphTopK: topk,
     GraphSAGPool: sagpool,
     GraphDiffPool: diffpool,
+    GraphUGformer: ugformer,
     GraphGIN: gin,
     GraphGFN: gfn,
     StructureFree: structure_free,

@@ -7,7 +7,7 @@ from torch_geometric.nn import SortAggregation
 from torch_geometric.utils import to_dense_batch as pyg_to_dense_batch
 
 from quatgraph.errors import UserError
-from quatgraph.ops.dense_batch import _group, sort_pool, to_dense_batch
+from quatgraph.ops.dense_batch import _group, from_dense_batch, sort_pool, to_dense_batch
 
 SIZES = torch.tensor([[3, 0, 5], [1, 4, 2]])
 NODES = 9  # one and two of them are padding
@@ -50,6 +50,16 @@ def test_dense_batches_and_their_gradients_are_those_of_pyg(size):
         seed = torch.randn_like(theirs)
         grads = [torch.autograd.grad(y, x, seed, retain_graph=True)[0] for y in (ours[m], theirs)]
         assert torch.equal(*grads)
+
+
+def test_nodes_of_a_dense_batch_are_found_again():
+    x, ptr = inputs()
+    x = x * (torch.arange(NODES) < ptr[:, -1:])[..., None]  # padding is zero
+    assert torch.equal(from_dense_batch(to_dense_batch(x, ptr, 6), ptr, NODES), x)
+    y = torch.randn(2, 3, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y: from_dense_batch(y, ptr, NODES), y)
+    each = torch.vmap(lambda y, ptr: from_dense_batch(y, ptr, NODES))(y, ptr)
+    assert torch.equal(each, from_dense_batch(y, ptr, NODES))
 
 
 def test_a_graph_that_is_larger_than_its_dense_batch_is_a_mistake():

@@ -35,6 +35,13 @@ def to_dense_batch(x: Tensor, ptr: Tensor, size: int) -> Tensor:
     return _group(x, ptr, size, sort=False)
 
 
+def from_dense_batch(y: Tensor, ptr: Tensor, num_nodes: int) -> Tensor:
+    """The inverse of :func:`to_dense_batch`: ``(G, size, F) -> (N, F)``, zero for padding."""
+    ptr = ptr.expand(*y.shape[:-3], -1).contiguous()
+    nodes: Tensor = _Ungroup.apply(y.flatten(-3, -2), ptr, num_nodes)[0]
+    return nodes
+
+
 def sort_pool(x: Tensor, ptr: Tensor, k: int) -> Tensor:
     """Keeps the first k nodes of each graph by their last number.
 
@@ -55,7 +62,7 @@ class _Group(MemberFunction):
 
     @staticmethod
     def forward(x: Tensor, ptr: Tensor, k: int, sort: bool) -> tuple[Tensor, Tensor, Tensor]:
-        node, row = _match(x[..., -1], ptr.long(), k, sort)
+        node, row = _match(ptr.long(), x.size(-2), k, x[..., -1] if sort else None)
         return _select(x, node), node, row
 
     @staticmethod
@@ -69,14 +76,36 @@ class _Group(MemberFunction):
         return _select(grad, ctx.saved_tensors[0]), None, None, None
 
 
-def _match(score: Tensor, ptr: Tensor, k: int, sort: bool) -> tuple[Tensor, Tensor]:
-    """The node of each row, N for none, ``(..., G k)``; the row of each node, G k for none."""
-    num_nodes, num_graphs = score.size(-1), ptr.size(-1) - 1
+class _Ungroup(MemberFunction):
+    """The other output is the node of each row, N for none."""
+
+    @staticmethod
+    def forward(y: Tensor, ptr: Tensor, num_nodes: int) -> tuple[Tensor, Tensor]:
+        node, row = _match(ptr.long(), num_nodes, y.size(-2) // (ptr.size(-1) - 1))
+        return _select(y, row), node
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(output[1])
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor, None, None]:
+        return _select(grad, ctx.saved_tensors[0]), None, None
+
+
+def _match(
+    ptr: Tensor, num_nodes: int, k: int, score: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The node of each row, N for none, ``(..., G k)``; the row of each node, G k for none. The
+    nodes of a graph are sorted by descending score, if there is one."""
+    num_graphs = ptr.size(-1) - 1
     graph = segment_ids(ptr, num_nodes)
     place = ptr[..., :-1, None] + torch.arange(k, device=ptr.device)
     present = (place < ptr[..., 1:, None]).flatten(-2)
     node = place.flatten(-2).clamp(max=num_nodes - 1)
-    if sort:
+    if score is not None:
         order = sort_nodes(score, graph)
         node, rank = order.gather(-1, node), rank_nodes(order, ptr, graph)
     else:

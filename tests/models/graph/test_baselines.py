@@ -23,6 +23,7 @@ from quatgraph.models.graph import (
     GraphSAGE,
     GraphSAGPool,
     GraphTopK,
+    GraphUGformer,
     StructureFree,
 )
 from quatgraph.tasks.graph.batches import Batch
@@ -39,6 +40,7 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "TopK": (GraphTopK, "loops", {"ratio": 0.6}),
     "SAGPool": (GraphSAGPool, "loops", {"ratio": 0.6}),
     "DiffPool": (GraphDiffPool, "adjacency", {"num_clusters": 3}),
+    "UGformer": (GraphUGformer, "loops", {}),
     "GIN": (GraphGIN, "loops", {}),
     "GFN": (GraphGFN, "loops", {}),
     "fingerprint": (StructureFree, "loops", {}),
@@ -196,7 +198,7 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
 @pytest.mark.parametrize("option", ["dropout", "pooled_dropout"])
 def test_dropout_acts_in_training_alone(name, option):
     x = tiny.features("codes")
-    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT"):
+    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT", "UGformer"):
         with pytest.raises(TypeError, match="dropout"):
             build(name, x, dropout=0.5)
         return

@@ -12,6 +12,7 @@ from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
 from quatgraph.models.graph.topk import GraphTopK
+from quatgraph.models.graph.ugformer import GraphUGformer
 from quatgraph.models.graph.wl import GraphWL
 
 MODELS: dict[str, type[GraphModel]] = {
@@ -23,6 +24,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "topk": GraphTopK,
     "sagpool": GraphSAGPool,
     "diffpool": GraphDiffPool,
+    "ugformer": GraphUGformer,
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
@@ -43,6 +45,7 @@ __all__ = [
     "GraphSAGE",
     "GraphSAGPool",
     "GraphTopK",
+    "GraphUGformer",
     "GraphWL",
     "LayeredOptions",
     "StructureFree",

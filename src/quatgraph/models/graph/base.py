@@ -29,7 +29,13 @@ class GraphOptions(Options):
         return None
 
     def num_activations(self, nodes: int, entries: int) -> int:
-        """An upper estimate of the numbers that a training step stores per member."""
+        """An upper estimate of the numbers that a training step stores per member.
+
+        Args:
+            nodes: Nodes of a batch, with padding.
+            entries: Entries of its matrix for a model that ``needs_entries``, pairs of nodes of one
+                graph for one that ``needs_max_row``, else 0.
+        """
         raise NotImplementedError
 
     def num_held(self, nodes: int) -> int:

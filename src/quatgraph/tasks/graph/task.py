@@ -159,6 +159,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         entries, model = 0, MODELS[config.model.name]
         if model.needs_max_row:
             nodes = batch_size * int(sizes.max())
+            entries = nodes * int(sizes.max())
         if model.needs_entries:
             entries = int(problem.collection.num_entries.cpu().topk(batch_size).values.sum())
         copies = 4 if config.model.trains_on_four_copies else 1
