@@ -13,8 +13,8 @@ from torch import Tensor
 from benchmarks.limits import OF_FLOAT32, reached
 from benchmarks.measure import passes
 from quatgraph.ops import attention_pool, backend, gated_step
-from quatgraph.ops.attention_pool import segment_ids
 from quatgraph.ops.backend import Backend
+from quatgraph.ops.segments import segment_ids
 from quatgraph.training.runtime import matmul_precision
 
 SIZES = {"cpu": (8_192, 256, 128), "cuda": (262_144, 4_096, 384)}

@@ -26,7 +26,7 @@ EDGES: list[list[tuple[int, int]]] = [
 ]
 NODES = STARTS[-1]
 
-Kind = Literal["loops", "symmetric", "neighbours"]
+Kind = Literal["loops", "symmetric", "neighbours", "adjacency"]
 
 
 def edge_index(graph: int) -> Tensor:
@@ -34,8 +34,9 @@ def edge_index(graph: int) -> Tensor:
 
 
 def matrix(edges: Tensor, nodes: int, kind: Kind) -> Adjacency:
-    """A + I, the same normalised, or the mean over neighbours."""
-    made = Adjacency.from_edge_index(edges, nodes, self_loops=kind != "neighbours")
+    """A + I, the same normalised, the mean over neighbours, or A alone."""
+    loops = kind in ("loops", "symmetric")
+    made = Adjacency.from_edge_index(edges, nodes, self_loops=loops)
     return made.normalized({"symmetric": "symmetric", "neighbours": "row"}.get(kind, "none"))
 
 
@@ -114,13 +115,13 @@ def batch(
 
 def batch_of(whole: Collection, graphs: Tensor, entries: int | None = None) -> Batch:
     """The batch; with ``entries``, its adjacency as matrices of their own."""
-    return assemble(whole, graphs, Capacity(CAPACITY, entries))
+    return assemble(whole, graphs, Capacity(CAPACITY, entries, max(SIZES)))
 
 
 def chosen(blocks: Blocks, member: int) -> Blocks:
     """One member's blocks."""
     own = (getattr(blocks, name)[member] for name in ("row", "shift", "t_row", "t_shift"))
-    return Blocks(blocks.whole, *own)
+    return Blocks(blocks.whole, *own, max_row=blocks.max_row)
 
 
 def member_inputs(made: Batch, member: int) -> tuple[Any, Blocks | Adjacency, Blocks]:

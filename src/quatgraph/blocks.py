@@ -29,6 +29,7 @@ class Blocks:
         t_row: Indices of columns of the whole matrix, negative for padding, int32 ``(C,)``.
         t_shift: Added to the rows of that column, int32 ``(C,)``.
         symmetric: Whether the blocks equal their transpose.
+        max_row: A bound on the entries of a row, for :func:`max_row`.
 
     Example:
         The second of two graphs, an edge between its two nodes::
@@ -48,8 +49,9 @@ class Blocks:
         t_shift: Tensor,
         *,
         symmetric: bool = False,
+        max_row: int | None = None,
     ) -> None:
-        self.whole = whole
+        self.whole, self.max_row = whole, max_row
         self.row, self.shift, self.t_row, self.t_shift = row, shift, t_row, t_shift
         columns, rows = t_row.size(-1), row.size(-1)
         self._rows = BlockRows(whole.rowptr, whole.col, whole.weight, None, row, shift, columns)
@@ -169,3 +171,15 @@ def boundaries(pool: Adjacency | Blocks) -> Tensor:
     known = pool.row.clamp(min=0)
     size = torch.where(pool.row >= 0, pool.whole.rowptr.diff()[known], 0)
     return F.pad(size.cumsum(dim=-1), (1, 0))
+
+
+def max_row(pool: Adjacency | Blocks) -> int:
+    """A bound on the entries of a row, the nodes of a graph for a pooling matrix: that of blocks
+    does not wait for the device."""
+    if isinstance(pool, Adjacency):
+        return int(pool.rowptr.diff().max())
+    if pool.max_row is None:
+        raise UserError(
+            "a dense batch needs the size of its largest graph: use Blocks(max_row=...)"
+        )
+    return pool.max_row

@@ -7,7 +7,7 @@ from torch import Tensor
 from quatgraph.errors import UserError
 from quatgraph.ops import attention_pool, backend
 from quatgraph.ops.activation import ACTIVATIONS
-from quatgraph.ops.attention_pool import segment_ids
+from quatgraph.ops.segments import segment_ids
 
 activations = pytest.mark.parametrize("activation", list(ACTIVATIONS))
 SIZES, WIDTH = [2, 0, 3, 1], 5

@@ -142,6 +142,18 @@ def test_answers_come_in_order_however_few_nodes_are_taken_at_once(
     torch.testing.assert_close(parts.probabilities, whole.probabilities)
 
 
+def test_a_model_with_dense_batches_answers_the_same_however_few_nodes_are_taken_at_once(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor = load(trained(place, tmp_path, **{"model.name": "diffpool", "train.epochs": 1}))
+    whole = predictor.predict()
+    for room in (1, 20):
+        monkeypatch.setattr(predicting, "max_nodes_per_chunk", lambda *_, room=room: room)
+        parts = predictor.predict()
+        assert parts.ids == whole.ids
+        torch.testing.assert_close(parts.probabilities, whole.probabilities)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_evaluating_again_gives_the_recorded_metrics(
     name: str, place: Path, tmp_path: Path

@@ -186,3 +186,4 @@ def test_a_value_is_computed_once() -> None:
 def test_places_are_split_by_size() -> None:
     assert list(split_by_size([3, 1, 1, 9, 2], 4)) == [[0, 1], [2], [3], [4]]
     assert list(split_by_size([], 4)) == []
+    assert list(split_by_size([3, 1, 1, 9, 2, 2], 4, padded=True)) == [[0], [1, 2], [3], [4, 5]]

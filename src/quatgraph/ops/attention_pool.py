@@ -25,6 +25,7 @@ from torch.nn import functional as F
 from quatgraph.ops.activation import ACTIVATION_GRADS, ACTIVATIONS, Activation
 from quatgraph.ops.backend import KERNEL_TYPES, use_triton
 from quatgraph.ops.members import batch_first, flatten_index
+from quatgraph.ops.segments import segment_ids
 from quatgraph.ops.transforms import once_differentiable
 
 Pooling = Literal["sum-times-max", "mean-plus-max"]
@@ -53,13 +54,6 @@ def attention_pool(
     if pooling == "sum-times-max":
         return total * maximum
     return total / ptr.diff().clamp(min=1)[..., None] + maximum
-
-
-def segment_ids(ptr: Tensor, count: int) -> Tensor:
-    """The graph of each of ``count`` nodes, G for padding, ``(..., G + 1) -> (..., count)``."""
-    node = torch.arange(count, device=ptr.device, dtype=ptr.dtype)
-    node = node.expand(*ptr.shape[:-1], -1).contiguous()
-    return torch.searchsorted(ptr[..., 1:].contiguous(), node, right=True)
 
 
 class _AttentionPool(torch.autograd.Function):

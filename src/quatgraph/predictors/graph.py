@@ -173,9 +173,11 @@ class GraphPredictor(Classifier[GraphConfig]):
         # Some models also hold vectors of edges, or of attention to them.
         held = 8 if self._edge_features is None else 1
         sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // held)
+        dense = any(MODELS[m.config.model.name].needs_max_row for m in members)
         pieces = [graphs]
-        if int(sizes.sum()) > capacity:
-            pieces = [graphs.select(group) for group in split_by_size(sizes.tolist(), capacity)]
+        if int(sizes.max()) * len(sizes) > capacity if dense else int(sizes.sum()) > capacity:
+            groups = split_by_size(sizes.tolist(), capacity, padded=dense)
+            pieces = [graphs.select(group) for group in groups]
         found = [self._apply_to_piece(method, members, piece) for piece in pieces]
         return [torch.cat(own) for own in zip(*found, strict=True)]
 

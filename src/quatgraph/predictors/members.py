@@ -64,14 +64,19 @@ def combine_logits(
     return apply_temperature(combined, temperature)
 
 
-def split_by_size(sizes: Sequence[float], capacity: float) -> Iterator[list[int]]:
-    """Groups consecutive places whose sizes sum to at most the capacity, or that are alone."""
+def split_by_size(
+    sizes: Sequence[float], capacity: float, *, padded: bool = False
+) -> Iterator[list[int]]:
+    """Groups consecutive places whose sizes sum to at most the capacity, or that are alone;
+    ``padded`` counts each as large as the largest of its group."""
     group: list[int] = []
-    filled = 0.0
+    filled = largest = 0.0
     for place, size in enumerate(sizes):
-        if group and filled + size > capacity:
+        largest = max(largest, size)
+        needed = largest * (len(group) + 1) if padded else filled + size
+        if group and needed > capacity:
             yield group
-            group, filled = [], 0.0
+            group, filled, largest = [], 0.0, size
         group.append(place)
         filled += size
     if group:

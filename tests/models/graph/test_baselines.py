@@ -2,14 +2,12 @@
 
 from typing import Any
 
+import pyg_models
 import pytest
 import tiny
 import torch
 import torch.nn.functional as F
-import torch_geometric.nn as pyg
 from torch import Tensor, nn
-from torch_geometric.utils import add_remaining_self_loops as remaining_self_loops
-from torch_geometric.utils import remove_self_loops
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.codes import Codes
@@ -17,11 +15,15 @@ from quatgraph.errors import UserError
 from quatgraph.layers import BatchNorm
 from quatgraph.models.graph import (
     GraphDGCNN,
+    GraphDiffPool,
     GraphGAT,
     GraphGCN,
     GraphGFN,
     GraphGIN,
     GraphSAGE,
+    GraphSAGPool,
+    GraphTopK,
+    GraphUGformer,
     StructureFree,
 )
 from quatgraph.tasks.graph.batches import Batch
@@ -35,6 +37,10 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "GraphSAGE": (GraphSAGE, "neighbours", {"per_layer": True}),
     "GAT": (GraphGAT, "loops", {"heads": 3}),
     "DGCNN": (GraphDGCNN, "loops", {"num_sorted": 11}),
+    "TopK": (GraphTopK, "loops", {"ratio": 0.6}),
+    "SAGPool": (GraphSAGPool, "loops", {"ratio": 0.6}),
+    "DiffPool": (GraphDiffPool, "adjacency", {"num_clusters": 3}),
+    "UGformer": (GraphUGformer, "loops", {}),
     "GIN": (GraphGIN, "loops", {}),
     "GFN": (GraphGFN, "loops", {}),
     "fingerprint": (StructureFree, "loops", {}),
@@ -64,132 +70,17 @@ def running(model: nn.Module) -> list[Tensor]:
     return [value for norm in norms for value in (norm.running_mean, norm.running_var)]
 
 
-def gradients(model: nn.Module, y: Tensor) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(y.square().sum(), list(model.parameters()))
+def split(y: Any) -> tuple[Tensor, Tensor | float]:
+    """Logits, and the penalty of a model that has one."""
+    return y if isinstance(y, tuple) else (y, 0.0)
+
+
+def gradients(model: nn.Module, y: Tensor, penalty: Tensor | float) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(y.square().sum() + penalty, list(model.parameters()))
 
 
 def close(one: Any, other: Any) -> None:
     torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
-
-
-# The same models out of PyG's and torch's parts, with the weights of ours.
-
-
-def reference(model: nn.Module, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    return REFERENCES[type(model)](model, x, edges, batch_index)
-
-
-def loaded(theirs: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
-    theirs = theirs.double()
-    theirs.load_state_dict(weights, strict=False)
-    return theirs
-
-
-def by_layers(model: nn.Module, layers: list[Tensor], batch_index: Tensor) -> Tensor:
-    summed = [pyg.global_add_pool(layer, batch_index) for layer in layers]
-    bias = model.readout.bias.sum(dim=0)
-    return F.linear(torch.cat(summed, dim=1), model.readout.weight, bias)
-
-
-def gcn(model: GraphGCN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers: list[Tensor] = []
-    for conv in model.convs:
-        theirs = pyg.GCNConv(*conv.linear.weight.mT.shape, bias=False)
-        x = loaded(theirs, {"lin.weight": conv.linear.weight})(x, edges).relu()
-        layers.append(x)
-    return by_layers(model, layers, batch_index)
-
-
-def sage(model: GraphSAGE, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers: list[Tensor] = []
-    for conv in model.convs:
-        weights = {
-            "lin_l.weight": conv.neighbours.weight,
-            "lin_l.bias": conv.own.bias,
-            "lin_r.weight": conv.own.weight,
-        }
-        x = loaded(pyg.SAGEConv(*conv.own.weight.mT.shape), weights)(x, edges).relu()
-        layers.append(x)
-    return by_layers(model, layers, batch_index)
-
-
-def gat(model: GraphGAT, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers: list[Tensor] = []
-    for conv in model.convs:
-        weights = {
-            "lin.weight": conv.linear.weight,
-            "att_src": conv.att_src[None],
-            "att_dst": conv.att_dst[None],
-            "bias": conv.bias,
-        }
-        theirs = pyg.GATConv(conv.linear.in_features, conv.att_src.size(1), conv.heads)
-        x = F.elu(loaded(theirs, weights)(x, edges))
-        layers.append(x)
-    return by_layers(model, layers, batch_index)
-
-
-def dgcnn(model: GraphDGCNN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    edges, _ = remaining_self_loops(edges, num_nodes=len(x))
-    degree = torch.bincount(edges[1], minlength=len(x)).double()[:, None]
-    layers: list[Tensor] = []
-    for linear, bias in zip(model.linears, model.biases, strict=True):
-        summed = pyg.SimpleConv()(x, edges) @ linear.weight.mT
-        x = torch.tanh((summed + bias) / degree)
-        layers.append(x)
-    width, filters = sum(layer.size(1) for layer in layers), model.conv.weight.view(32, 5, 16)
-    y = pyg.SortAggregation(model.num_sorted)(torch.cat(layers, dim=1), batch_index)
-    weight = model.node_conv.weight[:, None]
-    y = F.conv1d(y[:, None], weight, model.node_conv.bias, stride=width).relu()
-    y = F.conv1d(F.max_pool1d(y, 2, 2), filters.movedim(1, 2), model.conv.bias).relu()
-    return model.prediction(model.dense(y.mT.flatten(1)).relu())
-
-
-def norm_like(norm: BatchNorm) -> nn.Module:
-    return loaded(nn.BatchNorm1d(norm.weight.numel()), norm.state_dict())
-
-
-def gin(model: GraphGIN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    edges, _ = remove_self_loops(edges)  # PyG adds the node itself to a loop it has
-    layers = [x]
-    for conv, norm in zip(model.convs, model.norms, strict=True):
-        theirs = pyg.GINConv(nn.Identity(), eps=0.0, train_eps=False)
-        theirs.nn = nn.Sequential(  # only now, for PyG draws new weights for what it is given
-            plain(conv.first), norm_like(conv.norm), nn.ReLU(), plain(conv.second)
-        )
-        layers.append(norm_like(norm)(theirs(layers[-1], edges)).relu())
-    pairs = zip(model.predictions, layers, strict=True)
-    return sum(plain(linear)(pyg.global_add_pool(layer, batch_index)) for linear, layer in pairs)
-
-
-def plain(linear: nn.Linear) -> nn.Linear:
-    return loaded(nn.Linear(*linear.weight.mT.shape), linear.state_dict())
-
-
-def gfn(model: GraphGFN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    for linear, norm in zip(model.linears, model.norms, strict=True):
-        x = norm_like(norm)(plain(linear)(x)).relu()
-    pooled = plain(model.graph_linear)(pyg.global_add_pool(x, batch_index))
-    return model.prediction(norm_like(model.graph_norm)(pooled).relu())
-
-
-def structure_free(model: StructureFree, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    if model.vertex is not None:
-        x = plain(model.vertex)(x).relu()
-    y = plain(model.pooled)(pyg.global_add_pool(x, batch_index)).relu()
-    for linear in model.linears:
-        y = linear(y).relu()
-    return model.prediction(y)
-
-
-REFERENCES = {
-    GraphGCN: gcn,
-    GraphSAGE: sage,
-    GraphGAT: gat,
-    GraphDGCNN: dgcnn,
-    GraphGIN: gin,
-    GraphGFN: gfn,
-    StructureFree: structure_free,
-}
 
 
 @every_model
@@ -208,7 +99,7 @@ def test_are_stacks_of_pygs_parts(name, layers):
     # The matrices of the collection are of float32.
     torch.testing.assert_close(
         model(nodes, adjacency, pool),
-        reference(model, nodes, torch.cat(moved, dim=1), batch_index),
+        pyg_models.reference(model, nodes, torch.cat(moved, dim=1), batch_index),
         rtol=1e-5,
         atol=1e-6,
     )
@@ -223,10 +114,11 @@ def test_padding_changes_neither_values_nor_gradients_nor_running_statistics(nam
         padded, model = build(name, x), build(name, x)
         model.load_state_dict(padded.state_dict())
         real = torch.tensor([slot for slot, graph in enumerate(slots) if graph >= 0])
-        ours = padded(*tiny.member_inputs(made, m))[real]
-        wanted = model(*joined(name, x, [g for g in slots if g >= 0]))
-        close(ours, wanted)
-        close(gradients(padded, ours), gradients(model, wanted))
+        ours, penalty = split(padded(*tiny.member_inputs(made, m)))
+        ours = ours[real]
+        wanted = split(model(*joined(name, x, [g for g in slots if g >= 0])))
+        close((ours, penalty), wanted)
+        close(gradients(padded, ours, penalty), gradients(model, *wanted))
         close(running(padded), running(model))
 
 
@@ -244,6 +136,15 @@ def test_evaluated_batches_equal_the_graphs_one_by_one(name, kind):
             if graph >= 0:
                 close(batched[slot], model(*joined(name, x, [graph]))[0])
     assert all(map(torch.equal, running(model), before))
+
+
+@every_model
+def test_the_order_of_nodes_does_not_matter(name):
+    x = tiny.features("dense")
+    model, (nodes, adjacency, pool) = build(name, x), joined(name, x, [2, 0, 3])
+    order = torch.tensor([3, 0, 4, 1, 2, 7, 5, 6, 9, 8])  # within each graph
+    moved = Adjacency.from_dense(adjacency.to_dense()[order][:, order])
+    close(model(nodes[order], moved, pool), model(nodes, adjacency, pool))
 
 
 @every_model
@@ -271,8 +172,9 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
     adam = MemberAdam(ensemble.parameters(), lr=LR, weight_decay=[0.0] * 3, clip=0.5)
     for made in batches:
         adam.zero_grad()
-        y = made.through(ensemble, made.features)
-        F.cross_entropy(y.flatten(0, 1), made.labels.flatten(), reduction="sum").backward()
+        y, penalty = split(made.through(ensemble, made.features))
+        loss = F.cross_entropy(y.flatten(0, 1), made.labels.flatten(), reduction="sum")
+        (loss + torch.as_tensor(penalty).sum()).backward()
         adam.step()
     for m in range(3):
         model = build(name, x)
@@ -280,8 +182,8 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
         single = torch.optim.Adam(model.parameters(), lr=LR[m])
         for made in batches:
             single.zero_grad()
-            y = model(*tiny.member_inputs(made, m))
-            F.cross_entropy(y, made.labels[m], reduction="sum").backward()
+            y, penalty = split(model(*tiny.member_inputs(made, m)))
+            (F.cross_entropy(y, made.labels[m], reduction="sum") + penalty).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             single.step()
         state = model.state_dict()
@@ -296,12 +198,12 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
 @pytest.mark.parametrize("option", ["dropout", "pooled_dropout"])
 def test_dropout_acts_in_training_alone(name, option):
     x = tiny.features("codes")
-    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT"):
+    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT", "UGformer"):
         with pytest.raises(TypeError, match="dropout"):
             build(name, x, dropout=0.5)
         return
     model, inputs = build(name, x, **{option: 0.5}), joined(name, x, [2, 0, 3])
-    assert not torch.equal(model(*inputs), model(*inputs))
+    assert not torch.equal(split(model(*inputs))[0], split(model(*inputs))[0])
     model.eval()
     assert torch.equal(model(*inputs), model(*inputs))
 
@@ -334,6 +236,13 @@ def test_dgcnn_sorts_enough_nodes_for_its_convolution():
         build("DGCNN", tiny.features("dense"), num_sorted=9)
 
 
+@pytest.mark.parametrize("name", ["TopK", "SAGPool"])
+@pytest.mark.parametrize("ratio", [0.0, 1.5])
+def test_hierarchical_pooling_keeps_a_share_of_the_nodes(name, ratio):
+    with pytest.raises(UserError, match=rf"in \(0, 1\], got ratio={ratio}"):
+        build(name, tiny.features("dense"), ratio=ratio)
+
+
 def test_gats_heads_share_the_width_evenly():
     with pytest.raises(UserError, match="width of 6 reals cannot be shared among 4 heads"):
         build("GAT", tiny.features("dense"), heads=4)
@@ -358,8 +267,9 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
 
     def step() -> Tensor:
         made = tiny.batch_of(there, graphs, ENTRIES if name == "GAT" else None)
-        y = made.through(device, made.features)
-        (grad,) = torch.autograd.grad(y.square().sum(), device.flat)
+        y, penalty = split(made.through(device, made.features))
+        loss = y.square().sum() + torch.as_tensor(penalty, device="cuda").sum()
+        (grad,) = torch.autograd.grad(loss, device.flat)
         return grad
 
     before = {key: value.detach().clone() for key, value in device.raw_state().items()}
@@ -378,8 +288,9 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
         graphs.copy_(chosen)
         captured.replay()
         made = batch_for(name, x, chosen)
-        y = made.through(host, made.features)
-        (grad,) = torch.autograd.grad(y.square().sum(), host.flat)
+        y, penalty = split(made.through(host, made.features))
+        loss = y.square().sum() + torch.as_tensor(penalty).sum()
+        (grad,) = torch.autograd.grad(loss, host.flat)
         close(results.cpu(), grad)
     for key, value in host.raw_state().items():
         close(device.raw_state()[key].cpu(), value)

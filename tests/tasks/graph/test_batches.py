@@ -81,7 +81,9 @@ def test_the_largest_random_number_draws_a_graph_that_there_is() -> None:
 def test_a_member_draws_from_its_own_part_and_the_capacity_suffices(
     whole: Collection, expanded: bool
 ) -> None:
-    batches = TrainingBatches(whole, PARTS, 4, steps=25, seeds=SEEDS, expanded=expanded)
+    batches = TrainingBatches(
+        whole, PARTS, 4, steps=25, seeds=SEEDS, expanded=expanded, dense=expanded
+    )
     rounds = []
     for epoch in range(3):
         capacities = batches.draw(epoch)
@@ -95,6 +97,8 @@ def test_a_member_draws_from_its_own_part_and_the_capacity_suffices(
             assert capacity.nodes == int(needed.max())  # on a CPU: no more than that
             entries = whole.num_entries[indices.graphs].sum(dim=1)
             assert capacity.entries == (int(entries.max()) if expanded else None)
+            largest = whole.num_nodes[indices.graphs].max()
+            assert capacity.largest == (int(largest) if expanded else None)
             assert (
                 assemble(whole, indices.graphs, capacity).labels.tolist()
                 == whole.labels[indices.graphs].tolist()

@@ -258,6 +258,9 @@ def test_a_graph_far_larger_than_memory_is_named(
     config = config_of()
     with pytest.raises(UserError, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
         GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
+    config = config_of(**{"model.name": "diffpool"})
+    with pytest.raises(UserError, match="models without dense batches are qgnn, gcn"):
+        GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
 
 
 def test_fewer_nodes_are_evaluated_at_once_the_more_members_there_are() -> None:
@@ -275,6 +278,30 @@ def test_members_that_drop_out_have_four_masks_whoever_comes_first(
     rates = [config_of(**{"model.dropout": rate, "train.epochs": 1}) for rate in (0.0, 0.5)]
     outcome_of([Member(config, 0, 0) for config in rates], graphs)
     assert seen
+
+
+def test_each_graph_of_a_dense_chunk_takes_the_space_of_its_largest(graphs: Graphs) -> None:
+    problem = GRAPH.prepare(graphs, config_of(), CPU)
+    sizes, everything = problem.collection.num_nodes, torch.arange(len(graphs))
+    chunks = evaluation.build_chunks(
+        problem.collection, [{"test": everything}], ("test",), 30, dense=True
+    )
+    assert sorted(torch.cat([c.graphs[0] for c in chunks]).tolist()) == everything.tolist()
+    for chunk in chunks:
+        assert chunk.capacity.largest == int(sizes[chunk.graphs[0]].max())
+        assert chunk.capacity.largest * chunk.graphs.size(1) <= 30
+
+
+def test_the_penalty_of_a_model_is_part_of_the_loss(graphs: Graphs) -> None:
+    logits = []
+    for penalty in (0.0, 0.0, 1.0):
+        values = {"model.name": "diffpool", "model.penalty": penalty, "train.epochs": 1}
+        members = [Member(config_of(**values), 0, 0)]
+        problem = GRAPH.prepare(graphs, members[0].config, CPU)
+        (outputs,) = GRAPH.train(members, problem, GRAPH.plan(members)).outputs
+        logits.append(outputs["test/logits"])
+    assert torch.equal(logits[0], logits[1])
+    assert not torch.equal(logits[0], logits[2])
 
 
 def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: Graphs) -> None:

@@ -2,13 +2,17 @@
 
 from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
 from quatgraph.models.graph.dgcnn import GraphDGCNN
+from quatgraph.models.graph.diffpool import GraphDiffPool
 from quatgraph.models.graph.gat import GraphGAT
 from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
 from quatgraph.models.graph.qgnn import GraphQGNN
+from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
+from quatgraph.models.graph.topk import GraphTopK
+from quatgraph.models.graph.ugformer import GraphUGformer
 from quatgraph.models.graph.wl import GraphWL
 
 MODELS: dict[str, type[GraphModel]] = {
@@ -17,6 +21,10 @@ MODELS: dict[str, type[GraphModel]] = {
     "sage": GraphSAGE,
     "gat": GraphGAT,
     "dgcnn": GraphDGCNN,
+    "topk": GraphTopK,
+    "sagpool": GraphSAGPool,
+    "diffpool": GraphDiffPool,
+    "ugformer": GraphUGformer,
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
@@ -26,6 +34,7 @@ MODELS: dict[str, type[GraphModel]] = {
 __all__ = [
     "MODELS",
     "GraphDGCNN",
+    "GraphDiffPool",
     "GraphGAT",
     "GraphGCN",
     "GraphGFN",
@@ -34,6 +43,9 @@ __all__ = [
     "GraphOptions",
     "GraphQGNN",
     "GraphSAGE",
+    "GraphSAGPool",
+    "GraphTopK",
+    "GraphUGformer",
     "GraphWL",
     "LayeredOptions",
     "StructureFree",

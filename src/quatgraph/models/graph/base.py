@@ -9,8 +9,8 @@ from quatgraph.adjacency import Normalization
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.models.common import Count, Model, Options, Rate
 
-GraphNormalization = Normalization | Literal["neighbours"]
-"""A + I, plain or normalized, or the mean over neighbours."""
+GraphNormalization = Normalization | Literal["neighbours", "adjacency"]
+"""A + I, plain or normalized, the mean over neighbours, or A alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,13 @@ class GraphOptions(Options):
         return 0
 
     def num_activations(self, nodes: int, entries: int) -> int:
-        """An upper estimate of the numbers that a training step stores per member."""
+        """An upper estimate of the numbers that a training step stores per member.
+
+        Args:
+            nodes: Nodes of a batch, with padding.
+            entries: Entries of its matrix for a model that ``needs_entries``, pairs of nodes of one
+                graph for one that ``needs_max_row``, else 0.
+        """
         raise NotImplementedError
 
     def num_held(self, nodes: int) -> int:
@@ -77,6 +83,12 @@ class GraphModel(Model):
     """Whether parameters and inputs may have a leading member dimension."""
     needs_entries: ClassVar[bool] = False
     """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
+    needs_max_row: ClassVar[bool] = False
+    """Whether the pooling matrix of a batch needs a bound on the nodes of a graph: for models with
+    dense batches, each graph of which takes the space of the largest."""
+    has_penalty: ClassVar[bool] = False
+    """Whether in training mode ``forward`` returns logits and a penalty, which is added to the
+    loss of the batch."""
     propagations: ClassVar[int] = 0
     """How many times propagated features are appended to the input, along with the degree."""
 

@@ -12,8 +12,8 @@ from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
 from quatgraph.models.graph.base import GraphModel, LayeredOptions
+from quatgraph.ops.dense_batch import sort_pool
 from quatgraph.ops.members import add_bias
-from quatgraph.ops.sort_pool import sort_pool
 
 _FILTERS, _WIDTH, _DENSE = (16, 32), 5, 128
 

@@ -10,7 +10,7 @@ from quatgraph.codes import Codes
 from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix, RealLinear
 from quatgraph.models.text.base import HiddenOptions, TextModel
-from quatgraph.ops.attention_pool import segment_ids
+from quatgraph.ops.segments import segment_ids
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

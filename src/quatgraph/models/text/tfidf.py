@@ -12,8 +12,8 @@ from quatgraph.layers.attention_readout import node_ptr
 from quatgraph.layers.linear import Matrix
 from quatgraph.models.text.base import TextModel, TextOptions
 from quatgraph.ops import lookup
-from quatgraph.ops.attention_pool import segment_ids
 from quatgraph.ops.members import add_bias
+from quatgraph.ops.segments import segment_ids
 
 INTERCEPT = 0.3
 """What the bias is multiplied by. A constant feature of 1 has ten times the curvature of any other

@@ -110,6 +110,8 @@ class Capacity:
     entries: int | None = None
     """Entries of the adjacency matrix, if the model needs it as a matrix of its own; or messages
     along edges, if it uses them."""
+    largest: int | None = None
+    """Nodes of the largest graph, if the model makes dense batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,8 @@ class Batch:
     """Class of each graph, -1 where unknown, ``(M, B)``."""
 
     def through(self, ensemble: Ensemble, features: Codes | Tensor, *, last: bool = True) -> Tensor:
-        """The logits of every member for its graphs, ``(M, B, C)``; see :meth:`Ensemble.forward`
-        for ``last``."""
+        """The logits of every member for its graphs, ``(M, B, C)``, or what else the model returns;
+        see :meth:`Ensemble.forward` for ``last``."""
         own: Any = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
         if isinstance(self.adjacency, MessageGraph):
             own = MessageGraph(None, None, None, 0)  # type: ignore[arg-type]
@@ -170,7 +172,14 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
     return Batch(
         features=features,
         adjacency=adjacency,
-        pool=Blocks(collection.pool, rows.graph, rows.graph_shift, node, rows.slot_shift),
+        pool=Blocks(
+            collection.pool,
+            rows.graph,
+            rows.graph_shift,
+            node,
+            rows.slot_shift,
+            max_row=capacity.largest,
+        ),
         labels=rows.labels,
     )
 
@@ -227,6 +236,7 @@ class TrainingBatches:
         parts: Indices of each member's training graphs.
         steps: Steps of an epoch.
         expanded: Whether the model needs the batch's adjacency as a matrix of its own, or messages.
+        dense: Whether the model makes dense batches.
     """
 
     max_loaded = 1
@@ -240,6 +250,7 @@ class TrainingBatches:
         seeds: Sequence[int],
         *,
         expanded: bool = False,
+        dense: bool = False,
     ) -> None:
         self.collection, self.steps = collection, steps
         device = collection.labels.device
@@ -250,6 +261,7 @@ class TrainingBatches:
         self.largest = min(batch_size, max(len(part) for part in parts))
         self.nodes = _Sizes(collection.num_nodes, parts, batch_size)
         self.entries = _Sizes(collection.num_entries, parts, batch_size) if expanded else None
+        self.graph_nodes = _LargestSizes(collection.num_nodes, parts, 1) if dense else None
         self.drawn = self.indices.new_zeros(1, len(parts), self.largest)
         self.buffer = self.drawn[0].clone()
         self.capacities: list[Capacity] = []
@@ -268,8 +280,11 @@ class TrainingBatches:
         graphs = self.indices.gather(1, chosen.clamp(min=0).flatten(1)).view(chosen.shape)
         self.drawn = self._match_sizes(torch.where(chosen >= 0, graphs, -1).movedim(0, 1), epoch)
         nodes = self.nodes.capacities(self.drawn)
-        entries = self.entries.capacities(self.drawn) if self.entries else [None] * len(nodes)
-        self.capacities = [Capacity(n, e) for n, e in zip(nodes, entries, strict=True)]
+        entries, largest = (
+            sizes.capacities(self.drawn) if sizes else [None] * len(nodes)
+            for sizes in (self.entries, self.graph_nodes)
+        )
+        self.capacities = list(map(Capacity, nodes, entries, largest))
         return self.capacities
 
     def _match_sizes(self, graphs: Tensor, epoch: int) -> Tensor:
@@ -312,6 +327,13 @@ class _Sizes:
         thirds = math.floor(3 * math.log2(self.largest / max(size, _SMALLEST)) + 1e-9)
         capacity = max(size, math.ceil(self.largest * 2 ** (-max(thirds, 0) / 3)))
         return -(-capacity // 8) * 8
+
+
+class _LargestSizes(_Sizes):
+    """The sizes of the largest graphs of batches."""
+
+    def of(self, graphs: Tensor) -> Tensor:
+        return look_up_sizes(self.sizes, graphs).amax(dim=2)
 
 
 def look_up_sizes(sizes: Tensor, graphs: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ def build_chunks(
     max_nodes: int,
     *,
     expanded: bool = False,
+    dense: bool = False,
 ) -> list[EvaluationChunk]:
     """Splits the graphs of some parts into chunks of at most ``max_nodes`` nodes a member.
 
@@ -43,6 +44,7 @@ def build_chunks(
     Args:
         parts: The indices of the graphs of each part, for each member.
         expanded: Whether the model needs entries of the adjacency matrix, at most eight per node.
+        dense: Whether each graph of a chunk takes the space of the largest.
     """
     device = collection.labels.device
     sizes, entries = collection.num_nodes.cpu(), collection.num_entries.cpu()
@@ -66,12 +68,19 @@ def build_chunks(
         fits = nodes <= max_nodes
         if expanded:
             fits &= edges <= 8 * max_nodes
+        largest = int(look_up_sizes(sizes, graphs[:, begin]).max())  # the first is the largest
+        if dense:
+            fits &= largest * torch.arange(1, len(fits) + 1) <= max_nodes
         count = max(1, int(fits.sum()))
         end = begin + count
         masks = {
             name: (part_ids[:, begin:end] == n).float().to(device) for n, name in enumerate(names)
         }
-        capacity = Capacity(int(nodes[count - 1]), int(edges[count - 1]) if expanded else None)
+        capacity = Capacity(
+            int(nodes[count - 1]),
+            int(edges[count - 1]) if expanded else None,
+            largest if dense else None,
+        )
         chunks.append(EvaluationChunk(graphs[:, begin:end].to(device), capacity, masks))
         begin = end
     return chunks

@@ -95,7 +95,7 @@ def _build_collection(
     x = nodes.of(graphs)
     if propagations:
         x = _propagate(x, _matrix(graphs, "symmetric"), graphs.degrees, propagations)
-    symmetric = matrix in ("none", "symmetric")  # the graphs are undirected
+    symmetric = matrix in ("none", "symmetric", "adjacency")  # the graphs are undirected
     adjacency = _matrix(graphs, matrix)
     built = Collection.build(graphs.node_ptr, adjacency, x, graphs.y, device, symmetric=symmetric)
     if edges is None:
@@ -137,8 +137,10 @@ def _build_messages(
 
 
 def _matrix(graphs: Graphs, matrix: GraphNormalization) -> Adjacency:
-    loops = matrix != "neighbours"
+    loops = matrix not in ("neighbours", "adjacency")
     made = Adjacency.from_edge_index(graphs.edge_index, graphs.num_nodes, self_loops=loops)
+    if matrix == "adjacency":
+        return made
     return made.normalized("row" if matrix == "neighbours" else matrix)
 
 

@@ -119,7 +119,8 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         config, collection = members[0].config, problem.collection
         ensemble, optimizer = self.build_ensemble(members, problem)
         parts = [split_indices(problem, m.config, m.split) for m in members]
-        expanded = MODELS[config.model.name].needs_entries or problem.edge_dim > 0
+        model = MODELS[config.model.name]
+        expanded, dense = model.needs_entries or problem.edge_dim > 0, model.needs_max_row
         # Of the largest fold, so that the steps of an epoch do not depend on the other members.
         largest_fold = max(len(train) for train, _ in problem.folds)
         largest_fold = max(largest_fold, *(len(part["train"]) for part in parts))
@@ -130,6 +131,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             steps=math.ceil(largest_fold / config.train.batch_size),
             seeds=[member.key for member in members],
             expanded=expanded,
+            dense=dense,
         )
         shares = batches.shares
         train_labels = [problem.graphs.y[part["train"]] for part in parts]
@@ -138,18 +140,23 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         )
         by_class = None if weights is None else weights.to(problem.device)
         max_nodes = max_nodes_per_chunk(len(members), config, problem.device)
-        chunks = build_chunks(collection, parts, ("valid", "test"), max_nodes, expanded=expanded)
+        chunks = build_chunks(
+            collection, parts, ("valid", "test"), max_nodes, expanded=expanded, dense=dense
+        )
         four = any(member.config.model.trains_on_four_copies for member in members)
 
         def loss(indices: BatchIndices) -> Tensor:
             batch = assemble(collection, indices.graphs, indices.capacity)
             features = four_copies(batch.features) if four else batch.features
-            logits = batch.through(ensemble, features)
+            found = batch.through(ensemble, features)
+            logits, penalty = found if model.has_penalty else (found, None)
             labels = batch.labels.clamp(min=0)
             each = smoothed_cross_entropy(logits, labels, config.train.smoothing)
             if by_class is None:
-                return (each * shares).sum(dim=-1)
-            return weighted_mean(each, shares * by_class.gather(1, labels))
+                value = (each * shares).sum(dim=-1)
+            else:
+                value = weighted_mean(each, shares * by_class.gather(1, labels))
+            return value if penalty is None else value + penalty
 
         def evaluate() -> Metrics:
             return compute_metrics(ensemble, collection, chunks, config.train.metric)
@@ -167,8 +174,11 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         sizes = problem.collection.num_nodes.cpu()
         batch_size = min(config.train.batch_size, len(sizes))
         nodes = int(sizes.topk(batch_size).values.sum())
-        entries = 0
-        if MODELS[config.model.name].needs_entries or problem.edge_dim:
+        entries, model = 0, MODELS[config.model.name]
+        if model.needs_max_row:
+            nodes = batch_size * int(sizes.max())
+            entries = nodes * int(sizes.max())
+        if model.needs_entries or problem.edge_dim:
             entries = int(problem.collection.num_entries.cpu().topk(batch_size).values.sum())
         copies = 4 if config.model.trains_on_four_copies else 1
         features = nodes * copies * min(problem.num_features, 4 * config.model.width)
@@ -178,10 +188,13 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         fitting = total_memory(problem.device) / 3 / (4 * (numbers + weights))
         if fitting < 1:
             largest = int(sizes.argmax())
+            others = [name for name, each in MODELS.items() if not each.needs_max_row]
             raise UserError(
                 f"graph {problem.graphs.graph_ids[largest]!r} has {int(sizes[largest]):,} nodes, "
                 "and a batch with it does not fit into memory: lower model.hidden_quats or "
                 "train.batch_size, or leave the graph out"
+                + model.needs_max_row
+                * f"; models without dense batches are {', '.join(others)}"
             )
         if problem.device.type == "cpu":
             typical = batch_size * problem.graphs.num_nodes / len(sizes)

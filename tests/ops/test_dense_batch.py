@@ -1,12 +1,13 @@
-"""Sort pooling equals PyG's, for one model, under vmap and for several members."""
+"""Dense batches and sort pooling equal PyG's, for one model, under vmap and for several members."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.nn import SortAggregation
+from torch_geometric.utils import to_dense_batch as pyg_to_dense_batch
 
 from quatgraph.errors import UserError
-from quatgraph.ops.sort_pool import sort_pool
+from quatgraph.ops.dense_batch import _group, from_dense_batch, sort_pool, to_dense_batch
 
 SIZES = torch.tensor([[3, 0, 5], [1, 4, 2]])
 NODES = 9  # one and two of them are padding
@@ -34,6 +35,37 @@ def test_values_and_gradients_are_those_of_pyg(k):
         assert torch.equal(ours, theirs)
         seed = torch.randn_like(ours)
         assert torch.equal(*(torch.autograd.grad(y, one, seed)[0] for y in (ours, theirs)))
+
+
+@pytest.mark.parametrize("size", [5, 7])
+def test_dense_batches_and_their_gradients_are_those_of_pyg(size):
+    x, ptr = inputs()
+    x.requires_grad_()
+    ours = to_dense_batch(x, ptr, size)
+    assert torch.equal(torch.vmap(lambda a, b: _group(a, b, size, sort=False))(x, ptr), ours)
+    for m in range(2):
+        index = torch.arange(3).repeat_interleave(SIZES[m])
+        theirs, _ = pyg_to_dense_batch(x[m, : len(index)], index, 0, size, 3)
+        assert torch.equal(ours[m], theirs)
+        seed = torch.randn_like(theirs)
+        grads = [torch.autograd.grad(y, x, seed, retain_graph=True)[0] for y in (ours[m], theirs)]
+        assert torch.equal(*grads)
+
+
+def test_nodes_of_a_dense_batch_are_found_again():
+    x, ptr = inputs()
+    x = x * (torch.arange(NODES) < ptr[:, -1:])[..., None]  # padding is zero
+    assert torch.equal(from_dense_batch(to_dense_batch(x, ptr, 6), ptr, NODES), x)
+    y = torch.randn(2, 3, 6, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda y: from_dense_batch(y, ptr, NODES), y)
+    each = torch.vmap(lambda y, ptr: from_dense_batch(y, ptr, NODES))(y, ptr)
+    assert torch.equal(each, from_dense_batch(y, ptr, NODES))
+
+
+def test_a_graph_that_is_larger_than_its_dense_batch_is_a_mistake():
+    x, ptr = inputs()
+    with pytest.raises(UserError, match="a graph of 5 nodes does not fit into a dense batch of 4"):
+        to_dense_batch(x, ptr, 4)
 
 
 def test_members_and_vmap_pool_each_on_its_own():
