@@ -14,6 +14,7 @@ from quatgraph.models.graph import (
     GraphDGCNN,
     GraphDiffPool,
     GraphGAT,
+    GraphGCAPS,
     GraphGCN,
     GraphGFN,
     GraphGIN,
@@ -76,6 +77,25 @@ def gat(model: GraphGAT, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tenso
         x = F.elu(loaded(theirs, weights)(x, edges))
         layers.append(x)
     return by_layers(model, layers, batch_index)
+
+
+def gcaps(model: GraphGCAPS, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    layers: list[Tensor] = []
+    for conv in model.convs:
+        moments = []
+        for power, one in enumerate(conv.maps, start=1):
+            theirs = pyg.GCNConv(*one.neighbours.weight.mT.shape, bias=False)
+            theirs = loaded(theirs, {"lin.weight": one.neighbours.weight})
+            moments.append(one.own(x**power) + theirs(x**power, edges))
+        x = norm_like(conv.norm)(torch.cat(moments, dim=1)).tanh()
+        layers.append(x)
+    z, rows = torch.cat(layers, dim=1), []
+    for graph in range(int(batch_index.max()) + 1):
+        own = z[batch_index == graph]
+        covariance = torch.cov(own.mT, correction=0)
+        upper = [covariance[a, b] for a in range(z.size(1)) for b in range(a, z.size(1))]
+        rows.append(torch.cat((own.mean(dim=0), torch.stack(upper))))
+    return model.prediction(model.dense(norm_like(model.norm)(torch.stack(rows))).relu())
 
 
 def dgcnn(model: GraphDGCNN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
@@ -233,6 +253,7 @@ REFERENCES = {
     GraphGCN: gcn,
     GraphSAGE: sage,
     GraphGAT: gat,
+    GraphGCAPS: gcaps,
     GraphDGCNN: dgcnn,
     GraphTopK: topk,
     GraphSAGPool: sagpool,

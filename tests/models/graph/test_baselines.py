@@ -17,6 +17,7 @@ from quatgraph.models.graph import (
     GraphDGCNN,
     GraphDiffPool,
     GraphGAT,
+    GraphGCAPS,
     GraphGCN,
     GraphGFN,
     GraphGIN,
@@ -36,6 +37,7 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "GCN": (GraphGCN, "symmetric", {}),
     "GraphSAGE": (GraphSAGE, "neighbours", {"per_layer": True}),
     "GAT": (GraphGAT, "loops", {"heads": 3}),
+    "GCAPS": (GraphGCAPS, "symmetric", {"moments": 3}),
     "DGCNN": (GraphDGCNN, "loops", {"num_sorted": 11}),
     "TopK": (GraphTopK, "loops", {"ratio": 0.6}),
     "SAGPool": (GraphSAGPool, "loops", {"ratio": 0.6}),
@@ -241,6 +243,13 @@ def test_dgcnn_sorts_enough_nodes_for_its_convolution():
 def test_hierarchical_pooling_keeps_a_share_of_the_nodes(name, ratio):
     with pytest.raises(UserError, match=rf"in \(0, 1\], got ratio={ratio}"):
         build(name, tiny.features("dense"), ratio=ratio)
+
+
+def test_the_moments_of_gcaps_share_the_width_evenly():
+    with pytest.raises(UserError, match="6 reals, cannot be shared among 4 moments"):
+        build("GCAPS", tiny.features("dense"), moments=4)
+    with pytest.raises(UserError, match="32 reals, cannot be shared among 3 moments"):
+        GraphGCAPS.Options(moments=3)
 
 
 def test_gats_heads_share_the_width_evenly():

@@ -4,6 +4,7 @@ from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
 from quatgraph.models.graph.dgcnn import GraphDGCNN
 from quatgraph.models.graph.diffpool import GraphDiffPool
 from quatgraph.models.graph.gat import GraphGAT
+from quatgraph.models.graph.gcaps import GraphGCAPS
 from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
@@ -20,6 +21,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "gcn": GraphGCN,
     "sage": GraphSAGE,
     "gat": GraphGAT,
+    "gcaps": GraphGCAPS,
     "dgcnn": GraphDGCNN,
     "topk": GraphTopK,
     "sagpool": GraphSAGPool,
@@ -36,6 +38,7 @@ __all__ = [
     "GraphDGCNN",
     "GraphDiffPool",
     "GraphGAT",
+    "GraphGCAPS",
     "GraphGCN",
     "GraphGFN",
     "GraphGIN",
