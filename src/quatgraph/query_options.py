@@ -218,4 +218,6 @@ def _name_owners(name: str, task: str) -> str:
     if not owners:
         return ""
     why = f"but the model is for the task {task!r}"
-    return f"{name} is an option for {' and '.join(owners)} models, {why}"
+    *first, last = owners
+    tasks = f"{', '.join(first)} and {last}" if first else last
+    return f"{name} is an option for {tasks} models, {why}"

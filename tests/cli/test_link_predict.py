@@ -289,7 +289,7 @@ def test_options_of_triples_are_refused_by_other_models(tmp_path: Path) -> None:
         assert_user_error(
             result, f"{option[0]} is an option for link models", "for the task 'node'"
         )
-    for option, tasks in (("--missing", "link"), ("--explain", "link and text")):
+    for option, tasks in (("--missing", "link"), ("--explain", "graph, link and text")):
         result = call("predict", str(tmp_path), option)
         assert_user_error(
             result, f"{option} is an option for {tasks} models", "for the task 'node'"

@@ -15,7 +15,7 @@ from quatgraph.models.text import MODELS as TEXT_MODELS
 
 OF_THE_TASK = {
     *("name", "normalization", "learned_vectors", "rounds", "conv_weight_decay"),
-    *("pmi_window", "counts"),
+    *("pmi_window", "counts", "edge_data"),
 }
 """Options that prepare the data or wrap the model."""
 WIDTHS = {"hidden_quats", "dim_quats"}
