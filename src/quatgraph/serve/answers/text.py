@@ -9,6 +9,9 @@ from quatgraph.predictors.text_inputs import check_texts
 from quatgraph.serve.answers.base import Keywords, Reply, encode, exact, reply_of
 from quatgraph.serve.answers.items import ItemAnswers
 
+EXAMPLES = 20
+"""Documents that an example is chosen from."""
+
 
 class TextAnswers(ItemAnswers):
     """Classifies texts, new ones or those of the training data."""
@@ -71,8 +74,8 @@ class TextAnswers(ItemAnswers):
 
     def _example(self) -> Reply:
         documents = self.predictor.training_data
-        place = next(n for n in range(len(documents)) if len(documents.words(n)) > 2)
-        return {"texts": [" ".join(documents.words(place)[:40])]}
+        longest = max(range(min(len(documents), EXAMPLES)), key=lambda n: len(documents.words(n)))
+        return {"texts": [" ".join(documents.words(longest)[:40])]}
 
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
         names: Any = self._ids() if kind == "documents" else list(map(str, self.predictor.classes))
