@@ -27,9 +27,7 @@ class Graph(Strict):
     )
     node_labels: list[str | int] | None = Field(None, description="The tag of each node.")
     node_features: list[list[float]] | None = Field(None, description="The numbers of each node.")
-    num_nodes: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="Needed only without all of the above."
-    )
+    num_nodes: int | None = Field(None, description="Needed only without all of the above.")
     label: str | int | None = Field(None, description="Its class, if it is known.")
     id: str | int | None = Field(None, description="Its name, by default its number.")
 

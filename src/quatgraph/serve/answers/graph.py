@@ -1,7 +1,8 @@
 """Answers about graphs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -10,11 +11,20 @@ from quatgraph.data.graph import Graphs
 from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import find_positions
-from quatgraph.serve.answers.base import MAX_DRAWN, Keywords, Reply, exact, reply_of
+from quatgraph.serve.answers.base import (
+    MAX_DRAWN,
+    Keywords,
+    Reply,
+    check_explained,
+    exact,
+    reply_of,
+)
 from quatgraph.serve.answers.items import ItemAnswers
 
 EXPLAINED = 100
 """Nodes of a graph that are left out in turn, at most."""
+MAX_NODES = 100_000
+"""Nodes of the graphs of a request, at most."""
 
 
 class GraphAnswers(ItemAnswers):
@@ -28,7 +38,16 @@ class GraphAnswers(ItemAnswers):
         if given is None and ids is None:
             raise UserError("give ids of the training data, or new graphs")
         graphs = None
+        if explain:
+            check_explained(len(ids if ids is not None else given or ()))
         if given is not None:
+            if not given:
+                raise UserError("there are no graphs; give at least one")
+            if (size := sum(map(count_nodes, given))) > MAX_NODES:
+                raise UserError(
+                    f"a request has at most {MAX_NODES:,} nodes, and these are {size:,}: send "
+                    "fewer or smaller graphs"
+                )
             named = ((f"graph {place}", one) for place, one in enumerate(given, 1))
             graphs = merge_objects(named, labels_needed=False)
         predictions = self.predictor.predict(graphs, ids=ids)
@@ -78,6 +97,12 @@ class GraphAnswers(ItemAnswers):
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
         names: Any = self._ids() if kind == "graphs" else list(map(str, self.predictor.classes))
         return names, names
+
+
+def count_nodes(graph: Mapping[str, Any]) -> int:
+    """The nodes that a graph of a request needs memory for, before anything is made of it."""
+    largest = max(chain.from_iterable(graph["edges"]), default=-1)
+    return max(graph.get("num_nodes") or 0, len(graph.get("node_labels") or ()), largest + 1)
 
 
 def without_each_node(graphs: Graphs, place: int) -> Graphs:

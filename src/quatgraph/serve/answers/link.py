@@ -8,9 +8,19 @@ from torch import Tensor
 
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import Links
-from quatgraph.predictors.queries import parse_queries
-from quatgraph.serve.answers.base import Answers, Keywords, Reply, encode, exact
+from quatgraph.predictors.queries import OPEN, parse_queries
+from quatgraph.serve.answers.base import (
+    Answers,
+    Keywords,
+    Reply,
+    check_explained,
+    encode,
+    exact,
+)
 from quatgraph.serve.drawing import draw_around
+
+MAX_ANSWERS = 10_000
+"""Answers of one reply, at most."""
 
 
 class LinkAnswers(Answers):
@@ -24,12 +34,13 @@ class LinkAnswers(Answers):
         replies: list[bytes | Exception] = [b""] * len(requests)
         for place, keywords in enumerate(requests):
             top, known = keywords.get("top", 10), keywords.get("known", "mark")
+            wanted = explain or bool(keywords.get("explain"))
             try:
                 rows = self._parse(keywords)
+                self._check_size(rows, top, wanted)
             except Exception as error:
                 replies[place] = error
                 continue
-            wanted = explain or bool(keywords.get("explain"))
             groups.setdefault((top, known, wanted), []).append((place, rows))
         for options, members in groups.items():
             try:
@@ -60,6 +71,17 @@ class LinkAnswers(Answers):
                 f"{encode(self._example()).decode()}"
             )
         return parse_queries([single] if queries is None else queries, self.predictor.triples)
+
+    def _check_size(self, rows: Tensor, top: int, explain: bool) -> None:
+        num_open = int((rows == OPEN).any(dim=1).sum())
+        count = len(rows) - num_open + num_open * min(top, self.predictor.triples.num_entities)
+        if count > MAX_ANSWERS:
+            raise UserError(
+                f"a reply has at most {MAX_ANSWERS:,} answers, and these would be {count:,}: send "
+                "fewer queries or lower top"
+            )
+        if explain:
+            check_explained(count)
 
     def _complete(
         self, options: tuple[Any, ...], members: Sequence[tuple[int, Tensor]]

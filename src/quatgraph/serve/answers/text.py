@@ -6,7 +6,7 @@ from typing import Any
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import TextPredictions
 from quatgraph.predictors.text_inputs import check_texts
-from quatgraph.serve.answers.base import Keywords, Reply, encode, reply_of
+from quatgraph.serve.answers.base import Keywords, Reply, check_explained, encode, reply_of
 from quatgraph.serve.answers.items import ItemAnswers
 
 EXAMPLES = 20
@@ -63,6 +63,8 @@ class TextAnswers(ItemAnswers):
         if texts is not None:
             check_texts(texts)  # a list of texts, which never names a file
         wanted = explain or bool(keywords.get("explain"))
+        if wanted:
+            check_explained(len(texts if texts is not None else ids or ()))
         return self._as_reply(self.predictor.predict(texts, ids=ids, explain=wanted))
 
     def _as_reply(self, predictions: TextPredictions) -> Reply:
