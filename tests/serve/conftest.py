@@ -1,12 +1,16 @@
 """A service with a tiny model of each task."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import portfolios
 import pytest
 from httpx import Client
 from services import service
+
+from quatgraph import LinkPredictor
 
 TASKS = ("node", "graph", "link", "text")
 
@@ -25,3 +29,18 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def client(bundles: dict[str, Path]) -> Iterator[Client]:
     with service(list(bundles.values())) as found:
         yield found
+
+
+@pytest.fixture
+def slow_down(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Makes every query to a knowledge graph take some more seconds."""
+    predict_rows = LinkPredictor.predict_rows
+
+    def slow(seconds: float) -> None:
+        def predict_slowly(self: LinkPredictor, *args: Any, **options: Any) -> Any:
+            time.sleep(seconds)
+            return predict_rows(self, *args, **options)
+
+        monkeypatch.setattr(LinkPredictor, "predict_rows", predict_slowly)
+
+    return slow

@@ -12,6 +12,7 @@ import uvicorn
 from quatgraph.errors import UserError
 from quatgraph.serve.app import create_app
 from quatgraph.serve.board import Board
+from quatgraph.serve.connections import limit_connections
 from quatgraph.serve.counters import Counters
 from quatgraph.serve.gate import Gate, Limits
 from quatgraph.serve.registry import Registry
@@ -106,6 +107,8 @@ def make_server(app: Gate, limits: Limits) -> uvicorn.Server:
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,
+        http=limit_connections(limits.seconds),
+        ws="none",
         timeout_graceful_shutdown=int(limits.seconds) + 1,
         h11_max_incomplete_event_size=MAX_HEADERS,
     )
