@@ -31,9 +31,11 @@ def service(
             while not server.started:
                 time.sleep(0.01)
             wait_until_loaded(registry)
-            yield client
-        server.should_exit = True
-        thread.join()
+            try:
+                yield client
+            finally:
+                server.should_exit = True
+                thread.join()
 
 
 def wait_until_loaded(registry: Registry) -> None:

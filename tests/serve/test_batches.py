@@ -15,6 +15,7 @@ REQUESTS: dict[str, list[Keywords]] = {
     "node": [{"nodes": ["n3"]}, {"nodes": ["n5", "n3"]}, {"nodes": ["nobody"]}, {"nodes": []}],
     "graph": [
         {"ids": ["ring-1"]},
+        {"ids": []},
         {"graphs": [{"edges": [[0, 1]], "node_labels": ["C", "N"]}]},
         {"graphs": [{"edges": [[0, 5]], "num_nodes": 2}]},
         {},
@@ -26,6 +27,7 @@ REQUESTS: dict[str, list[Keywords]] = {
         {"texts": [" "]},
         {"texts": ["a lovely town and a long story", ""]},
         {"ids": ["3"]},
+        {"ids": []},
         {"texts": ["awful"], "explain": True},
     ],
 }

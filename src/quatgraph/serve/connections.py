@@ -29,4 +29,14 @@ def limit_connections(seconds: float) -> type[asyncio.Protocol]:
             else:
                 self.watch = self.loop.call_later(seconds, self.close_if_idle, last)
 
+        def send_400_response(self, message: str) -> None:
+            """Refuses what is not HTTP; a request whose body it was in is given up."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                self.cycle.disconnected = True
+                self.cycle.message_event.set()
+            try:
+                super().send_400_response(message)
+            except Exception:  # it came after the reply
+                self.transport.close()
+
     return LimitedProtocol

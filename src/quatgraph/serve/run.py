@@ -127,6 +127,7 @@ def make_server(app: Gate, limits: Limits) -> uvicorn.Server:
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         http=limit_connections(limits.seconds),
         ws="none",
         timeout_graceful_shutdown=int(limits.seconds) + 1,
