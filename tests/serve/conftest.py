@@ -5,24 +5,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import portfolios
 import pytest
 from httpx import Client
-from services import service
+from services import save_bundles, service
 
 from quatgraph import LinkPredictor
-
-TASKS = ("node", "graph", "link", "text")
 
 
 @pytest.fixture(scope="session")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folder of a combined model by task."""
-    folder, found = tmp_path_factory.mktemp("served"), {}
-    for task in TASKS:
-        paths, _ = getattr(portfolios, task)(folder / f"data-{task}")
-        found[task] = paths[0].rename(folder / task)
-    return found
+    return save_bundles(tmp_path_factory.mktemp("served"))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from quatgraph.serve.answers.base import Keywords
 REQUESTS: dict[str, list[Keywords]] = {
     "node": [{"nodes": ["n3"]}, {"nodes": ["n5", "n3"]}, {"nodes": ["nobody"]}, {"nodes": []}],
     "graph": [
-        {"ids": ["ring-1"]},
+        {"ids": ["ring-10"]},
         {"ids": []},
         {"graphs": [{"edges": [[0, 1]], "node_labels": ["C", "N"]}]},
         {"graphs": [{"edges": [[0, 5]], "num_nodes": 2}]},
