@@ -8,11 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import portfolios
 
 from quatgraph.serve.board import Board
 from quatgraph.serve.gate import LIMITS, Limits
 from quatgraph.serve.registry import Registry
 from quatgraph.serve.run import Address, bind, build, make_server
+
+TASKS = ("node", "graph", "link", "text")
+
+
+def save_bundles(folder: Path) -> dict[str, Path]:
+    """The folder of a combined model by task."""
+    found = {}
+    for task in TASKS:
+        paths, _ = getattr(portfolios, task)(folder / f"data-{task}")
+        found[task] = paths[0].rename(folder / task)
+    return found
 
 
 @contextmanager
@@ -31,9 +43,11 @@ def service(
             while not server.started:
                 time.sleep(0.01)
             wait_until_loaded(registry)
-            yield client
-        server.should_exit = True
-        thread.join()
+            try:
+                yield client
+            finally:
+                server.should_exit = True
+                thread.join()
 
 
 def wait_until_loaded(registry: Registry) -> None:

@@ -26,7 +26,7 @@ LAYERS = [
     {"models"},
     {"tasks"},
     {"reproduce", "predictors"},
-    {"estimators"},
+    {"client", "estimators"},
     {"plot", "comparison"},
     {"serve"},
     {"cli"},

@@ -61,7 +61,7 @@ def test_options_that_a_query_takes_are_accepted() -> None:
         ("node", "top", "top is an option for link models, but the model is for the task 'node'"),
         ("text", "--node", "--node is an option for node models, but the model is for the"),
         ("text", "--missing", "--missing is an option for link models, but the model is for the"),
-        ("node", "--explain", "--explain is an option for graph and link and text models, but"),
+        ("node", "--explain", "--explain is an option for graph, link and text models, but"),
         ("link", "part", "unknown option 'part'"),
     ],
 )

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from quatgraph import callbacks
     from quatgraph.adjacency import Adjacency
+    from quatgraph.client import Client
     from quatgraph.comparison import Comparison, compare
     from quatgraph.data.loader import NeighborLoader
     from quatgraph.errors import UserError
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 _NAMES_IN = {
     "adjacency": "Adjacency",
     "callbacks": "callbacks",
+    "client": "Client",
     "comparison": "Comparison compare",
     "data.loader": "NeighborLoader",
     "errors": "UserError",
@@ -74,6 +76,7 @@ _MODULE_OF = {name: module for module, names in _NAMES_IN.items() for name in na
 __all__ = [
     "QGNN",
     "Adjacency",
+    "Client",
     "Comparison",
     "Ensemble",
     "GraphClassifier",

@@ -98,6 +98,31 @@ def test_a_text_that_names_a_file_is_a_text(client: Client, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
+    ("task", "body", "most"),
+    [
+        ("text", {"texts": ["a film"] * 101}, 100),
+        ("node", {"nodes": ["n1"] * 11}, 10),
+        ("graph", {"ids": ["ring-0"] * 101}, 100),
+        ("link", {"queries": [["person 1", "knows", None]] * 11}, 100),
+    ],
+)
+def test_many_answers_are_not_explained_at_once(
+    client: Client, task: str, body: dict[str, Any], most: int
+) -> None:
+    assert ask(client, f"/api/models/{task}/predict", body)["answers"]
+    status, sentence = refused(client, f"/api/models/{task}/explain", body)
+    assert status == 422
+    assert sentence.startswith(f"at most {most} answers are explained at once, not 1")
+
+
+def test_a_reply_has_no_more_answers_than_a_client_can_want(client: Client) -> None:
+    body = {"queries": [["person 1", "knows", None]] * 1000, "top": 1000}
+    status, sentence = refused(client, "/api/models/link/predict", body)
+    assert status == 422
+    assert sentence.startswith("a reply has at most 10,000 answers, and these would be ")
+
+
+@pytest.mark.parametrize(
     ("task", "body", "sentence"),
     [
         ("link", {"head": "x", "relation": "in", "tops": 3}, "unknown option 'tops'; did you mean"),
@@ -114,6 +139,10 @@ def test_a_text_that_names_a_file_is_a_text(client: Client, tmp_path: Path) -> N
         ("graph", {"smiles": ["c1cc"]}, "the SMILES: 'c1cc' is no molecule"),
         ("graph", {"ids": ["ring-99"]}, "there is no graph 'ring-99'; did you mean"),
         ("graph", {"graphs": [{"edges": [[0, 9]], "num_nodes": 2}]}, "graph 1 has an edge to the"),
+        ("graph", {"graphs": []}, "there are no graphs; give at least one"),
+        ("graph", {"graphs": [{"edges": [[0, 99_999_999]]}]}, "and these are 100,000,000: send"),
+        ("graph", {"graphs": [{"edges": [[0, 9**99]]}]}, "at most 100,000 nodes, and these are"),
+        ("graph", {"graphs": [{"edges": [], "num_nodes": 99_999}] * 2}, "and these are 199,998"),
     ],
 )
 def test_a_mistake_is_a_sentence(

@@ -1,8 +1,10 @@
 """Commands that serve: serve, board."""
 
 import logging
+import sys
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlencode
 
 import typer
 
@@ -93,6 +95,9 @@ def _serve(
         logging.basicConfig(level=logging.INFO, format="%(message)s")
 
     def ready(url: str) -> None:
-        echo(f"{url}{f'#token={token}' if token else ''}")
+        # A log that is kept must not hold the token.
+        shows_token = token and sys.stdout.isatty()
+        echo(f"{url}#{urlencode({'token': token})}" if shows_token else url)
+        sys.stdout.flush()
 
     serve(registry, shown, address, Limits(), ready)

@@ -248,16 +248,16 @@ class Classifier(Predictor[Config]):
         """What is known of items: their labels and, in the training data, their split. Of several
         splits it is the first that a member has them in: an item that one was trained on is not
         for testing."""
-        splits = None
+        splits, chosen = None, torch.as_tensor(places, dtype=torch.long)  # also of none
         if data is self._data and self.card.get("refit"):
-            splits = ["train" if y >= 0 else "" for y in data.y[torch.as_tensor(places)].tolist()]
+            splits = ["train" if y >= 0 else "" for y in data.y[chosen].tolist()]
         elif data is self._data:
             numbers = torch.full((len(data.y),), len(PARTS))
             for number, part in reversed(list(enumerate(PARTS))):
                 for member in self.members:
                     numbers[self._parts(member, data)[part]] = number
-            splits = [(*PARTS, "")[n] for n in numbers[torch.as_tensor(places)].tolist()]
-        labels = labels_of(data, places)
+            splits = [(*PARTS, "")[n] for n in numbers[chosen].tolist()]
+        labels = labels_of(data, chosen)
         if labels is not None:
             typed = dict(zip(self.card["labels"], self.classes, strict=True))
             labels = [typed.get(label, label) for label in labels]

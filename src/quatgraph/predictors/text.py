@@ -109,6 +109,11 @@ class TextPredictor(Classifier[TextConfig]):
             id_name=id_name,
         )
 
+    def notes_on(self, texts: AnyTexts) -> list[str]:
+        """The notes of :meth:`predict` on new texts."""
+        documents, *_ = self._select_documents(texts, None, None)
+        return list_notes(documents, self.members, is_new=True)
+
     def embed(
         self,
         texts: AnyTexts | None = None,

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from quatgraph import __version__
 from quatgraph.errors import UserError
@@ -43,7 +44,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         registry.load_in_background()
         yield
-        worker.stop()
+        worker.stop(limits.seconds)
         side.shutdown()
 
     app = FastAPI(
@@ -57,28 +58,26 @@ def create_app(
     )
     _report_errors(app)
 
-    @asynccontextmanager
-    async def time_limit() -> AsyncIterator[None]:
+    async def limited(
+        awaitable: Awaitable[Any],
+        status: int = 504,
+        sentence: str = "the answer takes more than {:g} s: ask for less at once",
+    ) -> Any:
         try:
             async with asyncio.timeout(limits.seconds):
-                yield
+                return await awaitable
         except TimeoutError:
-            raise RefusedError(
-                504, f"the answer takes more than {limits.seconds:g} s: ask for less at once"
-            ) from None
-
-    async def limited(awaitable: Awaitable[Any]) -> Any:
-        async with time_limit():
-            return await awaitable
+            raise RefusedError(status, sentence.format(limits.seconds)) from None
 
     async def ask(name: str, request: Request, method: str) -> Response:
         model = registry.find(name)
         answers = model.answers
         if not request.headers.get("content-type", "").startswith("application/json"):
             raise RefusedError(415, "send JSON, with the header Content-Type: application/json")
-        async with time_limit():
-            keywords = parse_request(answers.task, await request.body())
-            return _json(await worker.submit(getattr(answers, method), keywords))
+        late = "the body was not sent within {:g} s: send it faster, or less of it"
+        body = await limited(request.body(), 408, late)
+        keywords = parse_request(answers.task, body)
+        return _json(await limited(worker.submit(getattr(answers, method), keywords)))
 
     async def compute(call: Callable[[], Any]) -> Response:
         """Runs what is not a batch in the thread of torch."""
@@ -284,6 +283,10 @@ def _report_errors(app: FastAPI) -> None:
     @app.exception_handler(RefusedError)
     async def _(request: Request, error: RefusedError) -> Response:
         return reply(error.status, str(error))
+
+    @app.exception_handler(ClientDisconnect)
+    async def _(request: Request, error: ClientDisconnect) -> Response:
+        return reply(499, "the client has gone")  # which nobody reads, but it is counted
 
     @app.exception_handler(RequestValidationError)
     async def _(request: Request, error: RequestValidationError) -> Response:

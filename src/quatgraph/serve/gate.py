@@ -126,12 +126,7 @@ class Gate:
                 LOGGER.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        host = urlsplit("//" + headers.get(b"host", b"").decode("latin-1"))
-        try:
-            name = host.hostname or ""
-        except ValueError:
-            name = ""
-        if self.hosts and name not in self.hosts:
+        if self.hosts and _host_name(headers) not in self.hosts:
             raise RefusedError(421, "this service is not known by that name; use 127.0.0.1")
         length = headers.get(b"content-length", b"0")
         if not length.isdigit() or int(length) > self.limits.body:
@@ -158,6 +153,14 @@ class Gate:
         return RefusedError(
             413, f"the request is larger than {self.limits.body:,} bytes: send less at once"
         )
+
+
+def _host_name(headers: dict[bytes, bytes]) -> str:
+    """The name by which the service is called, without its port; empty if it is none."""
+    try:
+        return urlsplit("//" + headers.get(b"host", b"").decode("latin-1")).hostname or ""
+    except ValueError:  # half an IPv6 address
+        return ""
 
 
 async def _reply(send: Send, status: int, body: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from quatgraph.errors import UserError, did_you_mean
 if TYPE_CHECKING:
     from quatgraph.serve.answers import Answers
 
+LOGGER = logging.getLogger("quatgraph.serve")
 State = Literal["loading", "ready", "failed"]
 
 
@@ -53,8 +55,14 @@ class Model:
             self.loaded = open_answers(self.path, self.device)
             self.task = self.loaded.task
             self.state = "ready"
-        except UserError as mistake:
-            self.state, self.error = "failed", str(mistake)
+        except Exception as error:
+            self.state = "failed"
+            if isinstance(error, UserError):
+                self.error = str(error)
+                LOGGER.error("%s could not be loaded: %s", self.name, self.error)
+            else:
+                self.error = "an error inside quatgraph, which the service's log describes"
+                LOGGER.exception("%s could not be loaded", self.name)
 
     def summary(self) -> dict[str, Any]:
         """An entry of the list of models."""

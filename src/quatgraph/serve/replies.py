@@ -110,7 +110,12 @@ class LinkAnswer(BaseModel):
     relation: str
     tail: str
     score: float
-    rank: float | None = None
+    head_id: str | None = Field(None, description="With tail_id, if ids and labels differ.")
+    relation_id: str | None = None
+    tail_id: str | None = None
+    rank: float | None = Field(None, description="Among all entities, other known ones left out.")
+    tail_rank: float | None = Field(None, description="With head_rank, for a given triple.")
+    head_rank: float | None = None
     known: str = Field(description="train, valid, test, or empty if it is new.")
     support: list[SupportingTriple] | None = None
 
@@ -136,6 +141,7 @@ class ClassAnswer(BaseModel):
     attention: dict[str, float] | None = Field(None, description="text: by word.")
     edges: list[EdgeSupport] | None = Field(None, description="node: by neighbour.")
     nodes: list[float] | None = Field(None, description="graph: by node.")
+    node_names: list[str] | None = Field(None, description="graph: tag and number of each node.")
 
 
 class Reply(BaseModel):

@@ -5,19 +5,24 @@ import secrets
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 import uvicorn
 
 from quatgraph.errors import UserError
 from quatgraph.serve.app import create_app
 from quatgraph.serve.board import Board
+from quatgraph.serve.connections import limit_connections
 from quatgraph.serve.counters import Counters
 from quatgraph.serve.gate import Gate, Limits
 from quatgraph.serve.registry import Registry
 
 MAX_HEADERS = 1 << 16
 """Bytes of the headers of a request."""
+BACKLOG = 2048
+"""Connections that may wait to be accepted."""
 SWITCH_SECONDS = 0.0002
 """How long a thread may keep others from running Python: every operation of torch lets the event
 loop run, and would otherwise wait up to 5 ms for its turn."""
@@ -35,6 +40,18 @@ class Address:
     origins: frozenset[str] = field(default_factory=frozenset)
 
     def __post_init__(self) -> None:
+        if not self.token.isascii() or not self.token.isprintable() or " " in self.token:
+            raise UserError(
+                "a token is made of visible ASCII characters, for instance "
+                f"{secrets.token_urlsafe(16)}; clients could not send this one"
+            )
+        for origin in self.origins:
+            parts = urlsplit(origin)
+            if not parts.netloc or origin != f"{parts.scheme}://{parts.netloc}":
+                raise UserError(
+                    f"--cors {origin} is not the origin of a site; write it as "
+                    "https://site.example, without a path"
+                )
         if self.host not in LOOPBACK and not self.token and not self.no_auth:
             raise UserError(
                 f"{self.host} can be reached from other machines: give --token, for instance "
@@ -74,7 +91,8 @@ def serve(
         ready: Called with the URL once the port is bound.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    with bind(address.host, address.port) as listener:
+    # After a signal uvicorn stops, and repeats it.
+    with suppress(KeyboardInterrupt), bind(address.host, address.port) as listener:
         port = listener.getsockname()[1]
         shown = f"[{address.host}]" if ":" in address.host else address.host
         ready(f"http://{shown}:{port}/")
@@ -82,18 +100,21 @@ def serve(
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket on a port, or on any free one for 0."""
+    """A socket that listens on a port, or on any free one for 0; clients wait to be served."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # With the protocol by name, asyncio turns Nagle's algorithm off, which adds 40 ms to a reply.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-    except OSError as error:
+        listener.listen(BACKLOG)
+    except (OSError, UnicodeError) as error:
         listener.close()
-        reason = error.strerror or error
+        reason, remedy = "there is no such address", "--host"
+        if isinstance(error, OSError) and not isinstance(error, socket.gaierror):
+            reason, remedy = error.strerror or str(error), "--port"
         raise UserError(
-            f"cannot listen on {host}:{port} ({reason}): choose another --port"
+            f"cannot listen on {host}:{port} ({reason}): choose another {remedy}"
         ) from None
     return listener
 
@@ -106,6 +127,9 @@ def make_server(app: Gate, limits: Limits) -> uvicorn.Server:
         log_level=logging.WARNING,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
+        http=limit_connections(limits.seconds),
+        ws="none",
         timeout_graceful_shutdown=int(limits.seconds) + 1,
         h11_max_incomplete_event_size=MAX_HEADERS,
     )

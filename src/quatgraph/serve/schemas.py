@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from quatgraph.errors import UserError
-from quatgraph.query_options import Option, check_options, find_query
+from quatgraph.query_options import QUERIES, Option, check_options, find_query
 
 MAX_ITEMS = 1000
 """Queries, texts, ids or graphs of one request, and answers to a query, at most."""
@@ -29,9 +29,7 @@ class Graph(Strict):
     node_features: list[list[float]] | None = Field(None, description="The numbers of each node.")
     edge_labels: list[str | int] | None = Field(None, description="The label of each edge.")
     edge_features: list[list[float]] | None = Field(None, description="The numbers of each edge.")
-    num_nodes: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
-        None, description="Needed only without all of the above."
-    )
+    num_nodes: int | None = Field(None, description="Needed only without all of the above.")
     label: str | int | None = Field(None, description="Its class, if it is known.")
     id: str | int | None = Field(None, description="Its name, by default its number.")
 
@@ -91,17 +89,26 @@ def parse_request(task: str, body: bytes) -> dict[str, Any]:
         raise UserError(_explain(task, error)) from None
 
 
+def _explain_option(task: str, name: str) -> str:
+    """Says why a request cannot have an option."""
+    for query in QUERIES[task][1:]:
+        spelling = f"--{query.flag}"
+        if spelling.strip("-").replace("-", "_") == name.strip("-").replace("-", "_"):
+            return f"{spelling} may take minutes: use the command line, quatgraph {query.command}"
+    try:
+        check_options(task, [name])
+    except UserError as mistake:
+        return str(mistake)
+    return f"{name} names a file, which only the command line reads: leave it out"
+
+
 def _explain(task: str, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
     place, kind = first["loc"], first["type"]
     if kind == "json_invalid":
         return 'the request is not valid JSON: send an object such as {"top": 3}'
     if kind == "extra_forbidden" and len(place) == 1:
-        try:
-            check_options(task, [str(place[0])])
-        except UserError as mistake:
-            return str(mistake)
-        return f"{place[0]} names a file, which only the command line reads: leave it out"
+        return _explain_option(task, str(place[0]))
     where = ".".join(map(str, place)) or "the request"
     message = first["msg"]
     return f"{where}: {message[0].lower()}{message[1:]}"

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +60,12 @@ class Worker:
         with self._changed:
             self._changed.notify()
 
-    def stop(self) -> None:
-        """Ends the thread after the jobs that wait."""
+    def stop(self, seconds: float | None = None) -> None:
+        """Ends the thread after the jobs that wait; after some seconds, no longer waits for it."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(seconds)
 
     def _work(self) -> None:
         while batch := self._next():
@@ -74,8 +75,9 @@ class Worker:
                 results = batch[0].run([job.request for job in batch])
             except Exception as error:
                 results = [error] * len(batch)
-            # One call for all of them: each wakes the event loop.
-            batch[0].future.get_loop().call_soon_threadsafe(_deliver, batch, results)
+            with suppress(RuntimeError):  # the loop has ended, and nobody waits any more
+                # One call for all of them: each wakes the event loop.
+                batch[0].future.get_loop().call_soon_threadsafe(_deliver, batch, results)
 
     def _next(self) -> list[_Job]:
         """The jobs that run next; none after the end."""

@@ -20,6 +20,8 @@ Keywords = Mapping[str, Any]
 Reply = dict[str, Any]
 MAX_DRAWN = 200
 """Nodes of a drawing, at most."""
+MAX_EXPLAINED = 100
+"""Answers that are explained at once, at most."""
 
 
 class Answers(ABC):
@@ -122,6 +124,12 @@ class Answers(ABC):
             return encode(self._answer(keywords, explain))
         except Exception as error:
             return error
+
+
+def check_explained(count: int, most: int = MAX_EXPLAINED) -> None:
+    """Refuses to explain so many answers that others would have to wait for them."""
+    if count > most:
+        raise UserError(f"at most {most} answers are explained at once, not {count:,}")
 
 
 def encode(reply: Reply) -> bytes:

@@ -9,11 +9,19 @@ from torch import Tensor
 
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import Links
-from quatgraph.predictors.queries import parse_queries
-from quatgraph.serve.answers.base import Answers, Keywords, Reply, encode, exact
+from quatgraph.predictors.queries import OPEN, parse_queries
+from quatgraph.serve.answers.base import (
+    Answers,
+    Keywords,
+    Reply,
+    check_explained,
+    encode,
+    exact,
+)
 from quatgraph.serve.drawing import draw_around
 
-OPTIONS = ("top", "known", "explain")
+MAX_ANSWERS = 10_000
+"""Answers of one reply, at most."""
 
 
 class LinkAnswers(Answers):
@@ -26,22 +34,31 @@ class LinkAnswers(Answers):
         groups: dict[tuple[Any, ...], list[tuple[int, Tensor]]] = {}
         replies: list[bytes | Exception] = [b""] * len(requests)
         for place, keywords in enumerate(requests):
-            options = tuple(keywords.get(name) for name in OPTIONS[:2])
+            top, known = keywords.get("top", 10), keywords.get("known", "mark")
+            wanted = explain or bool(keywords.get("explain"))
             try:
                 rows = self._parse(keywords)
-            except UserError as mistake:
-                replies[place] = mistake
+                self._check_size(rows, top, wanted)
+            except Exception as error:
+                replies[place] = error
                 continue
-            wanted = explain or bool(keywords.get("explain"))
-            groups.setdefault((*options, wanted), []).append((place, rows))
+            groups.setdefault((top, known, wanted), []).append((place, rows))
         for options, members in groups.items():
             try:
-                for place, reply in self._complete(options, members):
-                    replies[place] = encode(reply)
-            except Exception as error:
-                for place, _ in members:
-                    replies[place] = error
+                found = self._complete(options, members)
+            except Exception:  # of one of them: the others have theirs all the same
+                found = [reply for one in members for reply in self._complete_one(options, one)]
+            for place, reply in found:
+                replies[place] = reply
         return replies
+
+    def _complete_one(
+        self, options: tuple[Any, ...], member: tuple[int, Tensor]
+    ) -> Sequence[tuple[int, bytes | Exception]]:
+        try:
+            return self._complete(options, [member])
+        except Exception as error:
+            return [(member[0], error)]
 
     def _parse(self, keywords: Keywords) -> Tensor:
         """The numbers of the queries of a request, ``(Q, 3)``."""
@@ -56,26 +73,36 @@ class LinkAnswers(Answers):
             )
         return parse_queries([single] if queries is None else queries, self.predictor.triples)
 
+    def _check_size(self, rows: Tensor, top: int, explain: bool) -> None:
+        num_open = int((rows == OPEN).any(dim=1).sum())
+        count = len(rows) - num_open + num_open * min(top, self.predictor.triples.num_entities)
+        if count > MAX_ANSWERS:
+            raise UserError(
+                f"a reply has at most {MAX_ANSWERS:,} answers, and these would be {count:,}: send "
+                "fewer queries or lower top"
+            )
+        if explain:
+            check_explained(count)
+
     def _complete(
         self, options: tuple[Any, ...], members: Sequence[tuple[int, Tensor]]
-    ) -> Sequence[tuple[int, Reply]]:
+    ) -> Sequence[tuple[int, bytes | Exception]]:
         top, known, explain = options
-        given = {name: value for name, value in (("top", top), ("known", known)) if value}
         every = torch.cat([rows for _, rows in members])
-        links = self.predictor.predict_rows(every, **given)
+        links = self.predictor.predict_rows(every, top=top, known=known)
         if explain:
             links = self.predictor.explain(links)
         ends = torch.tensor([len(rows) for _, rows in members]).cumsum(0)
         cuts = [0, *torch.searchsorted(links.query, ends).tolist()]
         starts, noted = [0, *ends.tolist()], bool(self.predictor.notes_on(every))
         answers = list(self._answers(links))
-        found = []
+        found = list[tuple[int, bytes | Exception]]()
         for number, (place, rows) in enumerate(members):
             own = answers[cuts[number] : cuts[number + 1]]
             for answer in own:
                 answer["query"] -= starts[number]
             notes = self.predictor.notes_on(rows) if noted else []
-            found.append((place, {"answers": own, "notes": notes}))
+            found.append((place, encode({"answers": own, "notes": notes})))
         return found
 
     def _answers(self, links: Links) -> Sequence[Reply]:
@@ -83,6 +110,9 @@ class LinkAnswers(Answers):
         rows = zip(links.rows(), links.query.tolist(), links.scores.tolist(), strict=True)
         for place, (row, query, score) in enumerate(rows):
             row |= {"query": query, "score": exact(score)}
+            # What a row has must not depend on the other requests of a batch.
+            for key in ("rank",) if row["predicted"] == "both" else ("tail_rank", "head_rank"):
+                row.pop(key, None)
             if links.support is not None:
                 row["support"] = [one._asdict() for one in links.support[place]]
             found.append(row)

@@ -8,12 +8,14 @@ import torch
 
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import find_positions
-from quatgraph.serve.answers.base import Keywords, Reply, exact, reply_of
+from quatgraph.serve.answers.base import Keywords, Reply, check_explained, exact, reply_of
 from quatgraph.serve.answers.items import ItemAnswers
 from quatgraph.serve.drawing import draw_around
 
 EXPLAINED = 30
 """Edges of a node that are left out in turn, at most."""
+MAX_EXPLAINED = 10
+"""Nodes that are explained at once, at most: for each edge all nodes are computed again."""
 
 
 class NodeAnswers(ItemAnswers):
@@ -28,6 +30,7 @@ class NodeAnswers(ItemAnswers):
             raise UserError(f"give the ids of nodes, such as {self._ids()[0]!r}")
         reply = reply_of(self._select(self._find(nodes)))
         if explain:
+            check_explained(len(nodes), MAX_EXPLAINED)
             for answer in reply["answers"]:
                 answer["edges"] = self._weigh_edges(answer["id"])
         return reply

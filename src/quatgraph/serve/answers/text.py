@@ -6,8 +6,11 @@ from typing import Any
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import TextPredictions
 from quatgraph.predictors.text_inputs import check_texts
-from quatgraph.serve.answers.base import Keywords, Reply, encode, exact, reply_of
+from quatgraph.serve.answers.base import Keywords, Reply, check_explained, encode, reply_of
 from quatgraph.serve.answers.items import ItemAnswers
+
+EXAMPLES = 20
+"""Documents that an example is chosen from."""
 
 
 class TextAnswers(ItemAnswers):
@@ -17,31 +20,38 @@ class TextAnswers(ItemAnswers):
     kinds = ("documents", "classes")
 
     def _reply(self, requests: Sequence[Keywords], *, explain: bool) -> list[bytes | Exception]:
-        """Texts of several requests are classified together, unless there is a note on some."""
+        """Texts of several requests are classified together; notes are on the own texts only."""
         alone = [
             place
             for place, one in enumerate(requests)
             if explain or one.get("explain") or one.get("ids") is not None or not one.get("texts")
         ]
-        together = [place for place in range(len(requests)) if place not in set(alone)]
+        together = sorted(set(range(len(requests))).difference(alone))
         replies: list[bytes | Exception] = [b""] * len(requests)
-        if len(together) > 1:
-            texts = [requests[place]["texts"] for place in together]
-            try:
-                for own in texts:
-                    check_texts(own)
-                found = self.predictor.predict([text for own in texts for text in own])
-            except UserError:
-                found = None
-            if found is not None and not found.notes:
-                answers, start = self._as_reply(found), 0
-                for place, own in zip(together, texts, strict=True):
-                    end = start + len(own)
-                    replies[place] = encode(answers | {"answers": answers["answers"][start:end]})
-                    start = end
-                together = []
-        for place in (*alone, *together):
+        try:
+            found = self._classify([requests[place]["texts"] for place in together])
+        except Exception:  # of one of them: the others have theirs all the same
+            alone, together, found = [*alone, *together], [], []
+        for place, reply in zip(together, found, strict=True):
+            replies[place] = reply
+        for place in alone:
             replies[place] = self._reply_to_one(requests[place], explain)
+        return replies
+
+    def _classify(self, requests: Sequence[list[str]]) -> list[bytes]:
+        """The replies to the texts of some requests."""
+        for own in requests:
+            check_texts(own)  # a list of texts, which never names a file
+        if not requests:
+            return []
+        found = self.predictor.predict([text for own in requests for text in own])
+        mixed = bool(found.notes) and len(requests) > 1
+        reply, start, replies = self._as_reply(found), 0, []
+        for own in requests:
+            notes = self.predictor.notes_on(own) if mixed else found.notes
+            answers = reply["answers"][start : start + len(own)]
+            replies.append(encode(reply | {"answers": answers, "notes": notes}))
+            start += len(own)
         return replies
 
     def _answer(self, keywords: Keywords, explain: bool) -> Reply:
@@ -53,6 +63,8 @@ class TextAnswers(ItemAnswers):
         if texts is not None:
             check_texts(texts)  # a list of texts, which never names a file
         wanted = explain or bool(keywords.get("explain"))
+        if wanted:
+            check_explained(len(texts if texts is not None else ids or ()))
         return self._as_reply(self.predictor.predict(texts, ids=ids, explain=wanted))
 
     def _as_reply(self, predictions: TextPredictions) -> Reply:
@@ -63,7 +75,7 @@ class TextAnswers(ItemAnswers):
                 answer["text"] = answer.pop("id")
             for key, found in columns.items():
                 if found is not None:
-                    answer[key] = {word: exact(value) for word, value in found[place].items()}
+                    answer[key] = found[place]
         return reply
 
     def _ids(self) -> Sequence[str]:
@@ -71,8 +83,8 @@ class TextAnswers(ItemAnswers):
 
     def _example(self) -> Reply:
         documents = self.predictor.training_data
-        places = (*documents.test.tolist(), *range(len(documents)))
-        place = next(n for n in places if len(documents.words(n)) > 2)
+        places = [*documents.test.tolist(), *range(len(documents))][:EXAMPLES]
+        place = max(places, key=lambda n: len(documents.words(n)) > 2)  # the first such text
         return {"texts": [" ".join(documents.words(place)[:40])]}
 
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
