@@ -38,6 +38,7 @@ class Pair:
 
 PAIRS = (
     Pair("nodes: QGNN vs GCN", "node", "qgnn", "gcn"),
+    Pair("nodes: Deep QGNN vs GCNII", "node", "deep-qgnn", "gcnii"),
     Pair("graphs: QGNN, normalised adjacency vs GCN", "graph", "qgnn-symmetric", "gcn"),
     Pair("triples, MRR: SimQGNN vs SimRGCN", "link", "simqgnn", "simrgcn"),
     Pair("triples, MRR: Rotation4D-N3 vs ComplEx-N3", "link", "rotation4d-n3", "complex-n3"),
