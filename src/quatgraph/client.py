@@ -86,7 +86,7 @@ class Client:
         found: list[dict[str, Any]] = self._call("/api/models")["models"]
         return found
 
-    def predict(self, data: Any = None, **options: Any) -> AnyPredictions:
+    def predict(self, data: Any = None, **options: Any) -> Any:
         """Predicts as ``quatgraph.load(bundle).predict`` does.
 
         Args:
@@ -96,7 +96,7 @@ class Client:
         """
         return self._ask("predict", data, options)
 
-    def explain(self, data: Any = None, **options: Any) -> AnyPredictions:
+    def explain(self, data: Any = None, **options: Any) -> Any:
         """Predicts as :meth:`predict`, and computes the ``support`` of each prediction."""
         return self._ask("explain", data, options)
 

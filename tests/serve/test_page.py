@@ -175,10 +175,13 @@ def test_nodes_are_found_drawn_and_listed(visit: Visit) -> None:
 def test_graphs_are_shown_by_id_and_drawn_by_hand(visit: Visit) -> None:
     page = visit.open("?model=graph")
     expect(page.locator("svg .node").first).to_be_visible()
-    area = page.get_by_label("Edges or JSON of a graph")
+    area = page.get_by_label("Edges, SMILES or JSON of a graph")
     area.fill("0-1, 1-2, 2-x")
     area.press("Enter")
     expect(page.get_by_role("alert")).to_have_text(re.compile("'2-x' is not an edge"))
+    area.fill("c1ccccc1O")
+    area.press("Enter")  # the model was not trained on molecules
+    expect(page.get_by_role("alert")).to_contain_text("node attributes, but the model was trained")
     area.fill("0-1, 1-2, 2-0, 2-3")
     area.press("Enter")  # the model was trained on graphs with tags
     expect(page.get_by_role("alert")).to_contain_text("the graphs have no node tags")

@@ -145,12 +145,15 @@ def create_app(
     @app.get("/api/models/{name}/graph", response_model=replies.Drawing)
     async def draw(
         name: str,
-        of: Annotated[str, Query(max_length=1000)],
+        of: Annotated[str, Query(max_length=1000)] = "",
         hops: Annotated[int, Query(ge=1, le=2)] = 1,
         limit: Annotated[int, Query(ge=2, le=200)] = 40,
+        smiles: Annotated[str, Query(max_length=1000)] = "",
     ) -> Any:
-        """The neighbourhood of an entity or a node, or a graph of the training data."""
+        """The neighbourhood of an entity or a node, a graph of the training data, or a molecule."""
         answers = registry.find(name).answers
+        if smiles:
+            return await compute(lambda: answers.draw_molecule(smiles))
         return await compute(lambda: answers.draw(of, hops, limit))
 
     @app.get("/api/models/{name}/items", response_model=replies.Items)

@@ -22,7 +22,7 @@ class Board:
         if not folder.is_dir():
             raise UserError(f"there is no folder {folder}; give one with run records below it")
         self.folder = folder
-        self._files: dict[Path, tuple[tuple[int, int], list[RunRecord]]] = {}
+        self._files: dict[Path, tuple[tuple[int, int], list[RunRecord] | str]] = {}
 
     def list_runs(self) -> dict[str, Any]:
         """All runs, the last finished first, and notes on files that could not be read."""
@@ -69,6 +69,8 @@ class Board:
         for name in (first, second):
             if name not in groups:
                 raise UserError(f"there is no group {name!r}; /api/runs lists them")
+        if first == second:
+            raise UserError("a group is compared with another one; choose two")
         found = compare_records({name: groups[name] for name in (first, second)})
         (pair,) = found.pairs
         values = dataclasses.asdict(pair)
@@ -93,20 +95,23 @@ class Board:
 
     def _read(self) -> tuple[dict[str, tuple[str, "RunRecord"]], list[str]]:
         """The runs by id, each with its file, and notes."""
-        from quatgraph.training.record import read_records
-
-        notes, found = [], {}
+        notes, found, files = list[str](), {}, dict[Path, Any]()
         for path in self._paths():
             name = path.relative_to(self.folder).as_posix()
             try:
-                stamp = _stamp(path)
-                if self._files.get(path, (None,))[0] != stamp:
-                    self._files[path] = stamp, read_records(path)
-            except (UserError, OSError) as mistake:
-                notes.append(f"{name}: {mistake}")
+                stamp, known = _stamp(path), self._files.get(path)
+                if known is None or known[0] != stamp:
+                    known = stamp, _read_or_explain(path)
+            except OSError as error:  # it has just been removed
+                notes.append(f"{name}: {error.strerror}")
                 continue
-            for place, record in enumerate(self._files[path][1]):
+            files[path], records = known, known[1]
+            if isinstance(records, str):
+                notes.append(f"{name}: {records}")
+                continue
+            for place, record in enumerate(records):
                 found[f"{name}:{place}"] = name, record
+        self._files = files  # those that were removed are forgotten
         return found, notes
 
     def _paths(self) -> list[Path]:
@@ -132,6 +137,16 @@ SHOWN = (
 def _stamp(path: Path) -> tuple[int, int]:
     status = path.stat()
     return status.st_mtime_ns, status.st_size
+
+
+def _read_or_explain(path: Path) -> "list[RunRecord] | str":
+    """The records of a file, or why it has none."""
+    from quatgraph.training.record import read_records
+
+    try:
+        return read_records(path)
+    except UserError as mistake:
+        return str(mistake)
 
 
 def _group(file: str, record: "RunRecord") -> str:

@@ -20,6 +20,7 @@ Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOGGER = logging.getLogger("quatgraph.access")
+ERRORS = logging.getLogger("quatgraph.serve")
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -117,6 +118,8 @@ class Gate:
                 await self.app(scope, receiving, sending)
         except RefusedError as refusal:
             await _reply(sending, refusal.status, json.dumps({"error": str(refusal)}).encode())
+        except Exception:  # an error of ours, which its client has been told of
+            ERRORS.exception("%s %s failed", scope["method"], printable(scope["path"]))
         finally:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", "other")

@@ -190,7 +190,7 @@ def _parse_line(line: bytes, path: Path, number: int) -> list[RunRecord]:
                 for key in ("metrics", "curves"):
                     run[key] = map_leaves(run[key], lambda v: math.nan if v is None else v)
             return [RunRecord(**run) for run in runs]
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UserError(
             f"line {number} of {path} is not a run record, or not as it was written: restore the "
             "file, or remove that line"

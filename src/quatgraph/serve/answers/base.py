@@ -96,6 +96,10 @@ class Answers(ABC):
     def draw(self, name: str, hops: int, limit: int) -> Reply:
         """A graph to draw: around an entity or a node, or the graph of this id."""
 
+    def draw_molecule(self, smiles: str) -> Reply:
+        """The graph of a molecule to draw."""
+        raise UserError(f"a model of the task {self.task!r} draws no molecules")
+
     def items(self, filters: Mapping[str, str], offset: int, limit: int) -> Reply:
         """A page of the table of the training data's items."""
         raise UserError(f"a model of the task {self.task!r} has no table of items")

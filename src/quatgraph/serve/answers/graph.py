@@ -4,7 +4,9 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import Any
 
+from quatgraph.data.graph import Graphs
 from quatgraph.data.graph.jsonl import merge_objects
+from quatgraph.data.graph.smiles import from_smiles
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import find_positions
 from quatgraph.serve.answers.base import (
@@ -56,21 +58,10 @@ class GraphAnswers(ItemAnswers):
     def draw(self, name: str, hops: int, limit: int) -> Reply:
         graphs = self.predictor.training_data
         (place,) = find_positions([name], graphs.graph_ids, "there is no graph {}")
-        first, last = graphs.node_ptr[place : place + 2].tolist()
-        start, end = graphs.edge_ptr[place : place + 2].tolist()
-        if last - first > MAX_DRAWN:
-            raise UserError(
-                f"graph {name!r} has {last - first:,} nodes; at most {MAX_DRAWN} can be drawn"
-            )
-        tags = graphs.tags[first:last].tolist()
-        edges = (graphs.edge_index[:, start:end] - first).mT.tolist()
-        return {
-            "nodes": [
-                {"id": str(node), "label": graphs.tag_names[tag] if graphs.tagged else "", "hop": 0}
-                for node, tag in enumerate(tags)
-            ],
-            "edges": [{"source": str(a), "target": str(b)} for a, b in edges if a < b],
-        }
+        return _draw(graphs, place)
+
+    def draw_molecule(self, smiles: str) -> Reply:
+        return _draw(from_smiles([smiles], labels_needed=False), 0)
 
     def _ids(self) -> Sequence[str]:
         return self.predictor.training_data.graph_ids
@@ -87,3 +78,23 @@ def count_nodes(graph: Mapping[str, Any]) -> int:
     """The nodes that a graph of a request needs memory for, before anything is made of it."""
     largest = max(chain.from_iterable(graph["edges"]), default=-1)
     return max(graph.get("num_nodes") or 0, len(graph.get("node_labels") or ()), largest + 1)
+
+
+def _draw(graphs: Graphs, place: int) -> Reply:
+    """A graph to draw."""
+    first, last = graphs.node_ptr[place : place + 2].tolist()
+    start, end = graphs.edge_ptr[place : place + 2].tolist()
+    if last - first > MAX_DRAWN:
+        raise UserError(
+            f"graph {graphs.graph_ids[place]!r} has {last - first:,} nodes; at most {MAX_DRAWN} "
+            "can be drawn"
+        )
+    tags = graphs.tags[first:last].tolist()
+    edges = (graphs.edge_index[:, start:end] - first).mT.tolist()
+    return {
+        "nodes": [
+            {"id": str(node), "label": graphs.tag_names[tag] if graphs.tagged else "", "hop": 0}
+            for node, tag in enumerate(tags)
+        ],
+        "edges": [{"source": str(a), "target": str(b)} for a, b in edges if a < b],
+    }

@@ -1,12 +1,15 @@
 """Answers about triples."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.predictors.predictions import Links
 from quatgraph.predictors.queries import OPEN, parse_queries
@@ -140,11 +143,11 @@ class LinkAnswers(Answers):
 
     def draw(self, name: str, hops: int, limit: int) -> Reply:
         graph = self.predictor.triples
-        triples = torch.cat((graph.train, graph.valid, graph.test))
+        parts = {part: getattr(graph, part) for part in PARTS}
+        triples = self._cache.get("triples", lambda: torch.cat(list(parts.values())))
         edges = self._cache.get("edges", lambda: triples[:, [0, 2]].mT.numpy())
         nodes, chosen = draw_around(edges, graph.num_entities, graph.entity(name), hops, limit)
-        sizes = (len(graph.train), len(graph.valid), len(graph.test))
-        parts = ["train"] * sizes[0] + ["valid"] * sizes[1] + ["test"] * sizes[2]
+        ends = list(accumulate(map(len, parts.values())))
         return {
             "nodes": [
                 {"id": graph.entities[n], "label": graph.entity_labels[n], "hop": hop}
@@ -155,7 +158,7 @@ class LinkAnswers(Answers):
                     "source": graph.entities[h],
                     "target": graph.entities[t],
                     "relation": graph.relation_labels[r],
-                    "split": parts[edge],
+                    "split": PARTS[bisect_right(ends, edge)],
                 }
                 for edge in chosen
                 for h, r, t in [triples[edge].tolist()]

@@ -1,4 +1,4 @@
-// Classifies graphs: one of the training data, or a file of one's own.
+// Classifies graphs: one of the training data, a molecule, or a file of one's own.
 
 import { get, modelPath, post, Refused, Stopped } from "./api.js";
 import { classBars, h, hue, percent, plural, put, say } from "./dom.js";
@@ -11,12 +11,12 @@ const LONGEST = 4000;
 export function mount({ card, base, go }) {
   const path = modelPath(card.name);
   const { element: box, input } = field({ label: "Graph of the training data", kind: "graphs", model: card.name, placeholder: "an id" });
-  const area = h("textarea", { "aria-label": "Edges or JSON of a graph", placeholder: "0-1, 1-2, 2-0, or a line of JSON", rows: "1", onkeydown: (event) => {
+  const area = h("textarea", { "aria-label": "Edges, SMILES or JSON of a graph", placeholder: "0-1, 1-2, 2-0, a SMILES, or a line of JSON", rows: "1", onkeydown: (event) => {
     if (event.key === "Enter" && !event.shiftKey) { event.preventDefault(); send(area.value); }
     if (event.key === "Escape") area.value = "";
   } });
   const file = h("input", { type: "file", accept: ".json,.jsonl", "aria-label": "File with graphs, a JSON object per line", onchange: () => file.files[0] && open(file.files[0]) });
-  const told = teller("Choose a graph by its id, write edges, or drop a .jsonl file here.");
+  const told = teller("Choose a graph by its id, write edges or a SMILES, or drop a .jsonl file here.");
   const ask = () => go({ ...base, id: input.value.trim(), ...all.state() });
   const form = h("form", { class: "ask single", role: "search", ontaken: ask, onsubmit: (event) => { event.preventDefault(); ask(); } }, box, h("button", { type: "submit" }, "Show"));
   const drop = h("div", { class: "drop", ondragover: (event) => { event.preventDefault(); drop.classList.add("over"); }, ondragleave: () => drop.classList.remove("over"),
@@ -24,24 +24,28 @@ export function mount({ card, base, go }) {
     area, h("button", { type: "button", class: "quietly", onclick: () => send(area.value) }, "Classify"), h("label", { class: "file" }, file, "Open a file"));
   const picture = h("section", { class: "panel answers" });
   const facts = h("section", { class: "panel" });
-  const all = items({ card, base, go, keys: ["id", "graph"], noun: "graph" });
+  const all = items({ card, base, go, keys: ["id", "graph", "smiles"], noun: "graph" });
   let turn = 0;
   let last;
 
-  /** A graph out of `0-1, 1-2`, or out of JSON; of several lines, the first. */
+  /** A query out of `0-1, 1-2`, of a SMILES or of JSON; of several lines, the first. */
   function parse(text) {
     const line = text.trim().split("\n")[0];
     if (!line) throw new Refused("write some edges, such as 0-1, 1-2, 2-0");
     if (line.startsWith("{")) {
-      try { return JSON.parse(line); } catch { throw new Refused("the first line is not a JSON object, such as {\"edges\": [[0, 1], [1, 2]]}"); }
+      try { return { graph: JSON.stringify(JSON.parse(line)) }; } catch { throw new Refused("the first line is not a JSON object, such as {\"edges\": [[0, 1], [1, 2]]}"); }
     }
+    if (/^\S*[A-Za-z]\S*$/.test(line) && !/^\d+-/.test(line)) return { smiles: line };
     const edges = line.split(/[,;]/).map((pair) => pair.trim()).filter(Boolean).map((pair) => {
       const ends = /^(\d+)\s*[-–\s]\s*(\d+)$/.exec(pair);
       if (!ends) throw new Refused(`'${pair}' is not an edge; write two numbers, such as 0-1`);
       return [Number(ends[1]), Number(ends[2])];
     });
-    return { edges };
+    return { graph: JSON.stringify({ edges }) };
   }
+
+  /** The body of a query. */
+  const read = ({ graph, smiles, id }) => (graph ? { graphs: [JSON.parse(graph)] } : smiles ? { smiles: [smiles] } : id ? { ids: [id] } : card.example);
 
   async function open(one) {
     try {
@@ -54,10 +58,9 @@ export function mount({ card, base, go }) {
 
   async function send(text) {
     try {
-      const graph = parse(text);
-      const shown = JSON.stringify(graph);
-      if (shown.length <= LONGEST) go({ ...base, graph: shown, ...all.state() });
-      else await classify({ graphs: [graph] }, (turn += 1));
+      const query = parse(text);
+      if (JSON.stringify(query).length <= LONGEST) go({ ...base, ...query, ...all.state() });
+      else await classify(read(query), (turn += 1));
     } catch (error) { report(error, [area]); }
   }
 
@@ -71,11 +74,11 @@ export function mount({ card, base, go }) {
     const own = (turn += 1);
     told.clear([input, area]);
     const table = all.update(parameters);
-    const given = parameters.get("graph");
+    const given = parameters.get("graph") ?? parameters.get("smiles");
     try {
-      const body = given ? { graphs: [JSON.parse(given)] } : parameters.get("id") ? { ids: [parameters.get("id")] } : card.example;
+      const body = read(Object.fromEntries(parameters));
       input.value = body?.ids?.[0] ?? "";
-      area.value = given ? write(body.graphs[0]) : "";
+      area.value = body?.graphs ? write(body.graphs[0]) : body?.smiles?.[0] ?? "";
       if (body) await classify(body, own);
     } catch (error) {
       if (own === turn) report(error instanceof SyntaxError ? new Refused("the graph in the address is not JSON") : error, given ? [area] : [input]);
@@ -90,7 +93,7 @@ export function mount({ card, base, go }) {
     const key = JSON.stringify(body);
     if (key === last) return;
     last = undefined;
-    const [found, drawn] = await Promise.all([post(`${path}/explain`, body), body.ids ? get(`${path}/graph`, { of: body.ids[0], limit: 200 }) : sketch(body.graphs[0])]);
+    const [found, drawn] = await Promise.all([post(`${path}/explain`, body), body.graphs ? sketch(body.graphs[0]) : get(`${path}/graph`, body.ids ? { of: body.ids[0], limit: 200 } : { smiles: body.smiles[0] })]);
     if (own !== turn) return;
     show(found, drawn);
     last = key;
