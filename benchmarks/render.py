@@ -126,6 +126,28 @@ def render_steps(folder: Path) -> str:
     return markdown_table(header, lines)
 
 
+def render_serve(folder: Path) -> str:
+    """Markdown tables of the service: its loads, and then times of starts and searches."""
+    rows = read_rows(folder, "serve")
+    if not rows:
+        return _missing("serve")
+    loads, times = [], []
+    for row in rows:
+        first = [machine_of(row), row["case"], row["work"]]
+        if "per_second" in row:
+            each = (f"{row[key]:.3g} ms" for key in ("p50", "p99", "worst"))
+            numbers = f"{row['per_second']:,.0f}", *each, f"{row['errors']:.0f}"
+            loads.append([*first, row["variant"], *numbers, f"{row['grown_mib']:.0f} MiB"])
+        else:
+            unit = "ms" if "ms" in row else "s"
+            times.append([*first, with_unit(row["ms" if unit == "ms" else "seconds"], unit)])
+    load_head = ["device", "model", "load", "variant", "answers/s", "median", "p99", "slowest"]
+    load_head += ["errors", "memory growth"]
+    time_head = ["device", "case", "work", "time"]
+    tables = ((load_head, loads), (time_head, times))
+    return "\n\n".join(markdown_table(head, lines) for head, lines in tables if lines)
+
+
 def render_own_data(folder: Path, *, hidden: bool) -> str:
     """A Markdown table of the visible or the hidden datasets of ``own_data``: the newest row of
     each, from whatever machine."""

@@ -15,6 +15,7 @@ from benchmarks.render import (
     render_growth,
     render_missing,
     render_own_data,
+    render_serve,
     render_steps,
 )
 from quatgraph.errors import UserError
@@ -93,6 +94,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
+        ("docs/speed.md", "bench serve"): lambda: render_serve(bench),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
         **{
             ("docs/settings.md", f"settings {name}"): partial(render_settings, task)

@@ -5,7 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.limits import REACHED
-from benchmarks.render import render_bench, render_beside, render_growth, render_own_data
+from benchmarks.render import (
+    render_bench,
+    render_beside,
+    render_growth,
+    render_own_data,
+    render_serve,
+)
 
 
 def row(variant: str, ms: float, device: str = "cpu", **more: Any) -> str:
@@ -37,8 +43,19 @@ def test_missing_records_say_how_to_make_them(tmp_path: Path) -> None:
     assert "python -m benchmarks conv --out" in render_bench(tmp_path, "conv")
     assert "python -m benchmarks loss --out" in render_beside(tmp_path, "loss")
     assert "python -m benchmarks growth --out" in render_growth(tmp_path)
+    assert "python -m benchmarks serve --out" in render_serve(tmp_path)
     shown = render_own_data(tmp_path, hidden=True)
     assert "python -m benchmarks own_data --hidden --out" in shown
+
+
+def test_loads_of_the_service_stand_above_its_times(tmp_path: Path) -> None:
+    load = {"per_second": 1234.5, "p50": 9.876, "p99": 20.0, "worst": 31.0, "errors": 0}
+    rows = row("pool", 0.0, **load, grown_mib=1.6) + row("quatgraph serve", 0.25, work="search")
+    (tmp_path / "serve.jsonl").write_text(rows)
+    lines = render_serve(tmp_path).splitlines()
+    assert lines[2].endswith("| pool | 1,234 | 9.88 ms | 20 ms | 31 ms | 0 | 2 MiB |")
+    assert lines[4] == "| device | case | work | time |"
+    assert lines[6] == "| chip, 2 cores | c | search | 0.25 ms |"
 
 
 def test_hidden_datasets_have_a_table_of_their_own(tmp_path: Path) -> None:

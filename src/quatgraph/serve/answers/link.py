@@ -77,6 +77,8 @@ class LinkAnswers(Answers):
         return parse_queries([single] if queries is None else queries, self.predictor.triples)
 
     def _check_size(self, rows: Tensor, top: int, explain: bool) -> None:
+        if len(rows) * top <= MAX_ANSWERS and not explain:
+            return
         num_open = int((rows == OPEN).any(dim=1).sum())
         count = len(rows) - num_open + num_open * min(top, self.predictor.triples.num_entities)
         if count > MAX_ANSWERS:
