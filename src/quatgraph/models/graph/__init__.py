@@ -9,6 +9,7 @@ from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
+from quatgraph.models.graph.iegn import GraphIEGN
 from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
@@ -28,6 +29,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "diffpool": GraphDiffPool,
     "ugformer": GraphUGformer,
     "gin": GraphGIN,
+    "iegn": GraphIEGN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
     "wl": GraphWL,
@@ -42,6 +44,7 @@ __all__ = [
     "GraphGCN",
     "GraphGFN",
     "GraphGIN",
+    "GraphIEGN",
     "GraphModel",
     "GraphOptions",
     "GraphQGNN",
