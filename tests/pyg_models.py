@@ -19,6 +19,7 @@ from quatgraph.models.graph import (
     GraphGFN,
     GraphGIN,
     GraphIEGN,
+    GraphPPGN,
     GraphSAGE,
     GraphSAGPool,
     GraphTopK,
@@ -267,6 +268,21 @@ def sum_of_operations(layer: nn.Module, x: Tensor) -> Tensor:
     return y
 
 
+def ppgn(model: GraphPPGN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    rows = []
+    for y in pair_inputs(x, edges, batch_index):
+        maxima = []
+        for block in model.layers:
+            left, right = y, y
+            for one, other in zip(block.left, block.right, strict=True):
+                left, right = plain(one)(left).relu(), plain(other)(right).relu()
+            product = torch.einsum("ikc,kjc->ijc", left, right)
+            y = (plain(block.own)(y) + product @ block.product.weight.mT).relu()
+            maxima.append(max_of_pairs(y))
+        rows.append(torch.cat(maxima))
+    return plain(model.prediction)(torch.stack(rows))
+
+
 def pair_inputs(x: Tensor, edges: Tensor, batch_index: Tensor) -> list[Tensor]:
     """The input ``(n, n, 1 + F)`` of each graph."""
     found = []
@@ -325,6 +341,7 @@ REFERENCES = {
     GraphUGformer: ugformer,
     GraphGIN: gin,
     GraphIEGN: iegn,
+    GraphPPGN: ppgn,
     GraphGFN: gfn,
     StructureFree: structure_free,
 }

@@ -48,7 +48,7 @@ def test_maxima_are_over_the_diagonal_and_over_other_pairs():
     assert torch.equal(max_pool(y), torch.tensor([[3.0, 5.0], [4.0, 0.0]]))
 
 
-@pytest.mark.parametrize("name", ["iegn"])
+@pytest.mark.parametrize("name", ["iegn", "ppgn"])
 @pytest.mark.parametrize("layers", [1, 3, 6])
 def test_the_memory_of_a_step_is_estimated_from_above(name, layers):
     model = MODELS[name]

@@ -258,7 +258,7 @@ def test_a_graph_far_larger_than_memory_is_named(
     config = config_of()
     with pytest.raises(UserError, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
         GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
-    for name in ("diffpool", "iegn"):
+    for name in ("diffpool", "iegn", "ppgn"):
         config = config_of(**{"model.name": name})
         with pytest.raises(UserError, match="models without dense batches are qgnn, gcn"):
             GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)

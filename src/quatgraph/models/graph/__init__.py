@@ -10,6 +10,7 @@ from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
 from quatgraph.models.graph.iegn import GraphIEGN
+from quatgraph.models.graph.ppgn import GraphPPGN
 from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
@@ -30,6 +31,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "ugformer": GraphUGformer,
     "gin": GraphGIN,
     "iegn": GraphIEGN,
+    "ppgn": GraphPPGN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
     "wl": GraphWL,
@@ -47,6 +49,7 @@ __all__ = [
     "GraphIEGN",
     "GraphModel",
     "GraphOptions",
+    "GraphPPGN",
     "GraphQGNN",
     "GraphSAGE",
     "GraphSAGPool",
