@@ -18,6 +18,8 @@ from quatgraph.models.graph import (
     GraphGCN,
     GraphGFN,
     GraphGIN,
+    GraphIEGN,
+    GraphPPGN,
     GraphSAGE,
     GraphSAGPool,
     GraphTopK,
@@ -229,6 +231,84 @@ def gin(model: GraphGIN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tenso
     return sum(plain(linear)(pyg.global_add_pool(layer, batch_index)) for linear, layer in pairs)
 
 
+def iegn(model: GraphIEGN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    rows = []
+    for y in pair_inputs(x, edges, batch_index):
+        for layer in model.layers:
+            y = sum_of_operations(layer, y).relu()
+        rows.append(max_of_pairs(y))
+    y = torch.stack(rows)
+    for linear in (model.first, model.second):
+        y = plain(linear)(y).relu()
+    return plain(model.prediction)(y)
+
+
+def sum_of_operations(layer: nn.Module, x: Tensor) -> Tensor:
+    """The 15 operations on matrices ``(n, n, C)``, entry by entry, each with its coefficients."""
+    n, width = len(x), layer.own.weight.size(0)
+    from_nodes = layer.nodes.weight.unflatten(0, (3, width)).unflatten(2, (3, -1))
+    from_graphs = layer.graphs.weight.unflatten(0, (2, width)).unflatten(2, (2, -1))
+    on_row, on_column, on_diagonal = from_nodes.movedim(2, 1)  # each of diagonal, rows, columns
+    everywhere, along_diagonal = from_graphs.movedim(2, 1)  # each of diagonal, all entries
+    bias, diagonal_bias = layer.graphs.bias.chunk(2)
+    trace, total = sum(x[k, k] for k in range(n)) / n, x.sum(dim=(0, 1)) / n**2
+    stats = [(x[k, k], x[k].sum(dim=0) / n, x[:, k].sum(dim=0) / n) for k in range(n)]
+    y = x.new_zeros(n, n, width)
+    for i in range(n):
+        for j in range(n):
+            terms = [layer.own.weight @ x[i, j], layer.transposed.weight @ x[j, i], bias]
+            terms += [w @ s for w, s in zip(on_row, stats[i], strict=True)]
+            terms += [w @ s for w, s in zip(on_column, stats[j], strict=True)]
+            terms += [w @ s for w, s in zip(everywhere, (trace, total), strict=True)]
+            if i == j:
+                terms += [w @ s for w, s in zip(on_diagonal, stats[i], strict=True)]
+                terms += [w @ s for w, s in zip(along_diagonal, (trace, total), strict=True)]
+                terms.append(diagonal_bias)
+            y[i, j] = sum(terms)
+    return y
+
+
+def ppgn(model: GraphPPGN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
+    rows = []
+    for y in pair_inputs(x, edges, batch_index):
+        maxima = []
+        for block in model.layers:
+            left, right = y, y
+            for one, other in zip(block.left, block.right, strict=True):
+                left, right = plain(one)(left).relu(), plain(other)(right).relu()
+            product = torch.einsum("ikc,kjc->ijc", left, right)
+            y = (plain(block.own)(y) + product @ block.product.weight.mT).relu()
+            maxima.append(max_of_pairs(y))
+        rows.append(torch.cat(maxima))
+    return plain(model.prediction)(torch.stack(rows))
+
+
+def pair_inputs(x: Tensor, edges: Tensor, batch_index: Tensor) -> list[Tensor]:
+    """The input ``(n, n, 1 + F)`` of each graph."""
+    found = []
+    for graph in range(int(batch_index.max()) + 1):
+        own = batch_index == graph
+        begin, n = int(own.nonzero()[0]), int(own.sum())
+        y = x.new_zeros(n, n, 1 + x.size(1))
+        for sender, receiver in edges.mT[own[edges[0]]].tolist():
+            y[receiver - begin, sender - begin] = 1
+        degree = y[..., 0].sum(dim=1)
+        for i in range(n):
+            for j in range(n):
+                if y[i, j, 0]:
+                    y[i, j] /= (max(degree[i], 1) * max(degree[j], 1)) ** 0.5
+            y[i, i, 1:] += x[begin + i]
+        found.append(y)
+    return found
+
+
+def max_of_pairs(y: Tensor) -> Tensor:
+    n = len(y)
+    others = [y[i, j] for i in range(n) for j in range(n) if i != j] or [torch.zeros_like(y[0, 0])]
+    on_diagonal = torch.stack([y[i, i] for i in range(n)])
+    return torch.cat((on_diagonal.amax(dim=0), torch.stack(others).amax(dim=0)))
+
+
 def plain(linear: nn.Linear) -> nn.Linear:
     return loaded(nn.Linear(*linear.weight.mT.shape), linear.state_dict())
 
@@ -260,6 +340,8 @@ REFERENCES = {
     GraphDiffPool: diffpool,
     GraphUGformer: ugformer,
     GraphGIN: gin,
+    GraphIEGN: iegn,
+    GraphPPGN: ppgn,
     GraphGFN: gfn,
     StructureFree: structure_free,
 }

@@ -1,13 +1,23 @@
 """Dense batches and sort pooling equal PyG's, for one model, under vmap and for several members."""
 
 import pytest
+import tiny
 import torch
 from torch import Tensor
 from torch_geometric.nn import SortAggregation
+from torch_geometric.utils import to_dense_adj
 from torch_geometric.utils import to_dense_batch as pyg_to_dense_batch
 
+from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import boundaries
 from quatgraph.errors import UserError
-from quatgraph.ops.dense_batch import _group, from_dense_batch, sort_pool, to_dense_batch
+from quatgraph.ops.dense_batch import (
+    _group,
+    from_dense_batch,
+    sort_pool,
+    to_dense_adjacency,
+    to_dense_batch,
+)
 
 SIZES = torch.tensor([[3, 0, 5], [1, 4, 2]])
 NODES = 9  # one and two of them are padding
@@ -60,6 +70,31 @@ def test_nodes_of_a_dense_batch_are_found_again():
     assert torch.autograd.gradcheck(lambda y: from_dense_batch(y, ptr, NODES), y)
     each = torch.vmap(lambda y, ptr: from_dense_batch(y, ptr, NODES))(y, ptr)
     assert torch.equal(each, from_dense_batch(y, ptr, NODES))
+
+
+def test_dense_matrices_are_those_of_pyg():
+    sizes = torch.tensor([3, 1, 5])
+    ptr, index = torch.tensor([0, 3, 4, 9]), torch.arange(3).repeat_interleave(sizes)
+    edges = torch.tensor([[0, 1, 2, 4, 8, 8, 6], [1, 0, 1, 8, 4, 8, 5]])  # one is a loop
+    weight = torch.arange(1.0, 8.0)
+    matrix = Adjacency.from_entries(edges[1], edges[0], weight, (9, 9))
+    ours = to_dense_adjacency(matrix, ptr, 6, torch.zeros((), dtype=torch.float64))
+    theirs = to_dense_adj(edges, index, weight.double(), 6).mT  # rows are receivers
+    assert torch.equal(ours, theirs)
+
+
+def test_dense_matrices_of_members_have_no_padding():
+    graphs = torch.tensor([[2, 0, -1], [1, -1, 3]])
+    made = tiny.batch(tiny.features("codes"), "adjacency", graphs)
+    ours = to_dense_adjacency(made.adjacency, boundaries(made.pool), 5, torch.zeros(()))
+    assert ours.shape == (2, 3, 5, 5)
+    for m, slots in enumerate(graphs.tolist()):
+        for slot, graph in enumerate(slots):
+            expected = torch.zeros(5, 5)
+            if graph >= 0:
+                sender, receiver = tiny.edge_index(graph)
+                expected[receiver, sender] = 1
+            assert torch.equal(ours[m, slot], expected)
 
 
 def test_a_graph_that_is_larger_than_its_dense_batch_is_a_mistake():

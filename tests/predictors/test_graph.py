@@ -142,10 +142,11 @@ def test_answers_come_in_order_however_few_nodes_are_taken_at_once(
     torch.testing.assert_close(parts.probabilities, whole.probabilities)
 
 
+@pytest.mark.parametrize("name", ["diffpool", "iegn"])
 def test_a_model_with_dense_batches_answers_the_same_however_few_nodes_are_taken_at_once(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    predictor = load(trained(place, tmp_path, **{"model.name": "diffpool", "train.epochs": 1}))
+    predictor = load(trained(place, tmp_path, **{"model.name": name, "train.epochs": 1}))
     whole = predictor.predict()
     for room in (1, 20):
         monkeypatch.setattr(predicting, "max_nodes_per_chunk", lambda *_, room=room: room)

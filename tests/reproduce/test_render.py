@@ -65,6 +65,15 @@ def test_a_small_table_reads_so() -> None:
     )
 
 
+def test_a_cell_out_of_reach_says_why() -> None:
+    table = dataclasses.replace(TABLE, not_run={"cora": {"hgcn": "34 GB per tensor"}})
+    reason = "not run: 34 GB per tensor"
+    lines = render(table, RECORDS).splitlines()
+    assert lines[-1] == f"| cora | HGCN | 86.09 | {reason} |  | {reason} |  |  |  |"
+    (line,) = render(load_table("graph"), [], only=["dd", "ppgn"]).splitlines()[2:]
+    assert line == f"| dd | PPGN |  | {reason} | {reason} | {reason} |  |  |  |"
+
+
 def test_some_cells_are_rendered_alone() -> None:
     lines = render(TABLE, RECORDS, only=["hgcn"]).splitlines()
     assert len(lines) == 3

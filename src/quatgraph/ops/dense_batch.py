@@ -6,9 +6,10 @@ first k by their last number, in descending order:
 
 A graph with fewer nodes ends in rows of zeros; equal numbers keep their order. A node is in one row
 or in none, so the gradient is a selection too: neither direction adds, and both repeat bit for bit.
+Matrices of graphs become dense the same way.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -18,6 +19,15 @@ from quatgraph.errors import UserError
 from quatgraph.ops.members import MemberFunction, flatten_index
 from quatgraph.ops.segments import rank_nodes, segment_ids, sort_nodes
 from quatgraph.ops.transforms import once_differentiable
+
+
+class Product(Protocol):
+    """A matrix that multiplies by ``@``."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def __matmul__(self, x: Tensor) -> Tensor: ...
 
 
 def to_dense_batch(x: Tensor, ptr: Tensor, size: int) -> Tensor:
@@ -40,6 +50,24 @@ def from_dense_batch(y: Tensor, ptr: Tensor, num_nodes: int) -> Tensor:
     ptr = ptr.expand(*y.shape[:-3], -1).contiguous()
     nodes: Tensor = _Ungroup.apply(y.flatten(-3, -2), ptr, num_nodes)[0]
     return nodes
+
+
+def to_dense_adjacency(adjacency: Product, ptr: Tensor, size: int, like: Tensor) -> Tensor:
+    """The matrix of each graph, padded with zeros, as PyG's ``to_dense_adj``.
+
+    Args:
+        adjacency: The block-diagonal matrix of all graphs; its padding rows and columns are zero.
+        like: Any tensor, for the type of the output.
+
+    Shape:
+        - ptr, size: as in :func:`to_dense_batch`
+        - output: ``(G, size, size)``
+        - of several members each with a leading ``M``
+    """
+    num_nodes = adjacency.shape[1]
+    rank = _ranks(ptr.long(), segment_ids(ptr.long(), num_nodes))
+    one_hot = rank[..., None] == torch.arange(size, device=ptr.device)
+    return to_dense_batch(adjacency @ one_hot.to(like.dtype), ptr, size)
 
 
 def sort_pool(x: Tensor, ptr: Tensor, k: int) -> Tensor:
@@ -109,9 +137,14 @@ def _match(
         order = sort_nodes(score, graph)
         node, rank = order.gather(-1, node), rank_nodes(order, ptr, graph)
     else:
-        rank = torch.arange(num_nodes, device=ptr.device) - ptr.gather(-1, graph)
+        rank = _ranks(ptr, graph)
     row = torch.where((rank < k) & (graph < num_graphs), graph * k + rank, num_graphs * k)
     return torch.where(present, node, num_nodes), row
+
+
+def _ranks(ptr: Tensor, graph: Tensor) -> Tensor:
+    """The place of each node within its graph, from 0, ``(N,)``."""
+    return torch.arange(graph.size(-1), device=ptr.device) - ptr.gather(-1, graph)
 
 
 def _select(x: Tensor, index: Tensor) -> Tensor:

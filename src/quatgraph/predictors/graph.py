@@ -173,7 +173,10 @@ class GraphPredictor(Classifier[GraphConfig]):
         # Some models also hold vectors of edges, or of attention to them.
         held = 8 if self._edge_features is None else 1
         sizes = torch.maximum(graphs.node_ptr.diff(), graphs.edge_ptr.diff() // held)
-        dense = any(MODELS[m.config.model.name].needs_max_row for m in members)
+        models = [MODELS[m.config.model.name] for m in members]
+        dense = any(model.needs_max_row for model in models)
+        if any(model.has_pairs for model in models):
+            sizes = sizes.square()
         pieces = [graphs]
         if int(sizes.max()) * len(sizes) > capacity if dense else int(sizes.sum()) > capacity:
             groups = split_by_size(sizes.tolist(), capacity, padded=dense)

@@ -96,13 +96,14 @@ def _protocol_row(table: Table, records: Sequence[RunRecord], dataset: str, meth
         [cell(table, records, dataset, method, protocol, m) for m in table.metrics]
         for protocol in PROTOCOLS
     )
+    reason = table.not_run.get(dataset, {}).get(method, "")
     return bool(paper[0].runs or honest[0].runs), {
         "dataset": dataset,
         "method": table.methods[method],
         published: _format_published(table, dataset, method),
-        "ours, `paper`": format_cells(*paper),
+        "ours, `paper`": format_cells(*paper, reason=reason),
         "difference": _format_differences(*paper),
-        "ours, `honest`": format_cells(*honest),
+        "ours, `honest`": format_cells(*honest, reason=reason),
         "configurations": str(honest[0].configs) if honest[0].runs else "",
         "weights": _format_weights(paper[0], honest[0]),
         "training time per run": _format_time(paper[0] if paper[0].runs else honest[0]),
@@ -113,11 +114,12 @@ def _rule_row(table: Table, selections: Selections, dataset: str, method: str) -
     ours = {rule: rule_cell(table, selections, dataset, method, rule) for rule in table.rules}
     honest = rule_cell(table, selections, dataset, method, "validation")
     timed = honest if honest.runs else ours[table.rules[0]]
+    reason = table.not_run.get(dataset, {}).get(method, "")
     return any(one.runs for one in ours.values()), {
         "dataset": dataset,
         "method": table.methods[method],
         "published": _format_published(table, dataset, method),
-        **{RULE_NAMES[rule]: format_cells(one) for rule, one in ours.items()},
+        **{RULE_NAMES[rule]: format_cells(one, reason=reason) for rule, one in ours.items()},
         "configurations": _format_configurations(table, selections, dataset, method),
         "weights (max.)": f"{honest.parameters:,}" if honest.parameters else "",
         "training time per run": _format_time(timed),
@@ -181,15 +183,18 @@ def format_difference(differences: Sequence[float], metric: str) -> str:
     return f"{format_metric(mean, metric, '+')} ± {format_metric(error, metric)}"
 
 
-def format_cells(*metrics: Cell) -> str:
-    """Mean ± standard deviation (runs) of each metric; a single run has no deviation."""
+def format_cells(*metrics: Cell, reason: str = "") -> str:
+    """Mean ± standard deviation (runs) of each metric; a single run has no deviation. ``reason``
+    says why there are no runs."""
     formatted = [
         format_metric(one.mean, one.metric)
         + (f" ± {format_metric(one.std, one.metric)}" if one.runs > 1 else "")
         for one in metrics
         if one.mean is not None and one.std is not None
     ]
-    return f"{' / '.join(formatted)} ({metrics[0].runs})" if formatted else "not run"
+    if formatted:
+        return f"{' / '.join(formatted)} ({metrics[0].runs})"
+    return f"not run: {reason}" if reason else "not run"
 
 
 def _format_differences(*metrics: Cell) -> str:

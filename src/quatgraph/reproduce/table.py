@@ -83,6 +83,8 @@ class Table:
     """Combinations of methods by name."""
     item_pairs: list[tuple[str, str]] = field(default_factory=list)
     """Methods or combinations that are compared test item by test item."""
+    not_run: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Why a cell has no runs, by dataset and method, where it is out of reach."""
     note: str = ""
     """A sentence printed below the table."""
 

@@ -258,9 +258,10 @@ def test_a_graph_far_larger_than_memory_is_named(
     config = config_of()
     with pytest.raises(UserError, match="graph 'ring-4' has 7 nodes, and a batch with it does not"):
         GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
-    config = config_of(**{"model.name": "diffpool"})
-    with pytest.raises(UserError, match="models without dense batches are qgnn, gcn"):
-        GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
+    for name in ("diffpool", "iegn", "ppgn"):
+        config = config_of(**{"model.name": name})
+        with pytest.raises(UserError, match="models without dense batches are qgnn, gcn"):
+            GRAPH.max_members(GRAPH.prepare(graphs, config, CPU), config)
 
 
 def test_fewer_nodes_are_evaluated_at_once_the_more_members_there_are() -> None:
@@ -280,16 +281,19 @@ def test_members_that_drop_out_have_four_masks_whoever_comes_first(
     assert seen
 
 
-def test_each_graph_of_a_dense_chunk_takes_the_space_of_its_largest(graphs: Graphs) -> None:
+@pytest.mark.parametrize(("dims", "room"), [(1, 30), (2, 100)])
+def test_each_graph_of_a_dense_chunk_takes_the_space_of_its_largest(
+    dims: int, room: int, graphs: Graphs
+) -> None:
     problem = GRAPH.prepare(graphs, config_of(), CPU)
     sizes, everything = problem.collection.num_nodes, torch.arange(len(graphs))
     chunks = evaluation.build_chunks(
-        problem.collection, [{"test": everything}], ("test",), 30, dense=True
+        problem.collection, [{"test": everything}], ("test",), room, dense=dims
     )
     assert sorted(torch.cat([c.graphs[0] for c in chunks]).tolist()) == everything.tolist()
     for chunk in chunks:
         assert chunk.capacity.largest == int(sizes[chunk.graphs[0]].max())
-        assert chunk.capacity.largest * chunk.graphs.size(1) <= 30
+        assert chunk.capacity.largest**dims * chunk.graphs.size(1) <= room
 
 
 def test_the_penalty_of_a_model_is_part_of_the_loss(graphs: Graphs) -> None:

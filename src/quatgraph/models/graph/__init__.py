@@ -9,6 +9,8 @@ from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
+from quatgraph.models.graph.iegn import GraphIEGN
+from quatgraph.models.graph.ppgn import GraphPPGN
 from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
@@ -28,6 +30,8 @@ MODELS: dict[str, type[GraphModel]] = {
     "diffpool": GraphDiffPool,
     "ugformer": GraphUGformer,
     "gin": GraphGIN,
+    "iegn": GraphIEGN,
+    "ppgn": GraphPPGN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
     "wl": GraphWL,
@@ -42,8 +46,10 @@ __all__ = [
     "GraphGCN",
     "GraphGFN",
     "GraphGIN",
+    "GraphIEGN",
     "GraphModel",
     "GraphOptions",
+    "GraphPPGN",
     "GraphQGNN",
     "GraphSAGE",
     "GraphSAGPool",

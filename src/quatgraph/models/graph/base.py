@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from quatgraph.adjacency import Normalization
@@ -86,6 +87,8 @@ class GraphModel(Model):
     needs_max_row: ClassVar[bool] = False
     """Whether the pooling matrix of a batch needs a bound on the nodes of a graph: for models with
     dense batches, each graph of which takes the space of the largest."""
+    has_pairs: ClassVar[bool] = False
+    """Whether such a dense batch has a vector per pair of nodes, not per node."""
     has_penalty: ClassVar[bool] = False
     """Whether in training mode ``forward`` returns logits and a penalty, which is added to the
     loss of the batch."""
@@ -96,3 +99,12 @@ class GraphModel(Model):
         """The vectors of graphs before the prediction layer, ``(G, D)``; the logits of a model
         without such vectors."""
         return self(x, adjacency, pool)
+
+
+def to_dense_features(x: Features, weight: Tensor) -> Tensor:
+    """Features as a dense matrix ``(N, F)``, in the type of a weight ``(..., F)`` and for each
+    member that it has."""
+    if isinstance(x, Tensor):
+        return x
+    eye = torch.eye(x.shape[-1], dtype=weight.dtype, device=weight.device)
+    return x @ eye.expand(*weight.shape[:-2], -1, -1)

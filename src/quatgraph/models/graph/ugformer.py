@@ -12,7 +12,7 @@ from quatgraph.blocks import boundaries, max_row, padding_masks
 from quatgraph.layers import BatchNorm, QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
-from quatgraph.models.graph.base import GraphModel, LayeredOptions
+from quatgraph.models.graph.base import GraphModel, LayeredOptions, to_dense_features
 from quatgraph.ops.dense_batch import from_dense_batch, to_dense_batch
 from quatgraph.ops.members import add_bias
 
@@ -145,7 +145,7 @@ class GraphUGformer(GraphModel):
 
     def _pool(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
         like = cast(RealLinear, self.predictions[0]).weight
-        y = x if isinstance(x, Tensor) else x @ _identity_like(like)
+        y = to_dense_features(x, like)
         _, nodes = padding_masks(pool, like)
         ptr, size, pooled = boundaries(pool), max_row(pool), []
         for transformer, linear, norm in zip(
@@ -154,9 +154,3 @@ class GraphUGformer(GraphModel):
             y = norm(adjacency @ linear(transformer(y, ptr, size)), nodes)
             pooled.append(pool @ y)
         return pooled
-
-
-def _identity_like(weight: Tensor) -> Tensor:
-    """The identity of the width of a weight's input, for each member."""
-    eye = torch.eye(weight.size(-1), dtype=weight.dtype, device=weight.device)
-    return eye.expand(*weight.shape[:-2], -1, -1)

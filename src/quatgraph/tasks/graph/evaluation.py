@@ -34,7 +34,7 @@ def build_chunks(
     max_nodes: int,
     *,
     expanded: bool = False,
-    dense: bool = False,
+    dense: int = 0,
 ) -> list[EvaluationChunk]:
     """Splits the graphs of some parts into chunks of at most ``max_nodes`` nodes a member.
 
@@ -44,7 +44,8 @@ def build_chunks(
     Args:
         parts: The indices of the graphs of each part, for each member.
         expanded: Whether the model needs entries of the adjacency matrix, at most eight per node.
-        dense: Whether each graph of a chunk takes the space of the largest.
+        dense: In how many dimensions each graph of a chunk takes the space of the largest: 1 for a
+            model with dense batches of nodes, 2 for one with pairs of nodes.
     """
     device = collection.labels.device
     sizes, entries = collection.num_nodes.cpu(), collection.num_entries.cpu()
@@ -70,7 +71,7 @@ def build_chunks(
             fits &= edges <= 8 * max_nodes
         largest = int(look_up_sizes(sizes, graphs[:, begin]).max())  # the first is the largest
         if dense:
-            fits &= largest * torch.arange(1, len(fits) + 1) <= max_nodes
+            fits &= largest**dense * torch.arange(1, len(fits) + 1) <= max_nodes
         count = max(1, int(fits.sum()))
         end = begin + count
         masks = {

@@ -141,7 +141,12 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         by_class = None if weights is None else weights.to(problem.device)
         max_nodes = max_nodes_per_chunk(len(members), config, problem.device)
         chunks = build_chunks(
-            collection, parts, ("valid", "test"), max_nodes, expanded=expanded, dense=dense
+            collection,
+            parts,
+            ("valid", "test"),
+            max_nodes,
+            expanded=expanded,
+            dense=dense + model.has_pairs,
         )
         four = any(member.config.model.trains_on_four_copies for member in members)
 
@@ -197,7 +202,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
                 * f"; models without dense batches are {', '.join(others)}"
             )
         if problem.device.type == "cpu":
-            typical = batch_size * problem.graphs.num_nodes / len(sizes)
+            typical = batch_size * _mean_size(problem.graphs.node_ptr.diff(), config)
             cached = CPU_NUMBERS / (typical * config.model.width)
             fitting = min(fitting, max(cached, len(problem.folds) * config.seeds))
         return int(fitting)
@@ -266,6 +271,13 @@ def _describe_edges(card: Card) -> list[str]:
 
 def _useful_threads(num_members: int, config: GraphConfig, problem: Problem) -> int:
     """CPU threads that a step keeps busy: one per million numbers that a layer moves."""
-    adjacency, graphs = problem.collection.adjacency, len(problem.graphs)
-    moved = (adjacency.shape[0] + adjacency.num_edges) / graphs * config.model.width
+    whole, graphs = problem.collection, len(problem.graphs)
+    rows = _mean_size(whole.num_nodes, config) + whole.adjacency.num_edges / graphs
+    moved = rows * config.model.width
     return int(num_members * config.train.batch_size * moved / 1e6)
+
+
+def _mean_size(num_nodes: Tensor, config: GraphConfig) -> float:
+    """The mean number of a layer's vectors per graph: of nodes, or of pairs of nodes."""
+    sizes = num_nodes.double()
+    return float((sizes.square() if MODELS[config.model.name].has_pairs else sizes).mean())
