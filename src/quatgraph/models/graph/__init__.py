@@ -1,6 +1,7 @@
 """Graph classifiers, one per file."""
 
 from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
+from quatgraph.models.graph.capsgnn import GraphCapsGNN
 from quatgraph.models.graph.dgcnn import GraphDGCNN
 from quatgraph.models.graph.diffpool import GraphDiffPool
 from quatgraph.models.graph.gat import GraphGAT
@@ -27,6 +28,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "sagpool": GraphSAGPool,
     "diffpool": GraphDiffPool,
     "ugformer": GraphUGformer,
+    "capsgnn": GraphCapsGNN,
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
@@ -35,6 +37,7 @@ MODELS: dict[str, type[GraphModel]] = {
 
 __all__ = [
     "MODELS",
+    "GraphCapsGNN",
     "GraphDGCNN",
     "GraphDiffPool",
     "GraphGAT",

@@ -89,6 +89,9 @@ class GraphModel(Model):
     has_penalty: ClassVar[bool] = False
     """Whether in training mode ``forward`` returns logits and a penalty, which is added to the
     loss of the batch."""
+    returns_losses: ClassVar[bool] = False
+    """Whether in training mode ``forward`` returns losses ``(G, C)`` in the place of logits: what
+    the loss of a graph is if a class is its label."""
     propagations: ClassVar[int] = 0
     """How many times propagated features are appended to the input, along with the degree."""
 

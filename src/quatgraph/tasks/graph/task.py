@@ -15,7 +15,7 @@ from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
-from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy, smoothed_loss
 from quatgraph.tasks.class_weights import class_weights, weighted_mean
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
 from quatgraph.tasks.graph.colours import fit_vocabulary, vocabulary_key
@@ -143,15 +143,16 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         chunks = build_chunks(
             collection, parts, ("valid", "test"), max_nodes, expanded=expanded, dense=dense
         )
+        measure = smoothed_loss if model.returns_losses else smoothed_cross_entropy
         four = any(member.config.model.trains_on_four_copies for member in members)
 
         def loss(indices: BatchIndices) -> Tensor:
             batch = assemble(collection, indices.graphs, indices.capacity)
             features = four_copies(batch.features) if four else batch.features
             found = batch.through(ensemble, features)
-            logits, penalty = found if model.has_penalty else (found, None)
+            found, penalty = found if model.has_penalty else (found, None)
             labels = batch.labels.clamp(min=0)
-            each = smoothed_cross_entropy(logits, labels, config.train.smoothing)
+            each = measure(found, labels, config.train.smoothing)
             if by_class is None:
                 value = (each * shares).sum(dim=-1)
             else:
