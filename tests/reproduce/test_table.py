@@ -276,7 +276,7 @@ def test_table_1_holds_the_numbers_of_the_paper_with_their_spread() -> None:
 def test_what_table_1_runs_has_a_preset_for_every_dataset() -> None:
     table = load_table("graph")
     ran = ["gcn", "sage", "gat", "gcaps", "dgcnn", "topk", "sagpool", "diffpool", "ugformer", "gin"]
-    ran += ["capsgnn", "gfn", "structure-free", "qgnn", "qgnn-symmetric", "qgnn-norm"]
+    ran += ["pscn", "capsgnn", "gfn", "structure-free", "qgnn", "qgnn-symmetric", "qgnn-norm"]
     for method in table.columns:
         presets = [table.preset_of(dataset, method) for dataset in table.rows]
         assert all(presets) if method in ran else not any(presets)

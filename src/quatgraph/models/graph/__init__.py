@@ -10,6 +10,7 @@ from quatgraph.models.graph.gcn import GraphGCN
 from quatgraph.models.graph.gfn import GraphGFN
 from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
+from quatgraph.models.graph.pscn import GraphPSCN
 from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
@@ -32,6 +33,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "gin": GraphGIN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
+    "pscn": GraphPSCN,
     "wl": GraphWL,
 }
 
@@ -47,6 +49,7 @@ __all__ = [
     "GraphGIN",
     "GraphModel",
     "GraphOptions",
+    "GraphPSCN",
     "GraphQGNN",
     "GraphSAGE",
     "GraphSAGPool",

@@ -29,6 +29,12 @@ class GraphOptions(Options):
         return None
 
     @property
+    def field_shape(self) -> tuple[int, int] | None:
+        """The fields of a graph and the nodes of a field, for a model that takes receptive fields
+        in the place of graphs; None for all others."""
+        return None
+
+    @property
     def uses_edges(self) -> bool:
         """Whether the model uses labels and features of edges, if there are some."""
         return getattr(self, "edge_data", False)

@@ -238,12 +238,15 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         classes = describe_classes(data["class_sizes"], data["num_graphs"])
         kinds = {"tags": "the tag of each node", "degrees": "the degree of each node"}
         named = f"{kinds[features['kind']]} among {len(features['names'])}"
-        rounds = card["members"][0]["config"]["model"].get("rounds")
+        model = card["members"][0]["config"]["model"]
+        rounds, fields = model.get("rounds"), model.get("num_fields")
         if rounds is not None:
             named = f"{card['num_features']:,} colours of {rounds} rounds, from {named}"
+        if fields is not None:
+            named = f"{fields} fields of {model['field_size']} nodes, from {named}"
         if features["scaling"] is not None:
-            used = ", and its attributes, standardised" if rounds is None else "; attributes unused"
-            named += used
+            uses = rounds is None and fields is None
+            named += ", and its attributes, standardised" if uses else "; attributes unused"
         lines = [f"graphs: {classes}", f"features: {named}"]
         return lines + _describe_edges(card)
 
