@@ -5,12 +5,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
+from capsule_loops import capsgnn
 from torch import Tensor, nn
 from torch_geometric.utils import add_remaining_self_loops as remaining_self_loops
 from torch_geometric.utils import remove_self_loops, to_dense_adj, to_dense_batch
 
 from quatgraph.layers import BatchNorm
 from quatgraph.models.graph import (
+    GraphCapsGNN,
     GraphDGCNN,
     GraphDiffPool,
     GraphGAT,
@@ -339,6 +341,7 @@ REFERENCES = {
     GraphSAGPool: sagpool,
     GraphDiffPool: diffpool,
     GraphUGformer: ugformer,
+    GraphCapsGNN: capsgnn,
     GraphGIN: gin,
     GraphIEGN: iegn,
     GraphPPGN: ppgn,

@@ -73,7 +73,8 @@ def test_the_prediction_layer_of_graphs_takes_their_vectors(name):
     assert len(vectors) == ITEMS
     if name == "gin":  # which predicts from the summed input too
         vectors = torch.cat((vectors, pool @ x), dim=1)
-    assert linear_residual(vectors, logits) < 1e-4
+    if name != "capsgnn":  # whose routing is not linear
+        assert linear_residual(vectors, logits) < 1e-4
 
 
 # A model with what it fitted to documents has no hidden vector: it embeds as its logits.

@@ -227,6 +227,19 @@ def test_many_unseen_tags_are_told_in_few_words(predictor: GraphPredictor, tmp_p
     assert "the tag 't', 'u', 'v', 'w', 'x' and 2 more:" in note
 
 
+def test_receptive_fields_take_any_degree_as_a_number(tmp_path: Path) -> None:
+    path = written(tmp_path / "rings.jsonl", without(lines(), "node_labels"))
+    folder = trained(path, tmp_path / "model", **{"model.name": "pscn", "train.epochs": 1})
+    predictor = load(folder)
+    assert "features: 18 fields of 10 nodes, from the degree of each node among 2" in (
+        GRAPH.summarize(predictor.card)
+    )
+    star = [{"edges": [[0, node] for node in range(1, 1 + size)]} for size in (5, 6)]
+    answer = predictor.predict(written(tmp_path / "stars.jsonl", star))
+    assert answer.notes == []
+    assert not torch.equal(*answer.probabilities)
+
+
 def test_a_degree_that_training_never_saw_counts_as_the_nearest(
     of_degrees: Path, tmp_path: Path
 ) -> None:
@@ -378,23 +391,3 @@ def test_the_single_graph_of_a_model_of_nodes_is_a_mistake(
 def test_a_gpu_answers_as_the_cpu(bundle: Path) -> None:
     there, here = load(bundle, device="cuda").predict(), load(bundle, device="cpu").predict()
     torch.testing.assert_close(there.probabilities, here.probabilities, rtol=1e-4, atol=1e-5)
-
-
-def test_an_explanation_orders_nodes_by_the_drop_without_them(
-    predictor: GraphPredictor, tmp_path: Path
-) -> None:
-    graph = {"edges": [[0, 1], [1, 2]], "node_labels": ["C", "N", "C"]}
-    rest = {"edges": [[0, 1]], "node_labels": ["N", "C"]}  # without its first node
-    huge = {"edges": [[0, 1]], "node_labels": ["C"] * 101}
-    graphs = read(written(tmp_path / "new.jsonl", [graph, rest, huge]), labels_needed=False)
-    found = predictor.predict(graphs, explain=True)
-    assert found.support is not None
-    assert set(found.support[0]) == {"C:0", "N:1", "C:2"}
-    assert list(found.support[0].values()) == sorted(found.support[0].values(), reverse=True)
-    whole, without_first = found.probabilities[:2]
-    chosen = int(whole.argmax())
-    drop = float(whole[chosen] - without_first[chosen])
-    assert found.support[0]["C:0"] == pytest.approx(drop, abs=1e-6)
-    assert found.support[2] == {}
-    assert [set(row["support"]) for row in found.rows()] == [set(own) for own in found.support]
-    assert "support" not in next(predictor.predict(graphs).rows())

@@ -27,14 +27,31 @@ def smoothed_cross_entropy(logits: Tensor, labels: Tensor, smoothing: float) -> 
         - labels: class indices, ``(...)``
         - output: ``(...)``
     """
-    smoothing = smoothing if logits.size(-1) > 1 else 0.0  # a single class has the whole target
-    others = smoothing / max(1, logits.size(-1) - 1)
-    own = 1 - smoothing - others  # the extra weight of the label
     if logits.size(-1) <= _MAX_CLASSES and use_triton(logits):
-        return _CrossEntropy.apply(logits, labels, own, others)
+        return _CrossEntropy.apply(logits, labels, *_soften(logits.size(-1), smoothing))
     log_p = logits.log_softmax(dim=-1, dtype=torch.promote_types(logits.dtype, torch.float32))
-    label = log_p.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
-    return -own * label - others * log_p.sum(dim=-1) if smoothing else -label
+    return smoothed_loss(-log_p, labels, smoothing)
+
+
+def smoothed_loss(losses: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The loss of each row with softened targets, from what it is for each class.
+
+    Shape:
+        - losses: ``(..., C)``
+        - labels: class indices, ``(...)``
+        - output: ``(...)``
+    """
+    own, others = _soften(losses.size(-1), smoothing)
+    label = losses.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return own * label + others * losses.sum(dim=-1) if others else label
+
+
+def _soften(num_classes: int, smoothing: float) -> tuple[float, float]:
+    """The extra weight of the label, and the weight of every class."""
+    if num_classes == 1:  # a single class has the whole target
+        return 1.0, 0.0
+    others = smoothing / (num_classes - 1)
+    return 1 - smoothing - others, others
 
 
 class _CrossEntropy(torch.autograd.Function):

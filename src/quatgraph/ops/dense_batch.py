@@ -79,6 +79,13 @@ def sort_pool(x: Tensor, ptr: Tensor, k: int) -> Tensor:
     return _group(x, ptr, k, sort=True)
 
 
+def slide_window(y: Tensor, width: int) -> Tensor:
+    """The windows of ``width`` adjacent rows, side by side, ``(L, F) -> (L - width + 1, width F)``,
+    the input of a 1-D convolution."""
+    length = y.size(-2) - width + 1
+    return torch.cat([y[..., k : k + length, :] for k in range(width)], dim=-1)
+
+
 def _group(x: Tensor, ptr: Tensor, k: int, *, sort: bool) -> Tensor:
     y, *_ = _Group.apply(x, ptr.expand(*x.shape[:-2], -1).contiguous(), k, sort)
     return y.unflatten(-2, (ptr.size(-1) - 1, k))

@@ -1,5 +1,6 @@
 """Predicts the classes of graphs with trained models."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -177,6 +178,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         dense = any(model.needs_max_row for model in models)
         if any(model.has_pairs for model in models):
             sizes = sizes.square()
+        sizes = sizes.clamp(min=max(math.prod(m.config.model.field_shape or (0,)) for m in members))
         pieces = [graphs]
         if int(sizes.max()) * len(sizes) > capacity if dense else int(sizes.sum()) > capacity:
             groups = split_by_size(sizes.tolist(), capacity, padded=dense)
@@ -192,7 +194,14 @@ class GraphPredictor(Classifier[GraphConfig]):
         for member in members:
             options, features = member.config.model, member.preparation
             rounds, model = options.colour_rounds, MODELS[options.name]
-            need = rounds, options.matrix, model.propagations, features, options.uses_edges
+            need = (
+                rounds,
+                options.field_shape,
+                options.matrix,
+                model.propagations,
+                features,
+                options.uses_edges,
+            )
             colours = None
             if rounds is not None:
                 by_edge = takes_edge_labels(options, edges)
@@ -268,7 +277,12 @@ class GraphPredictor(Classifier[GraphConfig]):
     def _report_unseen(self, graphs: Graphs) -> list[str]:
         """Notes on tags, degrees and labels of edges that training never saw."""
         notes, edges = [], self._edge_features
-        ways = [(m.preparation, m.config.model.colour_rounds is None) for m in self.members]
+        ways = [
+            (m.preparation, m.config.model.colour_rounds is None)
+            for m in self.members
+            # Fields hold degrees as numbers.
+            if m.config.model.field_shape is None or m.preparation.kind == "tags"
+        ]
         for features, plain in dict.fromkeys(ways):
             if unseen := features.unknown(graphs):
                 quoted = map(repr, unseen) if features.kind == "tags" else unseen

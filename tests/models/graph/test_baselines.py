@@ -14,6 +14,7 @@ from quatgraph.codes import Codes
 from quatgraph.errors import UserError
 from quatgraph.layers import BatchNorm
 from quatgraph.models.graph import (
+    GraphCapsGNN,
     GraphDGCNN,
     GraphDiffPool,
     GraphGAT,
@@ -45,6 +46,7 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "SAGPool": (GraphSAGPool, "loops", {"ratio": 0.6}),
     "DiffPool": (GraphDiffPool, "adjacency", {"num_clusters": 3}),
     "UGformer": (GraphUGformer, "loops", {}),
+    "CapsGNN": (GraphCapsGNN, "loops", {"num_capsules": 4, "num_degrees": 3}),
     "GIN": (GraphGIN, "loops", {}),
     "IEGN": (GraphIEGN, "adjacency", {"hidden": 32}),
     "PPGN": (GraphPPGN, "adjacency", {"mlp_layers": 2}),
@@ -69,6 +71,14 @@ def batch_for(name: str, x: Features, graphs: Tensor = tiny.GRAPHS) -> Batch:
 
 def joined(name: str, x: Features, graphs: list[int]) -> tuple[Any, Adjacency, Adjacency]:
     return tiny.joined(x, graphs, MODELS[name][1])
+
+
+def edges_of(graphs: list[int]) -> tuple[Tensor, Tensor]:
+    """The edges of a few graphs, and the graph of each node, as PyG takes them."""
+    sizes = torch.tensor([tiny.SIZES[g] for g in graphs])
+    offsets = sizes.cumsum(dim=0) - sizes
+    moved = [tiny.edge_index(g) + begin for g, begin in zip(graphs, offsets, strict=True)]
+    return torch.cat(moved, dim=1), torch.arange(len(graphs)).repeat_interleave(sizes)
 
 
 def running(model: nn.Module) -> list[Tensor]:
@@ -97,15 +107,11 @@ def test_are_stacks_of_pygs_parts(name, layers):
     with torch.no_grad():
         for value in model.parameters():
             value += torch.randn_like(value) / 10  # biases too, which may start at zero
-    nodes, adjacency, pool = joined(name, x, graphs)
-    sizes = torch.tensor([tiny.SIZES[g] for g in graphs])
-    offsets = sizes.cumsum(dim=0) - sizes
-    moved = [tiny.edge_index(g) + begin for g, begin in zip(graphs, offsets, strict=True)]
-    batch_index = torch.arange(len(graphs)).repeat_interleave(sizes)
+    inputs = joined(name, x, graphs)
     # The matrices of the collection are of float32.
     torch.testing.assert_close(
-        model(nodes, adjacency, pool),
-        pyg_models.reference(model, nodes, torch.cat(moved, dim=1), batch_index),
+        model(*inputs),
+        pyg_models.reference(model, inputs[0], *edges_of(graphs)),
         rtol=1e-5,
         atol=1e-6,
     )
@@ -204,7 +210,7 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
 @pytest.mark.parametrize("option", ["dropout", "pooled_dropout"])
 def test_dropout_acts_in_training_alone(name, option):
     x = tiny.features("codes")
-    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT", "UGformer"):
+    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT", "UGformer", "CapsGNN"):
         with pytest.raises(TypeError, match="dropout"):
             build(name, x, dropout=0.5)
         return
@@ -254,6 +260,28 @@ def test_the_moments_of_gcaps_share_the_width_evenly():
         build("GCAPS", tiny.features("dense"), moments=4)
     with pytest.raises(UserError, match="32 reals, cannot be shared among 3 moments"):
         GraphGCAPS.Options(moments=3)
+
+
+def test_the_channels_of_capsgnn_share_the_width_evenly():
+    with pytest.raises(UserError, match="6 reals, cannot be shared among 4 channels"):
+        build("CapsGNN", tiny.features("dense"), channels=4)
+    with pytest.raises(UserError, match="16 reals, cannot be shared among 3 channels"):
+        GraphCapsGNN.Options(channels=3)
+
+
+def test_capsgnn_learns_by_the_last_round_of_routing_and_predicts_log_odds():
+    x, graphs = tiny.features("dense"), [2, 0, 1, 3]
+    model, inputs = build("CapsGNN", x), joined("CapsGNN", x, graphs)
+    with torch.no_grad():
+        for value in model.parameters():
+            value += torch.randn_like(value)  # votes that agree or not
+    fewer = build("CapsGNN", x, routing_rounds=2)
+    fewer.load_state_dict(model.state_dict())
+    assert not torch.allclose(model(*inputs), fewer(*inputs), rtol=1e-3)
+    expected = pyg_models.reference(model, inputs[0], *edges_of(graphs))
+    close(gradients(model, model(*inputs), 0), gradients(model, expected, 0))
+    logits = model.eval()(*inputs)
+    close(logits, pyg_models.reference(model, inputs[0], *edges_of(graphs)))
 
 
 def test_gats_heads_share_the_width_evenly():

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
@@ -296,16 +296,43 @@ def test_each_graph_of_a_dense_chunk_takes_the_space_of_its_largest(
         assert chunk.capacity.largest**dims * chunk.graphs.size(1) <= room
 
 
-def test_the_penalty_of_a_model_is_part_of_the_loss(graphs: Graphs) -> None:
+@pytest.mark.parametrize(
+    ("name", "option"), [("diffpool", "model.penalty"), ("capsgnn", "model.reconstruction")]
+)
+def test_what_a_model_adds_to_its_loss_is_learned(name: str, option: str, graphs: Graphs) -> None:
     logits = []
-    for penalty in (0.0, 0.0, 1.0):
-        values = {"model.name": "diffpool", "model.penalty": penalty, "train.epochs": 1}
+    for weight in (0.0, 0.0, 1.0):
+        values = {"model.name": name, option: weight, "train.epochs": 1}
         members = [Member(config_of(**values), 0, 0)]
         problem = GRAPH.prepare(graphs, members[0].config, CPU)
         (outputs,) = GRAPH.train(members, problem, GRAPH.plan(members)).outputs
         logits.append(outputs["test/logits"])
     assert torch.equal(logits[0], logits[1])
     assert not torch.equal(logits[0], logits[2])
+
+
+def test_a_model_with_losses_of_its_own_learns_those_of_the_labels(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(**{"model.name": "capsgnn", "train.epochs": 1, "train.smoothing": 0.2})
+    problem = GRAPH.prepare(graphs, config, CPU)
+    members, found = [Member(config, 0, 0)], []
+
+    def fit(ensemble: Ensemble, optimizer: Any, **options: Any) -> NoReturn:
+        ensemble.train()
+        options["batches"].draw(0)
+        (indices,) = options["batches"].load(0)
+        batch = batches.assemble(problem.collection, indices.graphs, indices.capacity)
+        losses = batch.through(ensemble, batch.features, last=False)[0]
+        found.append(options["loss"](indices)[0])
+        own = torch.stack([one[label] for one, label in zip(losses, batch.labels[0], strict=True)])
+        found.append((0.8 * own + 0.2 * (losses.sum(dim=1) - own)).mean())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "fit", fit)
+    with pytest.raises(KeyboardInterrupt):
+        GRAPH.train(members, problem, GRAPH.plan(members))
+    torch.testing.assert_close(*found)
 
 
 def test_a_test_graph_beyond_measure_is_not_seen_in_the_validation_loss(graphs: Graphs) -> None:

@@ -1,6 +1,7 @@
 """Graph classifiers, one per file."""
 
 from quatgraph.models.graph.base import GraphModel, GraphOptions, LayeredOptions
+from quatgraph.models.graph.capsgnn import GraphCapsGNN
 from quatgraph.models.graph.dgcnn import GraphDGCNN
 from quatgraph.models.graph.diffpool import GraphDiffPool
 from quatgraph.models.graph.gat import GraphGAT
@@ -11,6 +12,7 @@ from quatgraph.models.graph.gin import GraphGIN
 from quatgraph.models.graph.graphsage import GraphSAGE
 from quatgraph.models.graph.iegn import GraphIEGN
 from quatgraph.models.graph.ppgn import GraphPPGN
+from quatgraph.models.graph.pscn import GraphPSCN
 from quatgraph.models.graph.qgnn import GraphQGNN
 from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
@@ -29,16 +31,19 @@ MODELS: dict[str, type[GraphModel]] = {
     "sagpool": GraphSAGPool,
     "diffpool": GraphDiffPool,
     "ugformer": GraphUGformer,
+    "capsgnn": GraphCapsGNN,
     "gin": GraphGIN,
     "iegn": GraphIEGN,
     "ppgn": GraphPPGN,
     "gfn": GraphGFN,
     "structure-free": StructureFree,
+    "pscn": GraphPSCN,
     "wl": GraphWL,
 }
 
 __all__ = [
     "MODELS",
+    "GraphCapsGNN",
     "GraphDGCNN",
     "GraphDiffPool",
     "GraphGAT",
@@ -50,6 +55,7 @@ __all__ = [
     "GraphModel",
     "GraphOptions",
     "GraphPPGN",
+    "GraphPSCN",
     "GraphQGNN",
     "GraphSAGE",
     "GraphSAGPool",

@@ -30,6 +30,12 @@ class GraphOptions(Options):
         return None
 
     @property
+    def field_shape(self) -> tuple[int, int] | None:
+        """The fields of a graph and the nodes of a field, for a model that takes receptive fields
+        in the place of graphs; None for all others."""
+        return None
+
+    @property
     def uses_edges(self) -> bool:
         """Whether the model uses labels and features of edges, if there are some."""
         return getattr(self, "edge_data", False)
@@ -92,6 +98,9 @@ class GraphModel(Model):
     has_penalty: ClassVar[bool] = False
     """Whether in training mode ``forward`` returns logits and a penalty, which is added to the
     loss of the batch."""
+    returns_losses: ClassVar[bool] = False
+    """Whether in training mode ``forward`` returns losses ``(G, C)`` in the place of logits: what
+    the loss of a graph is if a class is its label."""
     propagations: ClassVar[int] = 0
     """How many times propagated features are appended to the input, along with the degree."""
 

@@ -12,7 +12,7 @@ from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
 from quatgraph.models.graph.base import GraphModel, LayeredOptions
-from quatgraph.ops.dense_batch import sort_pool
+from quatgraph.ops.dense_batch import slide_window, sort_pool
 from quatgraph.ops.members import add_bias
 
 _FILTERS, _WIDTH, _DENSE = (16, 32), 5, 128
@@ -87,10 +87,8 @@ class GraphDGCNN(GraphModel):
         graphs, pairs = y.size(-3), self.num_sorted // 2
         y = torch.relu(self.node_conv(y.flatten(-3, -2))).unflatten(-2, (graphs, -1))
         y = y[..., : 2 * pairs, :].unflatten(-2, (pairs, 2)).amax(dim=-2)
-        length = pairs - _WIDTH + 1
-        windows = [y[..., begin : begin + length, :] for begin in range(_WIDTH)]
-        y = torch.relu(self.conv(torch.cat(windows, dim=-1).flatten(-3, -2)))
-        return torch.relu(self.dense(y.unflatten(-2, (graphs, length)).flatten(-2)))
+        y = torch.relu(self.conv(slide_window(y, _WIDTH).flatten(-3, -2)))
+        return torch.relu(self.dense(y.unflatten(-2, (graphs, -1)).flatten(-2)))
 
     def encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         """The vectors of all nodes, all layers side by side, ``(N, num_layers * hidden + 1)``."""

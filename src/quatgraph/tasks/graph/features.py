@@ -52,19 +52,23 @@ class NodeFeatures:
 
         An unknown tag gives a row of zeros, an unknown degree counts as the nearest known one.
         """
-        code, known = self._encode(graphs)
+        codes = self.codes(graphs)
         if (graphs.attributes is None) != (self.scaling is None):
             has, had = ("no", "") if graphs.attributes is None else ("", "no ")
             raise UserError(
                 f"the graphs have {has or 'some'} node attributes, but the model was trained with "
                 f"{had or 'some '}node attributes; give graphs like those it was trained on"
             )
-        codes = Codes(code, known.float(), len(self.names))
         if graphs.attributes is None or self.scaling is None:
             return codes
         attributes = self.scaling.apply(graphs.attributes)
         refuse_beyond(attributes, partial(_describe_attribute, graphs))
         return torch.cat((_one_hot(codes), attributes), dim=1)
+
+    def codes(self, graphs: Graphs) -> Codes:
+        """Encodes the tags or degrees of all nodes, as in :meth:`of`."""
+        code, known = self._encode(graphs)
+        return Codes(code, known.float(), len(self.names))
 
     def explain_overflow(self, graphs: Graphs) -> str:
         """See :meth:`quatgraph.tasks.task.Task.explain_overflow`."""

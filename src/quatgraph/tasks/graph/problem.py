@@ -20,6 +20,7 @@ from quatgraph.tasks.graph.batches import Collection
 from quatgraph.tasks.graph.colours import fit_vocabulary, histograms
 from quatgraph.tasks.graph.config import DataConfig, GraphConfig
 from quatgraph.tasks.graph.features import EdgeFeatures, NodeFeatures
+from quatgraph.tasks.graph.fields import build_fields
 
 Encoders = tuple[NodeFeatures, EdgeFeatures | None]
 """What encodes nodes and edges."""
@@ -59,12 +60,14 @@ def build_collection(
     edges: EdgeFeatures | None = None,
 ) -> Collection:
     """Builds the graphs as a model takes them, on a device. For a model of colours, the nodes of
-    the collection are the entries of the graphs' histograms.
+    the collection are the entries of the graphs' histograms; for a model of fields, their places.
 
     Args:
         vocabulary: For a model of colours, those of the training graphs; by default these graphs.
         edges: How labels and features of edges are encoded; None without them.
     """
+    if options.field_shape is not None:
+        return _build_fields(graphs, options.field_shape, features, device)
     edges = edges if options.uses_edges else None
     rounds = options.colour_rounds
     if rounds is None:
@@ -74,8 +77,20 @@ def build_collection(
     if vocabulary is None:
         vocabulary = fit_vocabulary(graphs, features.kind, rounds, edges=by_edge)
     ptr, entries = histograms(graphs, features.kind, rounds, vocabulary, edges=by_edge)
+    return _build_entries(ptr, entries, graphs.y, device)
+
+
+@lru_cache(maxsize=1)  # the ensembles of a search share it
+def _build_fields(
+    graphs: Graphs, shape: tuple[int, int], features: NodeFeatures, device: torch.device
+) -> Collection:
+    return _build_entries(*build_fields(graphs, features, *shape), graphs.y, device)
+
+
+def _build_entries(ptr: Tensor, x: Codes, labels: Tensor, device: torch.device) -> Collection:
+    """A collection without edges."""
     no_edges = Adjacency.from_edge_index(torch.empty(2, 0, dtype=torch.long), int(ptr[-1]))
-    return Collection.build(ptr, no_edges, entries, graphs.y, device)
+    return Collection.build(ptr, no_edges, x, labels, device)
 
 
 def takes_edge_labels(options: GraphOptions, edges: EdgeFeatures | None) -> bool:

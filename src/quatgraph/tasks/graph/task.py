@@ -15,7 +15,7 @@ from quatgraph.data.labels import missing_labels
 from quatgraph.errors import UserError
 from quatgraph.models.common import four_copies
 from quatgraph.models.graph import MODELS
-from quatgraph.ops.cross_entropy import smoothed_cross_entropy
+from quatgraph.ops.cross_entropy import smoothed_cross_entropy, smoothed_loss
 from quatgraph.tasks.class_weights import class_weights, weighted_mean
 from quatgraph.tasks.graph.batches import BatchIndices, TrainingBatches, assemble
 from quatgraph.tasks.graph.colours import fit_vocabulary, vocabulary_key
@@ -148,15 +148,16 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             expanded=expanded,
             dense=dense + model.has_pairs,
         )
+        measure = smoothed_loss if model.returns_losses else smoothed_cross_entropy
         four = any(member.config.model.trains_on_four_copies for member in members)
 
         def loss(indices: BatchIndices) -> Tensor:
             batch = assemble(collection, indices.graphs, indices.capacity)
             features = four_copies(batch.features) if four else batch.features
             found = batch.through(ensemble, features)
-            logits, penalty = found if model.has_penalty else (found, None)
+            found, penalty = found if model.has_penalty else (found, None)
             labels = batch.labels.clamp(min=0)
-            each = smoothed_cross_entropy(logits, labels, config.train.smoothing)
+            each = measure(found, labels, config.train.smoothing)
             if by_class is None:
                 value = (each * shares).sum(dim=-1)
             else:
@@ -242,12 +243,15 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         classes = describe_classes(data["class_sizes"], data["num_graphs"])
         kinds = {"tags": "the tag of each node", "degrees": "the degree of each node"}
         named = f"{kinds[features['kind']]} among {len(features['names'])}"
-        rounds = card["members"][0]["config"]["model"].get("rounds")
+        model = card["members"][0]["config"]["model"]
+        rounds, fields = model.get("rounds"), model.get("num_fields")
         if rounds is not None:
             named = f"{card['num_features']:,} colours of {rounds} rounds, from {named}"
+        if fields is not None:
+            named = f"{fields} fields of {model['field_size']} nodes, from {named}"
         if features["scaling"] is not None:
-            used = ", and its attributes, standardised" if rounds is None else "; attributes unused"
-            named += used
+            uses = rounds is None and fields is None
+            named += ", and its attributes, standardised" if uses else "; attributes unused"
         lines = [f"graphs: {classes}", f"features: {named}"]
         return lines + _describe_edges(card)
 
