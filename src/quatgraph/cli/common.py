@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
@@ -67,6 +67,13 @@ Device = Annotated[str, typer.Option(help="Device to use: auto, cpu, cuda or cud
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 MaxMinutes = Annotated[
     float | None, typer.Option(help="Save a checkpoint and stop after this many minutes.")
+]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Train on a Ray cluster: auto, HOST:PORT, or local to start one on this machine.",
+    ),
 ]
 Results = Annotated[Path, typer.Option(help="Folder with the run records.")]
 Set = Annotated[
@@ -213,14 +220,23 @@ def emit(value: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def training_context(device: str, max_minutes: float | None = None) -> Iterator["Context"]:
+def training_context(
+    device: str, max_minutes: float | None = None, ray: str | None = None
+) -> Iterator["Context"]:
     """The context of a training whose progress is shown."""
     from quatgraph.training.context import Context
     from quatgraph.training.runtime import Deadline, resolve_device
 
-    resolved, deadline = resolve_device(device), Deadline(max_minutes)
-    with progress_bar() as update:
-        yield Context(resolved, deadline, progress=update)
+    deadline = Deadline(max_minutes)
+    with ExitStack() as stack:
+        cluster = None
+        if ray is not None:
+            from quatgraph.tasks.cluster import connect
+
+            cluster = stack.enter_context(connect(ray, device))
+            device = "auto" if cluster["num_gpus"] else "cpu"  # this process may have no GPU
+        update = stack.enter_context(progress_bar())
+        yield Context(resolve_device(device), deadline, cluster=cluster, progress=update)
 
 
 def log(message: str) -> None:

@@ -12,6 +12,7 @@ from quatgraph.cli.common import (
     Device,
     Json,
     MaxMinutes,
+    Ray,
     Results,
     Set,
     app,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from quatgraph.tasks.config import Config
     from quatgraph.tasks.search import Trial
     from quatgraph.tasks.task import AnyTask
+    from quatgraph.training.context import Context
     from quatgraph.training.record import RunRecord
 
 SHOWN = 10
@@ -59,6 +61,7 @@ def search(
     ] = None,
     results: Results = Path("results"),
     device: Device = "auto",
+    ray: Ray = None,
     max_minutes: MaxMinutes = None,
     json_: Json = False,
 ) -> None:
@@ -77,7 +80,8 @@ def search(
             if value is not None:
                 instead = f"`search {what.partition('/')[0]} --data ...`"
                 raise UserError(f"--{option} does not go with a preset; use {instead} instead")
-        _search_preset(what, set_ or [], seeds, results, device, max_minutes)
+        with training_context(device, max_minutes, ray) as context:
+            _search_preset(what, set_ or [], seeds, results, context)
         return
     data = check_task("search", what, data)
     if any(item.partition("=")[0].strip() == "protocol" for item in set_ or []):
@@ -97,7 +101,7 @@ def search(
     repeat = shlex.join([*words, "--out", str(folder)])
     paused = False
     try:
-        with training_context(device, max_minutes) as context:
+        with training_context(device, max_minutes, ray) as context:
             search_in_folder(task, candidates, folder, replace(context, log=log))
     except Paused:
         paused = True
@@ -262,8 +266,7 @@ def _search_preset(
     set_: list[str],
     seeds: int,
     results: Path,
-    device: str,
-    max_minutes: float | None,
+    context: "Context",
 ) -> None:
     """Searches the grid around a preset and adds its records to the results of the tables."""
     from quatgraph.reproduce import run
@@ -271,9 +274,8 @@ def _search_preset(
 
     finished = 0
     try:
-        with training_context(device, max_minutes) as context:
-            for records in run.search(name, results, context, seeds=seeds, overrides=set_):
-                finished += len(records)
+        for records in run.search(name, results, context, seeds=seeds, overrides=set_):
+            finished += len(records)
     except Paused:
         log(f"time limit reached after {finished} runs; repeat the command to continue")
         return

@@ -11,6 +11,7 @@ from quatgraph.cli.common import (
     Device,
     Json,
     MaxMinutes,
+    Ray,
     Results,
     Set,
     app,
@@ -84,6 +85,7 @@ def train(
     protocol: Protocol = "honest",
     seeds: Annotated[int | None, typer.Option(help="Seeds per split, 1 by default.")] = None,
     device: Device = "auto",
+    ray: Ray = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the bundle; under quatgraph-runs by default.")
     ] = None,
@@ -130,7 +132,7 @@ def train(
     instead = " in place of --overwrite" * overwrite
     repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
-        with training_context(device, max_minutes) as context:
+        with training_context(device, max_minutes, ray) as context:
             context = replace(context, resume=resume, overwrite=overwrite, log=log)
             context = replace(context, estimate=data is not None)
             job = train_in_folder(task, candidates, folder, context, combine=data is not None)
@@ -217,6 +219,7 @@ def reproduce(
     table: Annotated[str, typer.Argument(help="The table: node, graph, link, text or fb15k-237.")],
     only: Only = None,
     device: Device = "auto",
+    ray: Ray = None,
     results: Results = Path("results"),
     recorded: Annotated[
         bool, typer.Option("--recorded", help="Only print recorded results; run nothing.")
@@ -246,7 +249,7 @@ def reproduce(
     spec.cells(only or [])  # rejects unknown names before anything runs
     missing_data = None
     try:
-        with training_context(device, max_minutes) as context:
+        with training_context(device, max_minutes, None if recorded else ray) as context:
             if not recorded:
                 for _ in run_missing(spec, results, context, only=only or []):
                     pass

@@ -165,7 +165,7 @@ def _run_configs(
     )
     for outcome in outcomes:
         records = outcome.records
-        del outcome  # and with it the problem, before the next one is prepared
+        del outcome  # and with it the weights, before the next ones are trained
         append_records(file, records)
         checkpoint = checkpoints / records[0].ensemble
         remove_checkpoint(checkpoint)

@@ -70,6 +70,12 @@ def group_by_shape(
     return list(groups.values())
 
 
+def training_order(task: AnyTask, members: Sequence[Member[ConfigT]]) -> dict[RunKey, int]:
+    """The place of each run, as one process trains them; a cluster finishes them in any order."""
+    ordered = [member for group in group_by_shape(task, members) for member in group]
+    return {key_of_member(member): place for place, member in enumerate(ordered)}
+
+
 def split_group(group: Sequence[Member[ConfigT]], size: int) -> list[list[Member[ConfigT]]]:
     """Splits runs of one shape into ensembles of at most ``size`` runs. Runs of one configuration
     share an ensemble wherever they fit."""

@@ -12,7 +12,7 @@ from quatgraph import config as configs
 from quatgraph.errors import UserError
 from quatgraph.files import lock_folder, remove_leftovers, unwritable
 from quatgraph.tasks.config import Config
-from quatgraph.tasks.ensembles import Problems, key_of_member, key_of_record
+from quatgraph.tasks.ensembles import Problems, key_of_member, key_of_record, training_order
 from quatgraph.tasks.overflow import ADVICE
 from quatgraph.tasks.portfolio import Bundler
 from quatgraph.tasks.refit import discard_refit, finish_refit
@@ -171,6 +171,7 @@ def train_in_folder(
                 f"{folder} holds a finished training of fewer models or seeds, which cannot be "
                 "extended: choose another folder, or replace it with --overwrite"
             )
+        places = training_order(task, members)
         bundler = Bundler(task, store, members, data, combine)
         # A combination that an earlier pause has left stays until there is a new one.
         is_combined = bool(drop_diverged(done)) and _holds_paused_combination(folder)
@@ -209,11 +210,12 @@ def train_in_folder(
                 diverged |= _describe_diverged(outcome, varied)
                 store.save_runs(outcome, data)
                 before, done = done, done + outcome.records
+                done.sort(key=lambda record: places[key_of_record(record)])
                 if not is_combined and _improves(bundler, before, done):
                     save(bundler.bundle_best(done))
                 store.save_records(outcome)
                 bundler.drop_runs(done)
-                del outcome  # and with it the problem, before the next one is prepared
+                del outcome  # and with it the weights, before the next ones are trained
         except Paused:
             save(bundler.bundle_combination(done, context.device))
             raise

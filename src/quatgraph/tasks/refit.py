@@ -88,7 +88,7 @@ def refit(
             store.save_runs(outcome, data)
             store.save_records(outcome)
             done = done + outcome.records
-            del outcome  # and with it the problem, before the next one is prepared
+            del outcome  # and with it the weights, before the next ones are trained
         by_key = {key_of_record(record): record for record in done}
         stored = store.load_runs([by_key[key_of_member(member)] for member in members])
         weights = [sum(entry["weight"] for entry in entries) for entries in earlier.values()]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Generic
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
@@ -43,10 +43,15 @@ class Outcome(Generic[ConfigT, ProblemT]):
     members: list[Member[ConfigT]]
     fit: Fit
     records: list[RunRecord]
-    problem: ProblemT
+    problems: Problems[ConfigT, Any, ProblemT]
     divergence: list[str]
     """Why each run diverged, empty for a healthy one; see
     :func:`quatgraph.training.divergence.find_divergence`."""
+
+    @property
+    def problem(self) -> ProblemT:
+        """What it was trained on; prepared again if another one was prepared since."""
+        return self.problems.prepare(self.members[0].config)
 
     def with_curves(self) -> "Outcome[ConfigT, ProblemT]":
         """The outcome with the curves of all metrics in its records."""
@@ -85,13 +90,17 @@ def train_ensembles(
     method: str | None = None,
     checkpoint: Callable[[str], Path] | None = None,
 ) -> Iterator[Outcome[ConfigT, ProblemT]]:
-    """Trains ensembles and yields each when it is done. An outcome holds its problem, so drop it
-    before asking for the next one.
+    """Trains ensembles, here or on the context's cluster, and yields each when it is done.
 
     Args:
         method: Name of the method in the records; the model's name by default.
         checkpoint: Gives the folder of an ensemble's checkpoint, by :func:`ensemble_key`.
     """
+    if context.cluster is not None:
+        from quatgraph.tasks.cluster import train_on_cluster
+
+        yield from train_on_cluster(problems, ensembles, context, method)
+        return
     task, data = problems.task, problems.data
     count = len(ensembles)
     if context.estimate and not context.resume and count > 1:  # a single one reports its own time
@@ -136,7 +145,7 @@ def _train(
         mark_diverged(record) if why else record
         for record, why in zip(records, divergence, strict=True)
     ]
-    return Outcome(members, fit, records, problem, divergence)
+    return Outcome(members, fit, records, problems, divergence)
 
 
 def estimate_seconds(

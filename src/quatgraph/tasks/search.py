@@ -161,7 +161,7 @@ def search_in_folder(
                 with suppress(OSError):  # not empty, or never made
                     path.rmdir()
             timer.advance(len(outcome.records))
-            del outcome  # and with it the problem, before the next one is prepared
+            del outcome  # and with it the weights, before the next ones are trained
 
 
 class _Timer:

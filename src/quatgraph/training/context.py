@@ -1,6 +1,6 @@
 """Where a training runs, for how long, and where it reports."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -23,6 +23,9 @@ class Context:
     estimate: bool = False
     """Whether to time a few epochs of each of several ensembles first, and log how long all of
     them take."""
+    cluster: Mapping[str, int] | None = None
+    """What an ensemble takes of a Ray cluster, ``num_cpus`` and ``num_gpus``, if such a cluster is
+    to train; see :func:`quatgraph.tasks.cluster.connect`."""
     progress: Callable[[str, int, int], None] = lambda title, done, total: None
     """Called with what is trained, the epochs done and the total."""
     log: Callable[[str], None] = lambda message: None
