@@ -227,19 +227,6 @@ def test_many_unseen_tags_are_told_in_few_words(predictor: GraphPredictor, tmp_p
     assert "the tag 't', 'u', 'v', 'w', 'x' and 2 more:" in note
 
 
-def test_receptive_fields_take_any_degree_as_a_number(tmp_path: Path) -> None:
-    path = written(tmp_path / "rings.jsonl", without(lines(), "node_labels"))
-    folder = trained(path, tmp_path / "model", **{"model.name": "pscn", "train.epochs": 1})
-    predictor = load(folder)
-    assert "features: 18 fields of 10 nodes, from the degree of each node among 2" in (
-        GRAPH.summarize(predictor.card)
-    )
-    star = [{"edges": [[0, node] for node in range(1, 1 + size)]} for size in (5, 6)]
-    answer = predictor.predict(written(tmp_path / "stars.jsonl", star))
-    assert answer.notes == []
-    assert not torch.equal(*answer.probabilities)
-
-
 def test_a_degree_that_training_never_saw_counts_as_the_nearest(
     of_degrees: Path, tmp_path: Path
 ) -> None:

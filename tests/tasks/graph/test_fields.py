@@ -6,12 +6,14 @@ from typing import Any
 import networkx
 import pytest
 import torch
-from rings import collection
+from on_cpu import train_in_folder
+from rings import collection, config_of, lines, without, written
 from torch import Tensor
 
 from quatgraph.data.graph import Graphs
 from quatgraph.errors import UserError
-from quatgraph.tasks.graph import fields
+from quatgraph.predictors import load
+from quatgraph.tasks.graph import GRAPH, fields
 from quatgraph.tasks.graph.features import Kind, NodeFeatures
 
 NUM_FIELDS, FIELD_SIZE = 6, 4
@@ -149,3 +151,15 @@ def test_a_graph_with_too_many_nodes_is_named(
     monkeypatch.setattr(fields, "_MAX_NODES", 13)
     with pytest.raises(UserError, match=r"has 14 nodes, and model\.name=pscn takes at most 13"):
         fields.build_fields(graphs, NodeFeatures.fit(graphs, "tags"), 2, 2)
+
+
+def test_a_model_of_fields_takes_any_degree_as_a_number(tmp_path: Path) -> None:
+    path = written(tmp_path / "rings.jsonl", without(lines(), "node_labels"))
+    config = config_of(**{"data.path": str(path), "model.name": "pscn", "train.epochs": 1})
+    predictor = load(train_in_folder(GRAPH, [config], tmp_path / "model").folder)
+    described = "features: 18 fields of 10 nodes, from the degree of each node among 2"
+    assert described in GRAPH.summarize(predictor.card)
+    stars = [{"edges": [[0, node] for node in range(1, 1 + size)]} for size in (5, 6)]
+    answer = predictor.predict(written(tmp_path / "stars.jsonl", stars))
+    assert answer.notes == []
+    assert not torch.equal(*answer.probabilities)
