@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import settings
 import torch
+from clocks import set_clock
 from karate import CPU, config_of, outcome_of
 from on_cpu import changed, run
 from torch_geometric.data import Data
@@ -23,6 +24,7 @@ from quatgraph.tasks.node.config import NodeConfig
 from quatgraph.tasks.node.problem import Problem
 from quatgraph.tasks.runs import _report_eta, bundle_of
 from quatgraph.tasks.task import Member
+from quatgraph.training import runtime
 from quatgraph.training.context import Context
 from quatgraph.training.loop import Fit, Paused, Plan
 from quatgraph.training.record import RunRecord, read_records
@@ -289,7 +291,7 @@ def test_the_time_of_a_training_is_estimated_before_it_starts(
 ) -> None:
     """With a clock that only epochs advance: two seconds each, after a slow first one."""
     now, said = [0.0], list[str]()
-    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
+    set_clock(monkeypatch, lambda: now[0], runs, runtime)
 
     def train(members: Any, problem: Any, plan: Plan) -> Fit:
         def advance(done: int, epochs: int) -> None:
@@ -316,7 +318,7 @@ def test_a_time_limit_is_told_where_it_comes_first(
 ) -> None:
     """With a clock that only epochs advance, by ten seconds each."""
     now, said, begun = [0.0], list[str](), list[float]()
-    monkeypatch.setattr(runs.time, "monotonic", lambda: now[0])
+    set_clock(monkeypatch, lambda: now[0], runs, runtime)
 
     def train(members: Any, problem: Any, plan: Plan) -> Fit:
         def advance(done: int, epochs: int) -> None:

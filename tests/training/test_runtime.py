@@ -1,12 +1,12 @@
 """Devices, seeds, deadlines, and what a record says of the machine."""
 
 import subprocess
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from clocks import set_clock
 
 import quatgraph
 from quatgraph.errors import UserError
@@ -115,7 +115,7 @@ def test_without_git_the_commit_is_unknown(package: Path, monkeypatch: pytest.Mo
 
 def test_a_deadline_passes_after_its_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(time, "monotonic", lambda: clock.now)
+    set_clock(monkeypatch, lambda: clock.now, runtime)
     deadline = Deadline(2)
     for now, passed in ((100.0, False), (219.0, False), (220.0, True), (221.0, True)):
         clock.now = now
