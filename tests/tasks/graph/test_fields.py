@@ -6,9 +6,11 @@ from typing import Any
 import networkx
 import pytest
 import torch
+import torch.utils._pytree as pytree
 from on_cpu import train_in_folder
 from rings import collection, config_of, lines, without, written
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from quatgraph.data.graph import Graphs
 from quatgraph.errors import UserError
@@ -77,8 +79,12 @@ def test_distances_and_betweenness_are_those_of_networkx(
         torch.testing.assert_close(betweenness, wanted)  # both directions of a path count
 
 
+@pytest.mark.parametrize("sources", [3, 128])
 @pytest.mark.parametrize("place", range(len(GRAPHS)))
-def test_the_most_central_nodes_have_the_nodes_around_them(place: int) -> None:
+def test_the_most_central_nodes_have_the_nodes_around_them(
+    place: int, sources: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fields, "_SOURCES", sources)
     graph = GRAPHS[place]
     values = [(3 * node) % 4 for node in graph]
     central = networkx.betweenness_centrality(graph, normalized=False)
@@ -90,6 +96,27 @@ def test_the_most_central_nodes_have_the_nodes_around_them(place: int) -> None:
     value = torch.tensor(values)
     found = fields.select_fields(edges_of(graph), value, NUM_FIELDS, FIELD_SIZE)
     assert torch.where(found >= 0, value[found.clamp(min=0)], -1).tolist() == wanted
+
+
+class Largest(TorchDispatchMode):
+    """The bytes of the largest tensor."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        for value in pytree.tree_leaves(made):
+            if isinstance(value, Tensor):
+                self.bytes = max(self.bytes, value.untyped_storage().nbytes())
+        return made
+
+
+def test_two_bytes_per_pair_of_nodes_suffice_though_all_nodes_tie() -> None:
+    num_nodes = 2048
+    none, same = torch.empty(2, 0, dtype=torch.int64), torch.zeros(num_nodes, dtype=torch.int64)
+    with Largest() as largest:
+        fields.select_fields(none, same, NUM_FIELDS, FIELD_SIZE)
+    assert largest.bytes <= 2 * num_nodes**2
 
 
 @pytest.mark.parametrize("kind", ["tags", "degrees"])

@@ -22,7 +22,7 @@ from quatgraph.errors import UserError
 from quatgraph.tasks.graph.features import NodeFeatures
 
 _MAX_NODES = 20_000  # distances between all pairs of nodes take two bytes each
-_SOURCES = 128  # nodes from which paths are counted at once
+_SOURCES = 128  # nodes from which paths are counted, or of which fields are made, at once
 _DENSE_COST = 20  # how much faster a dense product is per entry than a sparse one
 
 
@@ -70,11 +70,12 @@ def select_fields(edges: Tensor, value: Tensor, num_fields: int, field_size: int
     _, rank = torch.stack((central, value.double())).unique(dim=1, return_inverse=True)
     last = central.sort().values[min(num_fields, n) - 1]
     root = (central <= last).nonzero().flatten()
-    reached = distance[root].long()
-    key = torch.where(reached >= 0, reached * n + rank, n * n)
-    near = key.topk(min(field_size, n), largest=False)
-    node = torch.where(near.values < n * n, near.indices, -1)
-    node = F.pad(node, (0, field_size - node.size(1)), value=-1)
+    node = torch.full((len(root), field_size), -1)
+    for some in torch.arange(len(root)).split(_SOURCES):  # all nodes may tie
+        reached = distance[root[some]].long()
+        key = torch.where(reached >= 0, reached * n + rank, n * n)
+        near = key.topk(min(field_size, n), largest=False)
+        node[some, : near.indices.size(1)] = torch.where(near.values < n * n, near.indices, -1)
     seen = torch.where(node >= 0, value[node.clamp(min=0)], -1)
     described = torch.cat((central[root, None], seen.double()), dim=1)
     _, order = described.unique(dim=0, return_inverse=True)
