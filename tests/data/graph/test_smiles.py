@@ -119,6 +119,8 @@ def test_a_list_of_smiles_takes_a_list_of_labels() -> None:
         from_any(["CCO", "CCN"], labels=[0])
     with pytest.raises(UserError, match="SMILES 2 is a int; give molecules as SMILES"):
         from_any(["CCO", 3], labels=[0, 1])
+    with pytest.raises(UserError, match="SMILES 2 has half a character; write it in UTF-8"):
+        from_any(["CCO", "C\ud800"], labels=[0, 1])
 
 
 def test_without_rdkit_one_sentence_says_what_to_install(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.data.io.columns import find_column
-from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.files import is_unicode, to_plain
 from quatgraph.data.io.frame import read_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.labels import label_type
@@ -117,6 +117,8 @@ def parse_smiles(smiles: object, where: str) -> "Mol":
         raise UserError(
             f"{where} is a SMILES of {len(smiles):,} characters; at most {MAX_LENGTH:,} are read"
         )
+    if not is_unicode(smiles):
+        raise UserError(f"{where} has half a character; write it in UTF-8")
     silence = rdBase.BlockLogs()  # rdkit would print its reasons
     try:
         molecule: Mol | None = Chem.MolFromSmiles(smiles)
