@@ -66,7 +66,8 @@ def test_an_explanation_names_the_atoms(model: Path) -> None:
     row = json.loads(result.stdout)
     assert set(row["support"]) == {"C:0", "C:1", "O:2"}
     predictor = quatgraph.load(model, device="cpu")
-    whole = predictor.predict(smiles=["CCO"])
+    whole = predictor.predict(smiles="CCO")
+    assert whole.ids == predictor.predict(smiles=["CCO"]).ids == ["CCO"]
     chosen = int(whole.probabilities[0].argmax())
     # Without the oxygen, by hand; the carbon's features stay.
     graphs = from_smiles(["CCO"], labels_needed=False)

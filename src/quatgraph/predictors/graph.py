@@ -65,7 +65,7 @@ class GraphPredictor(Classifier[GraphConfig]):
         graphs: "AnyGraphs | None" = None,
         *,
         ids: Sequence[str] | None = None,
-        smiles: Sequence[str] | None = None,
+        smiles: Sequence[str] | str | None = None,
         explain: bool = False,
     ) -> GraphPredictions:
         """Classifies graphs.
@@ -74,13 +74,13 @@ class GraphPredictor(Classifier[GraphConfig]):
             graphs: A path in one of the formats of training data, PyG graphs, networkx graphs,
                 SMILES, or a collection; the training graphs by default.
             ids: Ids of the graphs to classify; all by default.
-            smiles: Molecules to classify instead of ``graphs``.
+            smiles: Molecules, or one, to classify instead of ``graphs``.
             explain: Whether to compute what each node contributes: one prediction per node.
         """
         if smiles is not None:
             if graphs is not None:
                 raise UserError("give graphs or SMILES, not both")
-            graphs = list(dict.fromkeys(smiles))
+            graphs = list(dict.fromkeys([smiles] if isinstance(smiles, str) else smiles))
         data, notes, known = self._select_graphs(graphs, ids)
         probabilities = torch.empty(0, len(self.classes))
         if len(data):
