@@ -187,7 +187,9 @@ def test_a_token_is_sent_and_never_shown(bundles: dict[str, Path]) -> None:
         assert client.predict(head="person 1", relation="knows").notes == []  # the only model
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "file:///etc/passwd", "http://"])
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "file:///etc/passwd", "http://", "http://[::1"]
+)
 def test_an_address_is_checked(url: str) -> None:
     with pytest.raises(quatgraph.UserError, match="is not the address of a service, such as http"):
         quatgraph.Client(url)
@@ -204,22 +206,34 @@ class Other(BaseHTTPRequestHandler):
     """Another kind of server, which also redirects."""
 
     seen: list[str | None] = []
+    reply = b""
 
     def do_GET(self) -> None:
         Other.seen.append(self.headers["Authorization"])
         self.send_response(302 if self.path.startswith("/moved") else 200)
         self.send_header("Location", "/elsewhere")
         self.end_headers()
-        self.wfile.write(b"<html>")
+        self.wfile.write(self.reply)
 
     def log_message(self, *args: Any) -> None:
         pass
 
 
-@pytest.mark.parametrize(("path", "status"), [("", 200), ("/moved", 302)])
+@pytest.mark.parametrize(
+    ("path", "status", "reply"),
+    [
+        ("", 200, b"<html>"),
+        ("", 200, b'{"status": "ok"}'),
+        ("", 200, b'{"models": ["llama"]}'),
+        ("", 200, b"[" * 100_000),
+        ("/moved", 302, b""),
+    ],
+    ids=["page", "JSON", "other models", "deep JSON", "moved"],
+)
 def test_another_server_is_recognised_and_redirections_are_not_followed(
-    path: str, status: int
+    path: str, status: int, reply: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(Other, "reply", reply)
     with HTTPServer(("127.0.0.1", 0), Other) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()

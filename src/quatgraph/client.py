@@ -64,11 +64,13 @@ class Client:
     def __init__(
         self, url: str, *, token: str = "", model: str = "", timeout: float = 60.0
     ) -> None:
-        parts = urlsplit(url)
+        wrong = f"{url!r} is not the address of a service, such as http://127.0.0.1:8000"
+        try:
+            parts = urlsplit(url)
+        except ValueError:
+            raise UserError(wrong) from None
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise UserError(
-                f"{url!r} is not the address of a service, such as http://127.0.0.1:8000"
-            )
+            raise UserError(wrong)
         self.url = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
         self.timeout, self._token, self._model = timeout, token, model
         # A redirection would carry the token to another server.
@@ -83,8 +85,11 @@ class Client:
 
     def models(self) -> list[dict[str, Any]]:
         """The models of the service: ``name``, ``state``, ``task``, ``metrics`` and more."""
-        found: list[dict[str, Any]] = self._call("/api/models")["models"]
-        return found
+        reply = self._call("/api/models")
+        found: Any = reply.get("models") if isinstance(reply, dict) else None
+        if isinstance(found, list) and all(isinstance(m, dict) and "task" in m for m in found):
+            return found
+        raise UserError(self._not_ours(200))
 
     def predict(self, data: Any = None, **options: Any) -> Any:
         """Predicts as ``quatgraph.load(bundle).predict`` does.
@@ -164,7 +169,7 @@ class Client:
             raise UserError(
                 f"{self.url} does not answer ({reason}): start it with quatgraph serve"
             ) from None
-        except ValueError:
+        except (ValueError, RecursionError):  # no JSON, or too deep
             raise UserError(self._not_ours(200)) from None
 
     def _not_ours(self, status: int) -> str:
