@@ -221,6 +221,18 @@ def test_a_tag_that_training_never_saw_counts_as_none_and_is_told_once(
     assert predictor.predict(path, ids=["ring-0"]).notes == []
 
 
+@pytest.mark.parametrize("used", [True, False])
+def test_an_unseen_label_of_an_edge_is_told_if_a_model_uses_labels(
+    used: bool, tmp_path: Path
+) -> None:
+    labelled = [line | {"edge_labels": ["x"] * len(line["edges"])} for line in lines()]
+    path = written(tmp_path / "labelled.jsonl", labelled)
+    model = load(trained(path, tmp_path / "model", **{"model.edge_data": used}), device="cpu")
+    strange = {"edges": [[0, 1]], "edge_labels": ["y"], "node_labels": ["N", "C"]}
+    notes = model.predict(written(tmp_path / "new.jsonl", [strange])).notes
+    assert any("edge label" in note for note in notes) == used
+
+
 def test_many_unseen_tags_are_told_in_few_words(predictor: GraphPredictor, tmp_path: Path) -> None:
     strange = {"edges": [[0, 6]], "node_labels": list("tuvwxyz")}
     (note,) = predictor.predict(written(tmp_path / "new.jsonl", [strange])).notes

@@ -145,6 +145,10 @@ class GraphPredictor(Classifier[GraphConfig]):
         known = self.card.get("edge_features")
         return None if known is None else EdgeFeatures.from_dict(known)
 
+    @property
+    def _uses_edges(self) -> bool:
+        return any(member.config.model.uses_edges for member in self.members)
+
     def _build(
         self, config: GraphConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
     ) -> tuple[nn.Module, NodeFeatures]:
@@ -255,7 +259,7 @@ class GraphPredictor(Classifier[GraphConfig]):
                     f"{len(features.names)}; give graphs like those it was trained on"
                 )
         if (edges := self._edge_features) is not None:
-            if any(member.config.model.uses_edges for member in self.members):
+            if self._uses_edges:
                 edges.check(read)
         elif read.edge_tags is not None or read.edge_attributes is not None:
             read.notes.append(
@@ -288,6 +292,6 @@ class GraphPredictor(Classifier[GraphConfig]):
                 quoted = map(repr, unseen) if features.kind == "tags" else unseen
                 sentence = (UNSEEN if plain else UNSEEN_COLOURS)[features.kind]
                 notes.append(sentence.format(list_some(quoted)))
-        if edges is not None and (unseen := edges.unknown(graphs)):
+        if edges is not None and self._uses_edges and (unseen := edges.unknown(graphs)):
             notes.append(UNSEEN_EDGES.format(quote_some(unseen)))
         return notes
