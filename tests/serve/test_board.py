@@ -98,6 +98,26 @@ def test_two_groups_are_compared_as_the_command_does(folder: Path) -> None:
         )
 
 
+def test_splits_show_the_configuration_that_is_compared(tmp_path: Path) -> None:
+    def run(method: str, seed: int, lr: float, valid: float, test: float) -> Any:
+        metrics = {"valid/accuracy": valid, "test/accuracy": test}
+        lr_ = f"train.lr={lr}"
+        return made_up.made_up("node", "cora", method, lr_, seed=seed, metrics=metrics)
+
+    # Validation data chooses the second configuration of qgnn, which is worse on test data.
+    tried = [
+        run("qgnn", seed, lr, lr, 0.95 - lr - 0.01 * seed) for lr in (0.1, 0.3) for seed in (0, 1)
+    ]
+    others = [run("gcn", seed, 0.1, 0.5, 0.6) for seed in (0, 1)]
+    append_records(tmp_path / "records.jsonl", tried + others)
+    first, second = (f"records.jsonl node cora {name}" for name in ("qgnn", "gcn"))
+    found = Board(tmp_path).compare(first, second)
+    shown = [(row["seed"], row["first"], row["second"]) for row in found["splits"]]
+    assert shown == [(0, pytest.approx(0.65), 0.6), (1, pytest.approx(0.64), 0.6)]
+    differences = [row["first"] - row["second"] for row in found["splits"]]
+    assert sum(differences) / 2 == pytest.approx(found["pair"]["difference"])
+
+
 def test_curves_of_runs_are_returned_by_their_ids(folder: Path) -> None:
     with service(board=folder) as client:
         key = ask(client, "/api/runs")["runs"][0]["id"]

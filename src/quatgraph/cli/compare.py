@@ -42,7 +42,7 @@ def compare(
     if json_:
         for pair in found.pairs:
             values = dataclasses.asdict(pair)
-            result = values.pop("result")
+            result, _ = values.pop("result"), values.pop("runs")
             emit(values | result | {"holm": bool(found.reference), "words": str(pair)})
     else:
         for line in str(found).splitlines():

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from quatgraph import config as configs
-from quatgraph.comparison.results import Comparison, Pair
+from quatgraph.comparison.results import Comparison, Pair, PairedRun
 from quatgraph.errors import UserError
 from quatgraph.estimators import Estimator
 from quatgraph.metrics.comparison import holm, mcnemar, paired_bootstrap, paired_t
@@ -279,7 +279,8 @@ def _compare_runs(first: _Source, second: _Source, data: Any, notes: list[str]) 
         ratio = _test_to_train(first.runs[0], len(splits), data, notes)
         result = paired_t([fmean(own) for own in splits.values()], ratio)
         paired_by = "shared folds" if first.task == "graph" else "shared splits"
-    return Pair(first.name, second.name, mine, theirs, metric, paired_by, result)
+    runs = tuple(PairedRun(*key, values[0][key], values[1][key]) for key in shared)
+    return Pair(first.name, second.name, mine, theirs, metric, paired_by, result, runs)
 
 
 def _check_same_splits(first: _Source, second: _Source) -> None:

@@ -10,6 +10,16 @@ SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True, slots=True)
+class PairedRun:
+    """The test metric of both models on one split with one seed."""
+
+    split: int
+    seed: int
+    first: float
+    second: float
+
+
+@dataclass(frozen=True, slots=True)
 class Pair:
     """Two models and the test of their difference, the first's metric minus the second's."""
 
@@ -24,6 +34,8 @@ class Pair:
     """What was paired: ``nodes``, ``splits``, ``seeds``."""
     result: PairedTest
     """With Holm's correction if there are several pairs."""
+    runs: tuple[PairedRun, ...] = ()
+    """Of records: what was paired."""
 
     @property
     def significant(self) -> bool:

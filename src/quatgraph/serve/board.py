@@ -1,7 +1,6 @@
 """The results board: the runs on record below a folder."""
 
 import hashlib
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,19 +73,7 @@ class Board:
         found = compare_records({name: groups[name] for name in (first, second)})
         (pair,) = found.pairs
         values = dataclasses.asdict(pair)
-        result = values.pop("result")
-        splits = [
-            {
-                "split": split,
-                "seed": seed,
-                "first": _metric(groups[first], pair.metric, split, seed),
-                "second": _metric(groups[second], pair.metric, split, seed),
-            }
-            for split, seed in sorted(
-                {(r.split, r.seed) for r in groups[first]}
-                & {(r.split, r.seed) for r in groups[second]}
-            )
-        ]
+        result, splits = values.pop("result"), values.pop("runs")
         return {
             "pair": values | result | {"words": str(pair)},
             "splits": splits,
@@ -152,10 +139,3 @@ def _read_or_explain(path: Path) -> "list[RunRecord] | str":
 def _group(file: str, record: "RunRecord") -> str:
     """What runs have in common that are compared as one: their file, dataset and method."""
     return f"{file} {record.task} {record.dataset} {record.method}"
-
-
-def _metric(runs: "list[RunRecord]", metric: str, split: int, seed: int) -> float:
-    return next(
-        (r.metrics.get(metric, math.nan) for r in runs if (r.split, r.seed) == (split, seed)),
-        math.nan,
-    )

@@ -265,9 +265,18 @@ class ComparedPair(BaseModel):
     words: str
 
 
+class ComparedSplit(BaseModel):
+    """The test metric of both groups on a split with a seed."""
+
+    split: int
+    seed: int
+    first: float
+    second: float
+
+
 class Compared(BaseModel):
     """A comparison of two groups of runs."""
 
     pair: ComparedPair
-    splits: list[dict[str, Any]]
+    splits: list[ComparedSplit] = Field(description="What is paired.")
     notes: list[str]
