@@ -1,6 +1,7 @@
 """The commands serve and board."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -123,7 +124,9 @@ def test_a_service_for_everyone_says_so(bundle: Path) -> None:
 def test_what_is_no_bundle_is_refused(bundle: Path, tmp_path: Path) -> None:
     assert_user_error(call("serve", str(tmp_path / "none")), "there is no bundle", "none")
     assert_user_error(call("serve", str(tmp_path)), "is not a bundle: it has no card.json")
-    assert_user_error(call("serve", str(bundle), str(bundle)), "two models are called 'cities'")
+    assert_user_error(call("serve", str(bundle), str(bundle)), "cities is given twice")
+    other = shutil.copytree(bundle, tmp_path / "cities")
+    assert_user_error(call("serve", str(bundle), str(other)), "two models are called 'cities'")
     assert_user_error(call("board", str(tmp_path / "none")), "there is no folder")
 
 
@@ -131,6 +134,7 @@ def test_a_mistake_in_the_address_is_refused(bundle: Path) -> None:
     assert_user_error(call("serve", str(bundle), "--host", "0.0.0.0"), "give --token, for instance")
     assert_user_error(call("serve", str(bundle), "--port", "70000"), "'--port'", "65535")
     assert_user_error(call("serve", str(bundle), "--cors", "*"), "is not the origin of a site")
+    assert_user_error(call("serve", str(bundle), "--device", "tpu"), "unknown device 'tpu'")
     assert_user_error(call("serve", str(bundle), "--token", "a b"), "visible ASCII characters")
     assert_user_error(
         call("serve", str(bundle), "--host", "a..b", "--token", "x"), "choose another --host"

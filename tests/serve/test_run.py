@@ -49,6 +49,11 @@ def test_a_bound_port_already_takes_connections() -> None:
     )
 
 
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(UserError, match=r"192\.0\.2\.1:0 \(.*\): choose another --host"):
+        bind("192.0.2.1", 0)
+
+
 @pytest.mark.parametrize("host", ["a..b", "x" * 70, "300.1.1.1"])
 def test_an_address_that_is_none_is_refused(host: str) -> None:
     with pytest.raises(UserError, match=r"\(there is no such address\): choose another --host"):

@@ -85,6 +85,10 @@ def _serve(
             "the service needs FastAPI and uvicorn; install them with pip install "
             "'quatgraph[serve]'"
         ) from None
+    if device not in ("auto", "cpu"):  # a mistake is told before anything is served
+        from quatgraph.training.runtime import resolve_device
+
+        resolve_device(device)
     host, port, token, no_auth, origins = where
     address = Address(host, port, token, no_auth, frozenset(origins))
     registry = Registry.open(models, device)

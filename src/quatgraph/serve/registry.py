@@ -90,6 +90,8 @@ class Registry:
         registry = cls()
         for path in paths:
             name = path.resolve().name
+            if name in registry.models and registry.models[name].path.resolve() == path.resolve():
+                raise UserError(f"{path} is given twice; give each model once")
             if name in registry.models:
                 raise UserError(
                     f"two models are called {name!r}: rename the folder {path}, since a folder's "

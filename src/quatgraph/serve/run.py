@@ -1,5 +1,6 @@
 """Starts the service."""
 
+import errno
 import logging
 import secrets
 import socket
@@ -112,7 +113,9 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         reason, remedy = "there is no such address", "--host"
         if isinstance(error, OSError) and not isinstance(error, socket.gaierror):
-            reason, remedy = error.strerror or str(error), "--port"
+            if error.errno != errno.EADDRNOTAVAIL:
+                remedy = "--port"
+            reason = error.strerror or str(error)
         raise UserError(
             f"cannot listen on {host}:{port} ({reason}): choose another {remedy}"
         ) from None
