@@ -62,6 +62,17 @@ def test_a_slow_client_is_sent_away(
         assert ask(client, "/healthz")["status"] == "ok"
 
 
+def test_a_stop_does_not_wait_for_the_rest_of_a_body(bundles: dict[str, Path]) -> None:
+    with service([bundles["link"]], limits=Limits(seconds=20)) as client:
+        connection = connect(client)
+        connection.sendall(HEAD + JSON + b"Content-Length: 1000\r\n\r\n{")
+        ask(client, "/healthz")  # the head has arrived before the stop
+        start = time.monotonic()
+    with connection:
+        assert connection.recv(4096) == b""
+    assert time.monotonic() - start < 10
+
+
 def test_a_long_computation_keeps_its_connection(
     bundles: dict[str, Path], slow_down: Callable[[float], None]
 ) -> None:

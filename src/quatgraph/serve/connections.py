@@ -29,11 +29,23 @@ def limit_connections(seconds: float) -> type[asyncio.Protocol]:
             else:
                 self.watch = self.loop.call_later(seconds, self.close_if_idle, last)
 
+        def shutdown(self) -> None:
+            """Lets a request that runs finish, but does not wait for the rest of a body."""
+            if self.cycle is not None and not self.cycle.response_complete and self.cycle.more_body:
+                self.give_up()
+                self.transport.close()
+            else:
+                super().shutdown()
+
+        def give_up(self) -> None:
+            """Tells the request that waits for its body that no more of it comes."""
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
         def send_400_response(self, message: str) -> None:
             """Refuses what is not HTTP; a request whose body it was in is given up."""
             if self.cycle is not None and not self.cycle.response_complete:
-                self.cycle.disconnected = True
-                self.cycle.message_event.set()
+                self.give_up()
             try:
                 super().send_400_response(message)
             except Exception:  # it came after the reply
