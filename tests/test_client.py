@@ -142,8 +142,7 @@ def test_names_and_models_are_listed(client: quatgraph.Client) -> None:
         task: task for task in ("node", "graph", "link", "text")
     }
     assert client["link"].search("city", limit=2) == [
-        {"id": "city 0", "label": "city 0"},
-        {"id": "city 1", "label": "city 1"},
+        {"id": name, "label": name, "name": name} for name in ("city 0", "city 1")
     ]
     assert client["link"].search("know", kind="relations")[0]["id"] == "knows"
 

@@ -17,6 +17,11 @@ SHIFT = """() => new Promise((resolve) => {
 })"""
 BYTES = """() => [...performance.getEntriesByType("resource"),
   ...performance.getEntriesByType("navigation")].reduce((sum, one) => sum + one.transferSize, 0)"""
+CUT = """() => [...document.querySelectorAll("svg text")].filter((text) => {
+  const [own, all] = [text, text.closest("svg")].map((one) => one.getBoundingClientRect());
+  const inside = own.left >= all.left && own.right <= all.right && own.bottom <= all.bottom;
+  return getComputedStyle(text).visibility === "visible" && !inside;
+}).map((text) => text.textContent)"""
 FAINT = """() => {
   const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const paint = (colors) => {

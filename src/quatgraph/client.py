@@ -106,7 +106,8 @@ class Client:
         return self._ask("explain", data, options)
 
     def search(self, query: str, *, kind: str = "", limit: int = 10) -> list[dict[str, str]]:
-        """The ids and labels that start with a query or resemble it, the best first.
+        """The ids and labels that start with a query or resemble it, the best first; ``name`` is
+        what a query takes, the id if several have the label.
 
         Args:
             query: The beginning of a name, or something like it.

@@ -54,7 +54,18 @@ class NameIndex:
             found.append(place)
         if len(found) < limit and wanted:
             found += [place for place in self._resembling(wanted) if place not in found]
-        return [{"id": self.ids[p], "label": self.labels[p]} for p in found[:limit]]
+        return [
+            {"id": self.ids[p], "label": self.labels[p], "name": self.name(p)}
+            for p in found[:limit]
+        ]
+
+    def name(self, place: int) -> str:
+        """What a query takes: the label, or the id if others have the same label."""
+        label = self.labels[place]
+        folded = label.casefold()
+        after = bisect_left(self._sorted, folded) + 1
+        alone = after == len(self._sorted) or self._sorted[after] != folded
+        return label if alone else self.ids[place]
 
     def _resembling(self, wanted: str) -> list[int]:
         """The places of similar names, the most similar first."""

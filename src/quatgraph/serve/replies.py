@@ -157,6 +157,7 @@ class Name(BaseModel):
 
     id: str
     label: str
+    name: str = Field(description="What a query takes: the label, or the id if others have it.")
 
 
 class Found(BaseModel):
@@ -171,6 +172,7 @@ class DrawnNode(BaseModel):
 
     id: str
     label: str
+    name: str | None = Field(None, description="link: what a query takes, as search returns it.")
     hop: int
     prediction: Label | None = None
     probability: float | None = None

@@ -133,8 +133,8 @@ class LinkAnswers(Answers):
         queries = (graph.test if len(graph.test) else graph.train)[:, :2].tolist()
         head, relation = max(queries, key=lambda query: min(3, known[tuple(query)]))
         return {
-            "head": _name(head, graph.entities, graph.entity_labels),
-            "relation": _name(relation, graph.relations, graph.relation_labels),
+            "head": self.index("entities").name(head),
+            "relation": self.index("relations").name(relation),
         }
 
     def _names(self, kind: str) -> tuple[Sequence[str], Sequence[str]]:
@@ -150,9 +150,10 @@ class LinkAnswers(Answers):
         edges = self._cache.get("edges", lambda: triples[:, [0, 2]].mT.numpy())
         nodes, chosen = draw_around(edges, graph.num_entities, graph.entity(name), hops, limit)
         ends = list(accumulate(map(len, parts.values())))
+        ids, labels, index = graph.entities, graph.entity_labels, self.index("entities")
         return {
             "nodes": [
-                {"id": graph.entities[n], "label": graph.entity_labels[n], "hop": hop}
+                {"id": ids[n], "label": labels[n], "name": index.name(n), "hop": hop}
                 for n, hop in nodes
             ],
             "edges": [
@@ -166,7 +167,3 @@ class LinkAnswers(Answers):
                 for h, r, t in [triples[edge].tolist()]
             ],
         }
-
-
-def _name(number: int, ids: list[str], labels: list[str]) -> str:
-    return labels[number] if labels.count(labels[number]) == 1 else ids[number]

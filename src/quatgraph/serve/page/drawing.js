@@ -3,9 +3,12 @@
 import { fitted, h, shorten, table } from "./dom.js";
 import { layout } from "./force.js";
 
+const LONGEST = 22;
+
 /**
  * Args:
- *   nodes: `{id, label, hop, kind, ring, title, matters}`; `kind` and `ring` are classes of colours.
+ *   nodes: `{id, label, hop, kind, ring, title, matters, first}`; `kind` and `ring` are classes of colours; the label of
+ *     one that is `first` is always shown.
  *   edges: `{source, target, words, strength, kind}`; `strength` between 0 and 1 is the thickness.
  *   options: `name` of the drawing, `hint`, `open(node)` for a click, `twin` with the table's columns and rows.
  */
@@ -31,7 +34,7 @@ export function drawing(nodes, edges, { name, hint = "", open, twin }) {
         h("circle", { r: radius, class: node.kind ?? "" }),
         node.ring ? h("circle", { r: radius + 3, class: `ring ${node.ring}` }) : null,
         node.matters ? h("circle", { r: radius + 3, class: "matters" }) : null,
-        node.label ? h("text", { x: 0, y: side === "above" ? -radius - 7 : radius + 16, "text-anchor": anchor(x, width) }, shorten(node.label, 22)) : null);
+        node.label ? h("text", { x: (middle(x, node, width) - x).toFixed(1), y: side === "above" ? -radius - 7 : radius + 16, "text-anchor": "middle" }, shorten(node.label, LONGEST)) : null);
       return group;
     });
     return h("svg", { role: "img", "aria-label": name, viewBox: `0 0 ${width} ${height}` }, lines, circles);
@@ -40,20 +43,29 @@ export function drawing(nodes, edges, { name, hint = "", open, twin }) {
   return h("figure", {}, box, caption, h("details", {}, h("summary", {}, "The drawing as a table"), h("div", { class: "scroll" }, rows)));
 }
 
-const anchor = (x, width) => (x < 70 ? "start" : x > width - 70 ? "end" : "middle");
+const pen = document.createElement("canvas").getContext("2d");
 
-/** Where labels go so that none covers another: below, above, or nowhere until the pointer comes. */
+/** Half the width of a label; an SVG could be measured only once it is shown. */
+function halfWidth(node) {
+  pen.font = `${node.hop === 0 ? 650 : 400} 13px system-ui, sans-serif`;
+  return pen.measureText(shorten(node.label ?? "", LONGEST)).width / 2 + 4;
+}
+
+/** Where the middle of a label is: below its node, unless it would be cut. */
+const middle = (x, node, width) => Math.max(halfWidth(node), Math.min(width - halfWidth(node), x));
+
+/** Where labels go so that none covers another: below, above, or nowhere until the pointer comes; the first choose. */
 function hush(nodes, at, width) {
   const taken = nodes.map((node) => [...at.get(node.id), 8, node]);
   const found = new Map();
-  for (const node of nodes) {
-    const [x, y] = at.get(node.id);
-    const half = 3.6 * Math.min(22, (node.label ?? "").length) + 4;
-    const shift = { start: half, end: -half, middle: 0 }[anchor(x, width)];
+  const order = (node) => (node.hop === 0 ? 0 : node.first ? 1 : 2);
+  for (const node of [...nodes].sort((a, b) => order(a) - order(b))) {
+    const [, y] = at.get(node.id);
+    const [x, half] = [middle(at.get(node.id)[0], node, width), halfWidth(node)];
     const spots = [["below", y + 18], ["above", y - 16]];
-    const free = spots.find(([, level]) => taken.every(([u, v, w, own]) => own === node || Math.abs(u - x - shift) > half + w || Math.abs(v - level) > 15));
+    const free = spots.find(([, level]) => taken.every(([u, v, w, own]) => own === node || Math.abs(u - x) > half + w || Math.abs(v - level) > 15)) ?? (node.first ? spots[0] : null);
     found.set(node, free ? free[0] : null);
-    if (free) taken.push([x + shift, free[1], half]);
+    if (free) taken.push([x, free[1], half]);
   }
   return found;
 }

@@ -46,12 +46,12 @@ export function field({ label, model, kind, placeholder = "", value = "" }) {
 
   function show(found) {
     if (document.activeElement !== input) return;
-    names = found.map((one) => one.label);
+    names = found.map((one) => one.name);
     chosen = -1;
-    put(list, names.map((name, place) => h("li", {
+    put(list, found.map(({ label, name }, place) => h("li", {
       role: "option", id: `${id}-${place}`, "aria-selected": "false",
       onmousedown: (event) => { event.preventDefault(); take(place); },
-    }, name)));
+    }, label, name === label ? null : ` (${name})`)));
     list.hidden = !names.length;
     input.setAttribute("aria-expanded", String(!list.hidden));
   }
@@ -95,8 +95,8 @@ export function teller(hint, ...extra) {
   const element = h("div", { class: "told" }, line, extra);
   return {
     element,
-    clear(inputs = []) {
-      line.textContent = hint;
+    clear(inputs = [], words = hint) {
+      line.textContent = words;
       line.className = "";
       line.removeAttribute("role");
       inputs.forEach((input) => input.removeAttribute("aria-invalid"));

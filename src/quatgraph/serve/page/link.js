@@ -26,17 +26,20 @@ export function mount({ card, base, go }) {
   function ask() {
     const query = { ...base };
     fields.forEach(([name, { input }]) => {
-      const value = input.value.trim();
-      if (value && value !== "?") query[name] = value;
+      query[name] = input.value.trim();
     });
+    const parts = (query.head ?? "").split(",").map((part) => part.trim());
+    if (!query.relation && !query.tail && parts.length === 3) [query.head, query.relation, query.tail] = parts;
+    for (const [name] of fields) if (!query[name] || query[name] === "?") delete query[name];
+    if (!fields.some(([name]) => query[name])) return told.error("write a head and a relation, or a relation and a tail", inputs);
     if (only.checked) query.known = "leave-out";
     go(query);
   }
 
   /** The next query out of a name: the relation at hand if the entity has it, or another that it has. */
-  async function follow(name, relation) {
-    const { nodes, edges } = await get(`${path}/graph`, { of: name, hops: 1, limit: NEIGHBOURS });
-    const centre = nodes[0].id;
+  async function follow(id, relation) {
+    const { nodes, edges } = await get(`${path}/graph`, { of: id, hops: 1, limit: NEIGHBOURS });
+    const { id: centre, name } = nodes[0];
     const choices = [
       edges.find((e) => e.source === centre && e.relation === relation), edges.find((e) => e.target === centre && e.relation === relation),
       edges.find((e) => e.source === centre), edges.find((e) => e.target === centre),
@@ -47,12 +50,12 @@ export function mount({ card, base, go }) {
     else go({ ...base, relation: found.relation, tail: name });
   }
 
-  const name = (label, relation) => h("a", {
-    href: `?${new URLSearchParams({ ...base, head: label, relation })}`,
+  const name = (label, relation, id = label) => h("a", {
+    href: `?${new URLSearchParams({ ...base, head: id, relation })}`,
     onclick: (event) => {
       if (event.metaKey || event.ctrlKey || event.shiftKey) return;
       event.preventDefault();
-      follow(label, relation).catch(report);
+      follow(id, relation).catch(report);
     },
   }, label);
 
@@ -60,6 +63,13 @@ export function mount({ card, base, go }) {
     if (error instanceof Stopped || error.name === "AbortError") return;
     if (!(error instanceof Refused)) throw error;
     told.error(error.message, inputs);
+  }
+
+  /** What the bars are not: how often the model is right is counted on test data. */
+  function gloss() {
+    const [first, ten] = ["hits@1", "hits@10"].map((one) => card.metrics[`test/${one}`]);
+    return `The bar is exp(score − best score): it compares the answers to this query and is no probability.${
+      ten === undefined ? "" : ` Of test triples, the truth came first ${percent(first)} of the time, and among the first ten ${percent(ten)}.`}`;
   }
 
   async function update(parameters) {
@@ -77,7 +87,9 @@ export function mount({ card, base, go }) {
       show(rows, query, found.notes);
       await explain(rows.find((row) => row.known === "valid" || row.known === "test") ?? rows.find((row) => row.known === "") ?? rows[0], query, own);
     } catch (error) {
-      if (own === turn) report(error);
+      if (own !== turn) return;
+      report(error);
+      if (error instanceof Refused) [answers, why, around].forEach((one) => put(one));
     }
   }
 
@@ -86,17 +98,18 @@ export function mount({ card, base, go }) {
     const best = Math.max(...rows.map((row) => row.score));
     const items = rows.map((row, place) => {
       const [kind, word] = MARKS[row.known] ?? MARKS[""];
-      const end = row.predicted === "head" ? row.head : row.tail;
-      const words = both ? [name(row.head, row.relation), ` ${row.relation} `, name(row.tail, row.relation)] : name(end, row.relation);
-      return h("li", { class: "answer" }, h("span", { class: "place" }, String(place + 1)), h("span", { class: "what" }, words), bar(Math.exp(row.score - best)),
-        h("span", { class: "number", title: `${percent(Math.exp(row.score - best))} of the weight of the best answer` }, row.score.toFixed(2)),
+      const [end, id] = row.predicted === "head" ? [row.head, row.head_id] : [row.tail, row.tail_id];
+      const twins = rows.some((one) => one !== row && !both && one[row.predicted] === end);
+      const words = both ? [name(row.head, row.relation, row.head_id), ` ${row.relation} `, name(row.tail, row.relation, row.tail_id)] : [name(end, row.relation, id), twins ? ` (${id})` : null];
+      return (row.item = h("li", { class: "answer" }, h("span", { class: "place" }, String(place + 1)), h("span", { class: "what" }, words), both ? h("span", {}) : bar(Math.exp(row.score - best)),
+        h("span", { class: "number" }, row.score.toFixed(2)),
         h("span", { class: `mark ${kind}` }, word),
-        h("button", { type: "button", class: "plain small why-button", "aria-label": `Why ${end}?`, onclick: () => explain(row, query, turn).catch(report) }, "why?"));
+        h("button", { type: "button", class: "plain small why-button", "aria-label": `Why ${end}?`, onclick: () => explain(row, query, turn).catch(report) }, "why?")));
     });
     const given = rows[0];
     const sentence = both ? `Of all tails, ${given.tail} ranks ${given.tail_rank}; of all heads, ${given.head} ranks ${given.head_rank}.` : "";
-    const heads = h("div", { class: "answer heads", "aria-hidden": "true" }, h("span", {}), h("span", {}, both ? "Triple" : "Answer"), h("span", {}, "Weight relative to the best"), h("span", { class: "number" }, "Score"), h("span", {}, "In the data"), h("span", {}));
-    put(answers, rows.length ? heads : null, h("ol", { class: "rows" }, items), sentence ? h("p", {}, sentence) : null, rows.length ? h("p", { class: "quiet small gloss" }, "Weight: exp(score − best score), the answer's softmax weight as a share of the best one's. It is not a calibrated probability.") : h("p", {}, "There is no answer that is not known."),
+    const heads = h("div", { class: "answer heads", "aria-hidden": "true" }, h("span", {}), h("span", {}, both ? "Triple" : "Answer"), h("span", {}, both ? "" : "Compared with the best"), h("span", { class: "number" }, "Score"), h("span", {}, "In the data"), h("span", {}));
+    put(answers, rows.length ? heads : null, h("ol", { class: "rows" }, items), sentence ? h("p", {}, sentence) : null, rows.length ? h("p", { class: "quiet small gloss" }, both ? "" : gloss()) : h("p", {}, "There is no answer that is not known."),
       notes.map((note) => h("p", { class: "quiet small" }, note)));
     say(both ? sentence : `${rows.length} answers; the first is ${given ? (given.predicted === "head" ? given.head : given.tail) : "none"}`);
   }
@@ -110,7 +123,7 @@ export function mount({ card, base, go }) {
       get(`${path}/graph`, { of: query.head ?? query.tail, hops: 1, limit: NEIGHBOURS }),
     ]);
     if (own !== turn) return;
-    [...answers.querySelectorAll("li.answer")].forEach((item) => item.classList.toggle("chosen", item.querySelector("button").getAttribute("aria-label") === `Why ${end}?`));
+    answers.querySelectorAll("li.answer").forEach((item) => item.classList.toggle("chosen", item === row.item));
     const support = reasons.answers[0].support;
     const most = Math.max(...support.map((one) => one.strength), 1e-9);
     put(why, h("h2", {}, `Why ${end}`),
@@ -121,21 +134,22 @@ export function mount({ card, base, go }) {
   }
 
   function sketch({ nodes, edges }, row, support) {
-    const id = (label) => nodes.find((node) => node.label === label)?.id;
     const labels = new Map(nodes.map((node) => [node.id, node.label]));
-    const reasons = new Set(support.map((one) => `${id(one.head)} ${one.relation} ${id(one.tail)}`));
-    const [head, tail] = [id(row.head), id(row.tail)];
+    const reasons = new Set(support.map((one) => `${one.head} ${one.relation} ${one.tail}`));
+    const [head, tail] = [row.head_id ?? row.head, row.tail_id ?? row.tail];
     const same = (edge) => edge.source === head && edge.target === tail && edge.relation === row.relation;
-    const drawn = edges.filter((edge) => !same(edge)).map((edge) => ({ ...edge, words: `${labels.get(edge.source)} ${edge.relation} ${labels.get(edge.target)}`,
-      kind: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? "strong" : "", strength: reasons.has(`${edge.source} ${edge.relation} ${edge.target}`) ? 0.3 : 0 }));
-    const all = [...nodes];
-    const missing = [[head, row.head], [tail, row.tail]].filter(([found]) => found === undefined).map(([, label]) => ({ id: label, label, hop: 1 }));
-    all.push(...missing);
-    drawn.push({ source: head ?? row.head, target: tail ?? row.tail, words: `${row.head} ${row.relation} ${row.tail}: the answer`, kind: "asked" });
+    const drawn = edges.filter((edge) => !same(edge)).map((edge) => {
+      const words = `${labels.get(edge.source)} ${edge.relation} ${labels.get(edge.target)}`;
+      return { ...edge, words, ...(reasons.has(words) ? { kind: "strong", strength: 0.3 } : {}) };
+    });
+    const missing = [[head, row.head], [tail, row.tail]].filter(([id]) => !labels.has(id)).map(([id, label]) => ({ id, label, hop: 1 }));
+    const told = new Set([head, tail, ...drawn.filter((edge) => edge.kind).flatMap((edge) => [edge.source, edge.target])]);
+    const all = [...nodes, ...missing].map((node) => ({ ...node, first: told.has(node.id) }));
+    drawn.push({ source: head, target: tail, words: `${row.head} ${row.relation} ${row.tail}: the answer`, kind: "asked" });
     const twin = { columns: [{ title: "Head" }, { title: "Relation" }, { title: "Tail" }],
-      rows: edges.map((edge) => [name(labels.get(edge.source), edge.relation), edge.relation, name(labels.get(edge.target), edge.relation)]) };
+      rows: edges.map((edge) => [name(labels.get(edge.source), edge.relation, edge.source), edge.relation, name(labels.get(edge.target), edge.relation, edge.target)]) };
     return drawing(all, drawn, { name: `Triples around ${nodes[0]?.label}`, hint: "Dashed: the answer. Blue: triples that support it. Click a name to ask about it.",
-      open: (node) => follow(node.label, row.relation).catch(report), twin });
+      open: (node) => follow(node.id, row.relation).catch(report), twin });
   }
 
   return { element, update };
