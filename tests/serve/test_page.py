@@ -1,22 +1,22 @@
 """The page in a browser: every view answers, says its mistakes, and fits its window."""
 
 import dataclasses
-import os
+import json
 import re
-from collections.abc import Iterator
+import time
 from pathlib import Path
-from typing import Any
 
 import cities
 import portfolios
 import pytest
-from made_up import made_up
-from playwright.sync_api import Browser, expect, sync_playwright
+from made_up import made_up, write_runs
+from playwright.sync_api import Browser, expect
 from services import service
 from visits import BYTES, FAINT, NAMELESS, SHIFT, Visit, visiting
 
+from quatgraph.serve.registry import Model
 from quatgraph.training.record import append_records
-from tools.screenshots import find_browser, launch, show
+from tools.screenshots import show
 
 VIEWS = {
     "link": "?model=link",
@@ -28,107 +28,6 @@ VIEWS = {
 }
 HOSTILE = "<img src=x onerror=alert(1)>"
 LARGEST = 150_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    if find_browser() is None:
-        reason = "NO BROWSER: install Chromium or set QUATGRAPH_BROWSER to test the page"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright, launch(playwright) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records of two methods on three splits."""
-    folder = tmp_path_factory.mktemp("board")
-    for place, method in enumerate(("qgnn", "gcn")):
-        write_runs(folder / f"{method}.jsonl", method, 0.8 + 0.02 * place)
-    return folder
-
-
-def write_runs(path: Path, method: str, accuracy: float, /, **others: Any) -> None:
-    values = [accuracy - 0.02, accuracy, accuracy + 0.01]
-    records = [
-        made_up("node", "cora", method, split=split, curves={"valid/accuracy": values}, **others)
-        for split in range(3)
-    ]
-    metrics = [{"valid/accuracy": 0.9, "test/accuracy": value} for value in values]
-    pairs = zip(records, metrics, strict=True)
-    append_records(path, [dataclasses.replace(one, metrics=own) for one, own in pairs])
-
-
-@pytest.fixture(scope="module")
-def address(bundles: dict[str, Path], board: Path) -> Iterator[str]:
-    with service(list(bundles.values()), board) as client:
-        yield str(client.base_url)
-
-
-@pytest.fixture
-def visit(browser: Browser, address: str) -> Iterator[Visit]:
-    with visiting(browser, address) as found:
-        yield found
-
-
-def test_a_triple_is_completed_from_the_keyboard(visit: Visit) -> None:
-    page = visit.open("?model=link")
-    rows = page.locator("li.answer")
-    expect(rows).to_have_count(10)  # the example of a first visit
-    page.keyboard.press("/")
-    expect(page.get_by_label("Head", exact=True)).to_be_focused()
-    page.keyboard.type("person 2")
-    expect(page.locator(".list:visible li").first).to_have_text("person 2")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    page.keyboard.type("lives")
-    expect(page.locator(".list:visible li").first).to_have_text("lives in")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile(r"head=person\+2&relation=lives\+in"))
-    known = page.locator("li.answer", has_text="city 2").locator(".mark")
-    expect(known).to_have_text("known")
-    expect(page.locator("#live")).to_contain_text("10 answers; the first is")
-    page.reload()
-    expect(known).to_have_text("known")
-    expect(page.get_by_label("Head", exact=True)).to_have_value("person 2")
-    page.get_by_label("Head", exact=True).focus()
-    page.keyboard.press("Escape")
-    expect(page.get_by_label("Head", exact=True)).to_have_value("")
-
-
-def test_an_answer_says_why_and_its_name_leads_on(visit: Visit) -> None:
-    page = visit.open("?model=link&head=person+2&relation=lives+in")
-    page.get_by_role("button", name="Why city 2?").click()
-    expect(page.get_by_role("heading", name="Why city 2")).to_be_visible()
-    expect(page.locator(".why li").first).to_be_visible()
-    page.get_by_text("The drawing as a table").click()
-    expect(page.locator("figure table").get_by_text("knows").first).to_be_visible()
-    page.locator("li.answer").get_by_role("link", name="city 2", exact=True).click()
-    expect(page.get_by_label("Tail", exact=True)).to_have_value("city 2")
-    assert visit.state()["tail"] == ["city 2"]
-    page.go_back()
-    expect(page.get_by_label("Head", exact=True)).to_have_value("person 2")
-    page.locator("svg .node", has_text="person 7").click()
-    expect(page).to_have_url(re.compile("person\\+7"))
-
-
-def test_known_answers_can_be_left_out(visit: Visit) -> None:
-    page = visit.open("?model=link&head=person+2&relation=lives+in")
-    expect(page.locator(".mark", has_text="known")).to_have_count(1)
-    page.get_by_label("only new answers").check()
-    expect(page.locator(".mark", has_text="known")).to_have_count(0)
-    assert visit.state()["known"] == ["leave-out"]
-
-
-def test_a_whole_triple_is_ranked(visit: Visit) -> None:
-    page = visit.open("?model=link&head=person+2&relation=lives+in&tail=city+2")
-    sentence = page.get_by_role("region", name="Answers").get_by_text("Of all tails, city 2 ranks")
-    expect(sentence).to_be_visible()
 
 
 def test_texts_are_shaded_and_several_are_classified_at_once(visit: Visit) -> None:
@@ -146,6 +45,15 @@ def test_texts_are_shaded_and_several_are_classified_at_once(visit: Visit) -> No
     area.press("Escape")
     area.press("Enter")
     expect(page.get_by_text("type a text to classify")).to_be_visible()
+
+
+def test_a_long_text_is_no_part_of_the_address(visit: Visit) -> None:
+    page = visit.open("?model=text")
+    expect(page.locator(".read")).to_have_count(1)
+    page.get_by_label("Texts").fill("charming film " * 1000)
+    page.get_by_role("button", name="Classify").click()
+    expect(page.locator(".read")).to_contain_text("charming film charming film")
+    assert visit.state() == {"model": ["text"]}
 
 
 def test_nodes_are_found_drawn_and_listed(visit: Visit) -> None:
@@ -195,6 +103,33 @@ def test_graphs_are_shown_by_id_and_drawn_by_hand(visit: Visit) -> None:
     expect(page.locator("svg .node")).to_have_count(4)
 
 
+def test_a_file_is_read_wherever_it_is_dropped(visit: Visit) -> None:
+    page = visit.open("?model=graph")
+    expect(page.locator("svg .node").first).to_be_visible()
+    graph = {"edges": [[0, 1], [1, 2], [2, 0]], "node_labels": ["C", "C", "N"]}
+    files = page.get_by_label("File with a graph as JSON, or a SMILES")
+
+    def give(name: str, text: str) -> None:
+        files.set_input_files({"name": name, "mimeType": "text/plain", "buffer": text.encode()})
+
+    give("pretty.json", json.dumps(graph, indent=2))
+    expect(page.get_by_role("heading", name="3 nodes, 3 edges")).to_be_visible()
+    give("two.jsonl", json.dumps(graph | {"id": "x"}) + "\n" + json.dumps(graph))
+    expect(
+        page.get_by_text("The first graph is shown; 1 more line below it is left out")
+    ).to_be_visible()
+    give("molecule.smi", "c1ccccc1O phenol\n")
+    expect(page.get_by_role("alert")).to_contain_text("node attributes, but the model was trained")
+    visit.forgive("status of 422")
+    dropped = page.evaluate_handle(
+        """text => { const found = new DataTransfer();
+        found.items.add(new File([text], "one.json")); return found; }""",
+        json.dumps({"edges": [[0, 1], [1, 2]], "node_labels": ["C", "C", "N"]}),
+    )
+    page.locator(".items").dispatch_event("drop", {"dataTransfer": dropped})
+    expect(page.get_by_role("heading", name="3 nodes, 2 edges")).to_be_visible()
+
+
 def test_the_model_tells_its_metrics_and_settings(visit: Visit) -> None:
     page = visit.open("?model=link&view=model")
     expect(page.get_by_role("heading", name="link", exact=True)).to_be_visible()
@@ -228,6 +163,23 @@ def test_runs_are_filtered_sorted_overlaid_and_compared(visit: Visit) -> None:
     expect(chosen).to_have_count(shown)
     expect(page.locator(".verdict tbody tr")).to_have_count(3)
     assert visit.state()["sort"] == ["test"]
+
+
+def test_runs_of_one_method_are_told_apart_by_their_settings(
+    browser: Browser, tmp_path: Path
+) -> None:
+    for lr in (0.01, 0.3):
+        record = made_up("node", "cora", "gcn", f"train.lr={lr}")
+        append_records(tmp_path / "records.jsonl", [record])
+    with (
+        service(board=tmp_path) as client,
+        visiting(browser, str(client.base_url)) as visit,
+    ):
+        page = visit.open("")
+        page.set_viewport_size({"width": 1440, "height": 900})
+        rows = page.locator(".board tbody tr")
+        expect(rows).to_have_count(2)
+        assert {row.locator(".line").inner_text() for row in rows.all()} == {"lr=0.01", "lr=0.3"}
 
 
 def test_runs_are_sent_again_only_after_a_change(visit: Visit) -> None:
@@ -294,6 +246,46 @@ def test_a_stopped_server_is_said_once_and_the_page_goes_on(
         context.close()
 
 
+def test_a_model_that_loads_again_is_shown_again(
+    browser: Browser, bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with service([bundles["link"]]) as client:
+        port = client.base_url.port
+        context = browser.new_context()
+        visit = Visit(context.new_page(), f"http://127.0.0.1:{port}")
+        page = visit.open("")
+        expect(page.locator("li.answer")).to_have_count(10)
+    page.get_by_label("Tail", exact=True).fill("city 1")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_role("alert")).to_contain_text("The server does not answer")
+    page.evaluate(
+        """() => new MutationObserver(() => (window.seen = (window.seen ?? "") + main.textContent))
+        .observe(main, { childList: true })"""
+    )
+    load = Model.load
+
+    def load_slowly(model: Model) -> None:
+        time.sleep(2)
+        load(model)
+
+    monkeypatch.setattr(Model, "load", load_slowly)
+    with service([bundles["link"]], port=port):
+        expect(page.locator("li.answer")).to_have_count(1)
+        assert "Loading link" in page.evaluate("window.seen")
+        visit.forgive("ERR_CONNECTION_REFUSED")
+        assert visit.errors == []
+        context.close()
+
+
+@pytest.mark.parametrize("width", [1440, 768, 360])
+def test_nothing_moves_while_a_view_opens(browser: Browser, address: str, width: int) -> None:
+    for view in VIEWS.values():
+        size = {"width": width, "height": 900}
+        with visiting(browser, address, viewport=size) as visit:
+            show(visit.page, f"{visit.address}/{view}")
+            assert visit.page.evaluate(SHIFT) < 0.02, view
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_is_small_labelled_legible_and_fits(
     browser: Browser, address: str, view: str
@@ -306,7 +298,6 @@ def test_a_view_is_small_labelled_legible_and_fits(
             assert page.evaluate(FAINT) == []
             assert page.evaluate(NAMELESS) == []
             assert page.evaluate(BYTES) < LARGEST
-            assert page.evaluate(SHIFT) < 0.05
             for width in (1440, 768, 360):
                 page.set_viewport_size({"width": width, "height": 900})
                 wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"

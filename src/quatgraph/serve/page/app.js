@@ -5,6 +5,7 @@ import { h, link, put } from "./dom.js";
 
 const VIEWS = { link: "./link.js", text: "./text.js", node: "./node.js", graph: "./graph.js", model: "./card.js", runs: "./board.js" };
 const main = document.getElementById("main");
+const footer = document.querySelector("footer");
 const nav = document.querySelector("nav");
 const select = document.getElementById("model");
 const cards = new Map();
@@ -21,13 +22,20 @@ function go(parameters, { replace = false } = {}) {
   render();
 }
 
+/** Shows something in place of a view. */
+function clear(...children) {
+  shown.leave?.();
+  shown = { key: "" };
+  put(main, children);
+}
+
 async function list() {
   for (;;) {
     listed = await get("/api/models");
     const wanted = state().get("model");
     const model = listed.models.find((one) => one.name === wanted) ?? listed.models[0];
     if (!model || model.state !== "loading" || state().get("view") === "runs") return;
-    put(main, h("p", { class: "quiet", role: "status" }, `Loading ${model.name} …`));
+    clear(h("p", { class: "quiet", role: "status" }, `Loading ${model.name} …`));
     await new Promise((resolve) => setTimeout(resolve, 250));
   }
 }
@@ -56,12 +64,13 @@ async function render() {
     }
     document.title = `${view === "runs" ? "Runs" : model.name} · quatgraph`;
     await shown.update(parameters);
+    footer.hidden = false; // only now, since it would move
   } catch (error) {
     if (error instanceof Stopped || own !== turn) return;
     if (!(error instanceof Refused)) throw error;
-    shown.leave?.();
-    shown = { key: "" };
-    put(main, h("h1", {}, "Nothing to show"), h("p", { role: "alert" }, error.message));
+    const sentence = error.status === 401 ? "This service asks for a token: add #token=TOKEN to the address of this page." : error.message;
+    clear(h("h1", {}, "Nothing to show"), h("p", { role: "alert" }, sentence));
+    footer.hidden = false;
   }
 }
 
@@ -94,8 +103,12 @@ document.addEventListener("keydown", (event) => {
   if (first) { event.preventDefault(); first.focus(); }
 });
 addEventListener("popstate", render);
+addEventListener("hashchange", () => location.hash.startsWith("#token=") && location.reload());
 onBack(() => {
+  // What is served now may be another model.
   listed = undefined;
+  cards.clear();
+  shown.key = "";
   render();
 });
 render();

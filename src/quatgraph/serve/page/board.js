@@ -10,6 +10,7 @@ const FILTERS = ["task", "dataset", "method"];
 const main = (run, part) => [`${part}/mrr`, `${part}/accuracy`].find((name) => run.metrics[name] !== undefined);
 const COLUMNS = [
   { key: "method", title: "Method" }, { key: "dataset", title: "Dataset" },
+  { key: "changed", title: "Settings", wide: true },
   { key: "split", title: "Split", number: true }, { key: "seed", title: "Seed", number: true, narrow: true },
   { key: "valid", title: "Validation", number: true, narrow: true, of: (run) => run.metrics[main(run, "valid")] ?? null },
   { key: "test", title: "Test", number: true, of: (run) => run.metrics[main(run, "test")] ?? null },
@@ -19,7 +20,7 @@ const COLUMNS = [
 const value = (column, run) => (column.of ? column.of(run) : run[column.key]);
 
 export function mount({ base, go }) {
-  const title = h("p", { class: "lead", role: "status" });
+  const title = h("p", { class: "lead", role: "status" }, "Reading the runs; new ones appear as trainings finish.");
   const search = h("input", { type: "search", id: "runs-q", placeholder: "gcn lr=0.01", onkeydown: (event) => { if (event.key === "Escape") { search.value = ""; filter(); } }, oninput: () => filter() });
   const choices = FILTERS.map((name) => h("select", { id: `runs-${name}`, onchange: () => filter() }));
   const labelled = (label, input) => h("div", { class: "field" }, h("label", { class: "name", for: input.id }, label), input);
@@ -31,9 +32,9 @@ export function mount({ base, go }) {
   const verdict = h("div", { class: "verdict" });
   const notes = h("div", {});
   const element = h("div", {}, h("h1", {}, "Runs"), title,
-    h("div", { class: "filters", role: "search" }, labelled("Filter", search), choices.map((one, place) => labelled(["Task", "Dataset", "Method"][place], one))), body, pages,
+    h("div", { class: "filters even", role: "search" }, labelled("Filter", search), choices.map((one, place) => labelled(["Task", "Dataset", "Method"][place], one))), body, pages,
     h("div", { class: "columns" }, lines,
-      h("section", { class: "panel answers", "aria-label": "Comparison" }, h("h2", {}, "Comparison"), h("div", { class: "filters" }, labelled("First group", groups[0]), labelled("Second group", groups[1])), told.element, verdict)), notes);
+      h("section", { class: "panel answers", "aria-label": "Comparison" }, h("h2", {}, "Comparison"), h("div", { class: "filters even pair" }, labelled("First group", groups[0]), labelled("Second group", groups[1])), told.element, verdict)), notes);
   let runs = [];
   let etag = "";
   let given = new URLSearchParams();
@@ -67,6 +68,7 @@ export function mount({ base, go }) {
     if (!found) return false;
     const old = runs.length;
     runs = found.value.runs;
+    tellApart(runs);
     put(notes, found.value.notes.map((note) => h("p", { class: "quiet small" }, note)));
     title.textContent = runs.length ? `${plural(runs.length, "run")} in ${found.value.folder}; new ones appear as trainings finish.` : `There is no run in ${found.value.folder} yet; it appears here as soon as a training writes its record.`;
     if (etag && runs.length > old) say(plural(runs.length - old, "new run"));
@@ -112,8 +114,8 @@ export function mount({ base, go }) {
       const box = h("input", { type: "checkbox", "data-key": run.id, "aria-label": `Show the curve of ${name(run)}`, disabled: place < 0 && picked.length >= CURVES, onchange: (event) => toggle(run.id, event.target.checked) });
       box.checked = place >= 0;
       return { chosen: place >= 0, cells: [h("span", { class: "pick" }, box, h("i", { class: place < 0 ? "" : hue(place) })),
-        link(go, next({ method: run.method }), run.method), link(go, next({ dataset: run.dataset }), run.dataset || "own files"), String(run.split), String(run.seed),
-        metric(main(run, "valid"), COLUMNS[4].of(run)), metric(main(run, "test"), COLUMNS[5].of(run)), short(run.best_epoch), count(run.parameters), run.seconds.toPrecision(3), h("span", { class: "nowrap" }, run.finished.slice(0, 16).replace("T", " "))] };
+        link(go, next({ method: run.method }), run.method), link(go, next({ dataset: run.dataset }), run.dataset || "own files"), h("span", { class: "line small", title: run.changed }, run.changed), String(run.split), String(run.seed),
+        metric(main(run, "valid"), COLUMNS[5].of(run)), metric(main(run, "test"), COLUMNS[6].of(run)), short(run.best_epoch), count(run.parameters), run.seconds.toPrecision(3), h("span", { class: "nowrap", title: run.finished }, run.finished.slice(5, 16).replace("T", " "))] };
     });
     keeping(() => put(body, rows.length ? table(heads, rows, "Runs") : h("p", { class: "quiet" }, runs.length ? "No run matches the filter." : "")));
     const step = (to, words, off) => h("button", { type: "button", class: "quietly", disabled: off, onclick: () => go(next({ page: to ? String(to) : "" }), { replace: true }) }, words);
@@ -174,7 +176,7 @@ export function mount({ base, go }) {
       const renamed = (sentence) => sentence.replaceAll(one, named[0]).replaceAll(two, named[1]);
       const points = (change) => `${change < 0 ? "−" : change > 0 ? "+" : ""}${metric(found.metric, Math.abs(change)).replace(" %", "")}`;
       put(verdict, h("p", {}, renamed(found.words)), remarks.map((note) => h("p", { class: "quiet small" }, renamed(note))),
-        splits.length ? h("div", { class: "scroll tall" }, table([{ title: "Split", number: true }, { title: "Seed", number: true, narrow: true }, { title: "First", number: true }, { title: "Second", number: true }, { title: "Difference", number: true }, { title: "" }],
+        splits.length ? h("div", { class: "scroll tall" }, table([{ title: "Split", number: true }, { title: "Seed", number: true, narrow: true }, { title: "First", number: true }, { title: "Second", number: true }, { title: "Difference", number: true }, { title: "", narrow: true }],
           splits.map((row) => [String(row.split), String(row.seed), metric(found.metric, row.first), metric(found.metric, row.second), points(row.first - row.second),
             h("span", { class: "delta" }, bar(Math.abs(row.first - row.second) / most, row.first < row.second ? "behind" : ""))]), `${found.metric} split by split`)) : null);
       shown.pair = key;
@@ -237,6 +239,19 @@ export function mount({ base, go }) {
 }
 
 const name = (run) => `${run.method} on ${run.dataset || "own files"}, split ${run.split}, seed ${run.seed}`;
+
+/** Adds the settings in which a run differs from others of its group. */
+function tellApart(runs) {
+  const seen = new Map(); // by group and setting: how many runs have it, and its values
+  const own = (run) => Object.entries({ ...run.settings, "": "" }).filter(([key]) => !key || /^(model|train)\./.test(key));
+  const entry = (run, key) => seen.get(`${run.group} ${key}`) ?? seen.set(`${run.group} ${key}`, { runs: 0, values: new Set() }).get(`${run.group} ${key}`);
+  for (const run of runs) for (const [key, one] of own(run)) {
+    entry(run, key).runs += 1;
+    entry(run, key).values.add(String(one));
+  }
+  const differs = (run, key) => entry(run, key).values.size > 1 || entry(run, key).runs < entry(run, "").runs;
+  for (const run of runs) run.changed = own(run).filter(([key]) => differs(run, key)).map(([key, one]) => `${key.split(".").pop()}=${short(one)}`).join(" ");
+}
 
 /** What the filter looks at: names and settings such as `lr=0.01`. */
 function haystack(run) {

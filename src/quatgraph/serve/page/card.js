@@ -19,7 +19,7 @@ export function mount({ card }) {
         size.map(([noun, number]) => [h("dt", {}, noun in { train: 1, valid: 1, test: 1 } ? `${noun} triples` : noun), h("dd", {}, count(number), named(card[noun], number))])))),
     h("section", {}, h("h2", {}, "Training"), curves(card)),
     h("section", {}, h("h2", {}, "How it was chosen"), h("p", {}, chosen(card)),
-      h("div", { class: "scroll" }, table([{ title: "Method" }, { title: "Weight", number: true }, { title: "Split", number: true }, { title: "Seed", number: true, narrow: true }, { title: "Epoch", number: true }, { title: "Parameters", number: true }],
+      h("div", { class: "scroll" }, table([{ title: "Method" }, { title: "Weight", number: true }, { title: "Split", number: true, narrow: true }, { title: "Seed", number: true, narrow: true }, { title: "Epoch", number: true }, { title: "Parameters", number: true }],
         card.members.slice(0, 50).map((one) => [one.method, percent(one.weight / total, 0), String(one.split), String(one.seed), short(one.epoch ?? ""), count(one.parameters ?? 0)]), "Members of the model"))),
     h("section", {}, h("h2", {}, `Hyperparameters of ${card.members.length > 1 ? "the first member" : "the model"}`), h("dl", { class: "facts many" },
       Object.entries(first.settings).filter(([key, value]) => /^(model|train)\./.test(key) && value !== "" && value !== null).map(([key, value]) => [h("dt", {}, key), h("dd", {}, short(value))]))),

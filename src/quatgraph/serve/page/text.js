@@ -5,6 +5,7 @@ import { classBars, h, percent, put, say } from "./dom.js";
 import { teller } from "./field.js";
 
 const MOST = 8;
+const LONGEST = 4000;
 
 export function mount({ card, base, go }) {
   const area = h("textarea", { id: "texts", rows: "3", placeholder: "Type or paste a text; one per line for several.", onkeydown: press });
@@ -23,16 +24,21 @@ export function mount({ card, base, go }) {
     const texts = area.value.split("\n").map((line) => line.trim()).filter(Boolean);
     if (!texts.length) return told.error("type a text to classify", [area]);
     if (texts.length > MOST) return told.error(`${texts.length} lines are too many to explain at once; keep ${MOST}`, [area]);
-    go([...Object.entries(base), ...texts.map((text) => ["text", text])]);
+    // A longer text is no part of the address, which servers limit.
+    if (texts.join("").length > LONGEST) classify(texts);
+    else go([...Object.entries(base), ...texts.map((text) => ["text", text])]);
   }
 
   async function update(parameters) {
-    const own = (turn += 1);
     const given = parameters.getAll("text").slice(0, MOST);
     const texts = given.length ? given : card.example?.texts ?? [];
     area.value = texts.join("\n");
+    if (texts.length) await classify(texts);
+  }
+
+  async function classify(texts) {
+    const own = (turn += 1);
     told.clear([area]);
-    if (!texts.length) return;
     try {
       const found = await post(`${modelPath(card.name)}/explain`, { texts });
       if (own !== turn) return;
