@@ -87,6 +87,7 @@ def test_graphs_are_shown_by_id_and_drawn_by_hand(visit: Visit) -> None:
     area.fill("0-1, 1-2, 2-x")
     area.press("Enter")
     expect(page.get_by_role("alert")).to_have_text(re.compile("'2-x' is not an edge"))
+    expect(page.locator("svg .node")).to_have_count(0)
     area.fill("c1ccccc1O")
     area.press("Enter")  # the model was not trained on molecules
     expect(page.get_by_role("alert")).to_contain_text("node attributes, but the model was trained")

@@ -52,7 +52,7 @@ function metrics({ metrics: found }) {
 }
 
 function curves({ curves: found, members, task }) {
-  if (!found.length) return h("p", { class: "quiet" }, "The records of the training are not beside the model, so there are no curves.");
+  if (!found.length) return h("p", { class: "quiet" }, "No learning curves are on record beside the model.");
   const names = curveNames(found);
   const wanted = [task === "link" ? "valid/mrr" : "valid/accuracy", "valid/loss", ...names].find((name) => names.includes(name));
   return h("div", {}, h("p", { class: "quiet small" }, `${wanted}${found.length < members.length ? ` of the first ${found.length} of ${members.length} members` : ""}; a dot marks the epoch that was selected.`),

@@ -67,6 +67,9 @@ export function mount({ card, base, go }) {
     if (error instanceof Stopped) return;
     if (!(error instanceof Refused)) throw error;
     told.error(error.message, fields);
+    last = undefined;
+    put(picture);
+    put(facts);
   }
 
   async function update(parameters) {
