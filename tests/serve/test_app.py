@@ -31,6 +31,18 @@ def test_what_is_not_there_is_a_sentence(client: Client) -> None:
         405,
         {"error": "DELETE is not for this path; /docs lists what is"},
     )
+    assert refused(client, "/api/models/link/predict") == (
+        405,
+        "GET is not for this path; /docs lists what is",
+    )
+
+
+def test_a_head_request_has_the_headers_of_a_get(client: Client) -> None:
+    for path in ("/", "/healthz", "/api/models/link"):
+        head, get = client.head(path), client.get(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+    assert client.head("/api/models/link/predict").status_code == 405
 
 
 @pytest.mark.parametrize(

@@ -278,6 +278,20 @@ def test_a_model_that_loads_again_is_shown_again(
         context.close()
 
 
+def test_a_page_without_a_token_says_where_it_goes(
+    browser: Browser, bundles: dict[str, Path]
+) -> None:
+    with (
+        service([bundles["link"]], token="secret") as client,
+        visiting(browser, str(client.base_url)) as visit,
+    ):
+        page = visit.open("?view=model")
+        expect(page.get_by_role("alert")).to_contain_text("add #token=TOKEN to the address")
+        page.evaluate("() => { location.hash = 'token=secret'; }")
+        expect(page.get_by_role("heading", name="Metrics")).to_be_visible()
+        visit.forgive("status of 401")
+
+
 @pytest.mark.parametrize("width", [1440, 768, 360])
 def test_nothing_moves_while_a_view_opens(browser: Browser, address: str, width: int) -> None:
     for view in VIEWS.values():

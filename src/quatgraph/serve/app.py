@@ -14,6 +14,7 @@ from pydantic.json_schema import models_json_schema
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import Match
 
 from quatgraph import __version__
 from quatgraph.errors import UserError
@@ -187,6 +188,8 @@ def create_app(
     async def page(path: str, request: Request) -> Response:
         asset = assets.get(f"/{path}")
         if asset is None:
+            if any(route.matches(request.scope)[0] is Match.PARTIAL for route in app.routes):
+                raise HTTPException(405)
             raise NotFoundError(f"there is no /{path}; /docs lists what there is")
         headers = {"etag": asset.etag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == asset.etag:

@@ -91,7 +91,9 @@ class Gate:
             await self.app(scope, receive, send)
             return
         start, status, received = time.perf_counter(), 500, 0
-        headers = dict(scope["headers"])
+        headers, method = dict(scope["headers"]), scope["method"]
+        # The server leaves out the body of a reply to HEAD.
+        scope = dict(scope, method="GET") if method == "HEAD" else scope
         cors = self._cors(headers)
         more = DATA_HEADERS if scope["path"].startswith(PROTECTED) else PAGE_HEADERS
 
@@ -126,7 +128,7 @@ class Gate:
             self.counters.count(route, status, seconds)
             if LOGGER.isEnabledFor(logging.INFO):
                 path = printable(scope["path"])
-                LOGGER.info("%s %s %d %.1f ms", scope["method"], path, status, 1000 * seconds)
+                LOGGER.info("%s %s %d %.1f ms", method, path, status, 1000 * seconds)
 
     def _check(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         if self.hosts and _host_name(headers) not in self.hosts:
