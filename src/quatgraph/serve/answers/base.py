@@ -90,7 +90,7 @@ class Answers(ABC):
                 self.predict([self.example])
         for kind in self.kinds:
             with suppress(UserError):
-                self.index(kind)
+                self.search("a name", kind, 1)
 
     @abstractmethod
     def draw(self, name: str, hops: int, limit: int) -> Reply:
