@@ -5,6 +5,7 @@ import json
 import re
 import time
 from pathlib import Path
+from typing import Any
 
 import cities
 import portfolios
@@ -317,6 +318,20 @@ def test_a_view_is_small_labelled_legible_and_fits(
                 page.set_viewport_size({"width": width, "height": 900})
                 wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
                 assert page.evaluate(wide) <= 0, width
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_list_of_requests_is_legible_and_fits(
+    browser: Browser, address: str, theme: Any
+) -> None:
+    size = {"width": 360, "height": 900}
+    with visiting(browser, address, viewport=size, color_scheme=theme) as visit:
+        page = visit.open("docs")
+        expect(page.get_by_role("heading", name="POST /api/models/{name}/predict")).to_be_visible()
+        assert page.evaluate(FAINT) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+        page.get_by_role("link", name="Back to the page").click()
+        expect(page.locator("main h2").first).to_be_visible()
 
 
 def test_names_in_the_data_stay_text(browser: Browser, tmp_path: Path) -> None:
