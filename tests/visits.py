@@ -22,6 +22,9 @@ CUT = """() => [...document.querySelectorAll("svg text")].filter((text) => {
   const inside = own.left >= all.left && own.right <= all.right && own.bottom <= all.bottom;
   return getComputedStyle(text).visibility === "visible" && !inside;
 }).map((text) => text.textContent)"""
+SCROLLS = """() => [...document.querySelectorAll(".scroll")].filter((one) =>
+  one.checkVisibility() && one.scrollWidth > one.clientWidth + 1)
+  .map((one) => one.textContent.slice(0, 40))"""
 FAINT = """() => {
   const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
   const paint = (colors) => {

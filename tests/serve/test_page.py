@@ -13,7 +13,7 @@ import pytest
 from made_up import made_up, write_runs
 from playwright.sync_api import Browser, expect
 from services import service
-from visits import BYTES, FAINT, NAMELESS, SHIFT, Visit, visiting
+from visits import BYTES, FAINT, NAMELESS, SCROLLS, SHIFT, Visit, visiting
 
 from quatgraph.serve.registry import Model
 from quatgraph.training.record import append_records
@@ -171,17 +171,23 @@ def test_runs_of_one_method_are_told_apart_by_their_settings(
     browser: Browser, tmp_path: Path
 ) -> None:
     for lr in (0.01, 0.3):
-        record = made_up("node", "cora", "gcn", f"train.lr={lr}")
+        rates = f"train.lr={lr}", f"train.weight_decay={lr / 2000}"
+        record = made_up("node", "cora", "gcn", *rates)
         append_records(tmp_path / "records.jsonl", [record])
     with (
         service(board=tmp_path) as client,
         visiting(browser, str(client.base_url)) as visit,
     ):
         page = visit.open("")
-        page.set_viewport_size({"width": 1440, "height": 900})
         rows = page.locator(".board tbody tr")
         expect(rows).to_have_count(2)
-        assert {row.locator(".line").inner_text() for row in rows.all()} == {"lr=0.01", "lr=0.3"}
+        for width in (1000, 1440):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate(SCROLLS) == [], width
+        assert {row.locator(".line").inner_text() for row in rows.all()} == {
+            "lr=0.01 weight_decay=0.000005",
+            "lr=0.3 weight_decay=0.00015",
+        }
 
 
 def test_runs_are_sent_again_only_after_a_change(visit: Visit) -> None:
@@ -314,10 +320,11 @@ def test_a_view_is_small_labelled_legible_and_fits(
             assert page.evaluate(FAINT) == []
             assert page.evaluate(NAMELESS) == []
             assert page.evaluate(BYTES) < LARGEST
-            for width in (1440, 768, 360):
+            for width in (1440, 1000, 768, 360):
                 page.set_viewport_size({"width": width, "height": 900})
                 wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
                 assert page.evaluate(wide) <= 0, width
+                assert page.evaluate(SCROLLS) == [], width
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

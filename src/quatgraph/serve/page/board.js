@@ -14,8 +14,8 @@ const COLUMNS = [
   { key: "split", title: "Split", number: true }, { key: "seed", title: "Seed", number: true, narrow: true },
   { key: "valid", title: "Validation", number: true, narrow: true, of: (run) => run.metrics[main(run, "valid")] ?? null },
   { key: "test", title: "Test", number: true, of: (run) => run.metrics[main(run, "test")] ?? null },
-  { key: "best_epoch", title: "Epoch", number: true, wide: true }, { key: "parameters", title: "Parameters", number: true, wide: true },
-  { key: "seconds", title: "Seconds", number: true, wide: true }, { key: "finished", title: "Finished", wide: true },
+  { key: "best_epoch", title: "Epoch", number: true, wide: true }, { key: "parameters", title: "Parameters", number: true, widest: true },
+  { key: "seconds", title: "Seconds", number: true, widest: true }, { key: "finished", title: "Finished", widest: true },
 ];
 const value = (column, run) => (column.of ? column.of(run) : run[column.key]);
 
@@ -114,7 +114,7 @@ export function mount({ base, go }) {
       const box = h("input", { type: "checkbox", "data-key": run.id, "aria-label": `Show the curve of ${name(run)}`, disabled: place < 0 && picked.length >= CURVES, onchange: (event) => toggle(run.id, event.target.checked) });
       box.checked = place >= 0;
       return { chosen: place >= 0, cells: [h("span", { class: "pick" }, box, h("i", { class: place < 0 ? "" : hue(place) })),
-        link(go, next({ method: run.method }), run.method), link(go, next({ dataset: run.dataset }), run.dataset || "own files"), h("span", { class: "line small", title: run.changed }, run.changed), String(run.split), String(run.seed),
+        link(go, next({ method: run.method }), run.method), link(go, next({ dataset: run.dataset }), run.dataset || "own files"), h("span", { class: "line", title: run.changed }, run.changed), String(run.split), String(run.seed),
         metric(main(run, "valid"), COLUMNS[5].of(run)), metric(main(run, "test"), COLUMNS[6].of(run)), short(run.best_epoch), count(run.parameters), run.seconds.toPrecision(3), h("span", { class: "nowrap", title: run.finished }, run.finished.slice(5, 16).replace("T", " "))] };
     });
     keeping(() => put(body, rows.length ? table(heads, rows, "Runs") : h("p", { class: "quiet" }, runs.length ? "No run matches the filter." : "")));

@@ -64,7 +64,7 @@ export function classBars(classes, probabilities, { limit = 10, plain = false } 
 
 /** A table; cells are strings or elements, and columns `{title, number, wide}`. */
 export function table(columns, rows, caption) {
-  const kind = (column) => ["number", "wide", "narrow"].filter((name) => column[name]).join(" ");
+  const kind = (column) => ["number", "widest", "wide", "narrow"].filter((name) => column[name]).join(" ");
   return h("table", {},
     caption ? h("caption", { class: "unseen" }, caption) : null,
     h("thead", {}, h("tr", {}, columns.map((c) => h("th", { class: kind(c), scope: "col", "aria-sort": c.sort }, c.title)))),
