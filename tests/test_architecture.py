@@ -21,6 +21,7 @@ LAYERS = [
     {"entries"},
     {"adjacency"},
     {"blocks", "codes", "relational", "sampling"},
+    {"hops"},
     {"metrics"},
     {"layers", "data", "training"},
     {"models"},

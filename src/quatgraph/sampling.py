@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.entries import check_range, stable_sort
 from quatgraph.errors import UserError
 from quatgraph.ops.csr import concat_rows, index2ptr
-from quatgraph.ops.random import BITS, random_bits
+from quatgraph.ops.random import BITS, NEIGHBORS, random_bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,21 +63,35 @@ class NeighborSampler:
     ) -> None:
         if edge_index.dim() != 2 or edge_index.size(0) != 2:
             raise UserError(f"edge_index must have the shape (2, E), got {tuple(edge_index.shape)}")
-        if not num_neighbors or any(count < 1 and count != -1 for count in num_neighbors):
-            raise UserError(
-                "num_neighbors must have a number of at least 1 for each hop, or -1 for all "
-                f"neighbours, got {list(num_neighbors)}"
-            )
         if max(num_nodes, edge_index.size(1)) >= 1 << 31:
             raise UserError("a graph may have 2^31 - 1 nodes and edges")
         check_range(edge_index, num_nodes)
         sender, receiver = edge_index.unbind()
         sorted_receiver, order = stable_sort(receiver.int(), num_nodes)
-        self.num_nodes, self.num_neighbors = num_nodes, list(num_neighbors)
-        self._ptr = index2ptr(sorted_receiver, num_nodes)
-        self._sender, self._edge = sender.int().index_select(0, order), order.int()
-        self._draws = torch.tensor([seed, 0], device=edge_index.device)
-        self._position = torch.full_like(self._ptr[:-1], -1)
+        self._set_up(index2ptr(sorted_receiver, num_nodes), num_neighbors, seed)
+        self._sender, self._loops = sender.int().index_select(0, order), 0
+        self._edge: Tensor | None = order.int()
+        """The edge of each entry; None if they are in the same order."""
+
+    @classmethod
+    def of(cls, matrix: Adjacency, num_neighbors: Sequence[int], *, seed: int = 0) -> Self:
+        """Draws entries of a square matrix with self-loops, see
+        :meth:`quatgraph.Adjacency.from_edge_index`. A node's own loop, the last entry of its row,
+        is always drawn and does not count."""
+        made = cls.__new__(cls)
+        made._set_up(matrix.rowptr, num_neighbors, seed)
+        made._sender, made._loops, made._edge = matrix.col, 1, None
+        return made
+
+    def _set_up(self, ptr: Tensor, num_neighbors: Sequence[int], seed: int) -> None:
+        if not num_neighbors or any(count < 1 and count != -1 for count in num_neighbors):
+            raise UserError(
+                "num_neighbors must have a number of at least 1 for each hop, or -1 for all "
+                f"neighbours, got {list(num_neighbors)}"
+            )
+        self.num_nodes, self.num_neighbors, self._ptr = len(ptr) - 1, list(num_neighbors), ptr
+        self._draws = torch.tensor([seed, 0], device=ptr.device)
+        self._position = torch.full_like(ptr[:-1], -1)
         """The position of each node in the sample that is being drawn; -1 outside of it."""
 
     def sample(self, nodes: Tensor, step: int = 0) -> Sample:
@@ -103,7 +119,7 @@ class NeighborSampler:
         return Sample(
             n_id,
             torch.stack((senders, receivers)),
-            self._edge.index_select(0, entries).long(),
+            entries if self._edge is None else self._edge.index_select(0, entries).long(),
             scales,
             sizes,
             [len(sender) for sender, *_ in edges],
@@ -119,21 +135,27 @@ class NeighborSampler:
         return nodes
 
     def _draw(self, nodes: Tensor, hop: int, limit: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges drawn for some nodes: position of the node, position of the edge, scale."""
-        begin = self._ptr.index_select(0, nodes).long()
-        degree = self._ptr.index_select(0, nodes + 1).long() - begin
+        """The entries drawn for some nodes: position of the node, the entry, its scale."""
+        begin, loops = self._ptr.index_select(0, nodes).long(), self._loops
+        end = self._ptr.index_select(0, nodes + 1).long()
+        degree = end - begin - loops
         if limit == -1:
-            row, entry = concat_rows(begin, degree)
+            row, entry = concat_rows(begin, degree + loops)
             return row, entry, torch.ones(len(row), device=nodes.device)
         size = degree.clamp(max=limit)
-        columns = torch.arange(limit, device=nodes.device)
+        columns = torch.arange(limit + loops, device=nodes.device)
         offset = columns.repeat(len(nodes), 1)
         large = (degree > limit).nonzero().flatten()
-        bits = random_bits(self._draws, hop, nodes[large], limit)
-        offset[large] = draw_distinct(degree[large], bits)
-        entry = (begin[:, None] + offset)[columns < size[:, None]]
-        row = torch.repeat_interleave(size, output_size=len(entry))
-        return row, entry, (degree / size).index_select(0, row)
+        bits = random_bits(self._draws, NEIGHBORS + hop, nodes[large], limit)
+        drawn = draw_distinct(degree[large], bits)
+        # The loop comes last, as in its row.
+        offset[large] = torch.cat((drawn, degree[large, None]), dim=1) if loops else drawn
+        entry = (begin[:, None] + offset)[columns < (size + loops)[:, None]]
+        row = torch.repeat_interleave(size + loops, output_size=len(entry))
+        scale = (degree / size).index_select(0, row)
+        if loops:
+            scale = scale.masked_fill(entry == end.index_select(0, row) - 1, 1)
+        return row, entry, scale
 
     def _number(self, nodes: Tensor, start: int) -> Tensor:
         """Gives nodes without a position the next ones, in the order in which they come first."""

@@ -110,7 +110,11 @@ class QGNNConv(Explainable):
 
     def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         matrix = self.prepare(x, edge_index, edge_weight)
-        return add_bias(matrix @ self.linear(x, matrix.product_dtype), self.bias)
+        return self.receive(self.linear(x, matrix.product_dtype), matrix)
+
+    def receive(self, sent: Tensor, matrix: Matrix) -> Tensor:
+        """What the rows of a matrix receive, if its columns send the vectors of ``linear``."""
+        return add_bias(matrix @ sent, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

@@ -63,6 +63,10 @@ class HyperbolicConv(nn.Module):
         nn.init.xavier_uniform_(self.weight, gain=math.sqrt(2))
 
     def forward(self, u: Tensor | Adjacency, matrix: Matrix) -> Tensor:
+        return self.receive(self.send(u), matrix)
+
+    def send(self, u: Tensor | Adjacency) -> Tensor:
+        """The tangent vectors of the points before the sums, ``(N, out_channels)``."""
         c = F.softplus(self.curvature)
         length = norm(u) if isinstance(u, Tensor) else _row_norms(u)
         v = (u @ self.dropout(self.weight).mT) * clip_factor(length, c)
@@ -71,7 +75,10 @@ class HyperbolicConv(nn.Module):
         else:
             shift = project(exp0(self.bias.unsqueeze(-2), c), c)
             v = log0(project(mobius_add(project(exp0(v, c), c), shift, c), c), c)
-        return torch.relu(clip_tangent(matrix @ v, c))
+        return v
+
+    def receive(self, sent: Tensor, matrix: Matrix) -> Tensor:
+        return torch.relu(clip_tangent(matrix @ sent, F.softplus(self.curvature)))
 
 
 def _row_norms(x: Adjacency) -> Tensor:

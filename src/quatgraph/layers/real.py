@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import UserError
+from quatgraph.hops import own_rows
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
 from quatgraph.layers.messages import MessageGraph
@@ -44,7 +45,14 @@ class GraphConv(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
-        return add_bias(adjacency @ self.linear(x), self.bias)
+        return self.receive(self.send(x), adjacency)
+
+    def send(self, x: Features) -> Tensor:
+        sent: Tensor = self.linear(x)
+        return sent
+
+    def receive(self, sent: Tensor, matrix: Matrix, begin: int = 0) -> Tensor:
+        return add_bias(matrix @ sent, self.bias)
 
 
 class NeighbourMean(nn.Module):
@@ -117,10 +125,17 @@ class GraphAttention(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Features, adjacency: Adjacency) -> Tensor:
-        y = self.linear(x).unflatten(-1, (self.heads, -1))  # (N, H, F)
+        return self.receive(self.send(x), adjacency)
+
+    def send(self, x: Features) -> Tensor:
+        sent: Tensor = self.linear(x)
+        return sent.unflatten(-1, (self.heads, -1))  # (N, H, F)
+
+    def receive(self, y: Tensor, adjacency: Adjacency, begin: int = 0) -> Tensor:
         logits = F.leaky_relu(
             adjacency.gather_senders() @ (y * self.att_src).sum(dim=-1)
-            + adjacency.gather_receivers() @ (y * self.att_dst).sum(dim=-1),
+            + adjacency.gather_receivers()
+            @ (own_rows(y, adjacency, begin) * self.att_dst).sum(dim=-1),
             0.2,
         )  # (E, H)
         return add_bias(attend(adjacency, y, logits, self.dropout).flatten(-2), self.bias)

@@ -79,8 +79,11 @@ class ResidualConv(nn.Module, ABC):
         if not isinstance(graph, Blocks):
             dtype = x.dtype if x.dtype == torch.float64 else None
             graph = Adjacency.of(graph, x.size(-2), edge_weight, dtype=dtype)
+        return self.update(graph @ x, x_0)
+
+    def update(self, sums: Tensor, x_0: Tensor) -> Tensor:
+        """The output from the sums over neighbours."""
         # Factors of large matrices move to the small one: one operation less on the large ones.
-        sums = graph @ x
         if self.initial_linear is None:
             sums = torch.add(sums, x_0, alpha=self.alpha / (1 - self.alpha))
             return sums @ self._mixing(self.linear.weight, 1 - self.alpha).mT

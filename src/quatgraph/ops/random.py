@@ -26,9 +26,10 @@ MASK = (1 << BITS) - 1
 FACTORS = 0x7FEB352D, 0x846CA68B
 """Multipliers of a hash with low bias; its shifts are 16, 15 and 16."""
 GOLDEN = 0x9E3779B9
-BATCHES, STEPS, TRIPLES = range(1 << 30, (1 << 30) + 3)
-"""Call numbers of an epoch's batches, of the order of its steps, and of the triples whose relation
-is predicted; dropout counts from 0."""
+BATCHES, STEPS, TRIPLES, NEIGHBORS = range(1 << 30, (1 << 30) + 4)
+"""Call numbers of an epoch's batches, of the order of its steps, of the triples whose relation is
+predicted, and of the neighbours of the first hop, which later hops follow; dropout counts from
+0."""
 
 
 def mix(x: Array) -> Array:

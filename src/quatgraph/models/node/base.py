@@ -7,13 +7,16 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.hops import Chunks, Hops, own_rows, run_layer
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import RealLinear
 from quatgraph.layers.residual import ResidualConv
 from quatgraph.models.common import LOGITS, Count, Model, Options, Rate, layer_sizes
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
-Edges = Adjacency | Tensor
+Graph = Adjacency | Hops | Chunks
+"""A prepared graph: the whole of it, sampled nodes, or the whole in chunks."""
+Edges = Graph | Tensor
 """A prepared graph, or a plain ``edge_index``."""
 
 
@@ -36,6 +39,12 @@ class NodeOptions(Options):
         takes None in its place."""
         return 0
 
+    @property
+    def hops(self) -> int:
+        """How many layers sum over neighbours, in training; 0 if the model does not take
+        :class:`Hops`."""
+        return 0
+
     def num_activations(self, nodes: int, edges: int) -> int:
         """An upper estimate of the numbers that a training step stores per member."""
         return 12 * nodes * self.width
@@ -55,6 +64,10 @@ class HiddenOptions(NodeOptions):
     @property
     def width(self) -> int:
         return 4 * self.hidden_quats
+
+    @property
+    def hops(self) -> int:
+        return self.num_layers + 1  # the prediction layer aggregates too
 
     def num_activations(self, nodes: int, edges: int) -> int:
         return NodeOptions.num_activations(self, nodes, edges) * self.num_layers
@@ -76,6 +89,10 @@ class ResidualOptions(HiddenOptions):
     """Weight decay of the convolutions; train.weight_decay if none."""
     normalization: Normalization = "symmetric"
     """Normalization of the adjacency matrix with self-loops."""
+
+    @property
+    def hops(self) -> int:
+        return self.num_layers
 
     @property
     def weight_decays(self) -> dict[str, float]:
@@ -103,7 +120,8 @@ class NodeModel(Model):
     """A node classifier: ``forward(x, adjacency)`` returns logits ``(N, C)``.
 
     ``adjacency`` is prepared once for many calls. A model also takes what PyG's models take, a
-    plain ``edge_index`` and perhaps ``edge_weight``, which it prepares in every call.
+    plain ``edge_index`` and perhaps ``edge_weight``, which it prepares in every call. Models with
+    :attr:`NodeOptions.hops` take :class:`Hops` and :class:`Chunks` too.
     """
 
     Options: ClassVar[type[NodeOptions]]
@@ -117,11 +135,12 @@ class NodeModel(Model):
 
     def prepare(
         self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None
-    ) -> Adjacency:
+    ) -> Graph:
         """The matrix that the model multiplies by: a prepared one unchanged, a plain
         ``edge_index`` with self-loops and the normalization that is the default of its options."""
-        if isinstance(edges, Adjacency) and edge_weight is None:
+        if isinstance(edges, Graph) and edge_weight is None:
             return edges
+        assert isinstance(edges, Adjacency | Tensor)
         dtype = x.dtype if isinstance(x, Tensor) else x.weight.dtype
         options: Any = self.Options
         return Adjacency.of(
@@ -151,16 +170,22 @@ class ConvModel(NodeModel):
     def embed(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
-        matrix, activation = self.prepare(x, adjacency, edge_weight), ACTIVATIONS[self.activation]
-        y = activation(self._convolve(0, x, matrix))
+        graph = self.prepare(x, adjacency, edge_weight)
+        y = self._convolve(0, x, graph)
         for layer in range(1, len(self.convs) - 1):
-            y = activation(self._convolve(layer, y, matrix))
+            y = self._convolve(layer, y, graph)
         return y
 
-    def _convolve(self, layer: int, x: Tensor | Adjacency, matrix: Adjacency) -> Tensor:
-        x = self.dropout(x)
-        y: Tensor = self.convs[layer](x, matrix)
-        return y + self.owns[layer](x) if len(self.owns) else y
+    def _convolve(self, layer: int, x: Tensor | Adjacency, graph: Graph) -> Tensor:
+        conv: Any = self.convs[layer]
+
+        def receive(sent: Tensor, x: Tensor | Adjacency, matrix: Adjacency, begin: int) -> Tensor:
+            y: Tensor = conv.receive(sent, matrix, begin)
+            if len(self.owns):
+                y = y + self.owns[layer](own_rows(x, matrix, begin))
+            return ACTIVATIONS[self.activation](y) if layer < len(self.convs) - 1 else y
+
+        return run_layer(graph, layer, self.dropout(x), conv.send, receive)
 
 
 class ResidualModel(NodeModel):
@@ -204,8 +229,16 @@ class ResidualModel(NodeModel):
     def embed(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
-        matrix = self.prepare(x, adjacency, edge_weight)
+        graph = self.prepare(x, adjacency, edge_weight)
         y = start = torch.relu(self.first(self.dropout(x)))
-        for conv in self.convs:
-            y = torch.relu(conv(self.dropout(y), start, matrix))
+        for layer in range(len(self.convs)):
+            y = self._convolve(layer, self.dropout(y), start, graph)
         return y
+
+    def _convolve(self, layer: int, x: Tensor, start: Tensor, graph: Graph) -> Tensor:
+        conv: Any = self.convs[layer]
+
+        def receive(sent: Tensor, x: Tensor, matrix: Adjacency, begin: int) -> Tensor:
+            return torch.relu(conv.update(matrix @ sent, own_rows(start, matrix, begin)))
+
+        return run_layer(graph, layer, x, lambda x: x, receive)

@@ -1,16 +1,17 @@
 """Hyperbolic graph convolutional network."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.hops import run_layer
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.hyperbolic import HyperbolicConv
 from quatgraph.layers.linear import RealLinear
 from quatgraph.models.common import Count, Positive, Rate, layer_sizes
-from quatgraph.models.node.base import Edges, HiddenOptions, NodeModel
+from quatgraph.models.node.base import Edges, Graph, HiddenOptions, NodeModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,10 @@ class HGCNOptions(HiddenOptions):
     """Whether curvatures are learned."""
     normalization: Normalization = "row"
     """Normalization of the adjacency matrix with self-loops."""
+
+    @property
+    def hops(self) -> int:
+        return self.num_layers
 
 
 class HGCN(NodeModel):
@@ -79,9 +84,17 @@ class HGCN(NodeModel):
     def embed(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
-        matrix = self.prepare(x, adjacency, edge_weight)
-        y: Tensor | Adjacency = x
-        for conv in self.convs:
-            y = conv(y, matrix)
-        assert isinstance(y, Tensor)
+        graph = self.prepare(x, adjacency, edge_weight)
+        y = self._convolve(0, x, graph)
+        for layer in range(1, len(self.convs)):
+            y = self._convolve(layer, y, graph)
         return y
+
+    def _convolve(self, layer: int, x: Tensor | Adjacency, graph: Graph) -> Tensor:
+        conv: Any = self.convs[layer]
+
+        def receive(sent: Tensor, x: Tensor | Adjacency, matrix: Adjacency, begin: int) -> Tensor:
+            y: Tensor = conv.receive(sent, matrix)
+            return y
+
+        return run_layer(graph, layer, x, conv.send, receive)

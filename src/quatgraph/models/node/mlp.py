@@ -17,6 +17,10 @@ from quatgraph.models.node.base import Edges, HiddenOptions, NodeModel
 class MLPOptions(HiddenOptions):
     name: Literal["mlp"] = "mlp"
 
+    @property
+    def hops(self) -> int:
+        return 0
+
 
 class MLP(NodeModel):
     """A perceptron on a node's own features: a baseline that shows what the graph adds.

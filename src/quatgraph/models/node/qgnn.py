@@ -1,17 +1,18 @@
 """QGNN for node classification (Section 4.2 of the paper)."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from quatgraph.adjacency import Adjacency, Normalization
+from quatgraph.hops import own_rows, run_layer
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
 from quatgraph.layers.explain import Explainable
 from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import Edges, HiddenOptions, NodeModel
+from quatgraph.models.node.base import Edges, Graph, HiddenOptions, NodeModel
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
 
@@ -107,30 +108,41 @@ class QGNN(Explainable, NodeModel):
     def forward(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
-        matrix = self.prepare(x, adjacency, edge_weight)
-        y = self.dropout(self.embed(x, matrix))
-        logits = matrix @ self.prediction(y)
-        if self.own_prediction is not None:
-            logits = logits + self.own_prediction(y)
-        return add_bias(logits, self.bias)
+        graph = self.prepare(x, adjacency, edge_weight)
+
+        def receive(sent: Tensor, x: Tensor, matrix: Adjacency, begin: int) -> Tensor:
+            logits = matrix @ sent
+            if self.own_prediction is not None:
+                logits = logits + self.own_prediction(own_rows(x, matrix, begin))
+            return add_bias(logits, self.bias)
+
+        y = self.dropout(self.embed(x, graph))
+        return run_layer(graph, len(self.convs), y, self.prediction, receive)
 
     def embed(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
-        matrix = self.prepare(x, adjacency, edge_weight)
-        y = self._convolve(0, self.input_dropout(x), matrix)
+        graph = self.prepare(x, adjacency, edge_weight)
+        y = self._convolve(0, self.input_dropout(x), graph)
         for layer in range(1, len(self.convs)):
-            y = self._convolve(layer, self.dropout(y), matrix)
+            y = self._convolve(layer, self.dropout(y), graph)
         return y
 
-    def _convolve(self, layer: int, x: Tensor | Adjacency, matrix: Adjacency) -> Tensor:
-        y: Tensor = self.convs[layer](x, matrix)
-        if self.own_prediction is not None:
-            y = y + self.owns[layer](x)
-        return self.activation(y)
+    def _convolve(self, layer: int, x: Tensor | Adjacency, graph: Graph) -> Tensor:
+        conv: Any = self.convs[layer]
+
+        def receive(sent: Tensor, x: Tensor | Adjacency, matrix: Adjacency, begin: int) -> Tensor:
+            y: Tensor = conv.receive(sent, matrix)
+            if self.own_prediction is not None:
+                y = y + self.owns[layer](own_rows(x, matrix, begin))
+            return self.activation(y)
+
+        return run_layer(graph, layer, x, conv.linear, receive)
 
     def prepare(
         self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None
-    ) -> Adjacency:
-        matrix = super().prepare(x, edges, edge_weight)
-        return self.mask_edges(matrix, edges, self_loops=True)
+    ) -> Graph:
+        graph = super().prepare(x, edges, edge_weight)
+        if not isinstance(edges, Tensor) or not isinstance(graph, Adjacency):
+            return graph
+        return self.mask_edges(graph, edges, self_loops=True)

@@ -52,6 +52,7 @@ class SGC(NodeModel):
         if adjacency is None:
             return self.prediction(x)
         matrix = self.prepare(x, adjacency, edge_weight)
+        assert isinstance(matrix, Adjacency)
         y = x @ self.prediction.weight.mT  # all maps are linear, and this one leaves fewer columns
         for _ in range(self.num_hops):
             y = matrix @ y
