@@ -16,6 +16,7 @@ READERS = {
 }
 FILES = {
     ("node", "arrays"): "g/edge_index.npy",
+    ("node", "ogb"): "g/raw/edge.csv.gz",
     ("node", "tables"): "g/nodes.csv",
     ("graph", "jsonl"): "g.jsonl",
     ("graph", "tu"): "g/TOY_A.txt",

@@ -145,7 +145,11 @@ def _training_file(folder: Path) -> Path | None:
 
 _FOLDERS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: _training_file(path) is not None,
-    "node": lambda path: bool(find_files(path, "nodes")) or (path / "edge_index.npy").is_file(),
+    "node": lambda path: (
+        bool(find_files(path, "nodes"))
+        or (path / "edge_index.npy").is_file()
+        or any((path / "raw").glob("edge.csv*"))
+    ),
     "graph": lambda path: any(path.glob("*_A.txt")),
     "text": lambda path: any(path.glob("*/*.txt")) or any(path.glob("*/*/*.txt")),
 }

@@ -109,15 +109,15 @@ def column_numbers(cells: list[str], key: str, at: Callable[[int], str]) -> NDAr
     return values
 
 
-def whole_numbers(content: bytes, where: str) -> Rows:
-    """Whole numbers separated by spaces, tabs or commas.
+def whole_numbers(content: bytes, where: str, line: int = 1) -> Rows:
+    """Whole numbers separated by spaces, tabs or commas; ``line`` is the number of the first line.
 
     Example:
         >>> rows = whole_numbers(b"2 3\\n\\n-1,0,5", "here")
         >>> rows.values.tolist(), rows.counts.tolist(), rows.lines.tolist()
         ([2, 3, -1, 0, 5], [2, 3], [1, 3])
     """
-    rows = _parse(content, where, np.int64, _WHOLE)
+    rows = _parse(content, where, np.int64, _WHOLE, line)
     # numpy clips what does not fit.
     limits = np.iinfo(np.int64)
     beyond = (rows.values == limits.max) | (rows.values == limits.min)
@@ -127,9 +127,9 @@ def whole_numbers(content: bytes, where: str) -> Rows:
     return rows
 
 
-def real_numbers(content: bytes, where: str) -> Rows:
-    """Real numbers separated by spaces, tabs or commas; all must be finite in float32."""
-    rows = _parse(content, where, np.float64, _REAL)
+def real_numbers(content: bytes, where: str, line: int = 1) -> Rows:
+    """As :func:`whole_numbers`, for real numbers; all must be finite in float32."""
+    rows = _parse(content, where, np.float64, _REAL, line)
     bad = ~(np.abs(rows.values) <= np.finfo(np.float32).max)
     if bad.any():
         place = rows.locate(int(bad.argmax()))
@@ -137,20 +137,19 @@ def real_numbers(content: bytes, where: str) -> Rows:
     return rows
 
 
-def _parse(content: bytes, where: str, dtype: type, pattern: re.Pattern[bytes]) -> Rows:
+def _parse(content: bytes, where: str, dtype: type, pattern: re.Pattern[bytes], line: int) -> Rows:
     values: list[NDArray] = [np.empty(0, dtype)]
     counts = [np.empty(0, np.int64)]
     for start, text in _chunks(content):
         counts.append(_counts(text))
         values.append(_parse_chunk(text, dtype))
         if len(values[-1]) != counts[-1].sum():
-            line = content.count(b"\n", 0, start) + 1
             kind = int if dtype is np.int64 else float
-            words = _split_words(text, where, line, pattern)
+            words = _split_words(text, where, line + content.count(b"\n", 0, start), pattern)
             values[-1] = np.array([kind(word) for word in words], dtype)
     every = np.concatenate(counts)
     filled = np.flatnonzero(every)
-    return Rows(where, np.concatenate(values), every[filled], filled + 1)
+    return Rows(where, np.concatenate(values), every[filled], filled + line)
 
 
 def _parse_chunk(text: bytes, dtype: type) -> NDArray:

@@ -25,6 +25,7 @@ from quatgraph.data.node.arrays import from_arrays, is_matrix
 from quatgraph.data.node.files import read_folder
 from quatgraph.data.node.frames import from_frames
 from quatgraph.data.node.networkx import from_networkx, is_networkx
+from quatgraph.data.node.ogb import is_ogb_folder, read_ogb
 from quatgraph.data.node.options import DEFAULTS, ReadOptions
 from quatgraph.data.node.packed import is_packed_graph, read_packed, write_packed
 from quatgraph.data.node.planetoid import read_planetoid
@@ -51,6 +52,13 @@ READERS = (
         "valid.npy, test.npy, as `quatgraph data pack` writes it",
         is_packed_graph,
         read_packed,
+    ),
+    Reader(
+        "ogb",
+        "a folder as the Open Graph Benchmark's, with raw/edge.csv.gz, raw/num-node-list.csv.gz, "
+        "and optional raw/node-feat.csv.gz, raw/node-label.csv.gz and split/NAME/",
+        is_ogb_folder,
+        read_ogb,
     ),
     Reader(
         "tables",
