@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 
+from quatgraph.data import scaling as scalings
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError
 
@@ -14,6 +15,20 @@ def test_rows_sum_to_one_and_zero_rows_stay_zero():
     scaling = Scaling.fit(x)
     assert scaling.kind == "row"
     assert scaling.apply(x).tolist() == [[0.25, 0.75], [0.0, 0.0]]
+
+
+def test_blocks_of_rows_scale_as_all_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    x = 100 * torch.randn(301, 5) + 1000
+    x[:, 3] = 0.1
+    whole = Scaling.fit(x, "standard")
+    monkeypatch.setattr(scalings, "BLOCK", 40)
+    blocks = Scaling.fit(x, "standard")
+    assert blocks.std == pytest.approx(whole.std, rel=1e-12)
+    assert blocks.mean == pytest.approx(whole.mean, rel=1e-12)
+    found = whole.apply(x)
+    monkeypatch.setattr(scalings, "BLOCK", 1 << 24)
+    assert torch.equal(found, whole.apply(x))
 
 
 def test_negative_features_are_standardised_and_constant_columns_become_zero():

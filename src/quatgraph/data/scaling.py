@@ -10,6 +10,8 @@ from quatgraph.errors import UserError
 
 Kind = Literal["none", "row", "standard"]
 KINDS: tuple[Kind, ...] = ("none", "row", "standard")
+BLOCK = 1 << 24
+"""Numbers that are held in float64 at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +55,10 @@ class Scaling:
             _refuse_negative(negative)
         if kind != "standard":
             return cls(kind, x.size(1))
-        wide = x.double()
-        std = wide.std(dim=0, correction=0)
+        mean, std = _moments(x)
         # Rounding leaves a constant column a tiny deviation, which would blow it up.
-        std[wide.amax(dim=0) == wide.amin(dim=0)] = 0
-        return cls(kind, x.size(1), tuple(wide.mean(dim=0).tolist()), tuple(std.tolist()))
+        std[x.amax(dim=0) == x.amin(dim=0)] = 0
+        return cls(kind, x.size(1), tuple(mean.tolist()), tuple(std.tolist()))
 
     def apply(self, x: Tensor) -> Tensor:
         """Scales ``x`` ``(N, width)``; zero rows stay zero, constant columns become zero."""
@@ -74,8 +75,10 @@ class Scaling:
             return torch.where(total > 0, x / total, 0.0)
         moments = (self.mean, self.std)
         mean, std = (torch.tensor(v, dtype=torch.float64, device=x.device) for v in moments)
-        scaled = torch.where(std > 0, (x.double() - mean) / std, 0.0)
-        return scaled.to(x.dtype)
+        scaled = torch.empty_like(x)
+        for rows, made in zip(_row_blocks(x), _row_blocks(scaled), strict=True):
+            made.copy_(torch.where(std > 0, (rows.double() - mean) / std, 0.0))
+        return scaled
 
     def to_dict(self) -> dict[str, Any]:
         """The scaling as values that JSON can hold."""
@@ -93,6 +96,23 @@ class Scaling:
         if kind not in KINDS or len(mean) != moments or len(std) != moments:
             raise UserError(f"the stored feature scaling is damaged (kind {kind!r}, width {width})")
         return cls(kind, width, mean, std)
+
+
+def _row_blocks(x: Tensor) -> tuple[Tensor, ...]:
+    """The rows in blocks, so that a copy of one in float64 is small."""
+    return x.split(max(1, BLOCK // max(1, x.size(1))))
+
+
+def _moments(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of each column, in float64; of several blocks of rows by their
+    sums."""
+    blocks = _row_blocks(x)
+    if len(blocks) <= 1:
+        wide = x.double()
+        return wide.mean(dim=0), wide.std(dim=0, correction=0)
+    mean = torch.stack([block.double().sum(dim=0) for block in blocks]).sum(dim=0) / len(x)
+    squares = [(block.double() - mean).square_().sum(dim=0) for block in blocks]
+    return mean, (torch.stack(squares).sum(dim=0) / len(x)).sqrt()
 
 
 def _refuse_negative(negative: bool) -> None:
