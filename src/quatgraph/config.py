@@ -44,9 +44,9 @@ def build(
 
     Args:
         config: A dataclass; its field types may be nested dataclasses, ``int``, ``float``,
-            ``bool``, ``str``, ``Literal`` and ``X | None``. TOML has no null, so ``"none"`` means
-            ``None`` where it is unambiguous. A field with ``models`` in its metadata holds the
-            options of the model ``name``, an instance of ``models[name].Options``.
+            ``bool``, ``str``, ``tuple[int, ...]``, ``Literal`` and ``X | None``. TOML has no null,
+            so ``"none"`` means ``None`` where it is unambiguous. A field with ``models`` in its
+            metadata holds the options of ``name``, an instance of ``models[name].Options``.
         values: As read from TOML; missing fields keep their defaults.
         under: Prefix of the keys in messages, for example ``"train."``.
         sections: The field types of all sections, for suggestions.
@@ -178,7 +178,9 @@ def user_fields(config: Any) -> list[dataclasses.Field[Any]]:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """A config as nested plain values, the inverse of :func:`build`."""
-    return dataclasses.asdict(config)
+    return dataclasses.asdict(
+        config, dict_factory=lambda items: {k: [*v] if type(v) is tuple else v for k, v in items}
+    )
 
 
 def identity(config: Any) -> dict[str, Any]:
@@ -224,17 +226,14 @@ def expand_grid(
 ) -> list[dict[str, Any]]:
     """Every combination of the grid's values, applied to ``values``; the last key varies fastest.
 
-    Keys are dotted or nested; each holds a list of values. Keys separated by spaces vary jointly:
-    each of their values is a list with one entry per key. With ``places``, only the combinations
-    at these places of the whole list are made.
+    Keys are dotted or nested, each with a list of values; keys separated by spaces vary jointly, by
+    lists with an entry per key. With ``places``, only these places of the whole list are made.
 
     Example:
         >>> expand_grid({"seeds": 2}, {"lr": [1, 2], "decay": [0]})
         [{'seeds': 2, 'lr': 1, 'decay': 0}, {'seeds': 2, 'lr': 2, 'decay': 0}]
         >>> expand_grid({}, {"lr epochs": [[1, 20], [2, 10]]})
         [{'lr': 1, 'epochs': 20}, {'lr': 2, 'epochs': 10}]
-        >>> expand_grid({}, {"lr": [1, 2], "decay": [0, 3]}, places=[2])
-        [{'lr': 2, 'decay': 0}]
     """
     axes = flatten(grid)
     expanded = []
@@ -330,18 +329,18 @@ def _convert(value: Any, kind: Any, name: str, sections: Any) -> Any:
                 return value
         elif type(value) is option and option is not float:
             return value  # not isinstance: True is no int here
+        elif get_origin(option) is tuple and isinstance(value, list | tuple):  # noqa: SIM102
+            if {*map(type, value)} <= {int}:
+                return tuple(value)
     if float in options and type(value) in (int, float):
         if abs(value) > sys.float_info.max or math.isnan(value):
             raise UserError(f"{name} must be a finite number, got {value}")
         return float(value)
     if types.NoneType in options and value == "none":
         return None
-    quoted = f"; put it in quotes: {name}='\"{value}\"'" * (str in options and _is_number(value))
-    raise UserError(f"{name} must be {describe_type(kind)}, got {_format_value(value)}{quoted}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    quoted = f"; put it in quotes: {name}='\"{value}\"'"
+    hint = quoted * (str in options and type(value) in (int, float))
+    raise UserError(f"{name} must be {describe_type(kind)}, got {_format_value(value)}{hint}")
 
 
 def type_options(kind: Any) -> tuple[Any, ...]:
@@ -355,6 +354,7 @@ def describe_type(kind: Any) -> str:
         bool: "true or false",
         str: "text",
         types.NoneType: "none",
+        tuple[int, ...]: "a list of whole numbers",
     }
     options = type_options(kind)
     if len(options) > 1:

@@ -19,12 +19,15 @@ import settings
 import torch
 from cities import SMALL, WITHOUT_RELATION_QUERY, cities
 from launches import INTERPRETED
+from sampled import DATA as DATA_TO_SAMPLE
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from quatgraph.data.node import from_data
 from quatgraph.ops import one_vs_all
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.node.sampled import NodeBatches
 from quatgraph.training import loop
 from quatgraph.training.loop import Plan
 from quatgraph.training.schedule import Plateau
@@ -36,6 +39,10 @@ pytestmark = [
 DATA = {"node": "karate", "graph": "cycles", "text": "snippets"}
 # torch's fused LSTM cell needs biases where it computes sizes only.
 MODELS = [(task, name) for task, one in TASKS.items() for name in one.models if name != "bilstm"]
+
+
+def hops_of(model: Any) -> int:
+    return int(model.Options(name="").hops)
 
 
 class _Captured(Exception):  # noqa: N818
@@ -125,6 +132,23 @@ def assert_captured(task: Any, config: Any, data: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(f"quatgraph.tasks.{task.name}.task.fit", capture)
     with pytest.raises(_Captured):
         task.train(members, problem, task.plan(members))
+
+
+@pytest.mark.usefixtures("device", "dtype")
+@pytest.mark.parametrize("model", [n for n, m in TASKS["node"].models.items() if hops_of(m)])
+def test_nor_does_a_step_on_sampled_neighbours(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    task: Any = TASKS["node"]
+    values = {"model.name": model, "data.path": "made", "train.num_neighbors": 2}
+    values |= {"train.batch_size": 8, "model.num_layers": 2, "train.class_weights": "balanced"}
+    made = NodeBatches.__init__
+
+    def padded(self: NodeBatches, *args: Any) -> None:
+        made(self, *args)
+        self.padded = True  # as on a GPU
+
+    monkeypatch.setattr(NodeBatches, "__init__", padded)
+    config = settings.built(task.config, values)
+    assert_captured(task, config, from_data(DATA_TO_SAMPLE), monkeypatch)
 
 
 # Options beside the defaults that change what a step computes.

@@ -50,9 +50,9 @@ class TrainSettings:
         positive = ("epochs", "lr", "clip", "patience", "evaluate_every", "plateau_factor")
         not_negative = ("weight_decay", "plateau_patience")
         configs.check(self, "train", positive=positive, not_negative=not_negative)
-        if self.optimizer == "nesterov" and getattr(self, "batch_size", None) is not None:
+        if self.optimizer == "nesterov" and self.without_batches:
             raise ValueError(
-                "train.optimizer=nesterov takes steps on all data: set train.batch_size=none, or "
+                f"train.optimizer=nesterov takes steps on all data: set {self.without_batches}, or "
                 "train.optimizer=adam"
             )
         if self.plateau_factor > 1:
@@ -62,6 +62,11 @@ class TrainSettings:
                 "train.plateau_factor needs validations: set train.select=best-valid, or the "
                 "factor to 1"
             )
+
+    @property
+    def without_batches(self) -> str:
+        """The setting that makes each step one on all data; empty if it is so already."""
+        return "" if getattr(self, "batch_size", None) is None else "train.batch_size=none"
 
     @property
     def plateau(self) -> Plateau | None:

@@ -153,6 +153,7 @@ def train_in_folder(
         if context.resume:
             finish_refit(folder)
         data = task.load_for(candidates) if data is None else data
+        candidates, notes = task.settle(candidates, data, context.device)
         varied = _varied_settings(task, candidates)
         _check_validation(task, candidates[0], data, varied)
         members = [member for config in candidates for member in task.members(config, data)]
@@ -161,7 +162,6 @@ def train_in_folder(
         done = _read_done(store, members, data) if context.resume else []
         if context.resume and not holds_training(folder):
             context.log(f"{folder} holds nothing to resume: training from the beginning")
-        notes = [*data.notes, *task.check_candidates(candidates, data)]
         for note in notes:
             context.log(note)
         finished = set(map(key_of_record, done))

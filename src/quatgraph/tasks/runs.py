@@ -103,7 +103,9 @@ def train_ensembles(
         return
     task, data = problems.task, problems.data
     count = len(ensembles)
-    if context.estimate and not context.resume and count > 1:  # a single one reports its own time
+    brief = all(task.trains_briefly(ensemble[0].config) for ensemble in ensembles)
+    # A single ensemble reports its own time.
+    if context.estimate and not context.resume and count > 1 and brief:
         seconds = estimate_seconds(problems, ensembles, context.deadline)
         if seconds is not None and seconds >= TOLD_FROM:
             runs = f"{sum(map(len, ensembles))} runs in {count} ensembles"

@@ -136,12 +136,15 @@ def search_in_folder(
         data = task.load(candidates[0])
         if not task.has_validation(candidates[0], data):
             raise UserError("there is no validation data, so a search has nothing to choose by")
+        settled, notes = task.settle(candidates, data, context.device)
+        if list(settled) != list(candidates):
+            raise UserError(f"{notes[-1]}; a search needs one choice for all that it tries")
         done = {_run_key(record) for record in _read_earlier(folder, task, data)}
         members = [member for config in candidates for member in task.members(config, data)]
         missing = [
             m for m in members if (configs.digest(m.config.identity()), m.split, m.seed) not in done
         ]
-        for note in [*data.notes, *task.check_candidates(candidates, data)]:
+        for note in notes:
             context.log(note)
         context.log(_announce(len(candidates), len(members), len(members) - len(missing)))
         checkpoints = folder / _CHECKPOINTS

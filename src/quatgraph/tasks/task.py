@@ -121,6 +121,17 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
         none of them can use."""
         return []
 
+    def settle(
+        self, candidates: Sequence[ConfigT], data: DataT, device: torch.device
+    ) -> tuple[Sequence[ConfigT], list[str]]:
+        """The candidates as they are trained on this data and device, and all messages for the user
+        about both."""
+        return candidates, [*data.notes, *self.check_candidates(candidates, data)]
+
+    def trains_briefly(self, config: ConfigT) -> bool:
+        """Whether a few epochs are worth their time to estimate that of all."""
+        return True
+
     def pool(self, runs: Sequence[TrainedRun], data: DataT, device: torch.device) -> Pool:
         """Runs of one split and seed, to be combined."""
         return ClassifierPool(runs, runs[0].config.train.metric)

@@ -13,6 +13,9 @@ class Batches(Protocol[T_co]):
 
     max_loaded: int
     """How many batches of one shape :meth:`load` can return; a GPU replays their steps as one."""
+    draws_late: bool
+    """Whether :meth:`load` draws the batch, which takes time, and sets its shape in the list that
+    :meth:`draw` has returned."""
 
     def draw(self, epoch: int) -> Sequence[Hashable]:
         """Draws the batches of an epoch, counted from 0, and returns the shape of each.
@@ -33,6 +36,7 @@ class WholeData(Generic[T]):
     """One batch per epoch, always the same: all data."""
 
     max_loaded = 1
+    draws_late = False
 
     def __init__(self, batch: T) -> None:
         self.batch = batch

@@ -224,7 +224,8 @@ class _Run(Generic[Batch]):
             with self.clock:
                 shapes = self.batches.draw(self.epoch)
             for step, count in group_steps(shapes, self.batches.max_loaded if self.replays else 1):
-                loaded = self.batches.load(step, count)
+                with self.clock if self.batches.draws_late else nullcontext():
+                    loaded = self.batches.load(step, count)
                 name = "train", shapes[step], count
                 train = self._ready(name, partial(self._train_on, loaded))
                 with self.clock:

@@ -47,6 +47,16 @@ def total_memory(device: torch.device) -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
+def available_memory(device: torch.device) -> int:
+    """As :func:`total_memory`, but on a CPU at most what the control group may use, as in a
+    container."""
+    total = total_memory(device)
+    if device.type == "cpu":
+        with suppress(OSError, ValueError):  # no limit, or no control groups
+            return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return total
+
+
 def environment(device: torch.device | None = None) -> dict[str, str]:
     """The environment that a record holds; ``device`` is the CPU by default."""
     on_cuda = device is not None and device.type == "cuda"

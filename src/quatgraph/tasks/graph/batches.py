@@ -240,6 +240,7 @@ class TrainingBatches:
     """
 
     max_loaded = 1
+    draws_late = False
 
     def __init__(
         self,

@@ -32,6 +32,7 @@ class QueryBatches:
     """
 
     max_loaded = 8
+    draws_late = False
 
     def __init__(
         self, queries: Queries, batch_size: int, seeds: Sequence[int], with_triples: bool = False

@@ -68,6 +68,33 @@ class TrainConfig(ClassifierSettings):
     """Precision of matrix products in training; tf32 rounds factors to 10 bits on a GPU."""
     patience: int | None = 100
     clip: float | None = None
+    num_neighbors: Literal["auto"] | int | tuple[int, ...] = configs.added("auto")
+    """How many neighbours a step draws for a node: a number per hop, as ``[15, 10]``, or one for
+    all; -1 for all neighbours. 0 or ``[]`` trains on the whole graph, as auto does where that fits
+    into memory."""
+    batch_size: int = configs.added(1024)
+    """Training nodes of a step on sampled neighbours."""
+
+    def __post_init__(self) -> None:
+        ClassifierSettings.__post_init__(self)
+        configs.check(self, "train", counts=("batch_size",))
+        given = self.num_neighbors
+        numbers = given if isinstance(given, tuple) else (given,)
+        allowed = numbers in (("auto",), (0,)) or all(n == -1 or n > 0 for n in numbers)  # type: ignore[operator]
+        if not allowed:
+            raise ValueError(
+                "train.num_neighbors must be a number of neighbours for each hop, -1 for all, or 0 "
+                f"to train on the whole graph, got {given if given in numbers else list(numbers)}"
+            )
+
+    @property
+    def samples(self) -> bool:
+        """Whether a step is on sampled neighbours."""
+        return self.num_neighbors not in ("auto", 0, ())
+
+    @property
+    def without_batches(self) -> str:
+        return "train.num_neighbors=0" if self.samples else ""
 
     @property
     def scores_epochs(self) -> bool:

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from torch import Tensor
 
+from quatgraph.adjacency import Adjacency
 from quatgraph.metrics.classification import CLASSIFICATION_METRICS
 from quatgraph.tasks.combination import (
     ClassifierPool,
@@ -45,8 +47,12 @@ class NodePool(ClassifierPool):
         ]
         pairs = zip(runs, held_out, strict=True)
         super().__init__([replace(run, outputs=outputs) for run, outputs in pairs], metric)
-        self.matrix = smoothing_matrix(data)
+        self.data = data
         self.smoothing: Smoothing | None = None
+
+    @cached_property
+    def matrix(self) -> Adjacency:
+        return smoothing_matrix(self.data)
 
     def predict(self, weights: Sequence[int], temperature: float, part: str) -> Tensor:
         if self.smoothing is None:

@@ -9,6 +9,7 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.scaling import Scaling
 from quatgraph.errors import UserError
+from quatgraph.hops import Chunks
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond
 
 if TYPE_CHECKING:
@@ -31,11 +32,13 @@ class Problem:
     """None for a graph without features, whose nodes get one-hot features."""
     is_propagated: bool = False
     """Whether the features are propagated already, as often as the model's options say."""
+    chunks: Chunks | None = None
+    """The graph in chunks, for a model that predicts layer by layer."""
 
     @property
-    def inputs(self) -> tuple[Tensor | Adjacency, Adjacency | None]:
+    def inputs(self) -> tuple[Tensor | Adjacency, Adjacency | Chunks | None]:
         """What a model takes: the features, and the graph if it is still needed."""
-        return self.features, None if self.is_propagated else self.adjacency
+        return self.features, None if self.is_propagated else self.chunks or self.adjacency
 
     @property
     def num_classes(self) -> int:

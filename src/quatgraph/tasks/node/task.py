@@ -7,7 +7,7 @@ from functools import partial
 from math import prod
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.data import node as source
 from quatgraph.data.edges import count_edges
 from quatgraph.data.scaling import Scaling
+from quatgraph.hops import Chunks
 from quatgraph.metrics.classification import accuracy, cross_entropy
 from quatgraph.models.common import four_copies
 from quatgraph.models.node import MODELS
@@ -31,6 +32,14 @@ from quatgraph.tasks.node.problem import (
     find_entry_beyond,
     refuse_infinite_sums,
 )
+from quatgraph.tasks.node.sampled import (
+    SPARSE_BELOW,
+    NodeBatch,
+    NodeBatches,
+    fan_out,
+    settle,
+    step_numbers,
+)
 from quatgraph.tasks.node.smoothing import Smoothing
 from quatgraph.tasks.overflow import SUSPICIOUS, find_beyond, refuse_beyond
 from quatgraph.tasks.runs import count_classes, describe_classes
@@ -43,8 +52,6 @@ from quatgraph.training.runtime import matmul_precision, total_memory
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-SPARSE_BELOW = 0.2
-"""Features with a smaller share of non-zero numbers are kept sparse."""
 SCALED = {
     "none": "as they are",
     "row": "each row scaled to sum 1",
@@ -53,6 +60,8 @@ SCALED = {
 LARGEST_PROPAGATED = 1 << 28
 """Features that are propagated before training are dense; more numbers are propagated in every
 step, as logits."""
+LARGEST_SMOOTHED = 1 << 24
+"""Predictions are smoothed in a hundred products with as many columns as classes."""
 CPU_NUMBERS = 1 << 23
 """Numbers of one hidden layer, over all members, that a CPU still handles well together."""
 
@@ -79,7 +88,17 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
 
     def problem_key(self, config: NodeConfig) -> Hashable:
         model = config.model
-        return config.data.scaling, model.matrix, model.propagations, config.train.labels
+        samples = config.train.samples
+        return config.data.scaling, model.matrix, model.propagations, config.train.labels, samples
+
+    def settle(
+        self, candidates: Sequence[NodeConfig], data: "Data", device: torch.device
+    ) -> tuple[Sequence[NodeConfig], list[str]]:
+        settled, notes = settle(candidates, data, device)
+        return settled, [*data.notes, *notes]
+
+    def trains_briefly(self, config: NodeConfig) -> bool:
+        return not config.train.samples
 
     def prepare(
         self,
@@ -111,7 +130,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             checked = data.x if scaling.kind == "row" else features
             refuse_beyond(checked, partial(describe_feature, data))
             few = features.count_nonzero() < SPARSE_BELOW * features.numel()
-            if layout == "sparse" or (layout == "auto" and few):
+            if layout == "sparse" or (layout == "auto" and few and not config.train.samples):
                 features = Adjacency.from_dense(features)
         edge_weight = data.get("edge_weight")
         adjacency = Adjacency.from_edge_index(
@@ -136,6 +155,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             label_names=data.label_names,
             scaling=scaling,
             is_propagated=is_propagated,
+            chunks=Chunks(matrix) if config.train.samples else None,
         )
 
     def build(self, config: NodeConfig, problem: Problem) -> nn.Module:
@@ -148,7 +168,6 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         masks = {part: mask.index_select(0, splits).float() for part, mask in problem.masks.items()}
         labels, train = problem.labels, members[0].config.train
         four = members[0].config.model.trains_on_four_copies
-        batches = WholeData(four_copies(problem.features) if four else problem.features)
         shares = masks["train"]
         train_labels = [labels[mask > 0].cpu() for mask in shares]
         weights = class_weights(train.class_weights, problem.label_names, train_labels)
@@ -160,6 +179,13 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         def loss(features: Tensor | Adjacency) -> Tensor:
             logits = ensemble(features, problem.inputs[1])
             return cross_entropy(logits, labels, shares)
+
+        def sampled_loss(batch: NodeBatch) -> Tensor:
+            assert isinstance(problem.features, Tensor)
+            x, own = problem.features.index_select(0, batch.hops.nodes), batch.seeds.clamp(min=0)
+            logits = ensemble(four_copies(x) if four else x, batch.hops)
+            share = shares.index_select(1, own) * (batch.seeds >= 0)
+            return cross_entropy(logits, labels.index_select(0, own), share)
 
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
@@ -175,10 +201,18 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
                 metrics[SELECTION_SCORE] = score_epoch(value, metrics["valid/loss"])
             return metrics
 
+        how: dict[str, Any]
+        if train.samples:
+            (member,) = members
+            nodes = masks["train"][0].nonzero().flatten()
+            key, size = member.key, train.batch_size
+            batches = NodeBatches(problem.adjacency, fan_out(member.config), nodes, size, key)
+            how = {"loss": sampled_loss, "batches": batches}
+        else:
+            whole = WholeData(four_copies(problem.features) if four else problem.features)
+            how = {"loss": loss, "batches": whole}
         with matmul_precision(train.precision):
-            fitted = fit(
-                ensemble, optimizer, loss=loss, evaluate=evaluate, batches=batches, plan=plan
-            )
+            fitted = fit(ensemble, optimizer, **how, evaluate=evaluate, plan=plan)
         with torch.no_grad():
             logits = ensemble.eval()(*problem.inputs).cpu()
         return dataclasses.replace(fitted, outputs=[{"all/logits": own} for own in logits])
@@ -187,8 +221,11 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return NodePool(runs, runs[0].config.train.metric, data)
 
     def refine(self, pools: Sequence[Pool], weights: Sequence[int], temperature: float) -> Card:
-        """Smooths predictions over the graph if that is better on validation data."""
+        """Smooths predictions over the graph if that is better on validation data; not those of
+        more than :data:`LARGEST_SMOOTHED` numbers."""
         own = [pool for pool in pools if isinstance(pool, NodePool)]
+        if own[0].logits[0].numel() > LARGEST_SMOOTHED:
+            return {}
         plain, smoothed = (
             fmean(pool.smoothed_by(smoothing).refined_score(weights, temperature) for pool in own)
             for smoothing in (None, Smoothing())
@@ -204,13 +241,13 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         return replace(plan, monitor=SELECTION_SCORE) if scored else plan
 
     def max_members(self, problem: Problem, config: NodeConfig) -> int:
+        if config.train.samples:
+            return 1
         nodes, features, device = problem.labels.numel(), problem.features, problem.device
         stored = features.num_edges if isinstance(features, Adjacency) else features.numel()
-        copies = 4 if config.model.trains_on_four_copies else 1
-        activations = config.model.num_activations(nodes, problem.adjacency.num_edges)
-        # Weights, gradients, Adam's two moments, the best weights, and views.
-        weights = 6 * self.num_parameters(config, problem)
-        fitting = total_memory(device) / 3 / (4 * (4 * copies * stored + activations + weights))
+        weights = self.num_parameters(config, problem)
+        numbers = step_numbers(config, nodes, stored, problem.adjacency.num_edges, weights)
+        fitting = total_memory(device) / 3 / (4 * numbers)
         if device.type == "cpu":
             fitting = min(fitting, CPU_NUMBERS / (nodes * config.model.width))
         return max(1, int(fitting))

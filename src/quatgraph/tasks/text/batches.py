@@ -38,6 +38,7 @@ class DocumentBatches:
     """
 
     max_loaded = 1
+    draws_late = False
 
     def __init__(
         self,
