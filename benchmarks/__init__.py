@@ -20,6 +20,7 @@ BENCHES = (
     "released",
     "conv",
     "sampling",
+    "large",
     "node",
     "graph",
     "link",

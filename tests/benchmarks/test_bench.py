@@ -13,6 +13,7 @@ from benchmarks import (
     conv,
     defaults,
     graph,
+    large,
     limits,
     link,
     measure,
@@ -220,12 +221,34 @@ def test_sampling_counts_nodes_per_second(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(sampling.random_edges(heavy=True), sampling.random_edges(heavy=True))
 
 
+def test_a_command_on_a_large_graph_is_measured_from_outside() -> None:
+    row = large.train_by_command(large.Graph(1000, 6000, features=8, classes=4), [5, 5])
+    assert row["work"] == "an epoch of 1 batches of 1,024, 5, 5 neighbours"
+    assert 0 < row["ms"] < 1000 * row["cpu_seconds"]
+    assert 50 < row["peak_mib"] < 2000
+    assert 0 < row["test_accuracy"] <= 1
+
+
+def test_a_graph_as_large_as_products_is_trained_on_whole_and_in_samples() -> None:
+    small = large.Graph(2450, 124_000, classes=47, train=0.08)  # a thousandth
+    rows = list(large.train_whole_and_sampled(small, [15, 10, 5], CPU))
+    prepared, epoch, draw, step = rows
+    assert [row["variant"] for row in (prepared, epoch)] == ["matrix and features", "whole graph"]
+    assert {row["variant"] for row in (draw, step)} == {"drawn on the CPU"}
+    assert all(row["case"] == "2,450 nodes, 124,000 edges, heavy tail" for row in rows)
+    assert 0 < draw["ms"] < step["ms"]
+    assert step["batches_per_second"] == pytest.approx(1000 / step["ms"], rel=0.01)
+    assert step["share_of_drawing"] == pytest.approx(draw["ms"] / step["ms"], rel=0.01)
+    degrees = torch.bincount(torch.from_numpy(small.arrays()["edge_index"][1]))
+    assert int(degrees.max()) > 10 * int(degrees.median())
+
+
 def test_every_bench_has_a_name() -> None:
     tasks = ["node", "graph", "link", "link_methods", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
     defaults = ["defaults", "own_data", "explain", "missing", "serve"]
-    layers = ["growth", *beside, "conv", "sampling"]
+    layers = ["growth", *beside, "conv", "sampling", "large"]
     assert list(BENCHES) == [*operations, *layers, *tasks, "steps", *defaults]
     for name in BENCHES:
         assert isinstance(rows(name, CPU), Iterator)  # none of them is run yet
