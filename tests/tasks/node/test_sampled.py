@@ -1,11 +1,14 @@
 """Training on sampled neighbours: the losses, the batches, what is chosen and what is refused."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import settings
 import torch
+from kills import killed, points_of, steps_of
 from on_cpu import train_in_folder
 from sampled import DATA
 from torch_geometric.data import Data
@@ -15,11 +18,13 @@ from quatgraph.errors import UserError
 from quatgraph.hops import Chunks
 from quatgraph.models.node import MODELS
 from quatgraph.predictors.node import NodePredictor
-from quatgraph.tasks.node import NODE, sampled
+from quatgraph.tasks.node import NODE, sampled, task
 from quatgraph.tasks.node.config import NodeConfig
+from quatgraph.tasks.node.pool import NodePool
 from quatgraph.tasks.node.sampled import NodeBatches, fan_out
 from quatgraph.tasks.task import Member
 from quatgraph.training.bundle import load_bundle
+from quatgraph.training.loop import Plan
 
 CPU = torch.device("cpu")
 SAMPLED = [name for name, model in MODELS.items() if model.Options(name=name).hops]
@@ -166,6 +171,62 @@ def test_training_learns_is_recorded_and_predicts_layer_by_layer(
     whole = member.model(problem.features, problem.adjacency).softmax(dim=1)
     torch.testing.assert_close(found.probabilities, whole.detach(), rtol=1e-4, atol=1e-6)
     assert predictor.embed(nodes=["3"]).vectors.shape == (1, 8)
+
+
+def test_a_killed_training_resumes_as_if_nothing_had_been(
+    graph: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(Plan.__init__.__kwdefaults__, "save_every", -1.0)
+    config = config_of(**{"model.name": "gcn", "model.dropout": 0.3})
+
+    def train(folder: Path, **how: bool) -> dict[str, torch.Tensor]:
+        train_in_folder(NODE, [config], folder, data=graph, combine=True, **how)
+        return load_bundle(folder).tensors
+
+    whole = train(tmp_path / "whole")
+    points = points_of(steps_of(partial(train, tmp_path / "counted")))
+    for place, point in enumerate(points[3 :: len(points) // 4]):
+        folder = tmp_path / str(place)
+        assert killed(partial(train, folder), point)
+        resumed = train(folder, resume=True)
+        assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
+
+
+def test_large_predictions_are_not_smoothed(
+    graph: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(**{"model.name": "gcn"})
+    monkeypatch.setattr(task, "LARGEST_SMOOTHED", graph.num_nodes * 3 - 1)
+    monkeypatch.setattr(NodePool, "smoothed_by", None)  # calling it is an error
+    train_in_folder(NODE, [config], tmp_path, data=graph, combine=True)
+    assert "smoothing" not in load_bundle(tmp_path).card
+
+
+@pytest.mark.gpu
+def test_a_gpu_trains_on_the_samples_of_a_cpu_and_repeats_bit_for_bit(graph: Data) -> None:
+    config = config_of(**{"model.name": "qgnn", "model.dropout": 0.3, "train.epochs": 5})
+
+    def train(device: str) -> Any:
+        problem = NODE.prepare(graph, config, torch.device(device))
+        members = [Member(config, 0, 0)]
+        return NODE.train(members, problem, NODE.plan(members))
+
+    one, other, ours = train("cuda:0"), train("cuda:0"), train("cpu")
+    for key, weight in one.weights.items():
+        assert torch.equal(weight, other.weights[key])
+        torch.testing.assert_close(weight.cpu(), ours.weights[key], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.gpu
+def test_captured_steps_on_samples_equal_launched_ones(graph: Data) -> None:
+    config = config_of(**{"model.name": "gat", "model.dropout": 0.3, "train.epochs": 5})
+    problem = NODE.prepare(graph, config, torch.device("cuda:0"))
+    members = [Member(config, 0, 0)]
+    plan = NODE.plan(members)
+    captured = NODE.train(members, problem, plan)
+    launched = NODE.train(members, problem, replace(plan, capture=False))
+    for key, weight in captured.weights.items():
+        assert torch.equal(weight, launched.weights[key])
 
 
 @pytest.mark.parametrize("name", SAMPLED)
