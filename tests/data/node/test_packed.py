@@ -118,6 +118,39 @@ def test_mistakes_in_arrays_are_named(arrays: Path) -> None:
         node.read(arrays)
 
 
+WRONG = {
+    "edge_index": [
+        (np.zeros((2, 4)), r"edge_index must be a tensor of whole numbers of shape \(2, edges\)"),
+        (np.zeros((3, 4), dtype=int), r"whole numbers of shape \(2, edges\)"),
+        (np.zeros(4, dtype=int), r"whole numbers of shape \(2, edges\)"),
+        (np.int64(3), r"whole numbers of shape \(2, edges\)"),
+        (np.zeros((2, 4), dtype=np.uint32), r"edge_index\.npy must .*not uint32; .*int64"),
+        (np.zeros((2, 4), dtype=np.uint64), r"edge_index\.npy must .*not uint64; .*int64"),
+    ],
+    "x": [
+        (np.zeros(4), r"x must be .* of shape \(nodes, features\)"),
+        (np.float64(3), r"x must be .* of shape \(nodes, features\)"),
+        (np.zeros((5, 2)), r"y has shape \(4,\) but must be \(5,\)"),
+        (np.zeros((4, 2), dtype=complex), r"x\.npy must hold numbers .*not complex128"),
+        (np.zeros((4, 2), dtype=">f4"), r"x\.npy must hold numbers in native byte order"),
+    ],
+    "y": [
+        (np.zeros(4), "y must be a tensor of whole numbers"),
+        (np.zeros((4, 2), dtype=int), r"y has shape \(4, 2\) but must be \(4,\)"),
+    ],
+    "edge_weight": [(np.ones(3), "one real number per edge")],
+}
+
+
+@pytest.mark.parametrize(("name", "case"), [(n, c) for n, cases in WRONG.items() for c in cases])
+def test_arrays_of_a_wrong_type_or_shape_are_told_in_a_sentence(
+    name: str, case: tuple[np.ndarray, str], arrays: Path
+) -> None:
+    np.save(arrays / f"{name}.npy", case[0])
+    with pytest.raises(UserError, match=case[1]):
+        node.read(arrays)
+
+
 @pytest.mark.parametrize(
     "names", ["{", "[]", '{"nodes": []}', '{"num_nodes": "4"}', '{"label_names": 3}']
 )

@@ -49,10 +49,10 @@ def read_packed(path: Path, *, options: ReadOptions) -> "Data":
     encoding = names.pop("encoding", None)
     for key, value in names.items():
         data[key] = value
-    num_nodes = names.get("num_nodes") or max(
-        (data[key].size(0) for key in ("x", "y") if key in data),
-        default=1 + int(data.edge_index.max()) if data.edge_index.numel() else 0,
-    )
+    rows = [data[key].shape[:1] for key in ("x", "y") if key in data]
+    num_nodes = names.get("num_nodes") or max((size for shape in rows for size in shape), default=0)
+    if not num_nodes and data.edge_index.numel():  # reading all edges takes long
+        num_nodes = 1 + int(data.edge_index.max())
     data.num_nodes = num_nodes
     if any((path / f"{part}.npy").exists() for part in PARTS):
         for part, mask in zip(PARTS, MASKS, strict=True):
@@ -100,8 +100,12 @@ def _map(path: Path) -> Tensor:
             f"{path} is not a .npy file of numbers, or it is cut short; write it again with "
             "numpy.save"
         ) from error
-    if array.dtype.kind not in "fiub" or not array.dtype.isnative:
-        raise UserError(f"{path} must hold numbers in native byte order, not {array.dtype}")
+    wide = array.dtype.kind == "u" and array.dtype.itemsize > 1  # for which torch lacks operations
+    if array.dtype.kind not in "fiub" or not array.dtype.isnative or wide:
+        raise UserError(
+            f"{path} must hold numbers in native byte order, signed ones if whole, not "
+            f"{array.dtype}; write it as numpy.int64 or numpy.float32"
+        )
     return torch.from_numpy(array)
 
 
