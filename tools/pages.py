@@ -81,6 +81,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench released"): lambda: render_bench(bench, "released"),
         ("docs/speed.md", "bench conv"): lambda: render_bench(bench, "conv"),
         ("docs/speed.md", "bench sampling"): lambda: render_bench(bench, "sampling"),
+        ("docs/speed.md", "bench large"): lambda: render_bench(bench, "large"),
         ("docs/speed.md", "bench node"): lambda: render_bench(bench, "node"),
         ("docs/speed.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
         ("docs/speed.md", "bench link"): lambda: render_bench(bench, "link"),
