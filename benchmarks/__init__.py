@@ -24,6 +24,7 @@ BENCHES = (
     "graph",
     "link",
     "link_methods",
+    "sharded",
     "text",
     "steps",
     "defaults",

@@ -221,7 +221,7 @@ def test_sampling_counts_nodes_per_second(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_every_bench_has_a_name() -> None:
-    tasks = ["node", "graph", "link", "link_methods", "text"]
+    tasks = ["node", "graph", "link", "link_methods", "sharded", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
     defaults = ["defaults", "own_data", "explain", "missing", "serve"]
