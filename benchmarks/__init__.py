@@ -25,6 +25,7 @@ BENCHES = (
     "graph",
     "link",
     "link_methods",
+    "sharded",
     "text",
     "steps",
     "defaults",

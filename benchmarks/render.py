@@ -126,6 +126,30 @@ def render_steps(folder: Path) -> str:
     return markdown_table(header, lines)
 
 
+def render_sharded(folder: Path) -> str:
+    """Markdown tables of a training whose entities ranks share out: its steps, then all-reduces."""
+    rows = read_rows(folder, "sharded")
+    if not rows:
+        return _missing("sharded")
+    steps, sums = [], []
+    for row in rows:
+        first = [machine_of(row), row["case"]]
+        spread = f"{with_unit(row['ms'], 'ms')} ({row['ms_20']:.4g} to {row['ms_80']:.4g})"
+        if "peak_mib" not in row:
+            sums.append([*first, row["work"], spread])
+            continue
+        beyond = row["peak_mib"] - row["start_mib"]
+        memory = f"{beyond:,.0f} MiB", f"{row['peak_mib']:,.0f} MiB"
+        each = f"{row['bytes_per_entity']:,}"
+        times = spread, f"{row['ratio']:.3g}", with_unit(row["cpu_ms"], "ms")
+        steps.append([*first, row["variant"], *times, *memory, each])
+    step_head = ["device", "case", "variant", "step (20 to 80 %)", "relative time"]
+    step_head += ["on all cores", "memory per process", "with Python and torch"]
+    step_head += ["bytes per entity"]
+    tables = (step_head, steps), (["device", "case", "all-reduce of", "time (20 to 80 %)"], sums)
+    return "\n\n".join(markdown_table(head, lines) for head, lines in tables if lines)
+
+
 def render_serve(folder: Path) -> str:
     """Markdown tables of the service: its loads, and then times of starts and searches."""
     rows = read_rows(folder, "serve")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.expected import render_expected
 from benchmarks.figures import growth, speed_bars
 from benchmarks.render import (
     render_bench,
@@ -16,6 +17,7 @@ from benchmarks.render import (
     render_missing,
     render_own_data,
     render_serve,
+    render_sharded,
     render_steps,
 )
 from quatgraph.errors import UserError
@@ -95,6 +97,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench kernels"): lambda: render_bench(bench, "kernels"),
         ("docs/speed.md", "bench text"): lambda: render_bench(bench, "text"),
         ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
+        ("docs/speed.md", "bench sharded"): lambda: render_sharded(bench),
+        ("docs/scale.md", "expected"): lambda: render_expected(bench),
         ("docs/speed.md", "bench serve"): lambda: render_serve(bench),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
         **{

@@ -12,7 +12,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -101,21 +101,25 @@ def check_writable(path: Path) -> None:
         raise unwritable(path, error) from error
 
 
-def write_atomic(path: Path, content: bytes | str) -> None:
+def write_atomic(path: Path, content: bytes | str | Callable[[FileIO], None]) -> None:
     """Writes a file atomically: readers see the old content or the new.
 
     Follows symbolic links. Devices, FIFOs and open streams such as ``/dev/stdout`` are written
     directly.
+
+    Args:
+        content: What is written, or a function that writes it.
     """
     data = content.encode() if isinstance(content, str) else content
+    write = data if callable(data) else lambda file: write_all(file, data)
     try:
         target = _target(path)
         if target is None:
             with path.open("ab", buffering=0) as stream:
-                write_all(stream, data)
+                write(stream)
         else:
             with replacing(target) as file:
-                write_all(file, data)
+                write(file)
     except OSError as error:
         raise unwritable(path, error) from error
 
@@ -174,7 +178,7 @@ def _remove_if_unlocked(path: Path) -> None:
             os.close(descriptor)
 
 
-def write_all(file: FileIO, data: bytes) -> None:
+def write_all(file: FileIO, data: bytes | bytearray) -> None:
     """Writes everything, in several calls if the system takes less, as on a full disk."""
     rest = memoryview(data)
     while rest:

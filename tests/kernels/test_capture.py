@@ -27,8 +27,10 @@ from torch.utils._pytree import tree_leaves
 from quatgraph.data.node import from_data
 from quatgraph.ops import one_vs_all
 from quatgraph.tasks import TASKS
+from quatgraph.tasks.link.sharded import ShardedLinkTask
 from quatgraph.tasks.node.sampled import NodeBatches
 from quatgraph.training import loop
+from quatgraph.training.launch import Launch
 from quatgraph.training.loop import Plan
 from quatgraph.training.schedule import Plateau
 
@@ -169,6 +171,15 @@ def test_nor_do_variants_of_text_models(model: str, monkeypatch: pytest.MonkeyPa
     task: Any = TASKS["text"]
     config = settings.built(task.config, values)
     assert_captured(task, config, task.load(config), monkeypatch)
+
+
+@pytest.mark.usefixtures("device", "dtype")
+@pytest.mark.parametrize("model", ["embeddings", "tucker"])
+def test_nor_does_a_step_on_a_rank(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"model.name": model, "train.loss": "softmax", "train.n3": 0.01, "train.clip": 1.0}
+    values |= {"train.relation_weight": 0.5, "model.entity_dropout": 0.1}
+    config = settings.built(TASKS["link"].config, values, SMALL)
+    assert_captured(ShardedLinkTask(Launch(0, 1, 0)), config, cities(), monkeypatch)
 
 
 @pytest.mark.usefixtures("device", "dtype")

@@ -34,6 +34,22 @@ def test_every_kind_of_tensor_comes_back_bit_for_bit(tmp_path: Path, dtype: torc
         assert torch.equal(as_bytes(back), as_bytes(expected))
 
 
+def test_large_tensors_are_written_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "PIECE", 64)
+    wrote: list[int] = []
+    write = checkpoint.write_all
+    monkeypatch.setattr(checkpoint, "write_all", lambda f, d: (wrote.append(len(d)), write(f, d)))
+    tensors = {"x": torch.randn(3, 100), "steps": torch.tensor(7), "y": torch.randn(5).double()}
+    save_checkpoint(tmp_path, tensors, {"epoch": 3})
+    assert len(wrote) > 300 * 4 / 128
+    assert max(wrote[1:]) <= 2 * 64
+    loaded = load_checkpoint(tmp_path)
+    assert loaded is not None
+    assert all(torch.equal(loaded[0][name], value) for name, value in tensors.items())
+
+
 def test_the_state_comes_back_exactly(tmp_path: Path) -> None:
     state = {
         "epoch": 3,

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
 from typer.core import TyperGroup
@@ -104,8 +104,11 @@ def retain_freed_memory() -> None:
         libc.mallopt(mmap_max, 0)
 
 
-def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[P, None]], Any]:
-    """Decorator: registers a command that reports its errors in one sentence."""
+def command(
+    parent: typer.Typer, name: str | None = None, *, ranks: bool = False
+) -> Callable[[Callable[P, None]], Any]:
+    """Decorator: registers a command that reports its errors in one sentence; ``ranks`` says
+    whether it can run on several of them."""
 
     def register(body: Callable[P, None]) -> Any:
         @functools.wraps(body)
@@ -115,6 +118,8 @@ def command(parent: typer.Typer, name: str | None = None) -> Callable[[Callable[
             warnings.filterwarnings("ignore", category=FutureWarning)
             warnings.filterwarnings("ignore", message="Sparse CS[RC] tensor support")
             with report_errors(), interruptible():
+                if not ranks and on_ranks():
+                    _refuse_ranks()
                 body(*args, **kwargs)
                 sys.stdout.flush()
 
@@ -237,6 +242,21 @@ def training_context(
             device = "auto" if cluster["num_gpus"] else "cpu"  # this process may have no GPU
         update = stack.enter_context(progress_bar())
         yield Context(resolve_device(device), deadline, cluster=cluster, progress=update)
+
+
+def _refuse_ranks() -> NoReturn:
+    if os.environ["RANK"] != "0":
+        raise typer.Exit(2)  # the first rank says why
+    raise UserError(
+        "torchrun shards the entities of a knowledge graph: only `quatgraph train link` runs on "
+        "several ranks, so start this command without torchrun"
+    )
+
+
+def on_ranks() -> bool:
+    """Whether this process is one of those that torchrun, or another launcher, has started."""
+    alone = "TORCHELASTIC_RUN_ID" not in os.environ and os.environ.get("WORLD_SIZE", "1") == "1"
+    return "RANK" in os.environ and not alone
 
 
 def log(message: str) -> None:

@@ -1,6 +1,7 @@
 """Commands that train: train, reproduce."""
 
 import shlex
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from quatgraph.cli.common import (
     echo,
     emit,
     log,
+    on_ranks,
     training_context,
 )
 from quatgraph.cli.results import describe_paused, print_results
@@ -35,7 +37,7 @@ Protocol = Annotated[
 Only = Annotated[list[str] | None, typer.Option(help="Only this dataset or method. Repeatable.")]
 
 
-@command(app)
+@command(app, ranks=True)
 def train(
     what: Annotated[
         str,
@@ -104,40 +106,67 @@ def train(
 
     quatgraph train text --data reviews.csv
     """
-    _check_arguments(what, data, set_ or [], protocol)
-    if data is None and (only or fast):
-        raise UserError("--only and --fast choose from the portfolio for your own data: add --data")
-    if data is None and refit_:
-        raise UserError("--refit is for your own data: add --data")
-    if data is None and config is not None:
-        raise UserError("--config is for your own data: add --data, or change a preset with --set")
-    options = _data_options(what.partition("/")[0], directed, vectors)
-    if metric is not None:
-        key = "monitor" if what.partition("/")[0] == "link" else "metric"
-        set_ = [f"train.{key}={metric}", *(set_ or [])]
-    from quatgraph import config as configs
-    from quatgraph.settings import read_settings
+    sharded = on_ranks()
+
+    def choose() -> tuple["AnyTask", list[Any]]:
+        """The task and the configurations to train."""
+        _check_arguments(what, data, set_ or [], protocol)
+        if data is None and (only or fast):
+            raise UserError(
+                "--only and --fast choose from the portfolio for your own data: add --data"
+            )
+        if sharded and (only or fast):
+            raise UserError(
+                "torchrun trains one model, not a portfolio: name it with --set model.name=..., "
+                "and leave out --only and --fast"
+            )
+        if data is None and refit_:
+            raise UserError("--refit is for your own data: add --data")
+        if data is None and config is not None:
+            raise UserError(
+                "--config is for your own data: add --data, or change a preset with --set"
+            )
+        options = _data_options(what.partition("/")[0], directed, vectors)
+        changes = set_ or []
+        if metric is not None:
+            key = "monitor" if what.partition("/")[0] == "link" else "metric"
+            changes = [f"train.{key}={metric}", *changes]
+        from quatgraph import config as configs
+        from quatgraph.settings import read_settings
+        from quatgraph.tasks.portfolio import default_candidates
+
+        task, values = _build_values(what, data, options, changes, protocol, seeds)
+        if config is not None:
+            values = configs.merge(read_settings(config, task.config), values)
+        if data is None or sharded:
+            return task, [configs.build(task.config, values)]
+        return task, default_candidates(task, values, only=only or [], fast=fast)
+
+    chosen = None if sharded else choose()
+    from quatgraph.cli.ranks import lead
     from quatgraph.tasks.job import holds_training, train_in_folder
-    from quatgraph.tasks.portfolio import default_candidates
     from quatgraph.tasks.refit import refit
     from quatgraph.training.loop import Paused
 
-    task, values = _build_values(what, data, options, set_ or [], protocol, seeds)
-    candidates = [configs.build(task.config, values)] if data is None else []
-    if config is not None:
-        values = configs.merge(read_settings(config, task.config), values)
-    if data is not None:
-        candidates = default_candidates(task, values, only=only or [], fast=fast)
     folder = out or Path("quatgraph-runs") / (dataset_name(data) if data else f"{what}-{protocol}")
     instead = " in place of --overwrite" * overwrite
     repeat = f"repeat the command with --resume{instead} --out {shlex.quote(str(folder))}"
     try:
-        with training_context(device, max_minutes, ray) as context:
+        with ExitStack() as stack:
+            triples = None
+            task: AnyTask
+            if chosen is None:
+                led = stack.enter_context(lead(choose, device, max_minutes, ray))
+                task, candidates, triples, context = led
+            else:
+                task, candidates = chosen
+                context = stack.enter_context(training_context(device, max_minutes, ray))
             context = replace(context, resume=resume, overwrite=overwrite, log=log)
             context = replace(context, estimate=data is not None)
-            job = train_in_folder(task, candidates, folder, context, combine=data is not None)
+            combine = data is not None and not sharded
+            job = train_in_folder(task, candidates, folder, context, data=triples, combine=combine)
             if refit_:
-                refit(task, folder, context)
+                refit(task, folder, context, triples)
     except Paused as paused:
         if json_:
             done, epochs = paused.done, paused.epochs

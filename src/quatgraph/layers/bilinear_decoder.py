@@ -13,7 +13,7 @@ from torch import Tensor
 from quatgraph.layers.decoder import DistMult
 from quatgraph.layers.norm import BatchNorm
 from quatgraph.layers.tables import DEFAULT_TABLES, Tables, build_dropout
-from quatgraph.ops import grouped_product, table_and_rows
+from quatgraph.ops import grouped_product
 
 CoreInit = Literal["uniform", "normal"]
 
@@ -57,9 +57,9 @@ class RESCAL(DistMult):
     def query(
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
-        entities, heads = table_and_rows(entities, head)
+        entities, heads = self.entity_rows(entities, head)
         heads = self.prepare(self.entity_dropout(heads))
-        return self.entity_dropout(entities), grouped_product(heads, relations, relation)
+        return self.drop_candidates(entities), grouped_product(heads, relations, relation)
 
     def as_relation_query(
         self, head: Tensor, tail: Tensor, relations: Tensor

@@ -96,6 +96,7 @@ class DistMult(TripleDecoder):
         self.norm = BatchNorm(width) if norm else None
         self.dropout = QuaternionDropout(dropout)
         self.drops_rows = tables.entity_dropout > 0 or tables.relation_dropout > 0
+        self.shards = tables.shards
         self.entity_dropout = build_dropout(tables.entity_dropout)
         self.relation_dropout = build_dropout(tables.relation_dropout)
 
@@ -110,7 +111,7 @@ class DistMult(TripleDecoder):
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The candidates' vectors, and the query vectors before normalization."""
-        if self.drops_rows and self.training:
+        if self.shards or (self.drops_rows and self.training):
             return self.query_rows(entities, head, relations, relation)
         return table_and_rows(entities, head, times=(relations, relation))
 
@@ -118,7 +119,7 @@ class DistMult(TripleDecoder):
         self, entities: Tensor, head: Tensor, tail: Tensor, relations: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         relations = self.with_inverses(self.relations if relations is None else relations)
-        heads, tails = lookup(entities, head), lookup(entities, tail)
+        heads, tails = (self.entity_rows(entities, one)[1] for one in (head, tail))
         return self.as_relation_query(heads, tails, relations)
 
     def as_relation_query(
@@ -132,10 +133,22 @@ class DistMult(TripleDecoder):
         self, entities: Tensor, head: Tensor, relations: Tensor, relation: Tensor
     ) -> tuple[Tensor, Tensor]:
         """The same, with the vectors of head and relation of each query."""
-        entities, heads = table_and_rows(entities, head)
+        entities, heads = self.entity_rows(entities, head)
         rows = self.relation_dropout(self.relation_rows(relations, relation))
         query = self.combine(self.entity_dropout(heads), rows)
-        return self.entity_dropout(entities), query
+        return self.drop_candidates(entities), query
+
+    def entity_rows(self, entities: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The vectors of all entities, and those of some."""
+        if self.shards:
+            return self.shards.rows(entities, index)
+        return table_and_rows(entities, index)
+
+    def drop_candidates(self, entities: Tensor) -> Tensor:
+        """Drops numbers of the candidates, by masks of their place among all entities."""
+        if self.shards and isinstance(self.entity_dropout, QuaternionDropout):
+            return self.entity_dropout(entities, self.shards.keys(entities.device))
+        return self.entity_dropout(entities)
 
     def relation_rows(self, relations: Tensor, relation: Tensor) -> Tensor:
         """The vectors of the queries' relations, before dropout."""

@@ -15,10 +15,12 @@ from quatgraph.ops.one_vs_all import (
     one_vs_all_bce,
     one_vs_all_cross_entropy,
 )
+from quatgraph.ops.shards import Shards
 
 __all__ = [
     "Positives",
     "Ranks",
+    "Shards",
     "aggregate",
     "aggregate_blocks",
     "attention_pool",

@@ -13,7 +13,8 @@ truth of score NaN is behind all its rivals.
 A tile holds the scores of some queries with all entities. The scores of a query's truth and known
 positives are read from the same tile: no score is computed twice, so none is rounded in two ways.
 The sums run over all entities, which needs no mask; the terms of the truth and of the known
-positives are subtracted.
+positives are subtracted. Where ranks share out the entities, the truth's score is that of the rank
+that has it, and the counts are sums over ranks.
 
 Shapes: B queries, E entities, D features, K known positives of all queries; M members of an
 ensemble, as a leading dimension of queries and candidates. All sizes depend on the inputs' shapes
@@ -30,6 +31,7 @@ from torch import Tensor
 
 from quatgraph.ops.csr import wide
 from quatgraph.ops.members import flatten_members
+from quatgraph.ops.shards import Shards
 
 _CPU_TILE, _CUDA_TILE = 1 << 21, 1 << 27  # scores that fit into a cache, or fill a GPU
 _LARGEST_COUNT = 1 << 24  # float32 represents all integers up to this one
@@ -78,6 +80,7 @@ def filtered_rank(
     known: Tensor,
     *,
     max_numbers: int | None = None,
+    shards: Shards | None = None,
 ) -> Ranks:
     """Ranks the true entity of each query among all entities that are not known positives of it.
 
@@ -91,6 +94,7 @@ def filtered_rank(
             An index out of range is padding.
         max_numbers: Scores to hold at once (besides a buffer of the same size), but at least
             those of one query; by default it depends on the device.
+        shards: Which of all candidates these are, if ranks share them out; indices are of all.
 
     Shape:
         - q: ``(B, D)``; of several members ``(M, B, D)``
@@ -108,19 +112,23 @@ def filtered_rank(
     """
     if max_numbers is None:
         max_numbers = _CUDA_TILE if q.is_cuda else _CPU_TILE
-    shape, entities = q.shape[:-1], x.size(-2)
+    shape, entities, widest = q.shape[:-1], x.size(-2), x.size(-2)
+    if shards:  # ranks take equal tiles
+        truth, known, widest = truth - shards.first, known - shards.first, shards.largest
     # In half precision many scores would be rounded to the same value.
     q, x = (flatten_members(wide(value), 2) for value in (q, x))
     greater, equal = (truth.new_zeros(q.shape[:2], dtype=torch.int64) for _ in range(2))
     if greater.numel():
         query, position = _excluded(truth, ptr, known, entities)
-        step, rows = _tile_shape(q.size(0), q.size(1), entities, max_numbers)
+        step, rows = _tile_shape(q.size(0), q.size(1), widest, max_numbers)
         with torch.autocast(q.device.type, enabled=False):  # it would round the scores
             for first in range(0, q.size(0), step):
                 some = slice(first, first + step)
                 greater[some], equal[some] = _count_members(
-                    q[some], x[some], truth, ptr, query, position, rows
+                    q[some], x[some], truth, ptr, query, position, rows, shards
                 )
+        if shards:
+            greater, equal = shards.sum_(greater), shards.sum_(equal)
     return Ranks(greater.view(shape), equal.view(shape))
 
 
@@ -140,7 +148,14 @@ def _excluded(truth: Tensor, ptr: Tensor, known: Tensor, entities: int) -> tuple
 
 
 def _count_members(
-    q: Tensor, x: Tensor, truth: Tensor, ptr: Tensor, query: Tensor, position: Tensor, rows: int
+    q: Tensor,
+    x: Tensor,
+    truth: Tensor,
+    ptr: Tensor,
+    query: Tensor,
+    position: Tensor,
+    rows: int,
+    shards: Shards | None,
 ) -> tuple[Tensor, Tensor]:
     """The counts of a few members, each ``(m, B)``, by tiles of ``rows`` queries."""
     firsts = range(0, q.size(1), rows)
@@ -150,7 +165,7 @@ def _count_members(
         some = slice(first, first + rows)
         within = position[window] - first * x.size(1)
         scores = torch.bmm(q[:, some], x.mT)
-        parts.append(_count_tile(scores, truth[some], within, found[:, window]))
+        parts.append(_count_tile(scores, truth[some], within, found[:, window], shards))
         del scores  # frees memory before the next tile
     own, greater, equal = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
     own = own.index_select(1, query)
@@ -161,18 +176,22 @@ def _count_members(
 
 
 def _count_tile(
-    scores: Tensor, truth: Tensor, position: Tensor, found: Tensor
+    scores: Tensor, truth: Tensor, position: Tensor, found: Tensor, shards: Shards | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The truth's score and both counts over all other entities, of a tile's queries.
 
     Args:
         scores: ``(m, b, E)``
-        truth: ``(b,)``
+        truth: ``(b,)``; out of range if another rank has it
         position: Positions relative to the tile, within or outside it, ``(k,)``.
         found: Output for the scores at positions within the tile, ``(m, k)``.
     """
     members, queries, entities = scores.shape
-    own = scores.gather(2, truth.long().expand(members, queries).unsqueeze(2))
+    here = (truth >= 0) & (truth < entities)
+    at = truth.long().clamp(0, entities - 1)
+    own = scores.gather(2, at.expand(members, queries).unsqueeze(2))
+    if shards:
+        own = shards.sum_(torch.where(here[:, None], own, 0))
     within = position.clamp(0, queries * entities - 1)
     values = scores.flatten(1).index_select(1, within)
     found.copy_(torch.where(within == position, values, found))
@@ -180,8 +199,8 @@ def _count_tile(
     up_to = _count(torch.le, scores, own, buffer)
     below = _count(torch.lt, scores, own, buffer)
     own = own.squeeze(2)
-    lost = own.isnan().int()  # a NaN truth is not at most itself; any other equals itself
-    return own, entities - up_to - lost, up_to - below - (1 - lost)
+    lost = own.isnan()  # a NaN truth is not at most itself; any other equals itself
+    return own, entities - up_to - (here & lost).int(), up_to - below - (here & ~lost).int()
 
 
 def _count(compare: Callable[..., Tensor], scores: Tensor, own: Tensor, buffer: Tensor) -> Tensor:

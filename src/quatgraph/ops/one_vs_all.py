@@ -29,6 +29,9 @@ products of their own, and gradients near 0 keep their precision in bfloat16 pro
 On a GPU one kernel computes a tile's score gradients: the host never waits, each number is written
 by one program in one order, and a step can be captured and repeats bit for bit.
 
+Where ranks share out the candidates, the queries are the same on every rank. Each visits the tiles
+of its own candidates; :math:`\ell`, the loss and the queries' gradients are sums over ranks.
+
 Shapes: B queries, E candidates, D features; the members of an ensemble ``(M, B, D)`` and
 ``(M, E, D)``.
 """
@@ -45,6 +48,7 @@ from quatgraph.ops.backend import use_triton
 from quatgraph.ops.csr import concat_rows, wide
 from quatgraph.ops.members import flatten_members
 from quatgraph.ops.rounded_linear import column_major, product, rounded_product
+from quatgraph.ops.shards import Shards
 from quatgraph.ops.transforms import once_differentiable
 
 _TILE_NUMBERS = {"cpu": 1 << 19, "cuda": 1 << 26}
@@ -95,6 +99,7 @@ def one_vs_all_bce(
     floor: float = 0.0,
     product_dtype: torch.dtype | None = None,
     tile: int | None = None,
+    shards: Shards | None = None,
 ) -> Tensor:
     """The mean binary cross-entropy of all pairs of a query and a candidate.
 
@@ -107,13 +112,15 @@ def one_vs_all_bce(
         product_dtype: bfloat16 to round the factors of products, which accumulate in float32, and
             the scores.
         tile: Candidates per tile; :func:`tile_size` by default.
+        shards: Which of all candidates these are, if ranks share them out; positives are indices
+            of all.
 
     Shape:
         - query: ``(B, D)``, or of several members ``(M, B, D)``
         - candidates: ``(E, D)``, or ``(M, E, D)``
         - output: ``()``, or ``(M,)``, in float32 (float64 for float64)
     """
-    loss = _Loss(positives, "sigmoid", 1 - smoothing, floor, product_dtype, tile)
+    loss = _Loss(positives, "sigmoid", 1 - smoothing, floor, product_dtype, tile, shards)
     return _mean_loss(query, candidates, loss)
 
 
@@ -124,13 +131,14 @@ def one_vs_all_cross_entropy(
     *,
     product_dtype: torch.dtype | None = None,
     tile: int | None = None,
+    shards: Shards | None = None,
 ) -> Tensor:
     """The mean over all positives of the softmax cross-entropy of all candidates.
 
     A query counts once for each of its positives. Arguments and shapes are those of
     :func:`one_vs_all_bce`.
     """
-    loss = _Loss(positives, "positives", 1.0, 0.0, product_dtype, tile)
+    loss = _Loss(positives, "positives", 1.0, 0.0, product_dtype, tile, shards)
     return _mean_loss(query, candidates, loss)
 
 
@@ -143,6 +151,7 @@ def k_vs_all_cross_entropy(
     floor: float = 0.0,
     product_dtype: torch.dtype | None = None,
     tile: int | None = None,
+    shards: Shards | None = None,
 ) -> Tensor:
     """The mean over all queries of the softmax cross-entropy of all candidates.
 
@@ -150,7 +159,7 @@ def k_vs_all_cross_entropy(
     :func:`one_vs_all_bce`, divided by their sum. Queries whose targets are all 0 do not count.
     Arguments and shapes are those of :func:`one_vs_all_bce`.
     """
-    loss = _Loss(positives, "queries", 1 - smoothing, floor, product_dtype, tile)
+    loss = _Loss(positives, "queries", 1 - smoothing, floor, product_dtype, tile, shards)
     return _mean_loss(query, candidates, loss)
 
 
@@ -176,6 +185,16 @@ class _Loss:
     floor: float
     product_dtype: torch.dtype | None
     tile: int | None
+    shards: Shards | None
+
+    @property
+    def first(self) -> int:
+        """The index of the first candidate."""
+        return self.shards.first if self.shards else 0
+
+    def num_candidates(self, candidates: Tensor) -> int:
+        """The number of all candidates, also of other ranks."""
+        return self.shards.num_rows if self.shards else candidates.size(1)
 
     def tiles(self, query: Tensor, candidates: Tensor) -> Iterator[slice]:
         rows, width = query.size(0) * query.size(1), candidates.size(1)
@@ -243,7 +262,8 @@ def _with_gradients(
     rounded = query.to(dtype)
     factor = rounded if dtype == torch.bfloat16 else column_major(rounded)
     constants = _constants(rounded, candidates, batch, loss)
-    total, scale = constants.total, constants.scale
+    scale, shards = constants.scale, loss.shards
+    total = None if shards and shards.rank else constants.total  # one rank adds it
 
     sums = torch.float32 if dtype == torch.bfloat16 else dtype
     members, width, numbers = candidates.shape
@@ -265,16 +285,18 @@ def _with_gradients(
         del score_grads  # frees memory before the next tile
     if total is None or grad_query is None:  # there are no candidates
         total, grad_query = query.new_zeros(query.shape[:1]), torch.zeros_like(query)
+    if shards:
+        total, grad_query = shards.sum_(total), shards.sum_(grad_query)
     return total * scale, grad_query, grad_candidates[:, :width], scale
 
 
 def _constants(query: Tensor, candidates: Tensor, batch: Positives, loss: _Loss) -> _Constants:
     if loss.mean == "sigmoid":
-        pairs = max(1, query.size(1) * candidates.size(1))
+        pairs = max(1, query.size(1) * loss.num_candidates(candidates))
         return _Constants(None, candidates.new_full(query.shape[:1], 1 / pairs), None, None)
     weight, share = batch.counts().to(candidates.dtype), None
     if loss.mean == "queries":
-        targets = loss.positive_weight * weight + loss.floor * candidates.size(1)
+        targets = loss.positive_weight * weight + loss.floor * loss.num_candidates(candidates)
         weight = (targets > 0).to(targets.dtype)
         share = torch.where(targets > 0, targets, torch.inf).reciprocal()
     sums = _log_sum_exp(query, candidates, loss)
@@ -309,7 +331,7 @@ def _log_sum_exp(query: Tensor, candidates: Tensor, loss: _Loss) -> Tensor:
             own = wide(scores).logsumexp(dim=-1)
         sums = torch.logaddexp(sums, own)
         del scores  # frees memory before the next tile
-    return sums
+    return loss.shards.log_sum_exp(sums) if loss.shards else sums
 
 
 def _score_grads(
@@ -323,13 +345,14 @@ def _score_grads(
     """What scores ``(M, B, T)``, which may be overwritten, add to the loss, except for the log
     normalizer: terms of each row ``(M, B, ...)``. And their gradients ``(M, B, T)`` in their type,
     0 beyond the candidates of ``part``. By kernels unless the positives are given as COO."""
-    first, width = part.start, scores.size(-1)
+    first, width = loss.first + part.start, scores.size(-1)
     shift, share = constants.shift, constants.share
     if coo is None:
         from quatgraph.ops.kernels.one_vs_all import score_grads
 
         targets = loss.positive_weight, loss.floor
-        return score_grads(scores, batch, shift, share, first, part.stop - first, targets)
+        count = part.stop - part.start
+        return score_grads(scores, batch, shift, share, first, count, targets)
     dtype, scores = scores.dtype, wide(scores)
     row, tail = coo
     here = (tail >= first) & (tail < first + width)

@@ -13,6 +13,7 @@ from torch.func import functional_call, stack_module_state
 from quatgraph.errors import UserError
 from quatgraph.ops.random import take_step
 from quatgraph.ops.split import split_columns
+from quatgraph.training.ranks import ONE_PROCESS, OneProcess
 
 _ALIGNED = 4
 """Offsets that are multiples of it are read fast. Parameters of other sizes come last, padded with
@@ -60,6 +61,8 @@ class Ensemble(nn.Module):
 
     draws: Tensor
     """Seed and step of each member, ``(M, 2)``: the key of its dropout masks."""
+    ranks: OneProcess = ONE_PROCESS
+    """Over which ranks the flat parameters are spread."""
 
     def __init__(self, builds: Sequence[Callable[[], nn.Module]], seeds: Sequence[int]) -> None:
         super().__init__()

@@ -22,9 +22,9 @@ from quatgraph.errors import UserError
 from quatgraph.ops.backend import use_triton
 from quatgraph.signals import defer_signals
 from quatgraph.training.batches import Batches, WholeData, group_steps
-from quatgraph.training.checkpoint import load_checkpoint, save_checkpoint
 from quatgraph.training.ensemble import Ensemble
 from quatgraph.training.optim import MemberOptimizer
+from quatgraph.training.ranks import State, copy_tensors
 from quatgraph.training.runtime import NO_DEADLINE, Deadline, Stopwatch
 from quatgraph.training.schedule import Plateau, PlateauSchedule
 
@@ -131,7 +131,7 @@ def fit(
     with on_device:
         run = _Run(ensemble, optimizer, loss, evaluate, batches, plan)
         if plan.checkpoint is not None and plan.resume:
-            run.restore(load_checkpoint(plan.checkpoint))
+            run.restore(run.ranks.load(plan.checkpoint))
         every = _SYNC_EVERY[device.type] if isinstance(batches, WholeData) else 1
         saved_at = time.monotonic()
         with defer_signals() as interrupt:
@@ -140,15 +140,17 @@ def fit(
                 plan.progress(run.epoch, plan.epochs)
                 run.report_eta()
                 unfinished = run.epoch < plan.epochs
-                stop = interrupt.number or (unfinished and plan.deadline.passed())
-                if plan.checkpoint is not None and (
-                    stop or time.monotonic() - saved_at > plan.save_every
-                ):
+                number, passed, due = run.ranks.agree(
+                    interrupt.number,
+                    unfinished and plan.deadline.passed(),
+                    time.monotonic() - saved_at > plan.save_every,
+                )
+                if plan.checkpoint is not None and (number or passed or due):
                     run.save()
                     saved_at = time.monotonic()
-                if stop:
-                    if interrupt.number:
-                        raise KeyboardInterrupt(interrupt.number)
+                if number:
+                    raise KeyboardInterrupt(int(number))
+                if passed:
                     raise Paused(run.epoch, plan.epochs)
         return run.finish()
 
@@ -166,6 +168,7 @@ class _Run(Generic[Batch]):
 
     def __post_init__(self) -> None:
         plan, members = self.plan, self.ensemble.num_members
+        self.ranks = self.ensemble.ranks
         self.device = device = self.optimizer.lr.device
         # Without the Triton kernels some operations synchronise with the host.
         self.replays = plan.capture and device.type == "cuda" and use_triton(self.optimizer.lr)
@@ -198,24 +201,26 @@ class _Run(Generic[Batch]):
         self.loss_weights = torch.ones(members, device=device)
         self.captured: dict[Hashable, tuple[torch.cuda.CUDAGraph, Any]] = {}
 
-    def restore(self, checkpoint: tuple[dict[str, Tensor], dict[str, Any]] | None) -> None:
+    def restore(
+        self, checkpoint: tuple[State, Callable[[Mapping[str, Tensor]], None]] | None
+    ) -> None:
         """Restores a checkpoint, if there is one; it must be of this run and type of device."""
         if checkpoint is None:
             return
-        tensors, state = checkpoint
+        state, copy_into = checkpoint
         if state["device"] != self.device.type:
             raise UserError(
                 f"{self.plan.checkpoint} holds a checkpoint made on {state['device']}: resume it "
                 f"with --device {state['device']}, since {self.device.type} rounds differently"
             )
-        measured = state["names"], tensors["curves"].shape
-        own = self.plan.key, self.plan.epochs, (self.names, self.curves.shape)
+        measured = state["names"], state["shapes"].get("curves")
+        own = self.plan.key, self.plan.epochs, (self.names, list(self.curves.shape))
         if (state["key"], state["epochs"], measured) != own:
             raise UserError(
                 f"{self.plan.checkpoint} holds a checkpoint of another run: "
                 "repeat that run's settings and data, or choose another folder"
             )
-        _copy_into(self.tensors(), tensors)
+        copy_into(self.tensors())
         self.epoch = int(state["epoch"])
         self.clock.total = float(state["seconds"])
 
@@ -264,7 +269,7 @@ class _Run(Generic[Batch]):
             "names": self.names,
             "seconds": self.clock.read(),
         }
-        save_checkpoint(self.plan.checkpoint, self.tensors(), state)
+        self.ranks.save(self.plan.checkpoint, self.tensors(), state)
 
     def finish(self) -> Fit:
         seconds = self.clock.read()
@@ -274,7 +279,7 @@ class _Run(Generic[Batch]):
         curves = self.curves[:count].cpu()
         if self.selects:
             chosen, held = self.best_evaluation.cpu(), self.best_weights
-            _copy_into(self.ensemble.raw_state(), held)
+            copy_tensors(self.ensemble.raw_state(), held)
         else:
             chosen = torch.full((self.ensemble.num_members,), count - 1)
             held = {k: v.detach().clone() for k, v in self.ensemble.raw_state().items()}
@@ -380,11 +385,5 @@ class _Run(Generic[Batch]):
         with torch.cuda.graph(graph, pool=pool):
             result = work()
         self.optimizer.zero_grad()
-        _copy_into(self.tensors(), before)
+        copy_tensors(self.tensors(), before)
         return graph, result
-
-
-def _copy_into(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor.copy_(values[name])

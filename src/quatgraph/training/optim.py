@@ -23,7 +23,7 @@ device, so that a captured step never asks the host, and a schedule can change t
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -36,6 +36,10 @@ class MemberOptimizer(ABC):
     """An optimizer of stacked parameters ``(M, ...)``, with a learning rate and an L2 factor per
     member, or of a single parameter ``(M, P)`` with an L2 factor for each of its numbers. ``clip``
     is the largest gradient norm of a member."""
+
+    count_squares: Callable[[Sequence[Tensor]], Tensor] | None = None
+    """Partial sums of the squares of gradients, ``(M, sums)``, where other ranks have some of the
+    parameters."""
 
     def __init__(
         self,
@@ -64,10 +68,12 @@ class MemberOptimizer(ABC):
         if self.params[0].dtype == torch.float32 and use_triton(self.lr, *self.params):
             from quatgraph.ops.kernels.optim import square_sums
 
-            self.update_by_kernel(grads, None if self.clip is None else square_sums(given))
+            count = self.count_squares or square_sums
+            self.update_by_kernel(grads, None if self.clip is None else count(given))
             return
         if self.clip is not None:
-            clip_member_gradients_(given, self.clip)
+            squares = self.count_squares(given) if self.count_squares else None
+            clip_member_gradients_(given, self.clip, squares)
         self.update(grads)
 
     @abstractmethod
@@ -317,10 +323,20 @@ OPTIMIZERS: dict[Optimizer, type[MemberOptimizer]] = {
 
 
 @torch.no_grad()
-def clip_member_gradients_(grads: Sequence[Tensor], max_norm: float) -> None:
-    """Scales each member's gradient down to ``max_norm``, as if it were clipped alone."""
-    norms = [torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1) for grad in grads]
-    norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
+def clip_member_gradients_(
+    grads: Sequence[Tensor], max_norm: float, squares: Tensor | None = None
+) -> None:
+    """Scales each member's gradient down to ``max_norm``, as if it were clipped alone.
+
+    Args:
+        squares: Partial sums of the squares of each member's gradient ``(M, sums)``, where these
+            are not all of it.
+    """
+    if squares is None:
+        norms = [torch.linalg.vector_norm(grad.reshape(len(grad), -1), dim=1) for grad in grads]
+        norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms), dim=0)
+    else:
+        norm = squares.sum(dim=1).sqrt()
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     for grad in grads:
         grad.mul_(scale.view(-1, *[1] * (grad.dim() - 1)))

@@ -1,7 +1,16 @@
 """Models of triples, one per file."""
 
+from typing import Any
+
 from quatgraph.data.link import Triples
-from quatgraph.models.link.base import DecoderOptions, GraphModel, LinkModel, LinkOptions
+from quatgraph.errors import UserError
+from quatgraph.models.link.base import (
+    DecoderOptions,
+    GraphModel,
+    LinkModel,
+    LinkOptions,
+    TableOptions,
+)
 from quatgraph.models.link.compgcn import CompGCN
 from quatgraph.models.link.conve import ConvE
 from quatgraph.models.link.embeddings import Embeddings
@@ -13,6 +22,7 @@ from quatgraph.models.link.sacn import SACN
 from quatgraph.models.link.simqgnn import SimQGNN
 from quatgraph.models.link.simrgcn import SimRGCN
 from quatgraph.models.link.tucker import TuckER
+from quatgraph.ops import Shards
 
 MODELS: dict[str, type[LinkModel]] = {
     "simqgnn": SimQGNN,
@@ -29,12 +39,30 @@ MODELS: dict[str, type[LinkModel]] = {
 }
 
 
-def build_model(options: LinkOptions, triples: Triples, *, reciprocal: bool) -> LinkModel:
-    """Builds the model of some options for a knowledge graph, whose features it takes if it can."""
+def build_model(
+    options: LinkOptions, triples: Triples, *, reciprocal: bool, shards: Shards | None = None
+) -> LinkModel:
+    """Builds the model of some options for a knowledge graph, whose features it takes if it can;
+    with ``shards`` only this rank's part of it."""
     model, sizes = MODELS[options.name], (triples.num_entities, triples.num_relations)
-    takes_features = issubclass(model, GraphModel)
-    features = {"num_features": len(triples.feature_names)} if takes_features else {}
-    return model.from_options(options, *sizes, reciprocal=reciprocal, **features)
+    others: dict[str, Any] = {"reciprocal": reciprocal}
+    if issubclass(model, GraphModel):
+        others["num_features"] = len(triples.feature_names)
+    if shards:
+        check_shardable(options)
+        assert isinstance(options, TableOptions)
+        others["tables"] = options.tables._replace(shards=shards)
+    return model.from_options(options, *sizes, **others)
+
+
+def check_shardable(options: LinkOptions) -> None:
+    """Refuses a model whose entities ranks cannot share out."""
+    if not MODELS[options.name].shardable:
+        able = ", ".join(name for name, model in MODELS.items() if model.shardable)
+        raise UserError(
+            f"the entities of the model {options.name} cannot be sharded over ranks: choose one of "
+            f"{able} (--set model.name=...), or train it without torchrun"
+        )
 
 
 __all__ = [
@@ -55,4 +83,5 @@ __all__ = [
     "SimRGCN",
     "TuckER",
     "build_model",
+    "check_shardable",
 ]

@@ -89,6 +89,8 @@ class LinkModel(Model):
     """
 
     Options: ClassVar[type[LinkOptions]]
+    shardable: ClassVar[bool] = False
+    """Whether ranks can share out its entities: only their own vectors belong to them."""
     decoder: TripleDecoder
 
     def encode(self, graph: Graph) -> Tensor:
@@ -159,6 +161,7 @@ class GraphModel(LinkModel):
 class TableModel(LinkModel):
     """A model without a graph: each entity has a learned vector."""
 
+    shardable = True
     entities: nn.Parameter
 
     def encode(self, graph: Graph) -> Tensor:

@@ -58,6 +58,7 @@ class ConvE(TableModel):
     """
 
     Options = ConvEOptions
+    shardable = False  # the biases of entities are the decoder's
 
     def __init__(
         self,

@@ -41,7 +41,7 @@ class Embeddings(TableModel):
         tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
-        self.entities = tables.build(num_entities, width)
+        self.entities = tables.build_entities(num_entities, width)
         self.decoder = DECODERS[decoder](
             num_relations,
             width,

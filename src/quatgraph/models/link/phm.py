@@ -60,7 +60,7 @@ class PHM(TableModel):
         tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
-        self.entities = tables.build(num_entities, width)
+        self.entities = tables.build_entities(num_entities, width)
         self.decoder = PHMDecoder(
             num_relations,
             width,

@@ -61,7 +61,7 @@ class RESCAL(TableModel):
         tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
-        self.entities = tables.build(num_entities, width)
+        self.entities = tables.build_entities(num_entities, width)
         self.decoder = bilinear_decoder.RESCAL(
             num_relations,
             width,

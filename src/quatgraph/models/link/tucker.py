@@ -57,7 +57,7 @@ class TuckER(TableModel):
         tables: Tables = DEFAULT_TABLES,
     ) -> None:
         super().__init__()
-        self.entities = tables.build(num_entities, width)
+        self.entities = tables.build_entities(num_entities, width)
         self.decoder = bilinear_decoder.TuckER(
             num_relations,
             width,

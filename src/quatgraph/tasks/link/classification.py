@@ -64,7 +64,11 @@ def score_triples(model: Model, problem: Problem, triples: Tensor) -> Tensor:
     def score_tails(chunk: Tensor) -> Tensor:
         head, relation, tail = chunk.to(problem.device).unbind(1)
         query, candidates = model(problem.graph, head, relation)
-        return (query * candidates.index_select(0, tail)).sum(dim=-1)
+        if problem.shards:
+            _, tails = problem.shards.rows(candidates, tail)
+        else:
+            tails = candidates.index_select(0, tail)
+        return (query * tails).sum(dim=-1)
 
     scores = torch.cat([score_tails(chunk) for chunk in queries.split(TRIPLES_PER_CHUNK)])
     return scores.double().view(1 + reciprocal, len(triples)).mean(dim=0)

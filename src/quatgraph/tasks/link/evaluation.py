@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 from quatgraph.data.link import with_inverses
 from quatgraph.metrics.ranking import ranking_metrics, ranking_values
-from quatgraph.ops import Ranks, filtered_rank
+from quatgraph.ops import Ranks, Shards, filtered_rank
 from quatgraph.tasks.link.problem import Problem, RankingQueries
 
 SIDES = ("tails", "heads")
@@ -18,17 +18,24 @@ SEEN = ("seen", "unseen")
 
 
 def rank_candidates(
-    query: Tensor, candidates: Tensor, queries: RankingQueries, max_numbers: int | None = None
+    query: Tensor,
+    candidates: Tensor,
+    queries: RankingQueries,
+    max_numbers: int | None = None,
+    shards: Shards | None = None,
 ) -> Ranks:
     """Counts the entities ranked above the true one, and those level with it.
+
+    Args:
+        max_numbers, shards: As in :func:`quatgraph.ops.filtered_rank`.
 
     Shape:
         - query: ``(2N, D)``; of several members ``(M, 2N, D)``
         - candidates: ``(E, D)``; of several members ``(M, E, D)``
         - output: counts ``(2N,)``; of several members ``(M, 2N)``
     """
-    known = queries.ptr, queries.known
-    return filtered_rank(query, candidates, queries.truth, *known, max_numbers=max_numbers)
+    truth = queries.truth, queries.ptr, queries.known
+    return filtered_rank(query, candidates, *truth, max_numbers=max_numbers, shards=shards)
 
 
 @torch.no_grad()
@@ -38,7 +45,7 @@ def rank_part(
     """Ranks the true entities of a part by one model in evaluation mode."""
     queries = problem.parts[part]
     query, candidates = model(problem.graph, queries.head, queries.relation)
-    return rank_candidates(query, candidates, queries, max_numbers)
+    return rank_candidates(query, candidates, queries, max_numbers, problem.shards)
 
 
 def rank_by_popularity(problem: Problem, part: str) -> Ranks:

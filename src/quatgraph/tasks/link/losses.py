@@ -29,13 +29,13 @@ class Losses:
         self, members: Sequence[Member[LinkConfig]], problem: Problem, divisor: int = 1
     ) -> None:
         config, entities = members[0].config, problem.num_entities
-        self.train, self.problem = config.train, problem
+        self.train, self.problem, self.shards = config.train, problem, problem.shards
         self.components, self.width = config.model.components, config.model.width
         self.floor = 1 / entities if config.train.floor == "uniform" else 0.0
         self.tile = None
         if divisor > 1:
             rows = len(members) * config.train.batch_size
-            self.tile = max(1, tile_size(rows, entities, problem.device) // divisor)
+            self.tile = max(1, tile_size(rows, problem.num_own, problem.device) // divisor)
         settings = [member.config.train for member in members]
         self.n3 = self._weights([train.n3 for train in settings])
         self.relation_weight = self._weights([train.relation_weight for train in settings])
@@ -60,7 +60,12 @@ class Losses:
         train, dtype = self.train, PRODUCT_DTYPES[self.train.precision]
         if train.loss == "softmax":
             return one_vs_all_cross_entropy(
-                query, candidates, positives, product_dtype=dtype, tile=self.tile
+                query,
+                candidates,
+                positives,
+                product_dtype=dtype,
+                tile=self.tile,
+                shards=self.shards,
             )
         targets_loss = one_vs_all_bce if train.loss == "bce" else k_vs_all_cross_entropy
         return targets_loss(
@@ -71,6 +76,7 @@ class Losses:
             floor=self.floor,
             product_dtype=dtype,
             tile=self.tile,
+            shards=self.shards,
         )
 
     def relation_loss(self, vectors: Sequence[Tensor], triples: Tensor) -> Tensor:
@@ -96,7 +102,11 @@ class Losses:
             - relations: ``(M, R, D)``
         """
         assert self.n3 is not None
-        entities = self._cubes(candidates[..., : self.width]) @ self.problem.entity_share
+        cubes, share = self._cubes(candidates[..., : self.width]), self.problem.entity_share
+        if self.shards:
+            entities = self.shards.sum(cubes @ share[self.shards.first : self.shards.last])
+        else:
+            entities = cubes @ share
         return self.n3 * (entities + self._cubes(relations) @ self.problem.relation_share)
 
     def _cubes(self, vectors: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from quatgraph.data import link as source
 from quatgraph.data.link import Queries, Triples
 from quatgraph.errors import UserError
 from quatgraph.models.link.graphs import FeaturedGraph, Graph, GraphKind, build_graph
+from quatgraph.ops import Shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +54,17 @@ class Problem:
     """The share of training triples that have each entity as head or tail, ``(E,)``; sums to 2."""
     relation_share: Tensor
     """The share of training triples that have each relation, ``(R,)``; sums to 1."""
+    shards: Shards | None = None
+    """Which entities this rank has, if ranks share them out."""
 
     @property
     def num_entities(self) -> int:
         return self.triples.num_entities
+
+    @property
+    def num_own(self) -> int:
+        """Entities that this process has."""
+        return self.shards.largest if self.shards else self.num_entities
 
     @property
     def device(self) -> torch.device:

@@ -91,7 +91,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return with_all_triples(problem) if config.train.labels == "all" else problem
 
     def build(self, config: LinkConfig, problem: Problem) -> nn.Module:
-        return build_model(config.model, problem.triples, reciprocal=config.data.reciprocal)
+        reciprocal, shards = config.data.reciprocal, problem.shards
+        return build_model(config.model, problem.triples, reciprocal=reciprocal, shards=shards)
 
     def train(self, members: Sequence[Member[LinkConfig]], problem: Problem, plan: Plan) -> Fit:
         """Validation triples are ranked during the training; test triples once, by the selected
@@ -134,7 +135,8 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         def evaluate() -> Metrics:
             with matmul_precision("float32"):
                 query, candidates = ensemble(problem.graph, valid.head, valid.relation)
-                ranks = rank_candidates(query, candidates, valid, _max_scores(divisor))
+                limit, shards = _max_scores(divisor), problem.shards
+                ranks = rank_candidates(query, candidates, valid, limit, shards)
                 metrics = ranking_metrics(ranks)
             return {f"valid/{name}": value for name, value in metrics.items()} | {
                 SELECTION_SCORE: metrics[config.train.monitor]
@@ -171,19 +173,21 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
         return RankingPool(models, runs[0].config.train.monitor)
 
     def max_members(self, problem: Problem, config: LinkConfig) -> int:
-        vectors = problem.num_entities * config.model.width
+        vectors = problem.num_own * config.model.width
         training, batch = problem.training, config.train.batch_size
         queries = batch + 2 * len(problem.triples.valid)
         if config.train.relation_weight:
             queries += len(training.tails) * batch // max(1, len(training))
         messages = getattr(problem.graph, "num_messages", 0)
-        activations = config.model.num_activations(problem.num_entities, queries, messages)
+        activations = config.model.num_activations(problem.num_own, queries, messages)
         memory, device = total_memory(problem.device), problem.device.type
         # Weights, gradients, Adam's two moments, the best weights, and views.
-        held = 4 * (6 * self.num_parameters(config, problem) + activations)
+        elsewhere = config.model.width * (problem.num_entities - problem.num_own)
+        weights = self.num_parameters(config, problem) - elsewhere
+        held = 4 * (6 * weights + activations)
         if held > 0.9 * memory:
             raise UserError(
-                f"{problem.num_entities:,} entities of {config.model.dim_quats} quaternions take "
+                f"{problem.num_own:,} entities of {config.model.dim_quats} quaternions take "
                 f"about {held / 2**30:.0f} GiB in training, which {device} does not have: "
                 "lower model.dim_quats"
             )
@@ -253,5 +257,5 @@ def _useful_threads(members: Sequence[Member[LinkConfig]], problem: Problem) -> 
     """CPU threads that a step keeps busy: one, and one more per billion operations of its matrix
     products."""
     config = members[0].config
-    scores = len(members) * config.train.batch_size * problem.num_entities
+    scores = len(members) * config.train.batch_size * problem.num_own
     return 1 + int(6 * scores * config.model.width / 1e9)
