@@ -66,7 +66,7 @@ def build(name: str, x: Features, **options: Any) -> nn.Module:
 
 
 def batch_for(name: str, x: Features, graphs: Tensor = tiny.GRAPHS) -> Batch:
-    return tiny.batch(x, MODELS[name][1], graphs, ENTRIES if name == "GAT" else None)
+    return tiny.batch(x, MODELS[name][1], graphs, ENTRIES)
 
 
 def joined(name: str, x: Features, graphs: list[int]) -> tuple[Any, Adjacency, Adjacency]:
@@ -289,13 +289,6 @@ def test_gats_heads_share_the_width_evenly():
         build("GAT", tiny.features("dense"), heads=4)
 
 
-def test_gat_refuses_blocks_that_are_not_expanded():
-    x = tiny.features("dense")
-    made = tiny.batch(x)
-    with pytest.raises(UserError, match=r"use adjacency.expanded"):
-        build("GAT", x)(*tiny.member_inputs(made, 0))
-
-
 @pytest.mark.gpu
 @every_model
 @both_features
@@ -307,7 +300,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
     there = tiny.collection(x, MODELS[name][1], "cuda")
 
     def step() -> Tensor:
-        made = tiny.batch_of(there, graphs, ENTRIES if name == "GAT" else None)
+        made = tiny.batch_of(there, graphs, ENTRIES)
         y, penalty = split(made.through(device, made.features))
         loss = y.square().sum() + torch.as_tensor(penalty, device="cuda").sum()
         (grad,) = torch.autograd.grad(loss, device.flat)

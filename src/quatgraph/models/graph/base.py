@@ -89,7 +89,8 @@ class GraphModel(Model):
     supports_members: ClassVar[bool] = False
     """Whether parameters and inputs may have a leading member dimension."""
     needs_entries: ClassVar[bool] = False
-    """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
+    """Whether the model has values of its own for entries of the adjacency matrix, which needs a
+    bound on those of a batch: it takes :attr:`Blocks.joined`."""
     needs_max_row: ClassVar[bool] = False
     """Whether the pooling matrix of a batch needs a bound on the nodes of a graph: for models with
     dense batches, each graph of which takes the space of the largest."""

@@ -3,11 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
-from quatgraph.blocks import Blocks
-from quatgraph.errors import UserError
-from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
@@ -30,8 +27,7 @@ class GraphGATOptions(LayerwiseOptions):
 
 class GraphGAT(LayerwiseModel):
     """`Graph attention network <https://arxiv.org/abs/1710.10903>`_, on a graph with self-loops and
-    no normalization. Attention computes a weight per entry of the matrix, so a batch must be
-    :meth:`Blocks.expanded`.
+    no normalization.
 
     Args:
         hidden: Total width of the heads of a layer.
@@ -76,8 +72,3 @@ class GraphGAT(LayerwiseModel):
         return GraphAttention(
             in_channels, out_channels // heads, heads=heads, dropout=attention_dropout
         )
-
-    def encode(self, x: Features, adjacency: Matrix) -> list[Tensor]:
-        if isinstance(adjacency, Blocks):
-            raise UserError("GAT does not take Blocks: use adjacency.expanded(...)")
-        return super().encode(x, adjacency)

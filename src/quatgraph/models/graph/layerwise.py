@@ -42,8 +42,10 @@ class LayerwiseModel(GraphModel):
         - adjacency: of N nodes, prepared
         - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
+    supports_members = True
     activation: ClassVar[Activation] = "relu"
 
     def __init__(
