@@ -145,6 +145,20 @@ def test_nor_do_variants_of_text_models(model: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("device", "dtype")
+@pytest.mark.parametrize("pooling", ["mean", "max", "set"])
+@pytest.mark.parametrize("model", ["qgnn", "gcn", "gin", "structure-free"])
+def test_nor_do_poolings_of_graphs_and_virtual_nodes(
+    model: str, pooling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"model.name": model, "data.name": DATA["graph"], "model.pooling": pooling}
+    if model != "structure-free":
+        values["model.virtual_node"] = True
+    task: Any = TASKS["graph"]
+    config = settings.built(task.config, values)
+    assert_captured(task, config, task.load(config), monkeypatch)
+
+
+@pytest.mark.usefixtures("device", "dtype")
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 @pytest.mark.parametrize(("name", "model"), MODELS)
 def test_a_step_and_an_evaluation_never_wait_for_the_device(

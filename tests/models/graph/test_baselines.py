@@ -24,6 +24,7 @@ from quatgraph.models.graph import (
     GraphGIN,
     GraphIEGN,
     GraphPPGN,
+    GraphQGNN,
     GraphSAGE,
     GraphSAGPool,
     GraphTopK,
@@ -53,6 +54,13 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "GFN": (GraphGFN, "loops", {}),
     "fingerprint": (StructureFree, "loops", {}),
     "multiset": (StructureFree, "loops", {"vertex": True}),
+    "GCN, set": (GraphGCN, "symmetric", {"pooling": "set", "virtual_node": True}),
+    "GCN, max": (GraphGCN, "symmetric", {"pooling": "max", "jump": "attention"}),
+    "GAT, set": (GraphGAT, "loops", {"pooling": "set", "heads": 2}),
+    "GIN, mean": (GraphGIN, "loops", {"pooling": "mean", "virtual_node": True}),
+    "GIN, set": (GraphGIN, "loops", {"pooling": "set", "jump": "attention"}),
+    "fingerprint, max": (StructureFree, "loops", {"pooling": "max"}),
+    "multiset, set": (StructureFree, "loops", {"pooling": "set", "vertex": True, "hidden": 16}),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 both_features = pytest.mark.parametrize("kind", ["codes", "dense"])
@@ -210,7 +218,8 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
 @pytest.mark.parametrize("option", ["dropout", "pooled_dropout"])
 def test_dropout_acts_in_training_alone(name, option):
     x = tiny.features("codes")
-    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT", "UGformer", "CapsGNN"):
+    dropping = ("GCN", "GraphSAGE", "GAT", "UGformer", "CapsGNN")
+    if option == "dropout" and not name.startswith(dropping):
         with pytest.raises(TypeError, match="dropout"):
             build(name, x, dropout=0.5)
         return
@@ -287,6 +296,13 @@ def test_capsgnn_learns_by_the_last_round_of_routing_and_predicts_log_odds():
 def test_gats_heads_share_the_width_evenly():
     with pytest.raises(UserError, match="width of 6 reals cannot be shared among 4 heads"):
         build("GAT", tiny.features("dense"), heads=4)
+
+
+@pytest.mark.parametrize("kind", [GraphQGNN, GraphGCN, GraphSAGE, GraphGAT, GraphGIN])
+def test_a_virtual_node_stands_between_layers(kind):
+    kind.Options(virtual_node=True, num_layers=2)
+    with pytest.raises(UserError, match=r"between layers: use model.num_layers=2"):
+        kind.Options(virtual_node=True, num_layers=1)
 
 
 @pytest.mark.gpu

@@ -5,6 +5,8 @@ from typing import Literal
 
 from torch import nn
 
+from quatgraph.layers.jumping import Jump
+from quatgraph.layers.pooling import Pooling
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
@@ -33,8 +35,7 @@ class GraphGAT(LayerwiseModel):
         hidden: Total width of the heads of a layer.
         heads: Attention heads of every layer.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        in_channels, num_classes, num_layers, pooled_dropout, per_layer: As in
-            :class:`LayerwiseModel`.
+        others: As in :class:`LayerwiseModel`.
     """
 
     Options = GraphGATOptions
@@ -52,6 +53,9 @@ class GraphGAT(LayerwiseModel):
         dropout: float = 0.0,
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
+        pooling: Pooling = "sum",
+        jump: Jump = "concat",
+        virtual_node: bool = False,
     ) -> None:
         check_heads(hidden, heads)
         super().__init__(
@@ -62,6 +66,9 @@ class GraphGAT(LayerwiseModel):
             dropout=dropout,
             pooled_dropout=pooled_dropout,
             per_layer=per_layer,
+            pooling=pooling,
+            jump=jump,
+            virtual_node=virtual_node,
             heads=heads,
             attention_dropout=dropout,
         )
