@@ -22,6 +22,7 @@ BENCHES = (
     "sampling",
     "node",
     "graph",
+    "graph_methods",
     "link",
     "link_methods",
     "text",
