@@ -26,16 +26,13 @@ from quatgraph.training.loop import Fit
 
 TIMED = {
     "QGNN": ("qgnn",),
-    "GCN": ("gcn",),
-    "GIN-0": ("gin",),
-    "GAT": ("gat",),
     "DGCNN, batch 50": ("dgcnn",),
     "DGCNN, batch 4": ("dgcnn", "train.batch_size=4"),
 }
 """The preset of each variant, and what is changed in it; the first is what the others are timed
 beside."""
 SMALL, LARGE = "mutag", "collab"
-EPOCHS, ROUNDS = 10, 5
+EPOCHS, ROUNDS = 5, 5
 MOST, SPARED = 12 << 30, 4 << 30
 """Bytes that a process may allocate, and that it leaves to the machine."""
 SECONDS = 900
