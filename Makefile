@@ -40,7 +40,7 @@ test-newest:
 # steps that a GPU captures. They have a venv of their own: an installed Triton changes which backend the
 # other tests see.
 test-kernels: $(KERNELS)/.installed
-	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q tests/kernels/test_interpreted.py
+	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q tests/kernels/test_interpreted.py tests/kernels/test_padding.py
 	OMP_NUM_THREADS=1 $(KERNELS)/bin/python -m pytest -q tests/kernels/test_compile.py tests/kernels/test_capture.py
 
 # What only a CUDA device can show.

@@ -23,6 +23,7 @@ BENCHES = (
     "large",
     "node",
     "graph",
+    "graph_methods",
     "link",
     "link_methods",
     "sharded",

@@ -150,6 +150,24 @@ def render_sharded(folder: Path) -> str:
     return "\n\n".join(markdown_table(head, lines) for head, lines in tables if lines)
 
 
+def render_graph_methods(folder: Path) -> str:
+    """Markdown tables of the models of graphs: times of epochs, and then memory."""
+    rows = read_rows(folder, "graph_methods")
+    if not rows:
+        return _missing("graph_methods")
+    times, memory = [], []
+    for row in rows:
+        first = [machine_of(row), row["case"], row["variant"]]
+        if "ms" in row:
+            times.append([*first, with_unit(row["ms"], "ms"), f"{row['ratio']:.3g}"])
+        else:
+            used = f"{row['peak_mib']:,.0f} MiB" if "peak_mib" in row else row["outcome"]
+            memory.append([*first, str(row.get("members", "")), used])
+    head = ["device", "case", "method"]
+    tables = (([*head, "epoch", "relative time"], times), ([*head, "members", "memory"], memory))
+    return "\n\n".join(markdown_table(names, lines) for names, lines in tables if lines)
+
+
 def render_serve(folder: Path) -> str:
     """Markdown tables of the service: its loads, and then times of starts and searches."""
     rows = read_rows(folder, "serve")

@@ -57,3 +57,10 @@ def values_and_gradients(call, weight: Tensor, x: Tensor) -> tuple[Tensor, Tenso
     y = call(weight, x)
     probe = (torch.arange(y.numel(), device=y.device) % 7 - 3).view(y.shape)  # exact in any type
     return y.detach(), *torch.autograd.grad(y, (weight, x), probe.to(y))
+
+
+def long_rows() -> Structure:
+    """More entries than are summed at once: empty rows and columns, one row with nearly all."""
+    entries = [(7, int(c)) for c in torch.randint(9, (16_300,))]
+    entries += [(11, int(c)) for c in torch.randint(9, (130,))]
+    return Structure.of(entries + [(r, r % 4) for r in range(2, 6)], 12, 10)

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 import torch_geometric.nn as pyg
 from capsule_loops import capsgnn
+from pyg_readouts import Virtual, by_layers, jumped, loaded, pool
 from torch import Tensor, nn
 from torch_geometric.utils import add_remaining_self_loops as remaining_self_loops
 from torch_geometric.utils import remove_self_loops, to_dense_adj, to_dense_batch
@@ -34,24 +35,12 @@ def reference(model: nn.Module, x: Tensor, edges: Tensor, batch_index: Tensor) -
     return REFERENCES[type(model)](model, x, edges, batch_index)
 
 
-def loaded(theirs: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
-    theirs = theirs.double()
-    theirs.load_state_dict(weights, strict=False)
-    return theirs
-
-
-def by_layers(model: nn.Module, layers: list[Tensor], batch_index: Tensor) -> Tensor:
-    summed = [pyg.global_add_pool(layer, batch_index) for layer in layers]
-    bias = model.readout.bias.sum(dim=0)
-    return F.linear(torch.cat(summed, dim=1), model.readout.weight, bias)
-
-
 def gcn(model: GraphGCN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers: list[Tensor] = []
+    layers, virtual = list[Tensor](), Virtual(model, batch_index)
     for conv in model.convs:
         theirs = pyg.GCNConv(*conv.linear.weight.mT.shape, bias=False)
-        x = loaded(theirs, {"lin.weight": conv.linear.weight})(x, edges).relu()
-        layers.append(x)
+        layers.append(loaded(theirs, {"lin.weight": conv.linear.weight})(x, edges).relu())
+        x = virtual.add(layers[-1])
     return by_layers(model, layers, batch_index)
 
 
@@ -222,15 +211,18 @@ def norm_like(norm: BatchNorm) -> nn.Module:
 
 def gin(model: GraphGIN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     edges, _ = remove_self_loops(edges)  # PyG adds the node itself to a loop it has
-    layers = [x]
+    layers, first, virtual = list[Tensor](), x, Virtual(model, batch_index)
     for conv, norm in zip(model.convs, model.norms, strict=True):
         theirs = pyg.GINConv(nn.Identity(), eps=0.0, train_eps=False)
         theirs.nn = nn.Sequential(  # only now, for PyG draws new weights for what it is given
             plain(conv.first), norm_like(conv.norm), nn.ReLU(), plain(conv.second)
         )
-        layers.append(norm_like(norm)(theirs(layers[-1], edges)).relu())
-    pairs = zip(model.predictions, layers, strict=True)
-    return sum(plain(linear)(pyg.global_add_pool(layer, batch_index)) for linear, layer in pairs)
+        layers.append(norm_like(norm)(theirs(x, edges)).relu())
+        x = virtual.add(layers[-1])
+    layers = [first, *jumped(model.attention, layers)]
+    pooled = [pool(*pair, batch_index) for pair in zip(model.poolings, layers, strict=True)]
+    pairs = zip(model.predictions, pooled, strict=True)
+    return sum(plain(linear)(vectors) for linear, vectors in pairs)
 
 
 def iegn(model: GraphIEGN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
@@ -325,7 +317,7 @@ def gfn(model: GraphGFN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tenso
 def structure_free(model: StructureFree, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
     if model.vertex is not None:
         x = plain(model.vertex)(x).relu()
-    y = plain(model.pooled)(pyg.global_add_pool(x, batch_index)).relu()
+    y = plain(model.pooled)(pool(model.pooling, x, batch_index)).relu()
     for linear in model.linears:
         y = linear(y).relu()
     return model.prediction(y)

@@ -1,5 +1,7 @@
 """Chosen blocks of a matrix against the matrix of their graphs."""
 
+from dataclasses import replace
+
 import pytest
 import tiny
 import torch
@@ -7,10 +9,11 @@ import torch.utils._pytree as pytree
 from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
-from quatgraph.blocks import Blocks
+from quatgraph.blocks import Blocks, spread
 from quatgraph.errors import UserError
 
-ENTRIES = 20
+ENTRIES = [17, 5, 14]  # of each member: edges, and a loop for each node
+POSITIONS = 51
 
 
 def blocks_of(member_graphs: list[list[int]] | Tensor = tiny.GRAPHS) -> tuple[Blocks, Blocks]:
@@ -40,10 +43,6 @@ def dense_pool(graphs: list[int]) -> Tensor:
 
 def dense(matrix: Blocks | Adjacency) -> Tensor:
     return matrix @ torch.eye(matrix.shape[1])
-
-
-def stacked_dense(matrix: Adjacency) -> Tensor:
-    return torch.vmap(dense)(matrix)
 
 
 @pytest.mark.parametrize("member", range(3))
@@ -79,57 +78,71 @@ def test_refuses_a_matrix_of_another_height():
         _ = tiny.chosen(adjacency, 0) @ torch.randn(5, 2)
 
 
+def all_members(which: int) -> Tensor:
+    """The matrices of all members on the diagonal."""
+    one = dense_pool if which else dense_adjacency
+    return torch.block_diag(*map(one, tiny.GRAPHS.tolist()))
+
+
 @pytest.mark.parametrize("which", [0, 1])
-def test_expanded_are_the_same_matrices_and_their_transposes(which):
-    blocks = blocks_of()[which]
-    matrix = blocks.expanded(ENTRIES)
-    for m, graphs in enumerate(tiny.GRAPHS.tolist()):
-        expected = (dense_pool if which else dense_adjacency)(graphs)
-        torch.testing.assert_close(stacked_dense(matrix)[m], expected)
-        alone = pytree.tree_map(lambda t: t[m], matrix)  # noqa: B023
-        torch.testing.assert_close(alone.to_dense(), expected)
-        torch.testing.assert_close(dense(alone.transpose()), expected.mT)
-        torch.testing.assert_close(alone.transpose().transpose().to_dense(), expected)
+@pytest.mark.parametrize("positions", [None, POSITIONS])
+def test_joined_are_the_matrices_of_all_members_and_their_transpose(which, positions):
+    matrix, expected = blocks_of()[which].join(positions), all_members(which)
+    torch.testing.assert_close(dense(trimmed(matrix)), expected)
+    torch.testing.assert_close(dense(trimmed(matrix).transpose()), expected.mT)
 
 
-def test_expanded_matrices_end_in_padding_of_weight_zero_in_the_last_row_and_column():
-    matrix = blocks_of()[0].expanded(ENTRIES)
-    assert matrix.weight.shape == (3, ENTRIES)
-    for kind in (matrix.rowptr, matrix.t_rowptr, matrix.col, matrix.t_col, matrix.t_perm):
-        assert kind.dtype == torch.int32
-    assert (matrix.rowptr[:, -1] == ENTRIES).all()
-    assert (matrix.t_rowptr[:, -1] == ENTRIES).all()
-    real = [17, 5, 14]  # edges, and a loop for each node
-    for m, count in enumerate(real):
-        assert matrix.rowptr[m, -2] <= count
-        assert matrix.t_rowptr[m, -2] <= count
-        assert not matrix.weight[m, count:].any()
-        assert (matrix.col[m, count:] == tiny.CAPACITY - 1).all()
-        assert torch.equal(matrix.t_perm[m].sort().values, torch.arange(ENTRIES).int())
-        assert torch.equal(matrix.t_perm[m, count:], torch.arange(count, ENTRIES).int())
+def trimmed(matrix: Adjacency) -> Adjacency:
+    """Without padding, which torch's products do not take."""
+    count = int(matrix.rowptr[-1])
+    assert int(matrix.t_rowptr[-1]) == count
+    assert not matrix.weight[count:].any()
+    parts = pytree.tree_map(lambda t: t[:count], matrix)
+    return replace(parts, rowptr=matrix.rowptr, t_rowptr=matrix.t_rowptr)
 
 
-def test_blocks_that_are_not_stacked_expand_too():
+def test_joined_matrices_have_no_padding_but_what_is_asked_for():
     adjacency, _ = blocks_of()
-    one = tiny.chosen(adjacency, 1).expanded(5)
-    torch.testing.assert_close(one.to_dense(), dense_adjacency([1, -1, 3]))
+    assert adjacency.joined is adjacency.joined
+    assert adjacency.joined.num_edges == sum(ENTRIES)
+    padded = adjacency.join(POSITIONS)
+    assert padded.num_edges == POSITIONS
+    for kind in (padded.rowptr, padded.t_rowptr, padded.col, padded.t_col, padded.t_perm):
+        assert kind.dtype == torch.int32
+    for mine, wanted in zip(
+        pytree.tree_leaves(trimmed(padded)), pytree.tree_leaves(adjacency.joined), strict=True
+    ):
+        assert torch.equal(mine, wanted)
 
 
-def test_a_full_batch_expands_without_padding():
-    graphs = torch.tensor([[2, 0, 1]])
-    adjacency, _ = blocks_of(graphs)
+def test_each_entry_has_a_place_among_those_of_its_member():
+    place, most = blocks_of()[0].entry_places
+    assert most == max(ENTRIES)
+    wanted = [m * most + e for m, count in enumerate(ENTRIES) for e in range(count)]
+    assert place.tolist() == wanted
+
+
+def test_blocks_that_are_not_stacked_are_joined_too():
+    adjacency, _ = blocks_of()
+    one = tiny.chosen(adjacency, 1)
+    torch.testing.assert_close(one.joined.to_dense(), dense_adjacency([1, -1, 3]))
+    assert one.entry_places[0].tolist() == [*range(5)]
+
+
+def test_a_full_batch_is_joined_as_the_graphs_side_by_side():
+    adjacency, _ = blocks_of(torch.tensor([[2, 0, 1]]))
     _, plain, _ = tiny.joined(tiny.features("dense"), [2, 0, 1], "symmetric")
-    ours = pytree.tree_map(lambda t: t[0], adjacency.expanded(plain.num_edges))
-    for mine, wanted in zip(pytree.tree_leaves(ours), pytree.tree_leaves(plain), strict=True):
+    for mine, wanted in zip(
+        pytree.tree_leaves(adjacency.joined), pytree.tree_leaves(plain), strict=True
+    ):
         torch.testing.assert_close(mine, wanted)
 
 
 @pytest.mark.parametrize("which", [0, 1])
-def test_expanded_products_have_the_blocks_values_and_gradients(which):
+def test_joined_products_have_the_blocks_values_and_gradients(which):
     blocks = blocks_of()[which]
-    matrix = blocks.expanded(ENTRIES)
     x = torch.randn(3, tiny.CAPACITY, 2, dtype=torch.float64, requires_grad=True)
-    ours = torch.vmap(Adjacency.__matmul__)(matrix, x)
+    ours = (blocks.joined @ x.flatten(0, 1)).unflatten(0, (3, -1))
     wanted = blocks @ x
     torch.testing.assert_close(ours, wanted)
     probe = torch.randn_like(ours)
@@ -138,20 +151,36 @@ def test_expanded_products_have_the_blocks_values_and_gradients(which):
     torch.testing.assert_close(mine, expected)
 
 
-def test_blocks_of_more_entries_than_asked_for_are_a_mistake():
-    with pytest.raises(UserError, match="blocks of 17 entries do not fit into 16"):
-        blocks_of()[0].expanded(16)
+def test_what_graphs_have_is_spread_to_their_nodes():
+    _, pool = blocks_of()
+    x = torch.randn(3, 3, 2, dtype=torch.float64)
+    y = spread(pool, x)
+    for m, graphs in enumerate(tiny.GRAPHS.tolist()):
+        expected = dense_pool(graphs).mT.double() @ x[m]
+        torch.testing.assert_close(y[m], expected)
+        torch.testing.assert_close(spread(tiny.chosen(pool, m), x[m]), expected)
+        torch.testing.assert_close(spread(Adjacency.from_dense(dense_pool(graphs)), x[m]), expected)
+
+
+def test_on_a_gpu_joined_blocks_need_a_bound():
+    adjacency, _ = blocks_of()
+    numbers = (adjacency.row, adjacency.shift, adjacency.t_row, adjacency.t_shift)
+    for bound in (None, 1 << 30):
+        away = Blocks(adjacency.whole, *(t.to("meta") for t in numbers), max_entries=bound)
+        with pytest.raises(UserError, match=rf"got {bound} for each of 3 members"):
+            _ = away.joined
 
 
 @pytest.mark.gpu
-def test_expanding_can_be_captured_as_a_cuda_graph():
+def test_joining_can_be_captured_as_a_cuda_graph():
     blocks, _ = blocks_of()
     numbers = (blocks.row, blocks.shift, blocks.t_row, blocks.t_shift)
-    on_gpu = Blocks(blocks.whole.to("cuda"), *(value.cuda() for value in numbers))
+    whole, moved = blocks.whole.to("cuda"), [value.cuda() for value in numbers]
+    on_gpu = Blocks(whole, *moved, max_entries=POSITIONS // 3)
     captured = torch.cuda.CUDAGraph()
     with torch.cuda.graph(captured):
-        ours = on_gpu.expanded(ENTRIES)
+        ours = on_gpu.joined
     captured.replay()
-    wanted = pytree.tree_leaves(blocks.expanded(ENTRIES))
+    wanted = pytree.tree_leaves(blocks.join(POSITIONS))
     for mine, expected in zip(pytree.tree_leaves(ours), wanted, strict=True):
         assert torch.equal(mine.cpu(), expected)

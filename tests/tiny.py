@@ -114,25 +114,22 @@ def batch(
 
 
 def batch_of(whole: Collection, graphs: Tensor, entries: int | None = None) -> Batch:
-    """The batch; with ``entries``, its adjacency as matrices of their own."""
+    """The batch; ``entries`` bounds the entries of a member's adjacency."""
     return assemble(whole, graphs, Capacity(CAPACITY, entries, max(SIZES)))
 
 
 def chosen(blocks: Blocks, member: int) -> Blocks:
     """One member's blocks."""
     own = (getattr(blocks, name)[member] for name in ("row", "shift", "t_row", "t_shift"))
-    return Blocks(blocks.whole, *own, max_row=blocks.max_row)
+    return Blocks(blocks.whole, *own, max_row=blocks.max_row, max_entries=blocks.max_entries)
 
 
-def member_inputs(made: Batch, member: int) -> tuple[Any, Blocks | Adjacency, Blocks]:
+def member_inputs(made: Batch, member: int) -> tuple[Any, Blocks, Blocks]:
     """What a model takes for one member of a batch."""
 
-    def own(value: Any) -> Any:
-        return pytree.tree_map(lambda t: t[member], value)
-
-    adjacency = made.adjacency
-    adjacency = chosen(adjacency, member) if isinstance(adjacency, Blocks) else own(adjacency)
-    return own(made.features), adjacency, chosen(made.pool, member)
+    features = pytree.tree_map(lambda t: t[member], made.features)
+    assert isinstance(made.adjacency, Blocks)
+    return features, chosen(made.adjacency, member), chosen(made.pool, member)
 
 
 def assert_gradients(

@@ -13,6 +13,7 @@ from benchmarks.render import (
     render_beside,
     render_clean,
     render_explain,
+    render_graph_methods,
     render_growth,
     render_missing,
     render_own_data,
@@ -32,6 +33,7 @@ from quatgraph.tasks import TASKS
 from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
 from tools.components import render_components
+from tools.equal_weights import render_equal_weights
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
 from tools.items import render_items
@@ -75,6 +77,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
             graph, records, presets_only=True
         ),
         ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
+        ("docs/results.md", "equal weights graph"): lambda: render_equal_weights(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
         ("docs/fidelity.md", "whole table text"): lambda: render(text, records),
@@ -86,6 +89,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench large"): lambda: render_bench(bench, "large"),
         ("docs/speed.md", "bench node"): lambda: render_bench(bench, "node"),
         ("docs/speed.md", "bench graph"): lambda: render_bench(bench, "graph", with_start=True),
+        ("docs/speed.md", "bench graph_methods"): lambda: render_graph_methods(bench),
         ("docs/speed.md", "bench link"): lambda: render_bench(bench, "link"),
         ("docs/speed.md", "bench aggregate"): lambda: render_bench(bench, "aggregate"),
         ("docs/speed.md", "bench hamilton"): lambda: render_beside(bench, "hamilton"),

@@ -1,5 +1,6 @@
 """A batch of graphs: diagonal blocks of one prepared matrix, selected without copying."""
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -9,7 +10,8 @@ from torch import Tensor
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import UserError
 from quatgraph.ops.aggregate_blocks import BlockRows, aggregate_blocks
-from quatgraph.ops.csr import concat_padded
+from quatgraph.ops.csr import concat_padded, concat_rows
+from quatgraph.ops.members import flatten_index
 
 
 class Blocks:
@@ -30,6 +32,7 @@ class Blocks:
         t_shift: Added to the rows of that column, int32 ``(C,)``.
         symmetric: Whether the blocks equal their transpose.
         max_row: A bound on the entries of a row, for :func:`max_row`.
+        max_entries: A bound on the entries of a member's blocks, for :attr:`joined` on a GPU.
 
     Example:
         The second of two graphs, an edge between its two nodes::
@@ -50,8 +53,9 @@ class Blocks:
         *,
         symmetric: bool = False,
         max_row: int | None = None,
+        max_entries: int | None = None,
     ) -> None:
-        self.whole, self.max_row = whole, max_row
+        self.whole, self.max_row, self.max_entries = whole, max_row, max_entries
         self.row, self.shift, self.t_row, self.t_shift = row, shift, t_row, t_shift
         columns, rows = t_row.size(-1), row.size(-1)
         self._rows = BlockRows(whole.rowptr, whole.col, whole.weight, None, row, shift, columns)
@@ -73,6 +77,10 @@ class Blocks:
             raise UserError(f"a {self.shape} matrix cannot multiply {tuple(x.shape)}")
         return aggregate_blocks(x, self._rows, self._columns)
 
+    def multiply_transpose(self, x: Tensor) -> Tensor:
+        """The product with the transpose, ``(R, F) -> (C, F)``."""
+        return aggregate_blocks(x, self._columns, self._rows)
+
     def row_mask(self, like: Tensor) -> Tensor:
         """0 for padding rows, else 1, ``(R,)`` in the type of ``like``, any tensor of the same
         members."""
@@ -82,42 +90,72 @@ class Blocks:
         """As :meth:`row_mask`, of the columns, ``(C,)``."""
         return _Mask.apply(like, self.t_row)
 
-    def expanded(self, entries: int) -> Adjacency:
-        """The blocks as an :class:`Adjacency`, for products with own values of its entries.
+    @cached_property
+    def joined(self) -> Adjacency:
+        """The blocks of all members as one block-diagonal :class:`Adjacency`, for products with own
+        values of its entries; on a GPU with ``max_entries`` positions for each member, so that the
+        host never waits for the device."""
+        if self.row.device.type == "cpu":
+            return self.join()
+        members = self.row[..., 0].numel()
+        if self.max_entries is None or members * self.max_entries >= 1 << 31:
+            raise UserError(
+                "entries of blocks on a GPU need Blocks(max_entries=...), less than 2^31 in all; "
+                f"got {self.max_entries} for each of {members} members"
+            )
+        return self.join(members * self.max_entries)
 
-        The host never waits for the device. Stacked blocks ``(M, ...)`` give stacked matrices.
-
-        Args:
-            entries: Entries E of the result; no member's blocks may have more. The remaining ones
-                are padding, of weight 0 and in the last row and column.
-        """
+    def join(self, positions: int | None = None) -> Adjacency:
+        """As :attr:`joined`, with so many positions: those behind the entries are padding of weight
+        0, in no row or column."""
         whole, (rows, columns) = self.whole, self.shape
-        ends, shift, row, _, entry = concat_padded(whole.rowptr, self.row, entries)
-        t_ends, _, t_row, _, t_entry = concat_padded(whole.t_rowptr, self.t_row, entries)
-        rowptr, t_rowptr = _rowptr(ends, entries), _rowptr(t_ends, entries)
+        ends, shift, row, entry = _concat(whole.rowptr, self.row, positions)
+        t_ends, _, t_row, t_entry = _concat(whole.t_rowptr, self.t_row, positions)
         is_entry, t_is_entry = entry >= 0, t_entry >= 0
         entry, t_entry = entry.clamp(min=0), t_entry.clamp(min=0)
-        col = whole.col[entry] + self.shift.gather(-1, row)
-        t_col = whole.t_col[t_entry] + self.t_shift.gather(-1, t_row)
-        t_col = torch.where(t_is_entry, t_col, rows - 1)
-        t_perm = whole.t_perm[t_entry] + shift.gather(-1, t_col.long())
-        position = torch.arange(entries, device=t_perm.device, dtype=t_perm.dtype)
+        col = whole.col[entry] + flatten_index(self.shift, columns)[row]
+        t_col = whole.t_col[t_entry] + flatten_index(self.t_shift, rows)[t_row]
+        t_col = torch.where(t_is_entry, t_col, 0)
+        t_perm = whole.t_perm[t_entry] + shift[t_col.long()]
         return Adjacency(
-            rowptr=rowptr,
-            col=torch.where(is_entry, col, columns - 1),
+            rowptr=F.pad(ends, (1, 0)),
+            col=torch.where(is_entry, col, 0),
             weight=torch.where(is_entry, whole.weight[entry], 0),
-            t_rowptr=t_rowptr,
+            t_rowptr=F.pad(t_ends, (1, 0)),
             t_col=t_col,
-            t_perm=torch.where(t_is_entry, t_perm, position),
+            t_perm=torch.where(t_is_entry, t_perm, 0),
         )
 
+    @cached_property
+    def entry_places(self) -> tuple[Tensor, int]:
+        """The place of each entry of :attr:`joined` in a tensor with equally many for each member,
+        flattened, and how many these are."""
+        joined, rows = self.joined, self.shape[0]
+        begin = joined.rowptr[:-1:rows]
+        most = self.max_entries
+        if joined.device.type == "cpu":
+            most = int(joined.rowptr[::rows].diff().max())
+        assert most is not None
+        member = (joined.receiver // rows).long()
+        position = torch.arange(joined.num_edges, device=begin.device)
+        place = member * most + position - begin[member]
+        return place.clamp(max=len(begin) * most - 1), most
 
-def _rowptr(ends: Tensor, entries: int) -> Tensor:
-    """The row pointers of rows that end there, ``(..., R + 1)``; the last row has the padding."""
-    if ends.device.type == "cpu" and (largest := int(ends[..., -1].max())) > entries:
-        raise UserError(f"blocks of {largest} entries do not fit into {entries}")
-    full = torch.full_like(ends[..., -1:], entries)
-    return torch.cat((torch.zeros_like(full), ends[..., :-1], full), dim=-1)
+
+def _concat(
+    ptr: Tensor, row: Tensor, positions: int | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Concatenates rows of all members, as :func:`concat_padded`: the ends and the shifts of rows,
+    and the row and the entry of each position; by default, there are as many as entries."""
+    row = row.flatten()
+    if positions is not None:
+        ends, shift, row, _, entry = concat_padded(ptr, row, positions)
+        return ends, shift, row, entry
+    known = row.clamp(min=0)
+    begin = ptr.index_select(0, known)
+    size = torch.where(row >= 0, ptr.index_select(0, known + 1) - begin, 0)
+    ends = size.cumsum(0, dtype=ptr.dtype)
+    return ends, ends - size - begin, *concat_rows(begin, size)
 
 
 class _Mask(torch.autograd.Function):
@@ -161,6 +199,14 @@ def padding_masks(pool: Adjacency | Blocks, like: Tensor) -> tuple[Tensor | None
     if isinstance(pool, Adjacency):
         return None, None
     return pool.row_mask(like), pool.column_mask(like)
+
+
+def spread(pool: Adjacency | Blocks, x: Tensor) -> Tensor:
+    """The vector of each node's graph, ``(G, F) -> (N, F)``, zero for padding: the product with the
+    transpose of a pooling matrix."""
+    if isinstance(pool, Blocks):
+        return pool.multiply_transpose(x)
+    return pool.transpose() @ x
 
 
 def boundaries(pool: Adjacency | Blocks) -> Tensor:

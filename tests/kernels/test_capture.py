@@ -182,6 +182,19 @@ def test_nor_does_a_step_on_a_rank(model: str, monkeypatch: pytest.MonkeyPatch) 
     assert_captured(ShardedLinkTask(Launch(0, 1, 0)), config, cities(), monkeypatch)
 
 
+@pytest.mark.parametrize("pooling", ["mean", "max", "set"])
+@pytest.mark.parametrize("model", ["qgnn", "gcn", "gin", "structure-free"])
+def test_nor_do_poolings_of_graphs_and_virtual_nodes(
+    model: str, pooling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = {"model.name": model, "data.name": DATA["graph"], "model.pooling": pooling}
+    if model != "structure-free":
+        values["model.virtual_node"] = True
+    task: Any = TASKS["graph"]
+    config = settings.built(task.config, values)
+    assert_captured(task, config, task.load(config), monkeypatch)
+
+
 @pytest.mark.usefixtures("device", "dtype")
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad"])
 @pytest.mark.parametrize(("name", "model"), MODELS)

@@ -10,7 +10,7 @@ from importlib import import_module
 import pytest
 import torch
 from launches import INTERPRETED, LAUNCHES, launch_of
-from matrices import Structure, random_structure
+from matrices import long_rows, random_structure
 from torch import Tensor, nn
 
 from quatgraph.ops import (
@@ -258,13 +258,6 @@ def test_batch_rows(spare, coded) -> None:
         ]
 
     compare("ops.batch_rows", {"batch_rows.concat_graphs"}, laid_out)
-
-
-def long_rows() -> Structure:
-    """More entries than are summed at once: empty rows and columns, one row with nearly all."""
-    entries = [(7, int(c)) for c in torch.randint(9, (16_300,))]
-    entries += [(11, int(c)) for c in torch.randint(9, (130,))]
-    return Structure.of(entries + [(r, r % 4) for r in range(2, 6)], 12, 10)
 
 
 @pytest.mark.parametrize("lead", [(), (2,)])

@@ -20,10 +20,13 @@ from quatgraph.layers import (
     conv_decoder,
     decoder,
     hyperbolic,
+    jumping,
     linear,
     phm_decoder,
+    pooling,
     real,
     residual,
+    virtual_node,
 )
 
 N, G, F = 6, 2, 8  # nodes, graphs, width
@@ -77,6 +80,10 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
         (POOL,),
     ),
     "LayerwiseReadout": (lambda: _Readout(), nodes, (POOL,)),
+    "Set2Set": (lambda: pooling.Set2Set(F), nodes, (POOL,)),
+    "max pooling": (lambda: pooling.GraphPooling(F, "max"), nodes, (POOL,)),
+    "LayerAttention": (lambda: _TwoLayers(), two_of_nodes, ()),
+    "VirtualNode": (lambda: virtual_node.VirtualNode(F), nodes, (POOL,)),
     "RealLinear": (lambda: linear.RealLinear(F, F), nodes, ()),
     "GlorotLinear": (lambda: linear.GlorotLinear(F, F), nodes, ()),
     **{
@@ -105,6 +112,21 @@ ONLY_VMAP = {"GraphAttention", "QGATConv", "QSAGEConv, max"}
 """Heads or entries stand where members would."""
 
 
+ONLY_STACKED = {"LayerAttention"}
+"""Its LSTMs are members too."""
+
+
+class _TwoLayers(nn.Module):
+    """:class:`LayerAttention` to two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = jumping.LayerAttention(F, 2)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        return self.attention([first, second])
+
+
 class _Readout(nn.Module):
     """:class:`LayerwiseReadout` of a single layer's vectors."""
 
@@ -126,7 +148,7 @@ def members_of(build: Build, count: int) -> list[nn.Module]:
     return made
 
 
-WAYS = [("vmap", name) for name in LAYERS]
+WAYS = [("vmap", name) for name in LAYERS if name not in ONLY_STACKED]
 WAYS += [("stacked", name) for name in LAYERS if name not in ONLY_VMAP]
 
 
@@ -151,7 +173,10 @@ def test_stacked_members_equal_single_ones(way, name, members, device):
 
 
 def test_every_layer_is_held_to_the_law():
-    modules = (layers, linear, bilinear_decoder, conv_decoder, decoder, real, hyperbolic, residual)
+    modules = (
+        *(layers, linear, bilinear_decoder, conv_decoder, decoder, real, hyperbolic, residual),
+        *(jumping, pooling, virtual_node),
+    )
     exported = {
         found.__name__
         for module in modules
@@ -159,6 +184,6 @@ def test_every_layer_is_held_to_the_law():
         if isinstance(found, type) and issubclass(found, nn.Module) and found.__name__[0] != "_"
     }
     tried = {type(build()).__name__ for build, *_ in LAYERS.values()}
-    # Within _Readout; the others are abstract.
+    # Within _Readout and _TwoLayers; the others are abstract.
     abstract = {"RowDecoder", "TripleDecoder", "ResidualConv"}
-    assert exported <= tried | abstract | {"LayerwiseReadout"}
+    assert exported <= tried | abstract | {"LayerwiseReadout", "LayerAttention"}

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from quatgraph import config as configs
+from quatgraph.reproduce.table import load_table
 from quatgraph.tasks import TASKS
 from tools.searches import complete_axes, describe_runs, expand_search, plan_rounds, read_searches
 
@@ -55,6 +56,14 @@ def test_nodes_are_searched_with_equal_budgets() -> None:
     shallow, deep = (set(read_searches()[name]["set"]) for name in ("node-shallow", "node-deep"))
     assert count_configurations([*shallow]) == count_configurations([*deep]) == 16
     assert {"model.hidden_quats=[16, 64]", "train.lr=0.01", "train.epochs=700"} < shallow & deep
+
+
+def test_graphs_are_searched_with_twelve_configurations_of_each_method() -> None:
+    search, table = read_searches()["graph-methods"], load_table("graph")
+    methods = ("qgnn", "qgnn-symmetric", "gcn", "gin", "dgcnn", "structure-free")
+    wanted = {f"graph/{dataset}-{method}" for dataset in table.rows for method in methods}
+    assert {*search["presets"]} == wanted
+    assert all(len([*expand_search(search, name)]) == 12 for name in wanted)
 
 
 def test_texting_has_as_many_configurations_as_textqgnn() -> None:

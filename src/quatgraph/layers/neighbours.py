@@ -1,8 +1,10 @@
 """Weighted means by attention and maxima over the neighbours of each node. All of them and their
 gradients repeat bit for bit."""
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from quatgraph.adjacency import Adjacency
 
@@ -11,7 +13,7 @@ def attend(
     adjacency: Adjacency,
     values: Tensor,
     logits: Tensor,
-    dropout: nn.Module,
+    dropout: Callable[[Tensor], Tensor],
     factors: Tensor | None = None,
 ) -> Tensor:
     """The mean of the neighbours' vectors, weighted by the softmax over each row's logits.

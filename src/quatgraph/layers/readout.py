@@ -1,4 +1,4 @@
-"""Graph classification from the summed node vectors of all layers."""
+"""Graph classification from the pooled node vectors of all layers."""
 
 import math
 from collections.abc import Sequence
@@ -7,11 +7,13 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph.layers.dropout import QuaternionDropout
+from quatgraph.layers.jumping import Jump, LayerAttention
 from quatgraph.layers.linear import Matrix
+from quatgraph.layers.pooling import GraphPooling, Pooling, pooled_width
 
 
 class LayerwiseReadout(nn.Module):
-    r"""Sums each layer's vectors over the nodes of each graph, then applies a linear map (Eq. 13).
+    r"""Pools each layer's vectors over the nodes of each graph, then applies a linear map (Eq. 13).
 
     .. math::
         \mathbf{e}_{\mathcal G} = \sum_{v \in \mathcal G}
@@ -24,8 +26,11 @@ class LayerwiseReadout(nn.Module):
     Args:
         widths: Width of each layer's vectors.
         num_classes: Number of classes C.
-        dropout: Rate on the summed vectors; 0 in the paper, 0.5 in the released code.
+        dropout: Rate on the pooled vectors; 0 in the paper, 0.5 in the released code.
         per_layer: Whether to initialize one map per layer, as in the released code.
+        pooling: How the nodes of a graph are pooled.
+        jump: Whether the layers are pooled one by one, or as :class:`LayerAttention` weighs them;
+            then all of them have one width.
 
     Shape:
         - layers: the vectors of each layer, ``(N, width)``
@@ -40,9 +45,15 @@ class LayerwiseReadout(nn.Module):
         *,
         dropout: float = 0.0,
         per_layer: bool = False,
+        pooling: Pooling = "sum",
+        jump: Jump = "concat",
     ) -> None:
         super().__init__()
-        self.widths, self.per_layer = list(widths), per_layer
+        self.attention = LayerAttention(widths[0], len(widths)) if jump == "attention" else None
+        read = widths[:1] if jump == "attention" else widths
+        self.poolings = nn.ModuleList(GraphPooling(width, pooling) for width in read)
+        self.widths = [pooled_width(width, pooling) for width in read]
+        self.per_layer = per_layer
         self.weight = nn.Parameter(torch.empty(num_classes, sum(self.widths)))
         self.bias = nn.Parameter(torch.empty(len(self.widths) if per_layer else 1, num_classes))
         self.dropout = QuaternionDropout(dropout)
@@ -58,8 +69,11 @@ class LayerwiseReadout(nn.Module):
 
     def pool(self, layers: Sequence[Tensor], pool: Matrix) -> Tensor:
         r"""The vectors :math:`\mathbf{e}_{\mathcal G}` of graphs, ``(G, sum of widths)``."""
-        return torch.cat([pool @ layer for layer in layers], dim=-1)
+        if self.attention is not None:
+            layers = [self.attention(layers)]
+        pairs = zip(self.poolings, layers, strict=True)
+        return torch.cat([one(layer, pool) for one, layer in pairs], dim=-1)
 
     def forward(self, layers: Sequence[Tensor], pool: Matrix) -> Tensor:
-        summed = self.dropout(self.pool(layers, pool))
-        return summed @ self.weight.mT + self.bias.sum(dim=-2, keepdim=True)
+        pooled = self.dropout(self.pool(layers, pool))
+        return pooled @ self.weight.mT + self.bias.sum(dim=-2, keepdim=True)

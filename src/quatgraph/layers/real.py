@@ -5,11 +5,14 @@ in an ensemble, and repeat bit for bit on a GPU. A convolution maps features ``(
 ``(N, out_channels)`` on a prepared graph of N nodes.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from quatgraph.adjacency import Adjacency
+from quatgraph.blocks import Blocks
 from quatgraph.errors import UserError
 from quatgraph.hops import own_rows
 from quatgraph.layers.dropout import QuaternionDropout
@@ -109,6 +112,8 @@ class GraphAttention(nn.Module):
 
     Shape:
         - output: ``(N, heads * out_channels)``
+        - with several members, x, the parameters and the output have a leading ``M``, and the graph
+          is :class:`Blocks` of all of them
     """
 
     def __init__(
@@ -124,21 +129,38 @@ class GraphAttention(nn.Module):
         for weight in (self.att_src, self.att_dst):
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, x: Features, adjacency: Adjacency) -> Tensor:
+    def forward(self, x: Features, adjacency: Matrix) -> Tensor:
         return self.receive(self.send(x), adjacency)
 
     def send(self, x: Features) -> Tensor:
         sent: Tensor = self.linear(x)
         return sent.unflatten(-1, (self.heads, -1))  # (N, H, F)
 
-    def receive(self, y: Tensor, adjacency: Adjacency, begin: int = 0) -> Tensor:
+    def receive(self, y: Tensor, adjacency: Matrix, begin: int = 0) -> Tensor:
+        dropout: Callable[[Tensor], Tensor] = self.dropout
+        if isinstance(adjacency, Blocks):
+            dropout, own = partial(self._drop_entries, blocks=adjacency), y
+            adjacency = adjacency.joined
+        else:
+            own = own_rows(y, adjacency, begin)
+        source = (y * self.att_src.unsqueeze(-3)).sum(dim=-1)  # (N, H)
+        target = (own * self.att_dst.unsqueeze(-3)).sum(dim=-1)
         logits = F.leaky_relu(
-            adjacency.gather_senders() @ (y * self.att_src).sum(dim=-1)
-            + adjacency.gather_receivers()
-            @ (own_rows(y, adjacency, begin) * self.att_dst).sum(dim=-1),
+            adjacency.gather_senders() @ source.flatten(0, -2)
+            + adjacency.gather_receivers() @ target.flatten(0, -2),
             0.2,
         )  # (E, H)
-        return add_bias(attend(adjacency, y, logits, self.dropout).flatten(-2), self.bias)
+        z = attend(adjacency, y.flatten(0, -3), logits, dropout).flatten(-2)
+        return add_bias(z.view(*own.shape[:-2], -1), self.bias)
+
+    def _drop_entries(self, score: Tensor, blocks: Blocks) -> Tensor:
+        """Dropout of values of entries ``(E, H)``, for which each member has its own masks."""
+        if not self.training:
+            return score
+        place, most = blocks.entry_places
+        ones = score.new_ones(*blocks.row.shape[:-1], most, score.size(-1))
+        factor: Tensor = self.dropout(ones)
+        return score * factor.flatten(0, -2).index_select(0, place)
 
 
 def check_heads(width: int, heads: int) -> None:

@@ -3,12 +3,15 @@
 They have no gradient; :mod:`quatgraph.ops.aggregate` defines it.
 """
 
+import warnings
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from quatgraph.ops.backend import use_triton
-from quatgraph.ops.transforms import is_eager_on_cpu
+from quatgraph.ops.transforms import is_batched, is_eager_on_cpu
 
 _EDGE_BLOCK = 1 << 18  # edge products to hold at once, as many as fit into a cache
 
@@ -117,6 +120,10 @@ def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
         from quatgraph.ops.kernels.aggregate import entry_products as kernel
 
         return kernel(rowptr, col, y, x)
+    # torch takes as many entries as the matrix has places: not each of many duplicates.
+    fits = x.size(-1) > 0 and col.numel() <= y.size(-2) * x.size(-2)
+    if fits and is_eager_on_cpu(y) and not is_batched(y):
+        return _sampled_product(rowptr, col, wide(y), wide(x)).to(x.dtype)
     row = torch.repeat_interleave(rowptr.diff(), output_size=col.numel())
     per_entry = max(1, y.size(-1)) * (y.size(0) if y.dim() == 3 else 1)
     block = max(1, _EDGE_BLOCK // per_entry)
@@ -126,3 +133,24 @@ def entry_products(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
         for r, c in zip(row.split(block), col.split(block), strict=True)
     ]
     return torch.cat(parts, dim=-1).to(x.dtype) if parts else y.new_zeros(*y.shape[:-2], 0)
+
+
+def _sampled_product(rowptr: Tensor, col: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """The entries of a dense product that a sparse matrix has, without a row per entry."""
+    if y.dim() == 3:
+        each = [_sampled_product(rowptr, col, *one) for one in zip(y, x, strict=True)]
+        return torch.stack(each) if each else y.new_zeros(0, col.numel())
+    _silence_warning()
+    pattern = torch.sparse_csr_tensor(
+        rowptr, col, y.new_zeros(col.numel()), (len(y), len(x)), check_invariants=False
+    )
+    return torch.sparse.sampled_addmm(pattern, y, x.mT, beta=0.0).values()
+
+
+@cache
+def _silence_warning() -> None:
+    """Takes the only warning of torch that its CSR matrices may change."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        none = torch.zeros(1, dtype=torch.int32)
+        torch.sparse_csr_tensor(none, none[:0], torch.zeros(0), (0, 0))

@@ -96,7 +96,7 @@ def _protocol_row(table: Table, records: Sequence[RunRecord], dataset: str, meth
         [cell(table, records, dataset, method, protocol, m) for m in table.metrics]
         for protocol in PROTOCOLS
     )
-    reason = table.not_run.get(dataset, {}).get(method, "")
+    reason = table.reason(dataset, method)
     return bool(paper[0].runs or honest[0].runs), {
         "dataset": dataset,
         "method": table.methods[method],
@@ -114,7 +114,7 @@ def _rule_row(table: Table, selections: Selections, dataset: str, method: str) -
     ours = {rule: rule_cell(table, selections, dataset, method, rule) for rule in table.rules}
     honest = rule_cell(table, selections, dataset, method, "validation")
     timed = honest if honest.runs else ours[table.rules[0]]
-    reason = table.not_run.get(dataset, {}).get(method, "")
+    reason = table.reason(dataset, method)
     return any(one.runs for one in ours.values()), {
         "dataset": dataset,
         "method": table.methods[method],

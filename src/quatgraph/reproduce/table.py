@@ -84,7 +84,9 @@ class Table:
     item_pairs: list[tuple[str, str]] = field(default_factory=list)
     """Methods or combinations that are compared test item by test item."""
     not_run: dict[str, dict[str, str]] = field(default_factory=dict)
-    """Why a cell has no runs, by dataset and method, where it is out of reach."""
+    """Why a cell has no runs, by dataset and method, where that is known of it alone."""
+    waiting: str = ""
+    """Why any other cell with a preset may have no runs yet."""
     note: str = ""
     """A sentence printed below the table."""
 
@@ -107,6 +109,11 @@ class Table:
         """The preset of a cell, or None for a method that we do not run."""
         name = f"{self.task}/{dataset}-{method}"
         return name if name in names(self.task) else None
+
+    def reason(self, dataset: str, method: str) -> str:
+        """Why a cell has no runs, as far as it is known."""
+        waits = self.preset_of(dataset, method) is not None
+        return self.not_run.get(dataset, {}).get(method, self.waiting if waits else "")
 
     def cells(self, only: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
         """Pairs of dataset and method; ``only`` restricts the datasets, the methods or both."""

@@ -24,6 +24,7 @@ from quatgraph.models.graph import (
     GraphGIN,
     GraphIEGN,
     GraphPPGN,
+    GraphQGNN,
     GraphSAGE,
     GraphSAGPool,
     GraphTopK,
@@ -53,6 +54,13 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "GFN": (GraphGFN, "loops", {}),
     "fingerprint": (StructureFree, "loops", {}),
     "multiset": (StructureFree, "loops", {"vertex": True}),
+    "GCN, set": (GraphGCN, "symmetric", {"pooling": "set", "virtual_node": True}),
+    "GCN, max": (GraphGCN, "symmetric", {"pooling": "max", "jump": "attention"}),
+    "GAT, set": (GraphGAT, "loops", {"pooling": "set", "heads": 2}),
+    "GIN, mean": (GraphGIN, "loops", {"pooling": "mean", "virtual_node": True}),
+    "GIN, set": (GraphGIN, "loops", {"pooling": "set", "jump": "attention"}),
+    "fingerprint, max": (StructureFree, "loops", {"pooling": "max"}),
+    "multiset, set": (StructureFree, "loops", {"pooling": "set", "vertex": True, "hidden": 16}),
 }
 every_model = pytest.mark.parametrize("name", MODELS)
 both_features = pytest.mark.parametrize("kind", ["codes", "dense"])
@@ -66,7 +74,7 @@ def build(name: str, x: Features, **options: Any) -> nn.Module:
 
 
 def batch_for(name: str, x: Features, graphs: Tensor = tiny.GRAPHS) -> Batch:
-    return tiny.batch(x, MODELS[name][1], graphs, ENTRIES if name == "GAT" else None)
+    return tiny.batch(x, MODELS[name][1], graphs, ENTRIES)
 
 
 def joined(name: str, x: Features, graphs: list[int]) -> tuple[Any, Adjacency, Adjacency]:
@@ -210,7 +218,8 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
 @pytest.mark.parametrize("option", ["dropout", "pooled_dropout"])
 def test_dropout_acts_in_training_alone(name, option):
     x = tiny.features("codes")
-    if option == "dropout" and name not in ("GCN", "GraphSAGE", "GAT", "UGformer", "CapsGNN"):
+    dropping = ("GCN", "GraphSAGE", "GAT", "UGformer", "CapsGNN")
+    if option == "dropout" and not name.startswith(dropping):
         with pytest.raises(TypeError, match="dropout"):
             build(name, x, dropout=0.5)
         return
@@ -289,11 +298,11 @@ def test_gats_heads_share_the_width_evenly():
         build("GAT", tiny.features("dense"), heads=4)
 
 
-def test_gat_refuses_blocks_that_are_not_expanded():
-    x = tiny.features("dense")
-    made = tiny.batch(x)
-    with pytest.raises(UserError, match=r"use adjacency.expanded"):
-        build("GAT", x)(*tiny.member_inputs(made, 0))
+@pytest.mark.parametrize("kind", [GraphQGNN, GraphGCN, GraphSAGE, GraphGAT, GraphGIN])
+def test_a_virtual_node_stands_between_layers(kind):
+    kind.Options(virtual_node=True, num_layers=2)
+    with pytest.raises(UserError, match=r"between layers: use model.num_layers=2"):
+        kind.Options(virtual_node=True, num_layers=1)
 
 
 @pytest.mark.gpu
@@ -307,7 +316,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
     there = tiny.collection(x, MODELS[name][1], "cuda")
 
     def step() -> Tensor:
-        made = tiny.batch_of(there, graphs, ENTRIES if name == "GAT" else None)
+        made = tiny.batch_of(there, graphs, ENTRIES)
         y, penalty = split(made.through(device, made.features))
         loss = y.square().sum() + torch.as_tensor(penalty, device="cuda").sum()
         (grad,) = torch.autograd.grad(loss, device.flat)

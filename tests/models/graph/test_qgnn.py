@@ -1,5 +1,6 @@
 """QGNN for graphs: batches against graphs one by one, and the paper's equations."""
 
+import pyg_readouts
 import pytest
 import tiny
 import torch
@@ -14,6 +15,13 @@ from quatgraph.models.common import four_copies
 from quatgraph.models.graph import GraphQGNN
 from quatgraph.training.ensemble import Ensemble
 
+VARIANTS = [
+    {},
+    {"pooling": "mean", "virtual_node": True},
+    {"pooling": "max", "jump": "attention"},
+    {"pooling": "set", "jump": "attention", "virtual_node": True},
+]
+variants = pytest.mark.parametrize("options", VARIANTS, ids=str)
 both_features = pytest.mark.parametrize("kind", ["codes", "dense"])
 
 
@@ -47,15 +55,33 @@ def test_a_layer_is_a_sum_over_neighbours_then_the_norm_then_the_activation():
     torch.testing.assert_close(model(x, graph, pool), expected[None])
 
 
+@variants
+def test_pools_attends_to_layers_and_has_virtual_nodes_as_pyg(options):
+    x, adjacency, pool = tiny.joined(tiny.features("dense"), [2, 0, 1, 3], "symmetric")
+    model, layers, h = build(x, **options), [], x
+    virtual = pyg_readouts.Virtual(model, pool.t_col)
+    for conv in model.convs:
+        layers.append(conv(h, adjacency).relu())
+        h = virtual.add(layers[-1])
+    expected = pyg_readouts.by_layers(model, layers, pool.t_col.long())
+    torch.testing.assert_close(model(x, adjacency, pool), expected)
+    vectors = model.embed(x, adjacency, pool)
+    made = vectors @ model.readout.weight.mT + model.readout.bias.sum(dim=0)
+    torch.testing.assert_close(made, expected)
+
+
+@variants
 @both_features
-def test_a_padded_batch_equals_the_graphs_one_by_one_in_values_and_gradients(kind):
+def test_a_padded_batch_equals_the_graphs_one_by_one_in_values_and_gradients(kind, options):
     x = tiny.features(kind)
-    model = build(x)
+    model = build(x, **options)
     made = tiny.batch(x, "symmetric")
     for m, graphs in enumerate(tiny.GRAPHS.tolist()):
         batched = model(*tiny.member_inputs(made, m))
         for slot, graph in enumerate(graphs):
             if graph < 0:
+                if options.get("pooling") == "set":  # which asks nobody, but asks
+                    continue
                 torch.testing.assert_close(batched[slot], model.readout.bias.sum(dim=0))
                 continue
             single = model(*tiny.alone(x, graph, "symmetric"))[0]
@@ -69,18 +95,19 @@ def gradients(model: nn.Module, y: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(y.square().sum(), list(model.parameters()), retain_graph=True)
 
 
+@variants
 @both_features
 @pytest.mark.parametrize("copies", [1, 4])
-def test_members_of_an_ensemble_on_batches_of_their_own_equal_single_models(kind, copies):
+def test_members_of_an_ensemble_on_batches_of_their_own_equal_single_models(kind, copies, options):
     x = tiny.features(kind)
     made = tiny.batch(x)
-    ensemble = Ensemble([lambda: build(x)] * 3, [0, 1, 2]).double()
+    ensemble = Ensemble([lambda: build(x, **options)] * 3, [0, 1, 2]).double()
     features = four_copies(made.features) if copies == 4 else made.features
     y = made.through(ensemble, features)
     loss = F.cross_entropy(y.flatten(0, 1), made.labels.flatten(), reduction="sum")
     (flat,) = torch.autograd.grad(loss, ensemble.flat)
     for m in range(3):
-        model = build(x)
+        model = build(x, **options)
         model.load_state_dict(ensemble.member(m), strict=False)
         single = model(*tiny.member_inputs(made, m))
         torch.testing.assert_close(y[m], single)

@@ -77,12 +77,12 @@ def test_the_largest_random_number_draws_a_graph_that_there_is() -> None:
     ]
 
 
-@pytest.mark.parametrize("expanded", [False, True])
+@pytest.mark.parametrize("by_entry", [False, True])
 def test_a_member_draws_from_its_own_part_and_the_capacity_suffices(
-    whole: Collection, expanded: bool
+    whole: Collection, by_entry: bool
 ) -> None:
     batches = TrainingBatches(
-        whole, PARTS, 4, steps=25, seeds=SEEDS, expanded=expanded, dense=expanded
+        whole, PARTS, 4, steps=25, seeds=SEEDS, by_entry=by_entry, dense=by_entry
     )
     rounds = []
     for epoch in range(3):
@@ -96,9 +96,9 @@ def test_a_member_draws_from_its_own_part_and_the_capacity_suffices(
             needed = whole.num_nodes[indices.graphs].sum(dim=1)
             assert capacity.nodes == int(needed.max())  # on a CPU: no more than that
             entries = whole.num_entries[indices.graphs].sum(dim=1)
-            assert capacity.entries == (int(entries.max()) if expanded else None)
+            assert capacity.entries == (int(entries.max()) if by_entry else None)
             largest = whole.num_nodes[indices.graphs].max()
-            assert capacity.largest == (int(largest) if expanded else None)
+            assert capacity.largest == (int(largest) if by_entry else None)
             assert (
                 assemble(whole, indices.graphs, capacity).labels.tolist()
                 == whole.labels[indices.graphs].tolist()
@@ -208,11 +208,11 @@ def dense(matrix: Blocks | Adjacency, member: int, columns: int) -> Tensor:
 CHOSEN = torch.tensor([[3, 0, 120, -1], [199, -1, 7, 7], [-1, -1, -1, 5]])
 
 
-@pytest.mark.parametrize("expanded", [False, True])
-def test_a_batch_is_that_of_pyg(graphs: Graphs, whole: Collection, expanded: bool) -> None:
+@pytest.mark.parametrize("by_entry", [False, True])
+def test_a_batch_is_that_of_pyg(graphs: Graphs, whole: Collection, by_entry: bool) -> None:
     sizes = whole.num_nodes
     room = 3 + max(int(sizes[row[row >= 0]].sum()) for row in CHOSEN)
-    entries = 500 if expanded else None
+    entries = 500 if by_entry else None
     batch = assemble(whole, CHOSEN, Capacity(room, entries))
     single = graphs.to_data_list()
     for member, row in enumerate(CHOSEN.tolist()):
@@ -237,23 +237,23 @@ def test_a_batch_is_that_of_pyg(graphs: Graphs, whole: Collection, expanded: boo
 
 
 @pytest.mark.parametrize("room", [1, 40, 173, 10_000])
-@pytest.mark.parametrize("expanded", [False, True])
+@pytest.mark.parametrize("by_entry", [False, True])
 def test_every_graph_of_a_part_is_in_one_chunk_of_its_member(
-    whole: Collection, room: int, expanded: bool
+    whole: Collection, room: int, by_entry: bool
 ) -> None:
     valid = [PARTS[1], PARTS[0][:3], torch.tensor([], dtype=torch.long)]
     test = [PARTS[0], PARTS[2][:31], PARTS[2]]
     parts = {"valid": valid, "test": test}
     found: dict[str, list[list[int]]] = {name: [[], [], []] for name in parts}
     members = [dict(zip(parts, own, strict=True)) for own in zip(*parts.values(), strict=True)]
-    for chunk in build_chunks(whole, members, list(parts), room, expanded=expanded):
+    for chunk in build_chunks(whole, members, list(parts), room, by_entry=by_entry):
         taken = torch.where(chunk.graphs >= 0, whole.num_nodes[chunk.graphs.clamp(min=0)], 0)
         assert int(taken.sum(dim=1).max()) <= chunk.capacity.nodes
         assert chunk.capacity.nodes <= room or chunk.graphs.size(1) == 1
         entries = torch.where(chunk.graphs >= 0, whole.num_entries[chunk.graphs.clamp(min=0)], 0)
         if chunk.capacity.entries is not None:
             assert int(entries.sum(dim=1).max()) == chunk.capacity.entries
-        assert expanded == (chunk.capacity.entries is not None)
+        assert by_entry == (chunk.capacity.entries is not None)
         inside = sum(chunk.parts.values())
         assert torch.equal(inside, (chunk.graphs >= 0).float())
         for name, mask in chunk.parts.items():

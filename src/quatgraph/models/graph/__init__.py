@@ -18,6 +18,7 @@ from quatgraph.models.graph.sagpool import GraphSAGPool
 from quatgraph.models.graph.structure_free import StructureFree
 from quatgraph.models.graph.topk import GraphTopK
 from quatgraph.models.graph.ugformer import GraphUGformer
+from quatgraph.models.graph.ugformer1 import GraphUGformer1
 from quatgraph.models.graph.wl import GraphWL
 
 MODELS: dict[str, type[GraphModel]] = {
@@ -31,6 +32,7 @@ MODELS: dict[str, type[GraphModel]] = {
     "sagpool": GraphSAGPool,
     "diffpool": GraphDiffPool,
     "ugformer": GraphUGformer,
+    "ugformer1": GraphUGformer1,
     "capsgnn": GraphCapsGNN,
     "gin": GraphGIN,
     "iegn": GraphIEGN,
@@ -61,6 +63,7 @@ __all__ = [
     "GraphSAGPool",
     "GraphTopK",
     "GraphUGformer",
+    "GraphUGformer1",
     "GraphWL",
     "LayeredOptions",
     "StructureFree",

@@ -6,8 +6,12 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Normalization
+from quatgraph.errors import UserError
+from quatgraph.layers.jumping import Jump
 from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.pooling import Pooling
 from quatgraph.models.common import Count, Model, Options, Rate
 
 GraphNormalization = Normalization | Literal["neighbours", "adjacency"]
@@ -69,7 +73,7 @@ class LayeredOptions(GraphOptions):
     num_layers: Count = 3
     """Number of layers."""
     pooled_dropout: Rate = 0.0
-    """Dropout rate on the summed vectors of a graph."""
+    """Dropout rate on the pooled vectors of a graph."""
 
     @property
     def width(self) -> int:
@@ -82,6 +86,37 @@ class LayeredOptions(GraphOptions):
         return nodes * self.width * (self.num_layers + 4)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolingOptions(LayeredOptions):
+    """The hyperparameters of graph classifiers whose pooling can be chosen."""
+
+    pooling: Pooling = configs.added("sum")
+    """How the vectors of nodes become one of their graph: by their sum, mean or maximum, or
+    ``set`` for Set2Set."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionOptions(PoolingOptions):
+    """The hyperparameters of graph classifiers that pool the vectors of all layers."""
+
+    jump: Jump = configs.added("concat")
+    """Whether the last linear map takes all layers side by side, or each node's mean over the
+    layers, weighted by attention."""
+    virtual_node: bool = configs.added(False)
+    """Whether a node that all nodes of a graph are connected with takes part between layers."""
+
+    def __post_init__(self) -> None:
+        PoolingOptions.__post_init__(self)
+        if self.virtual_node and self.num_layers < 2:
+            raise UserError("model.virtual_node stands between layers: use model.num_layers=2")
+
+    def num_activations(self, nodes: int, entries: int) -> int:
+        numbers = PoolingOptions.num_activations(self, nodes, entries)
+        if self.jump == "attention":  # two LSTMs with a state of half the layers' width each
+            numbers += 16 * nodes * self.width * self.num_layers**2
+        return numbers
+
+
 class GraphModel(Model):
     """A graph classifier: ``forward(x, adjacency, pool)`` returns logits ``(G, C)``."""
 
@@ -89,7 +124,8 @@ class GraphModel(Model):
     supports_members: ClassVar[bool] = False
     """Whether parameters and inputs may have a leading member dimension."""
     needs_entries: ClassVar[bool] = False
-    """Whether the adjacency of a batch must be :meth:`Blocks.expanded`."""
+    """Whether the model has values of its own for entries of the adjacency matrix, which needs a
+    bound on those of a batch: it takes :attr:`Blocks.joined`."""
     needs_max_row: ClassVar[bool] = False
     """Whether the pooling matrix of a batch needs a bound on the nodes of a graph: for models with
     dense batches, each graph of which takes the space of the largest."""

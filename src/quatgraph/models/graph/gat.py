@@ -3,11 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch import Tensor, nn
+from torch import nn
 
-from quatgraph.blocks import Blocks
-from quatgraph.errors import UserError
-from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.jumping import Jump
+from quatgraph.layers.pooling import Pooling
 from quatgraph.layers.real import GraphAttention, check_heads
 from quatgraph.models.common import Count
 from quatgraph.models.graph.layerwise import LayerwiseModel, LayerwiseOptions
@@ -30,15 +29,13 @@ class GraphGATOptions(LayerwiseOptions):
 
 class GraphGAT(LayerwiseModel):
     """`Graph attention network <https://arxiv.org/abs/1710.10903>`_, on a graph with self-loops and
-    no normalization. Attention computes a weight per entry of the matrix, so a batch must be
-    :meth:`Blocks.expanded`.
+    no normalization.
 
     Args:
         hidden: Total width of the heads of a layer.
         heads: Attention heads of every layer.
         dropout: Rate on the input of every layer and on the attention coefficients.
-        in_channels, num_classes, num_layers, pooled_dropout, per_layer: As in
-            :class:`LayerwiseModel`.
+        others: As in :class:`LayerwiseModel`.
     """
 
     Options = GraphGATOptions
@@ -56,6 +53,9 @@ class GraphGAT(LayerwiseModel):
         dropout: float = 0.0,
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
+        pooling: Pooling = "sum",
+        jump: Jump = "concat",
+        virtual_node: bool = False,
     ) -> None:
         check_heads(hidden, heads)
         super().__init__(
@@ -66,6 +66,9 @@ class GraphGAT(LayerwiseModel):
             dropout=dropout,
             pooled_dropout=pooled_dropout,
             per_layer=per_layer,
+            pooling=pooling,
+            jump=jump,
+            virtual_node=virtual_node,
             heads=heads,
             attention_dropout=dropout,
         )
@@ -76,8 +79,3 @@ class GraphGAT(LayerwiseModel):
         return GraphAttention(
             in_channels, out_channels // heads, heads=heads, dropout=attention_dropout
         )
-
-    def encode(self, x: Features, adjacency: Matrix) -> list[Tensor]:
-        if isinstance(adjacency, Blocks):
-            raise UserError("GAT does not take Blocks: use adjacency.expanded(...)")
-        return super().encode(x, adjacency)

@@ -6,14 +6,17 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 
 from quatgraph.layers import LayerwiseReadout, QuaternionDropout
-from quatgraph.layers.linear import Features, Matrix
+from quatgraph.layers.jumping import Jump
+from quatgraph.layers.linear import Features, Matrix, RealLinear
+from quatgraph.layers.pooling import Pooling
+from quatgraph.layers.virtual_node import VirtualNode
 from quatgraph.models.common import Rate, layer_sizes
-from quatgraph.models.graph.base import GraphModel, LayeredOptions
+from quatgraph.models.graph.base import ConvolutionOptions, GraphModel
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LayerwiseOptions(LayeredOptions):
+class LayerwiseOptions(ConvolutionOptions):
     """The hyperparameters of graph classifiers with a readout of every layer."""
 
     dropout: Rate = 0.5
@@ -23,7 +26,7 @@ class LayerwiseOptions(LayeredOptions):
 
 
 class LayerwiseModel(GraphModel):
-    """A stack of convolutions; the vectors of all layers, summed over a graph, give its logits.
+    """A stack of convolutions; the vectors of all layers, pooled over a graph, give its logits.
 
     A subclass implements :meth:`conv`.
 
@@ -33,8 +36,9 @@ class LayerwiseModel(GraphModel):
         hidden: Width of the layers.
         num_layers: Number of layers.
         dropout: Rate on the input of every layer.
-        pooled_dropout: Rate on the summed vectors.
-        per_layer: See :class:`LayerwiseReadout`.
+        pooled_dropout: Rate on the pooled vectors.
+        per_layer, pooling, jump: See :class:`LayerwiseReadout`.
+        virtual_node: Whether there are :class:`VirtualNode` between layers.
         conv_options: Keyword arguments of :meth:`conv`.
 
     Shape:
@@ -42,8 +46,10 @@ class LayerwiseModel(GraphModel):
         - adjacency: of N nodes, prepared
         - pool: ``(G, N)``, the nodes of each graph
         - output: logits ``(G, C)``
+        - with several members, all of these and the parameters have a leading ``M``
     """
 
+    supports_members = True
     activation: ClassVar[Activation] = "relu"
 
     def __init__(
@@ -56,6 +62,9 @@ class LayerwiseModel(GraphModel):
         dropout: float = 0.0,
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
+        pooling: Pooling = "sum",
+        jump: Jump = "concat",
+        virtual_node: bool = False,
         **conv_options: Any,
     ) -> None:
         super().__init__()
@@ -63,7 +72,15 @@ class LayerwiseModel(GraphModel):
         self.convs = nn.ModuleList(self.conv(a, b, **conv_options) for a, b in sizes)
         self.dropout = QuaternionDropout(dropout)
         self.readout = LayerwiseReadout(
-            [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
+            [hidden] * num_layers,
+            num_classes,
+            dropout=pooled_dropout,
+            per_layer=per_layer,
+            pooling=pooling,
+            jump=jump,
+        )
+        self.virtual_nodes = nn.ModuleList(
+            VirtualNode(hidden, self.activation, RealLinear) for _ in sizes[1:] if virtual_node
         )
 
     def conv(self, in_channels: int, out_channels: int) -> nn.Module:
@@ -71,16 +88,18 @@ class LayerwiseModel(GraphModel):
         raise NotImplementedError
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        return self.readout(self.encode(x, adjacency), pool)
+        return self.readout(self.encode(x, adjacency, pool), pool)
 
     def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        return self.readout.pool(self.encode(x, adjacency), pool)
+        return self.readout.pool(self.encode(x, adjacency, pool), pool)
 
-    def encode(self, x: Features, adjacency: Matrix) -> list[Tensor]:
+    def encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
         """The vectors of all nodes after each layer, ``(N, hidden)`` each."""
         layers: list[Tensor] = []
-        activation = ACTIVATIONS[self.activation]
-        for conv in self.convs:
+        activation, virtual = ACTIVATIONS[self.activation], None
+        for layer, conv in enumerate(self.convs):
             x = activation(conv(self.dropout(x), adjacency))
             layers.append(x)
+            if layer < len(self.virtual_nodes):
+                x, virtual = self.virtual_nodes[layer](x, pool, virtual)
         return layers

@@ -16,8 +16,11 @@ from quatgraph.layers import (
     QuaternionLinear,
 )
 from quatgraph.layers.dropout import Masks
+from quatgraph.layers.jumping import Jump
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.messages import MessageGraph
+from quatgraph.layers.pooling import Pooling
+from quatgraph.layers.virtual_node import VirtualNode
 from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel
 from quatgraph.models.graph.layerwise import LayerwiseOptions
@@ -48,7 +51,7 @@ class GraphQGNNOptions(LayerwiseOptions):
 
 
 class GraphQGNN(GraphModel):
-    """QGNN layers; the node vectors of all layers, summed over a graph, give its logits.
+    """QGNN layers; the node vectors of all layers, pooled over a graph, give its logits.
 
     Args:
         in_channels: Number of features of a node; each becomes four equal components.
@@ -61,8 +64,9 @@ class GraphQGNN(GraphModel):
         activation: g, applied to each component.
         norm: Whether to normalize each layer's output over the nodes of a batch before g. The
             released code suggests this instead of dropout; the paper does not.
-        pooled_dropout: Rate on the summed vectors; 0 in the paper, 0.5 in the released code.
-        per_layer: See :class:`LayerwiseReadout`.
+        pooled_dropout: Rate on the pooled vectors; 0 in the paper, 0.5 in the released code.
+        per_layer, pooling, jump: See :class:`LayerwiseReadout`; the paper sums and concatenates.
+        virtual_node: Whether there are :class:`VirtualNode` between layers; the paper has none.
         edge_dim: Number of features of an edge. With it, a layer adds a Hamilton product of them to
             the neighbour's vector and applies a ReLU before the sum, as ``GINEConv`` does.
 
@@ -90,6 +94,9 @@ class GraphQGNN(GraphModel):
         norm: bool = False,
         pooled_dropout: float = 0.0,
         per_layer: bool = False,
+        pooling: Pooling = "sum",
+        jump: Jump = "concat",
+        virtual_node: bool = False,
         edge_dim: int = 0,
     ) -> None:
         super().__init__()
@@ -100,7 +107,15 @@ class GraphQGNN(GraphModel):
         )
         self.norms = nn.ModuleList(BatchNorm(hidden, activation) for _ in sizes if norm)
         self.readout = LayerwiseReadout(
-            [hidden] * num_layers, num_classes, dropout=pooled_dropout, per_layer=per_layer
+            [hidden] * num_layers,
+            num_classes,
+            dropout=pooled_dropout,
+            per_layer=per_layer,
+            pooling=pooling,
+            jump=jump,
+        )
+        self.virtual_nodes = nn.ModuleList(
+            VirtualNode(hidden, activation) for _ in sizes[1:] if virtual_node
         )
         # Input features are always masked one by one.
         self.input_dropout = QuaternionDropout(dropout, masks="real")
@@ -119,6 +134,7 @@ class GraphQGNN(GraphModel):
     def encode(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> list[Tensor]:
         """The vectors of all nodes after each layer, ``(N, 4 hidden_quats)`` each."""
         layers: list[Tensor] = []
+        virtual: Tensor | None = None
         nodes = padding_masks(pool, self.readout.weight)[1] if len(self.norms) else None
         for layer, conv in enumerate(self.convs):
             x = self.dropout(x) if layers else self.input_dropout(x)
@@ -129,4 +145,6 @@ class GraphQGNN(GraphModel):
                 y = conv(x, adjacency)
             x = self.norms[layer](y, nodes) if len(self.norms) else self.activation(y)
             layers.append(x)
+            if layer < len(self.virtual_nodes):
+                x, virtual = self.virtual_nodes[layer](x, pool, virtual)
         return layers

@@ -5,6 +5,8 @@ matrix with many entries long rows are summed in pieces: entries are cut at regu
 regardless of rows, and one program sums the part of a long row between two cuts. At most two long
 rows share an interval: one that continues from before, and one that starts there and continues
 beyond. Pieces and short rows are summed in parallel, then the pieces of each long row.
+
+The rows may end before the last entry: what follows is padding, which no program reads.
 """
 
 import torch
@@ -50,18 +52,20 @@ def _row_of(rowptr, entry, rows, STEPS: tl.constexpr, FAN: tl.constexpr):
 
 @triton.jit
 def _piece(
-    program, rowptr, rows, entries,
+    program, rowptr, rows,
     PIECE: tl.constexpr, STEPS: tl.constexpr, FAN: tl.constexpr,
 ):  # fmt: skip
-    """Start and end of the piece that a program sums; equal if there is none.
+    """Start and end of the piece that a program sums; the end is not behind the start if there is
+    none.
 
     Each interval has two programs: one for a long row that continues from before, and one for a
     long row that starts there.
     """
     cut = program // 2 * PIECE
-    next_cut = cut + tl.minimum(entries - cut, PIECE)
+    next_cut = cut + tl.minimum(tl.load(rowptr + rows) - cut, PIECE)
     is_start = program % 2 == 1
-    row = _row_of(rowptr, tl.where(is_start, next_cut - 1, cut), rows, STEPS, FAN)
+    entry = tl.where(is_start, tl.maximum(next_cut - 1, 0), cut)
+    row = _row_of(rowptr, entry, rows, STEPS, FAN)
     row_begin = tl.load(rowptr + row)
     row_end = tl.load(rowptr + row + 1)
     begin = tl.maximum(row_begin, cut)
@@ -85,7 +89,7 @@ def _sum_rows_and_pieces_kernel(
     weight += member * entries
     x += member * x_member
     if program < slots:
-        begin, end = _piece(program, rowptr, rows, entries, PIECE, STEPS, FAN)
+        begin, end = _piece(program, rowptr, rows, PIECE, STEPS, FAN)
         if begin < end:
             total = _sum_entries(
                 begin, end, 0, col, perm, weight, x, feature, width, x_row,
@@ -115,7 +119,8 @@ def _join_pieces_kernel(
     first = tl.program_id(0)
     member = tl.program_id(2).to(tl.int64)
     cut = first * PIECE
-    row = _row_of(rowptr, cut + tl.minimum(entries - cut, PIECE) - 1, rows, STEPS, FAN)
+    next_cut = cut + tl.minimum(tl.load(rowptr + rows) - cut, PIECE)
+    row = _row_of(rowptr, tl.maximum(next_cut - 1, 0), rows, STEPS, FAN)
     begin = tl.load(rowptr + row)
     end = tl.load(rowptr + row + 1)
     if (begin >= cut) & (end - begin > PIECE):

@@ -108,7 +108,7 @@ class Capacity:
 
     nodes: int
     entries: int | None = None
-    """Entries of the adjacency matrix, if the model needs it as a matrix of its own; or messages
+    """Entries of the adjacency matrix, if the model has values of its own for them; or messages
     along edges, if it uses them."""
     largest: int | None = None
     """Nodes of the largest graph, if the model makes dense batches."""
@@ -131,7 +131,7 @@ class Batch:
     """
 
     features: Codes | Tensor
-    adjacency: Blocks | Adjacency | MessageGraph
+    adjacency: Blocks | MessageGraph
     """``(K, K)``."""
     pool: Blocks
     """``(B, K)``."""
@@ -141,7 +141,7 @@ class Batch:
     def through(self, ensemble: Ensemble, features: Codes | Tensor, *, last: bool = True) -> Tensor:
         """The logits of every member for its graphs, ``(M, B, C)``, or what else the model returns;
         see :meth:`Ensemble.forward` for ``last``."""
-        own: Any = 0 if isinstance(self.adjacency, Adjacency) else None  # blocks hold all members
+        own: Any = None  # blocks hold all members
         if isinstance(self.adjacency, MessageGraph):
             own = MessageGraph(None, None, None, 0)  # type: ignore[arg-type]
         return ensemble(features, self.adjacency, self.pool, in_dims=(0, own, None), last=last)
@@ -160,15 +160,19 @@ def assemble(collection: Collection, graphs: Tensor, capacity: Capacity) -> Batc
         features = Codes(code, weight, whole.num_codes)
     else:
         features = whole.index_select(0, node.clamp(min=0).flatten()).unflatten(0, node.shape)
-    adjacency: Blocks | Adjacency | MessageGraph
+    adjacency: Blocks | MessageGraph
     if collection.messages is not None:
         adjacency = _assemble_messages(collection, rows, capacity)
     else:
         adjacency = Blocks(
-            collection.adjacency, node, shift, node, shift, symmetric=collection.symmetric
+            collection.adjacency,
+            node,
+            shift,
+            node,
+            shift,
+            symmetric=collection.symmetric,
+            max_entries=capacity.entries,
         )
-        if capacity.entries is not None:
-            adjacency = adjacency.expanded(capacity.entries)
     return Batch(
         features=features,
         adjacency=adjacency,
@@ -235,7 +239,8 @@ class TrainingBatches:
     Args:
         parts: Indices of each member's training graphs.
         steps: Steps of an epoch.
-        expanded: Whether the model needs the batch's adjacency as a matrix of its own, or messages.
+        by_entry: Whether the model has values of its own for entries of the adjacency matrix, or
+            messages.
         dense: Whether the model makes dense batches.
     """
 
@@ -250,7 +255,7 @@ class TrainingBatches:
         steps: int,
         seeds: Sequence[int],
         *,
-        expanded: bool = False,
+        by_entry: bool = False,
         dense: bool = False,
     ) -> None:
         self.collection, self.steps = collection, steps
@@ -261,7 +266,7 @@ class TrainingBatches:
         self.batch_sizes = self.counts.clamp(max=batch_size)
         self.largest = min(batch_size, max(len(part) for part in parts))
         self.nodes = _Sizes(collection.num_nodes, parts, batch_size)
-        self.entries = _Sizes(collection.num_entries, parts, batch_size) if expanded else None
+        self.entries = _Sizes(collection.num_entries, parts, batch_size) if by_entry else None
         self.graph_nodes = _LargestSizes(collection.num_nodes, parts, 1) if dense else None
         self.drawn = self.indices.new_zeros(1, len(parts), self.largest)
         self.buffer = self.drawn[0].clone()

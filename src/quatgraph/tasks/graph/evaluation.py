@@ -33,7 +33,7 @@ def build_chunks(
     names: Sequence[str],
     max_nodes: int,
     *,
-    expanded: bool = False,
+    by_entry: bool = False,
     dense: int = 0,
 ) -> list[EvaluationChunk]:
     """Splits the graphs of some parts into chunks of at most ``max_nodes`` nodes a member.
@@ -43,7 +43,8 @@ def build_chunks(
 
     Args:
         parts: The indices of the graphs of each part, for each member.
-        expanded: Whether the model needs entries of the adjacency matrix, at most eight per node.
+        by_entry: Whether the model has values of its own for entries of the adjacency matrix, at
+            most eight per node.
         dense: In how many dimensions each graph of a chunk takes the space of the largest: 1 for a
             model with dense batches of nodes, 2 for one with pairs of nodes.
     """
@@ -67,7 +68,7 @@ def build_chunks(
     while begin < width:
         nodes, edges = needed(sizes, begin), needed(entries, begin)
         fits = nodes <= max_nodes
-        if expanded:
+        if by_entry:
             fits &= edges <= 8 * max_nodes
         largest = int(look_up_sizes(sizes, graphs[:, begin]).max())  # the first is the largest
         if dense:
@@ -79,7 +80,7 @@ def build_chunks(
         }
         capacity = Capacity(
             int(nodes[count - 1]),
-            int(edges[count - 1]) if expanded else None,
+            int(edges[count - 1]) if by_entry else None,
             largest if dense else None,
         )
         chunks.append(EvaluationChunk(graphs[:, begin:end].to(device), capacity, masks))

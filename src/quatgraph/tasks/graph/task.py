@@ -120,7 +120,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
         ensemble, optimizer = self.build_ensemble(members, problem)
         parts = [split_indices(problem, m.config, m.split) for m in members]
         model = MODELS[config.model.name]
-        expanded, dense = model.needs_entries or problem.edge_dim > 0, model.needs_max_row
+        by_entry, dense = model.needs_entries or problem.edge_dim > 0, model.needs_max_row
         # Of the largest fold, so that the steps of an epoch do not depend on the other members.
         largest_fold = max(len(train) for train, _ in problem.folds)
         largest_fold = max(largest_fold, *(len(part["train"]) for part in parts))
@@ -130,7 +130,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             config.train.batch_size,
             steps=math.ceil(largest_fold / config.train.batch_size),
             seeds=[member.key for member in members],
-            expanded=expanded,
+            by_entry=by_entry,
             dense=dense,
         )
         shares = batches.shares
@@ -145,7 +145,7 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
             parts,
             ("valid", "test"),
             max_nodes,
-            expanded=expanded,
+            by_entry=by_entry,
             dense=dense + model.has_pairs,
         )
         measure = smoothed_loss if model.returns_losses else smoothed_cross_entropy

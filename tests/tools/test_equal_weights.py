@@ -1,0 +1,39 @@
+"""QGNN beside the GCN of half its width."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from quatgraph.reproduce.table import load_table
+from tools.equal_weights import pair_runs, render_equal_weights
+
+TABLE = load_table("graph")
+
+
+def runs(method: str, width: int, accuracy: float, **settings: Any) -> list[Any]:
+    """The runs of a configuration under ``honest``; that of fold 9 has another accuracy."""
+    model = {"name": method.partition("-")[0], "hidden_quats": width, "num_layers": 2}
+    return [
+        SimpleNamespace(
+            **{"task": "graph", "dataset": "ptc", "method": method, "protocol": "honest"},
+            **{"seed": 0, "split": fold, "parameters": 10 * width * (2 if "gcn" in method else 1)},
+            config={"model": model, "train": {"lr": 0.1} | settings},
+            metrics={"test/accuracy": accuracy + 0.1 * (fold == 9)},
+        )
+        for fold in range(10)
+    ]
+
+
+def test_pairs_differ_in_the_width_only() -> None:
+    records = [*runs("qgnn", 16, 0.5), *runs("gcn", 8, 0.4), *runs("gcn", 16, 0.9)]
+    records += runs("gcn", 8, 0.7, lr=0.2) + runs("qgnn", 32, 0.5, lr=0.2)[:9]
+    ((this, that),) = pair_runs(TABLE, records, "ptc", "qgnn")
+    assert {run.config["model"]["hidden_quats"] for run in this.values()} == {16}
+    assert {run.config["model"]["hidden_quats"] for run in that.values()} == {8}
+    assert sorted(this) == sorted(that) == [*range(10)]
+
+
+def test_the_difference_is_the_mean_over_pairs_of_each_fold() -> None:
+    records = [*runs("qgnn", 16, 0.5), *runs("gcn", 8, 0.4)]
+    records += runs("qgnn", 16, 0.5, lr=0.2) + runs("gcn", 8, 0.2, lr=0.2)
+    (line,) = render_equal_weights(TABLE, records).splitlines()[2:]
+    assert line == "| ptc | QGNN | 2 | 1.00 | +20.00 ± 0.00 |"

@@ -1,0 +1,65 @@
+"""QGNN and GCN with equally many weights: a quaternion map of twice the width has as many."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from quatgraph import config as configs
+from quatgraph.reproduce.render import format_difference, markdown_table
+from quatgraph.reproduce.table import Table
+from quatgraph.training.record import RunRecord
+
+OWN = ("model.name", "model.hidden_quats", "model.masks", "model.activation", "model.norm")
+"""Settings that differ, or that GCN lacks; the matrix may differ too."""
+Configuration = tuple[tuple[tuple[str, str], ...], int]
+"""Settings of a configuration, and its width in quaternions."""
+
+
+def render_equal_weights(table: Table, records: Sequence[RunRecord]) -> str:
+    """All pairs of configurations on record under ``honest`` that differ in the width only: the
+    difference of QGNN and GCN, as the mean over pairs of each fold."""
+    rows = []
+    for dataset in table.rows:
+        for method in ("qgnn", "qgnn-symmetric"):
+            pairs = pair_runs(table, records, dataset, method)
+            if not pairs:
+                continue
+            folds = [
+                fmean(
+                    this[fold].metrics[table.metric] - that[fold].metrics[table.metric]
+                    for this, that in pairs
+                )
+                for fold in range(table.splits)
+            ]
+            sizes = [[fmean(run.parameters for run in one.values()) for one in p] for p in pairs]
+            ratio = fmean(this / that for this, that in sizes)
+            names = [dataset, table.methods[method], str(len(pairs)), f"{ratio:.2f}"]
+            rows.append([*names, format_difference(folds, table.metric)])
+    head = ["dataset", "method", "pairs", "weights, of GCN's", "difference to GCN ± s.e."]
+    return markdown_table(head, rows)
+
+
+def pair_runs(
+    table: Table, records: Sequence[RunRecord], dataset: str, method: str
+) -> list[tuple[dict[int, RunRecord], dict[int, RunRecord]]]:
+    """The runs by fold of a QGNN, and of the GCN of half its width with equal other settings."""
+    this, that = (_complete(table, records, dataset, one) for one in (method, "gcn"))
+    return [
+        (runs, that[others, width // 2])
+        for (others, width), runs in this.items()
+        if (others, width // 2) in that and width % 2 == 0
+    ]
+
+
+def _complete(
+    table: Table, records: Sequence[RunRecord], dataset: str, method: str
+) -> dict[Configuration, dict[int, RunRecord]]:
+    """The runs of each configuration that has all folds, by its settings and its width."""
+    found: dict[Configuration, dict[int, RunRecord]] = {}
+    for run in records:
+        if (run.task, run.dataset, run.method) == (table.task, dataset, method):
+            flat = configs.flatten(run.config)
+            if run.protocol == "honest" and run.seed == 0:
+                others = {k: v for k, v in flat.items() if k not in (*OWN, "model.normalization")}
+                key = tuple(sorted((k, str(v)) for k, v in others.items()))
+                found.setdefault((key, flat["model.hidden_quats"]), {})[run.split] = run
+    return {key: runs for key, runs in found.items() if len(runs) == table.splits}
