@@ -286,6 +286,13 @@ def test_models_without_shared_test_items_cannot_be_compared(tmp_path: Path) -> 
         compare(*models, data=graph)
 
 
+def test_a_refitted_model_is_named(folder: Path) -> None:
+    first, second = (quatgraph.load(folder / name, **CPU) for name in "ab")
+    second.card["refit"] = True
+    with pytest.raises(UserError, match=r"was refitted on all labels.*compare models from before"):
+        compare(first, second, **CPU)
+
+
 def test_what_cannot_be_compared_is_one_sentence(folder: Path, tmp_path: Path) -> None:
     record = record_of(folder)
     table = {(0, seed): 0.5 for seed in range(3)}

@@ -70,7 +70,8 @@ JSONL = {
     ),
     "a class with one graph": (
         [{"edges": [[0, 1]], "node_labels": ["C", "C"], "label": "pair"}],
-        "the class 'pair' has 1 graph, too few for 3 folds: add graphs, or leave the class out",
+        "the class 'pair' has 1 graph, too few for 3 folds: add graphs, or leave the class out "
+        "with --set data.missing=pair",
     ),
     "the same id twice": ([lines()[3]], "mine.jsonl line 31 repeats the id 'chain-3' of"),
     "nodes described otherwise": (

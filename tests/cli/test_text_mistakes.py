@@ -94,7 +94,10 @@ def test_a_mistake_in_a_table_is_told(case: str, tmp_path: Path) -> None:
 
 def test_a_label_seen_once_is_told(tmp_path: Path) -> None:
     written(tmp_path / "mine.csv", [*REVIEWS, ("A fine film", "priase")])
-    words = "the label 'priase' has a single document in", "add documents, correct the label"
+    words = (
+        "the label 'priase' has a single document in",
+        "correct the label, or leave the class out with --set data.missing=priase",
+    )
     assert_refused("mine.csv", *words)
 
 

@@ -1,11 +1,20 @@
 """Drawn splits and their checks."""
 
+import networkx
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quatgraph.data.splits import check_split, inner_validation, stratified_split
+from quatgraph.data import graph, node, text
+from quatgraph.data.graph.folds import stratified_folds
+from quatgraph.data.splits import (
+    MANY,
+    check_classes,
+    check_split,
+    inner_validation,
+    stratified_split,
+)
 from quatgraph.errors import UserError
 
 
@@ -128,3 +137,29 @@ def test_validation_refuses_what_cannot_be():
         inner_validation(torch.tensor([0, 1]), torch.tensor([0, 1]), 0)
     with pytest.raises(UserError, match="seed"):
         inner_validation(torch.tensor([0, 0]), torch.tensor([0, 1]), -1)
+
+
+def test_labels_that_nearly_all_differ_are_refused():
+    names = [str(number / 7) for number in range(30)]
+    y = torch.arange(30).repeat(2)
+    with pytest.raises(UserError, match=r"60 labelled nodes have 30 different labels, such as '0"):
+        check_classes(torch.cat((y, torch.tensor([-1]))), names, "nodes")
+    check_classes(torch.cat((y, torch.tensor([0]))), names, "nodes")  # more than two each
+    check_classes(torch.arange(MANY), names[:MANY], "nodes")  # few classes may be rare
+
+
+@pytest.mark.parametrize("task", ["nodes", "graphs", "documents"])
+def test_every_task_refuses_numbers_as_classes(task):
+    labels = [number / 7 for number in range(40)]
+    graphs = [networkx.path_graph(3 + number % 5) for number in range(40)]
+    read = {
+        "nodes": lambda: node.from_any(
+            (networkx.to_numpy_array(networkx.cycle_graph(40)), None, labels)
+        ),
+        "graphs": lambda: stratified_folds(
+            graph.from_any(graphs, labels=labels).y, names=list(map(str, labels))
+        ),
+        "documents": lambda: text.from_list([f"word{n} film" for n in range(40)], labels),
+    }
+    with pytest.raises(UserError, match=f"40 labelled {task} have 40 different labels, such as '0"):
+        read[task]()

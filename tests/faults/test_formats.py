@@ -60,7 +60,7 @@ def packed(text: str) -> bytes:
         ("mine.csv", "source,target\na,b\n", "is part of a graph of the task node"),
         ("mine.csv", "id,from,to\n0,a,b\n", "is part of a graph of the task node"),
         ("keys.jsonl", '{"body": "a film"}\n', "has neither 'edges', as a graph has, nor 'text'"),
-        ("four.csv", "a,b,c,d\n", "line 1 has 4 columns where 3 are needed; leave out the others"),
+        ("four.csv", "a,b,c,d\n", "the columns 'a', 'b', 'c', 'd', which tell no task: texts have"),
     ],
 )
 def test_what_is_not_read_is_refused_with_a_remedy(

@@ -112,3 +112,15 @@ def test_columns_cannot_be_selected_by_a_setting_so_none_is_advised(tmp_path: Pa
     (tmp_path / "new.csv").write_text("a,b,c,d\n")
     with pytest.raises(UserError, match=r"name three of them head, relation and tail$"):
         parse_triples(tmp_path / "new.csv", GRAPH)
+
+
+def test_a_file_with_the_columns_of_the_training_data_is_read_likewise(tmp_path: Path) -> None:
+    file, notes = tmp_path / "queries.csv", list[str]()
+    file.write_text("when,whom,who,how\n1990,New York,?,near\n1991,,Q3,twin of\n1992,Q2,Q1,P1\n")
+    columns = {"head": "who", "relation": "how", "tail": "whom"}
+    assert parse_queries(file, GRAPH, notes, columns).tolist() == NUMBERS
+    assert "'who' as head, 'how' as relation, 'whom' as tail; not used: 'when'" in notes[0]
+    file.write_text("?\tnear\tNew York\nQ3\ttwin of\t?\nQ1\tP1\tQ2\n")  # without these columns
+    assert parse_queries(file, GRAPH, columns=columns).tolist() == NUMBERS
+    file.write_text("who,how,whom\nQ1,near,Q2\n")
+    assert parse_triples(file, GRAPH, columns=columns).tolist() == [[0, 0, 1]]

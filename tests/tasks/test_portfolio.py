@@ -88,6 +88,11 @@ def test_only_some_models_are_tried() -> None:
     assert {c.model.name for c in default_candidates(NODE, only=["gcn"])} == {"gcn"}
     named = default_candidates(NODE, {"model": {"name": "gcn"}})
     assert named == default_candidates(NODE, only=["gcn"])
+    decoder = (
+        "no model 'complex'; complex is a model.decoder of embeddings: --only embeddings --set"
+    )
+    with pytest.raises(UserError, match=f"{decoder} model.decoder=complex"):
+        default_candidates(TASKS["link"], only=["complex"])
     with pytest.raises(UserError, match="the task node has no model 'gnc'; did you mean 'gcn'"):
         default_candidates(NODE, only=["gnc"])
 

@@ -213,6 +213,12 @@ def _check_comparable(sources: Sequence[_Source], by_item: bool) -> None:
             f"{records.name} is a set of records and {without[0].name} a model without "
             f"{RECORDS}: compare models with models, or records with records"
         )
+    for source in sources if by_item else ():
+        if source.predictor is not None and source.predictor.card.get("refit"):
+            raise UserError(
+                f"{source.name} was refitted on all labels, so no test data is left: compare "
+                "models from before a refit, or `evaluate` each on new data"
+            )
     for other in others:
         if other.digest(by_item) != first.digest(by_item):
             name = "" if other.data == first.data else f", {other.data!r}"

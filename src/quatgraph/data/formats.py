@@ -20,6 +20,7 @@ from quatgraph.data.io.files import (
     unpacked_suffix,
 )
 from quatgraph.data.io.frame import FRAME_SUFFIXES, JSON_SUFFIXES, find_files, read_frame
+from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.table import split_cells
 from quatgraph.errors import UserError
 
@@ -253,6 +254,12 @@ def _infer_table_task(path: Path, cells: list[str]) -> str:
         raise UserError(
             f"{path} has one column, separated by commas, tabs or semicolons; texts have the "
             "columns text and label, triples head, relation and tail"
+        )
+    if len(cells) > len(TRIPLE_COLUMNS) and not has_triples:
+        raise UserError(
+            f"{path} has the columns {quote_some(cells)}, which tell no task: texts have text and "
+            "label, molecules smiles and label, triples head, relation and tail; name yours by "
+            "--set data.text=NAME, data.smiles, or data.head, data.relation and data.tail"
         )
     return "link"
 

@@ -113,6 +113,17 @@ def missing_hint(name: str) -> str:
     return f", or count it as missing with {_missing_setting([name])}" if _is_marker(name) else ""
 
 
+def leave_out(name: str) -> str:
+    """The end of an error about a class that is too small.
+
+    Example:
+        >>> leave_out("rare one")
+        "leave the class out with --set 'data.missing=rare one'"
+    """
+    how = "" if "," in name else f" with {_missing_setting([name])}"  # commas separate labels
+    return f"leave the class out{how}"
+
+
 def _marker_notes(
     counts: Mapping[str, int], missing: Sequence[str], what: tuple[str, str]
 ) -> list[str]:

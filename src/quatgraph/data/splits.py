@@ -8,6 +8,8 @@ from torch import Tensor
 
 from quatgraph.errors import UserError, did_you_mean
 
+MANY = 20
+"""Classes from which on each needs more than two items on average."""
 Fold = tuple[Tensor, Tensor]
 """Indices of the items for training, and of those for testing or validation."""
 SplitMasks = tuple[Tensor, Tensor, Tensor]
@@ -39,6 +41,22 @@ def spelling_notes(words: Iterable[str]) -> list[str]:
     """Reports words for a split that some read differently."""
     found = dict.fromkeys(word for word in words if word.casefold() in ("dev", "development"))
     return [f"the split {word!r} is read as valid" for word in found]
+
+
+def check_classes(y: Tensor, names: Sequence[object], noun: str) -> None:
+    """Refuses labels that nearly all differ, as measured numbers or ids do.
+
+    Args:
+        y: Class of each item, ``(N,)``, negative if unknown.
+        noun: The plural of an item.
+    """
+    count = int((y >= 0).sum())
+    if len(names) > MANY and count <= 2 * len(names):
+        raise UserError(
+            f"{count:,} labelled {noun} have {len(names):,} different labels, such as "
+            f"{str(names[0])!r}, too many to learn as classes: group them, numbers into ranges, "
+            "or name another column with --set data.label=NAME"
+        )
 
 
 def drawn_note(sizes: Sequence[int], noun: str, where: str, seed: int) -> str:

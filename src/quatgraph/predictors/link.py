@@ -32,6 +32,7 @@ from quatgraph.predictors.queries import (
     example_query,
     parse_queries,
     parse_triples,
+    report_trained,
     report_unseen,
 )
 from quatgraph.predictors.support import name_support
@@ -113,7 +114,8 @@ class LinkPredictor(Predictor[LinkConfig]):
             example = example_query(self.triples)
             raise UserError(f"give a query, such as {example}, or a file of queries")
         notes: list[str] = []
-        rows = parse_queries([row] if queries is None else queries, self.triples, notes)
+        asked = [row] if queries is None else queries
+        rows = parse_queries(asked, self.triples, notes, self.config.data.columns)
         links = self.predict_rows(rows, top=top, known=known)
         links = replace(links, notes=notes + self.notes_on(rows))
         return self.explain(links) if explain else links
@@ -238,8 +240,8 @@ class LinkPredictor(Predictor[LinkConfig]):
             self._refuse_refitted()
             ranks, queries = self.ranks(part), self._problem.parts[part]
         else:
-            new = parse_triples(triples, self.triples, notes)
-            notes += self._report_known(new)
+            new = parse_triples(triples, self.triples, notes, self.config.data.columns)
+            notes += report_trained(self._find_parts(new))
             ranks, queries = self._rank_new(new)
         return RankingReport(
             num_triples=len(queries.head) // 2,
@@ -283,16 +285,6 @@ class LinkPredictor(Predictor[LinkConfig]):
             for counts in (padded.greater, padded.equal)
         )
         return Ranks(greater, equal), RankingQueries.of(rows, known, self.device)
-
-    def _report_known(self, rows: Tensor) -> list[str]:
-        """A note on triples that the model was trained on."""
-        trained = self._find_parts(rows).count("train")
-        if not trained:
-            return []
-        return [
-            f"{trained:,} of {len(rows):,} triples are training triples, which makes the result "
-            "look better than it is"
-        ]
 
     def _build(
         self, config: LinkConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]

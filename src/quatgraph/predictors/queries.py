@@ -4,7 +4,7 @@ The end to predict is empty or ``?``. A row with both ends is a triple to score.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
@@ -34,7 +34,12 @@ class SingleQuery(TypedDict, total=False):
     tail: str | None
 
 
-def parse_queries(queries: AnyQueries, triples: Triples, notes: list[str] | None = None) -> Tensor:
+def parse_queries(
+    queries: AnyQueries,
+    triples: Triples,
+    notes: list[str] | None = None,
+    columns: Mapping[str, str] = {},
+) -> Tensor:
     """Numbers of head, relation and tail of each query, ``(Q, 3)``; ``OPEN`` for an end to predict.
 
     Args:
@@ -42,14 +47,20 @@ def parse_queries(queries: AnyQueries, triples: Triples, notes: list[str] | None
             header; or rows of names. Names are ids or labels.
         triples: The knowledge graph.
         notes: Gets notes on the file.
+        columns: Names of the columns of the training data by role; a file that has them is read
+            likewise.
     """
-    notes = [] if notes is None else notes
-    rows = _read_rows(Path(queries), notes) if isinstance(queries, Path | str) else _check(queries)
+    rows = _read(queries, notes := [] if notes is None else notes, columns)
     found = [_number_row(row, at, triples) for at, row in rows]
     return torch.tensor(found, dtype=torch.int64).view(-1, 3)
 
 
-def parse_triples(source: AnyQueries, triples: Triples, notes: list[str] | None = None) -> Tensor:
+def parse_triples(
+    source: AnyQueries,
+    triples: Triples,
+    notes: list[str] | None = None,
+    columns: Mapping[str, str] = {},
+) -> Tensor:
     """Numbers of head, relation and tail of whole triples, ``(N, 3)``, each once. Triples with an
     entity or a relation that the graph does not have are left out, with a note.
 
@@ -57,9 +68,9 @@ def parse_triples(source: AnyQueries, triples: Triples, notes: list[str] | None 
         source: A file or rows, as of :func:`parse_queries`.
         triples: The knowledge graph.
         notes: Gets notes on the triples.
+        columns: See :func:`parse_queries`.
     """
-    notes = [] if notes is None else notes
-    rows = _read_rows(Path(source), notes) if isinstance(source, Path | str) else _check(source)
+    rows = _read(source, notes := [] if notes is None else notes, columns)
     names = [
         {name.casefold() for name in (*ids, *labels)}
         for ids, labels in (
@@ -134,15 +145,33 @@ def report_unseen(rows: Tensor, triples: Triples, *, by_features: bool) -> list[
     ]
 
 
-def _read_rows(path: Path, notes: list[str]) -> Iterator[tuple[str, Row]]:
-    """The rows of a file, each with the start of a message about it."""
-    table, note = without_header(
-        NameTable.parse(read_content(path), str(path), tuple(TRIPLE_COLUMNS)), remedy=NAME_THEM
-    )
+def report_trained(parts: Sequence[str]) -> list[str]:
+    """A note on triples that the model was trained on, by the part that has each triple."""
+    trained = parts.count("train")
+    if not trained:
+        return []
+    return [
+        f"{trained:,} of {len(parts):,} triples are training triples, which makes the result look "
+        "better than it is"
+    ]
+
+
+def _read(
+    source: AnyQueries, notes: list[str], columns: Mapping[str, str]
+) -> Iterator[tuple[str, Row]]:
+    """The rows of a file or in memory, each with the start of a message about it."""
+    if not isinstance(source, Path | str):
+        yield from _check(source)
+        return
+    path = Path(source)
+    table = NameTable.parse(read_content(path), str(path), tuple(TRIPLE_COLUMNS))
+    if not {name for name in columns.values() if name} <= set(table.first_row()):
+        columns = {}
+    table, note = without_header(table, columns=columns, remedy=NAME_THEM)
     notes += [note] if note else []
     empty = True
-    for columns, lines in table.chunks():
-        for line, *row in zip(lines.tolist(), *columns, strict=True):
+    for cells, lines in table.chunks():
+        for line, *row in zip(lines.tolist(), *cells, strict=True):
             empty = False
             yield f"{path} line {line}: ", row
     if empty:

@@ -55,10 +55,16 @@ def default_candidates(
     values = values or {}
     given = configs.flatten(values)
     rules = protocols(task.name)
-    for name in only:
-        check_known(name, task.models, f"the task {task.name} has no model {name!r}")
-    wanted = list(only) or ([given[_MODEL]] if _MODEL in given else [])
     entries: list[configs.Values] = rules["portfolio"]
+    for name in only:
+        remedy = "".join(  # for a decoder, such as complex
+            f"; {name} is a {key} of {entry[_MODEL]}: --only {entry[_MODEL]} --set {key}={name}"
+            for entry in entries
+            for key, value in entry.items()
+            if value == name
+        )
+        check_known(name, task.models, f"the task {task.name} has no model {name!r}", remedy)
+    wanted = list(only) or ([given[_MODEL]] if _MODEL in given else [])
     known = {entry[_MODEL] for entry in entries}
     # A model outside the portfolio is tried with the task's own grid, or with one of the model.
     own = rules.get("own-models", {})

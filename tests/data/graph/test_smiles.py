@@ -138,3 +138,16 @@ def test_other_formats_have_no_column_of_smiles(tmp_path: Path) -> None:
     path.write_text('{"edges": [[0, 1]], "label": 0}\n')
     with pytest.raises(UserError, match=r"has no columns, so data\.smiles=x names none"):
         read(path, smiles="x")
+
+
+def test_all_that_is_no_molecule_is_named_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "molecules.csv"
+    path.write_text("smiles,label\nC,a\nc1ccccc,b\nCC,b\n,a\nC(C,a\n")
+    with pytest.raises(UserError) as caught:
+        read(path)
+    assert str(caught.value) == (
+        f"{path} line 3: 'c1ccccc' is no molecule, rdkit cannot read it; correct it or remove it; "
+        f"likewise 2 more molecules: {path} line 5, {path} line 6"
+    )
+    with pytest.raises(UserError, match=r"likewise 1 more molecule: SMILES 3$"):
+        from_any(["c1cc", "C", "C("], labels=[0, 1, 0])

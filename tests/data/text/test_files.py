@@ -124,7 +124,11 @@ def test_inferred_columns_are_reported(tmp_path):
         ("text\nwords\n", {}, "no column 'label', its columns are 'text'"),
         ("a,b,c\n1,2,3\n", {"labels_needed": False}, "no column 'text'"),
         ("text,label\n1,2\n", {"text": "txt"}, "no column 'txt'; did you mean 'text'"),
-        ("text,label\n1,2\n", {"label": "xyz"}, "no column 'xyz'; its columns are 'text', 'label'"),
+        (
+            "text,label\n1,2\n",
+            {"label": "xyz"},
+            "no column 'xyz'; its columns are 'text', 'label'; rename",
+        ),
         ("text,text,label\n1,2,3\n", {}, "two columns named 'text'"),
         ("text,label\na\n", {}, "line 2 has 1 cells but the first line has 2"),
         ('text,label\n"a,b\n', {}, "line 2 is not valid CSV"),

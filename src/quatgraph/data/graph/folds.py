@@ -9,8 +9,8 @@ from torch import Tensor
 
 from quatgraph.data.io import store
 from quatgraph.data.io.numbers import whole_numbers
-from quatgraph.data.labels import missing_hint
-from quatgraph.data.splits import Fold, check_seed
+from quatgraph.data.labels import leave_out
+from quatgraph.data.splits import Fold, check_classes, check_seed
 from quatgraph.errors import UserError
 
 
@@ -38,6 +38,8 @@ def stratified_folds(
     labels = y[known].numpy()
     if not len(labels):
         raise UserError("no graph has a label; folds need labelled graphs")
+    if names:
+        check_classes(y, names, "graphs")
     classes, first_seen, sizes = np.unique(labels, return_index=True, return_counts=True)
     label, size = int(classes[sizes.argmin()]), int(sizes.min())
     if size < num_folds:
@@ -46,7 +48,7 @@ def stratified_folds(
         raise UserError(
             f"the class {name!r} has {size} "
             f"{'graph' if size == 1 else 'graphs'}, too few for {num_folds} folds: {fewer}"
-            f"add graphs, or leave the class out{missing_hint(str(name))}"
+            f"add graphs, or {leave_out(str(name))}"
         )
     # As in scikit-learn: graphs sorted by class, in order of first appearance, are dealt to the
     # folds in turn, which sets the number of each class per fold; then each class is shuffled.

@@ -16,7 +16,7 @@ from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.data.io.columns import find_column
 from quatgraph.data.io.files import is_unicode, to_plain
 from quatgraph.data.io.frame import read_frame
-from quatgraph.data.io.messages import quote_some
+from quatgraph.data.io.messages import count_noun, list_some, quote_some
 from quatgraph.data.labels import label_type
 from quatgraph.errors import UserError
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SCAFFOLD = "scaffold"
 """The group that stands for Bemis-Murcko scaffolds, unless the table has a column of that name."""
+ALONE = "the SMILES"
+"""What messages call a molecule that comes alone."""
 MAX_LENGTH = 10_000
 """Characters of a SMILES, at most."""
 ATOM_FEATURES: tuple[Callable[["Atom"], float], ...] = (
@@ -61,9 +63,9 @@ def read_smiles(
     if not rows:
         raise UserError(f"{path} lists no molecules; give each a line")
     objects = []
-    for place, row in enumerate(rows):
-        where, smiles = frame.at(place), row.pop("smiles")
-        molecule = parse_smiles(smiles, where)
+    places = [frame.at(place) for place in range(len(rows))]
+    molecules = _parse_all([row.pop("smiles") for row in rows], places)
+    for where, row, molecule in zip(places, rows, molecules, strict=True):
         own: dict[str, Any] = {key: word for key, word in row.items() if word}
         if by_scaffold:
             own["group"] = _find_scaffold(molecule)
@@ -89,16 +91,33 @@ def from_smiles(
         raise UserError(f"there are {len(smiles)} SMILES but {len(known)} labels; give one to each")
     distinct = len(set(smiles)) == len(smiles)
     objects = []
-    for place, one in enumerate(smiles):
-        where = f"SMILES {place + 1}" if len(smiles) > 1 else "the SMILES"
-        value = _to_object(parse_smiles(one, where))
+    places = [f"SMILES {n}" for n in range(1, len(smiles) + 1)] if len(smiles) > 1 else [ALONE]
+    for place, molecule in enumerate(_parse_all(smiles, places)):
+        value = _to_object(molecule)
         if distinct:
-            value["id"] = one
+            value["id"] = smiles[place]
         if known is not None:
             value["label"] = to_plain(known[place])
-        objects.append((where, value))
+        objects.append((places[place], value))
     merged = merge_objects(objects, missing=missing, labels_needed=labels_needed)
     return replace(merged, label_type=label_type(known or ()))
+
+
+def _parse_all(smiles: Sequence[object], places: Sequence[str]) -> list["Mol"]:
+    """The molecules of SMILES; ``places`` they are at, for an error that names all mistakes."""
+    found, mistakes = list[Any](), dict[str, UserError]()
+    for one, where in zip(smiles, places, strict=True):
+        try:
+            found.append(parse_smiles(one, where))
+        except UserError as mistake:
+            if isinstance(mistake.__cause__, ImportError):
+                raise
+            mistakes[where] = mistake
+    if not mistakes:
+        return found
+    first, *others = mistakes
+    also = f"; likewise {count_noun(len(others), 'more molecule')}: {list_some(others)}"
+    raise UserError(f"{mistakes[first]}{also * bool(others)}")
 
 
 def parse_smiles(smiles: object, where: str) -> "Mol":

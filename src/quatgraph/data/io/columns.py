@@ -77,6 +77,8 @@ def find_column(path: str, columns: Collection[str], name: str, usual: str) -> s
             )
         return found[0] if found else None
     if name not in columns:
-        hint = did_you_mean(name, columns) or f"; its columns are {quote_some(columns)}"
+        hint = did_you_mean(name, columns) or (
+            f"; its columns are {quote_some(columns)}; rename one of them, or choose another"
+        )
         raise UserError(f"{path} has no column {name!r}{hint}")
     return name

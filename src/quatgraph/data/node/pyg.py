@@ -8,7 +8,13 @@ from torch import Tensor
 from quatgraph.data.edges import is_symmetric
 from quatgraph.data.node.assembly import as_columns, complete_data
 from quatgraph.data.pyg import check_edge_index, check_features, count_nodes
-from quatgraph.data.splits import SplitMasks, check_split, drawn_note, stratified_split
+from quatgraph.data.splits import (
+    SplitMasks,
+    check_classes,
+    check_split,
+    drawn_note,
+    stratified_split,
+)
 from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
@@ -56,6 +62,8 @@ def from_data(data: "Data", *, split_seed: int = 0, labels_needed: bool = True) 
         raise UserError("no node of the graph has a label; give data.y a class for some nodes")
     notes = []
     if masks is None:
+        if labels_needed:
+            check_classes(y, label_names, "nodes")
         masks = as_columns(stratified_split(y, split_seed))
         sizes = [int(mask.sum()) for mask in masks]
         notes.append(drawn_note(sizes, "nodes", "the graph", split_seed))

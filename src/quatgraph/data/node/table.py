@@ -20,6 +20,7 @@ from quatgraph.data.node.edges import Edges
 from quatgraph.data.node.options import ReadOptions
 from quatgraph.data.splits import (
     SPLIT_WORDS,
+    check_classes,
     check_split,
     drawn_note,
     part_numbers,
@@ -91,6 +92,8 @@ class NodeTable:
         else:
             sizes = [int(mask.sum()) for mask in masks]
             split_notes = [drawn_note(sizes, "nodes", where, options.split_seed)]
+            if options.labels_needed:
+                check_classes(y, label_names, "nodes")
         masks = as_columns(masks)
         if options.labels_needed:
             split_notes += check_split(y, masks, label_names, where=f"the split of {where}")

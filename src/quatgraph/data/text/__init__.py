@@ -23,7 +23,7 @@ from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.frame import JSON_SUFFIXES, is_frame
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import label_notes, label_type
-from quatgraph.data.splits import PARTS, SPLIT_WORDS, drawn_note, part_numbers
+from quatgraph.data.splits import PARTS, SPLIT_WORDS, check_classes, drawn_note, part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.text.corpus_graph import CorpusGraph, append_nodes, corpus_graph
 from quatgraph.data.text.documents import (
@@ -232,6 +232,8 @@ def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> D
         notes.append(f"{count} {have(len(blank))} no words, for example {texts.at(blank[0])}")
     documents = assemble(replace(texts, texts=cleaned, notes=notes), name, options)
     if options.labels_needed and options.for_training:
+        if texts.parts is None:
+            check_classes(documents.y, documents.label_names, "documents")
         check_trainable(documents, where)
         documents.notes.extend(untrained_notes(documents, where))
         documents.notes.extend(group_notes(texts, where))

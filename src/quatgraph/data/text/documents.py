@@ -14,7 +14,7 @@ from torch import Tensor
 
 from quatgraph.data.group_splits import encode_groups, group_validation, split_groups
 from quatgraph.data.io.messages import count_noun, quote_some
-from quatgraph.data.labels import LabelType, encode_labels, missing_hint
+from quatgraph.data.labels import LabelType, encode_labels, leave_out, missing_hint
 from quatgraph.data.splits import PARTS, SplitMasks, stratified_split
 from quatgraph.data.tensors import select_ranges, sizes_to_ptr
 from quatgraph.errors import UserError
@@ -316,7 +316,7 @@ def check_drawn_split(documents: Documents, where: str) -> list[str]:
         name = names[sizes.index(1)]
         raise UserError(
             f"the label {name!r} has a single document in {where}, so nothing could be validated; "
-            f"add documents, correct the label or remove it{missing_hint(name)}"
+            f"add documents, correct the label, or {leave_out(name)}"
         )
     small = [name for name, size in zip(names, sizes, strict=True) if size < len(PARTS)]
     if not small:
