@@ -182,6 +182,7 @@ def test_nor_does_a_step_on_a_rank(model: str, monkeypatch: pytest.MonkeyPatch) 
     assert_captured(ShardedLinkTask(Launch(0, 1, 0)), config, cities(), monkeypatch)
 
 
+@pytest.mark.usefixtures("device", "dtype")
 @pytest.mark.parametrize("pooling", ["mean", "max", "set"])
 @pytest.mark.parametrize("model", ["qgnn", "gcn", "gin", "structure-free"])
 def test_nor_do_poolings_of_graphs_and_virtual_nodes(
