@@ -1,15 +1,21 @@
-"""QGNN and GCN with equally many weights: a quaternion map of twice the width has as many."""
+"""QGNN and GCN with equally many weights, as a quaternion map of twice the width has; and methods
+that were searched with equal axes."""
 
 from collections.abc import Sequence
 from statistics import fmean
 
 from quatgraph import config as configs
+from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.render import format_difference, markdown_table
+from quatgraph.reproduce.rules import validation
 from quatgraph.reproduce.table import Table
 from quatgraph.training.record import RunRecord
+from tools.searches import read_searches
 
 OWN = ("model.name", "model.hidden_quats", "model.masks", "model.activation", "model.norm")
 """Settings that differ, or that GCN lacks; the matrix may differ too."""
+SEARCHED = 12
+"""Configurations of each method in that search."""
 Configuration = tuple[tuple[tuple[str, str], ...], int]
 """Settings of a configuration, and its width in quaternions."""
 
@@ -42,7 +48,7 @@ def pair_runs(
     table: Table, records: Sequence[RunRecord], dataset: str, method: str
 ) -> list[tuple[dict[int, RunRecord], dict[int, RunRecord]]]:
     """The runs by fold of a QGNN, and of the GCN of half its width with equal other settings."""
-    this, that = (_complete(table, records, dataset, one) for one in (method, "gcn"))
+    this, that = (_runs_of(table, records, dataset, one) for one in (method, "gcn"))
     return [
         (runs, that[others, width // 2])
         for (others, width), runs in this.items()
@@ -50,7 +56,7 @@ def pair_runs(
     ]
 
 
-def _complete(
+def _runs_of(
     table: Table, records: Sequence[RunRecord], dataset: str, method: str
 ) -> dict[Configuration, dict[int, RunRecord]]:
     """The runs of each configuration that has all folds, by its settings and its width."""
@@ -61,5 +67,33 @@ def _complete(
             if run.protocol == "honest" and run.seed == 0:
                 others = {k: v for k, v in flat.items() if k not in (*OWN, "model.normalization")}
                 key = tuple(sorted((k, str(v)) for k, v in others.items()))
-                found.setdefault((key, flat["model.hidden_quats"]), {})[run.split] = run
+                found.setdefault((key, flat.get("model.hidden_quats", 0)), {})[run.split] = run
     return {key: runs for key, runs in found.items() if len(runs) == table.splits}
+
+
+def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
+    """What validation data selects for each fold out of the search ``graph-methods`` alone, where
+    all of its configurations of a method are on record, and the difference to GCN."""
+    search = configs.flatten(configs.override({}, read_searches()["graph-methods"]["set"]))
+    fixed = {key: value for key, value in search.items() if not isinstance(value, list)}
+    rows = []
+    for dataset in table.rows:
+        folds: dict[str, list[float]] = {}
+        for method in dict.fromkeys(["gcn", *table.columns]):
+            found = _runs_of(table, records, dataset, method)
+            tried = [
+                [*runs.values()]
+                for (others, _), runs in found.items()
+                if all(dict(others).get(key) == str(value) for key, value in fixed.items())
+            ]
+            if len(tried) < SEARCHED:
+                continue
+            folds[method] = validation(tried, table.metric).folds
+            pairs = zip(folds[method], folds.get("gcn", []), strict=False)
+            apart = [this - that for this, that in pairs] if method != "gcn" else []
+            difference = format_difference(apart, table.metric) if apart else ""
+            mean, std = (100 * one for one in mean_std(folds[method]))
+            name = table.methods[method]
+            rows.append([dataset, name, str(len(tried)), f"{mean:.2f} ± {std:.2f}", difference])
+    head = ["dataset", "method", "configurations", "`honest`", "difference to GCN ± s.e."]
+    return markdown_table(head, rows)

@@ -33,7 +33,7 @@ from quatgraph.tasks import TASKS
 from quatgraph.training.record import RunRecord
 from tools.ablation import render_ablation, render_pairs
 from tools.components import render_components
-from tools.equal_weights import render_equal_weights
+from tools.equal_weights import render_equal_search, render_equal_weights
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
 from tools.items import render_items
@@ -78,6 +78,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ),
         ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
         ("docs/results.md", "equal weights graph"): lambda: render_equal_weights(graph, records),
+        ("docs/results.md", "equal search graph"): lambda: render_equal_search(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),
         ("docs/fidelity.md", "whole table text"): lambda: render(text, records),

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from quatgraph.reproduce.table import load_table
-from tools.equal_weights import pair_runs, render_equal_weights
+from tools.equal_weights import SEARCHED, pair_runs, render_equal_search, render_equal_weights
 
 TABLE = load_table("graph")
 
@@ -17,7 +17,12 @@ def runs(method: str, width: int, accuracy: float, **settings: Any) -> list[Any]
             **{"task": "graph", "dataset": "ptc", "method": method, "protocol": "honest"},
             **{"seed": 0, "split": fold, "parameters": 10 * width * (2 if "gcn" in method else 1)},
             config={"model": model, "train": {"lr": 0.1} | settings},
-            metrics={"test/accuracy": accuracy + 0.1 * (fold == 9)},
+            metrics={
+                "test/accuracy": accuracy + 0.1 * (fold == 9),
+                "valid/accuracy": accuracy,
+                "valid/loss": 1.0,
+            },
+            config_digest=f"{method}{width}{settings}",
         )
         for fold in range(10)
     ]
@@ -37,3 +42,21 @@ def test_the_difference_is_the_mean_over_pairs_of_each_fold() -> None:
     records += runs("qgnn", 16, 0.5, lr=0.2) + runs("gcn", 8, 0.2, lr=0.2)
     (line,) = render_equal_weights(TABLE, records).splitlines()[2:]
     assert line == "| ptc | QGNN | 2 | 1.00 | +20.00 ± 0.00 |"
+
+
+def test_an_equal_search_selects_among_its_own_configurations_alone() -> None:
+    shared = {"epochs": 100, "batch_size": 32, "smoothing": 0.1, "clip": 0.5}
+
+    def searched(method: str, best: float) -> list[Any]:
+        accuracies = [best - 0.01 * place for place in range(SEARCHED)]
+        return [
+            run
+            for place, accuracy in enumerate(accuracies)
+            for run in runs(method, 8, accuracy, lr=0.1 + place, **shared)
+        ]
+
+    records = searched("gcn", 0.5) + searched("qgnn", 0.6) + searched("gin", 0.9)[10:]
+    records += runs("qgnn", 8, 0.9)  # of another search
+    gcn, qgnn = render_equal_search(TABLE, records).splitlines()[2:]
+    assert gcn == "| ptc | GCN | 12 | 51.00 ± 3.16 |  |"
+    assert qgnn == "| ptc | QGNN | 12 | 61.00 ± 3.16 | +10.00 ± 0.00 |"
