@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from sampled import DATA, NODES
 from torch import Tensor
+from torch_geometric.data import Data
 
 from quatgraph import Adjacency, NeighborLoader, QGNNConv, UserError
 
@@ -78,8 +79,20 @@ def test_worker_processes_give_the_same_batches() -> None:
     assert all(map(torch.equal, alone, worked))
 
 
+def test_lists_and_pairs_of_nodes_are_selected_like_tensors() -> None:
+    data = Data(x=DATA.x, edge_index=DATA.edge_index, names=[f"n{i}" for i in range(NODES)])
+    data.edge_label_index = DATA.edge_index.flip(0)
+    (batch,) = NeighborLoader(data, [2], input_nodes=torch.tensor([3, 1]))
+    assert batch.names == [f"n{i}" for i in batch.n_id.tolist()]
+    assert torch.equal(batch.edge_label_index, data.edge_label_index[:, batch.e_id])
+
+
 def test_mistakes_are_told_in_a_sentence() -> None:
-    with pytest.raises(UserError, match="an entry for each of the 60 nodes, got 3"):
+    with pytest.raises(UserError, match=r"shape \(60, 2\); of several splits take one column"):
+        NeighborLoader(DATA, [1], input_nodes=torch.ones(60, 2, dtype=torch.bool))
+    with pytest.raises(UserError, match=r"set data\.edge_index"):
+        NeighborLoader(Data(x=DATA.x), [1])
+    with pytest.raises(UserError, match="an entry for each of the 60 nodes, got the shape"):
         NeighborLoader(DATA, [1], input_nodes=torch.ones(3, dtype=torch.bool))
     with pytest.raises(UserError, match="batch_size must be at least 1"):
         NeighborLoader(DATA, [1], batch_size=0)

@@ -56,12 +56,14 @@ class NeighborLoader(DataLoader[Data]):
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch_size must be at least 1, got {batch_size}")
+        if data.get("edge_index") is None:
+            raise UserError("neighbours are sampled along edges: set data.edge_index")
         nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
         if nodes.dtype == torch.bool:
-            if len(nodes) != data.num_nodes:
+            if nodes.shape != (data.num_nodes,):
                 raise UserError(
-                    f"a mask must have an entry for each of the {data.num_nodes} nodes, got "
-                    f"{len(nodes)}"
+                    f"a mask must have an entry for each of the {data.num_nodes} nodes, got the "
+                    f"shape {tuple(nodes.shape)}; of several splits take one column"
                 )
             nodes = nodes.nonzero().flatten()
         batches = _Batches(data, num_neighbors, nodes, batch_size, (shuffle, rescale, seed))
@@ -115,9 +117,9 @@ class _Batches(Dataset[Data]):
             if key in ("edge_index", "num_nodes"):
                 continue
             if self.data.is_node_attr(key):
-                value = value[sample.n_id]
+                value = self._select(key, value, sample.n_id)
             elif self.data.is_edge_attr(key):
-                value = value[sample.e_id]
+                value = self._select(key, value, sample.e_id)
             made[key] = value
         if self.rescale:
             given = made.get("edge_weight")
@@ -127,6 +129,12 @@ class _Batches(Dataset[Data]):
         made.num_sampled_nodes = sample.num_sampled_nodes
         made.num_sampled_edges = sample.num_sampled_edges
         return made
+
+    def _select(self, key: str, value: Any, ids: Tensor) -> Any:
+        """What some nodes or edges have of an attribute, a tensor or a list."""
+        if isinstance(value, Tensor):
+            return value.index_select(self.data.__cat_dim__(key, value), ids)
+        return [value[place] for place in ids.tolist()]
 
     def _draw_order(self, epoch: int) -> Tensor:
         if not self.shuffle:

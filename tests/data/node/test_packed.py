@@ -118,19 +118,42 @@ def test_mistakes_in_arrays_are_named(arrays: Path) -> None:
         node.read(arrays)
 
 
+NAMES = [
+    ('{"num_nodes": 10000000000000}', r"num_nodes must be from 0 to 2\^31 - 1, got 10{13}"),
+    ('{"num_nodes": -4}', "num_nodes must be from 0"),
+    ('{"num_nodes": true}', "'num_nodes' is none of them"),
+    ('{"num_nodes": 3}', r"y\.npy has 4 rows for 3 nodes"),
+    ('{"node_ids": ["a", "b", "a", "c"]}', "node_ids must differ, but 'a' is there twice"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), NAMES)
+def test_names_that_cannot_be_are_told_in_a_sentence(text: str, message: str, arrays: Path) -> None:
+    (arrays / "names.json").write_text(text)
+    with pytest.raises(UserError, match=message):
+        node.read(arrays)
+
+
+def test_an_archive_of_arrays_is_no_array(arrays: Path) -> None:
+    with (arrays / "x.npy").open("wb") as file:
+        np.savez(file, x=np.zeros((4, 2)))
+    with pytest.raises(UserError, match=r"x\.npy must hold one array"):
+        node.read(arrays)
+
+
 WRONG = {
     "edge_index": [
         (np.zeros((2, 4)), r"edge_index must be a tensor of whole numbers of shape \(2, edges\)"),
         (np.zeros((3, 4), dtype=int), r"whole numbers of shape \(2, edges\)"),
         (np.zeros(4, dtype=int), r"whole numbers of shape \(2, edges\)"),
-        (np.int64(3), r"whole numbers of shape \(2, edges\)"),
+        (np.int64(3), r"edge_index\.npy must hold one array with dimensions"),
         (np.zeros((2, 4), dtype=np.uint32), r"edge_index\.npy must .*not uint32; .*int64"),
         (np.zeros((2, 4), dtype=np.uint64), r"edge_index\.npy must .*not uint64; .*int64"),
     ],
     "x": [
         (np.zeros(4), r"x must be .* of shape \(nodes, features\)"),
-        (np.float64(3), r"x must be .* of shape \(nodes, features\)"),
-        (np.zeros((5, 2)), r"y has shape \(4,\) but must be \(5,\)"),
+        (np.float64(3), r"x\.npy must hold one array with dimensions"),
+        (np.zeros((5, 2)), r"y\.npy has 4 rows for 5 nodes; .* num_nodes in names\.json"),
         (np.zeros((4, 2), dtype=complex), r"x\.npy must hold numbers .*not complex128"),
         (np.zeros((4, 2), dtype=">f4"), r"x\.npy must hold numbers in native byte order"),
     ],

@@ -8,6 +8,7 @@ removed.
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,8 +50,14 @@ def read_packed(path: Path, *, options: ReadOptions) -> "Data":
     encoding = names.pop("encoding", None)
     for key, value in names.items():
         data[key] = value
-    rows = [data[key].shape[:1] for key in ("x", "y") if key in data]
-    num_nodes = names.get("num_nodes") or max((size for shape in rows for size in shape), default=0)
+    rows = {key: len(data[key]) for key in ("x", "y") if key in data}
+    num_nodes = names.get("num_nodes") or max(rows.values(), default=0)
+    for key, count in rows.items():
+        if count != num_nodes:
+            raise UserError(
+                f"{path / key}.npy has {count:,} rows for {num_nodes:,} nodes; write it again, or "
+                f"correct num_nodes in {NAMES}"
+            )
     if not num_nodes and data.edge_index.numel():  # reading all edges takes long
         num_nodes = 1 + int(data.edge_index.max())
     data.num_nodes = num_nodes
@@ -100,6 +107,8 @@ def _map(path: Path) -> Tensor:
             f"{path} is not a .npy file of numbers, or it is cut short; write it again with "
             "numpy.save"
         ) from error
+    if not isinstance(array, np.ndarray) or not array.ndim:
+        raise UserError(f"{path} must hold one array with dimensions; write it with numpy.save")
     wide = array.dtype.kind == "u" and array.dtype.itemsize > 1  # for which torch lacks operations
     if array.dtype.kind not in "fiub" or not array.dtype.isnative or wide:
         raise UserError(
@@ -134,6 +143,12 @@ def _read_names(path: Path) -> dict[str, Any]:
         raise UserError(wrong)
     types = dict.fromkeys(_NAMED, list) | {"num_nodes": int, "encoding": dict}
     for key, value in found.items():
-        if not isinstance(value, types.get(key, ())):
+        if not isinstance(value, types.get(key, ())) or isinstance(value, bool):
             raise UserError(f"{wrong}; {key!r} is none of them")
+    if not 0 <= found.get("num_nodes", 0) < 1 << 31:
+        raise UserError(f"{path}: num_nodes must be from 0 to 2^31 - 1, got {found['num_nodes']}")
+    ids = list(map(str, found.get("node_ids", [])))
+    if len(set(ids)) < len(ids):
+        repeated = next(name for name, count in Counter(ids).items() if count > 1)
+        raise UserError(f"{path}: node_ids must differ, but {repeated!r} is there twice")
     return found
