@@ -244,7 +244,7 @@ def test_a_graph_as_large_as_products_is_trained_on_whole_and_in_samples() -> No
 
 
 def test_every_bench_has_a_name() -> None:
-    tasks = ["node", "graph", "link", "link_methods", "sharded", "text"]
+    tasks = ["node", "graph", "graph_methods", "link", "link_methods", "sharded", "text"]
     operations = ["aggregate", "hamilton", "loss", "fused", "kernels"]
     beside = ["peers", "released"]
     defaults = ["defaults", "own_data", "explain", "missing", "serve"]

@@ -282,7 +282,7 @@ def test_a_graph_is_packed_and_trains_as_its_tables_do(tmp_path: Path) -> None:
 def test_formats_are_listed_by_task() -> None:
     heading, *lines = call("data", "formats").stdout.splitlines()
     assert heading == "task   format    files"
-    assert lines[2].startswith("graph  jsonl     a .jsonl file with one graph per line, or a .json")
+    assert lines[3].startswith("graph  jsonl     a .jsonl file with one graph per line, or a .json")
     assert list(dict.fromkeys(line.split()[0] for line in lines)) == list(TASKS)
     texts = call("data", "formats", "text").stdout.splitlines()
     assert texts == [heading, *(line for line in lines if line.startswith("text"))]

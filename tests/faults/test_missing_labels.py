@@ -224,7 +224,7 @@ def test_a_mark_that_hinders_training_is_counted_and_refused_with_a_way_out(
     assert counted.exit_code == 0
     assert "may mean missing are read as classes: '?' (1 " in counted.stderr
     refused = call("train", task, "--data", str(path), "--out", str(tmp_path / "model"))
-    assert_user_error(refused, "or count it as missing with --set 'data.missing=?'")
-    setting = split(refused.stderr.split(" missing with ")[1])
+    assert_user_error(refused, "or leave the class out with --set 'data.missing=?'")
+    setting = split(refused.stderr.split(" out with ")[1])
     again = call("data", "stats", str(path), *setting)
     assert (again.exit_code, "missing" in again.stderr) == (0, False)
