@@ -1,4 +1,4 @@
-"""What the measured constants of sharded entities predict for large graphs."""
+"""Memory and time of large sharded graphs, predicted from measured constants."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Models of graphs: an epoch of all folds on MUTAG, by turns with QGNN's, and the memory of the
-largest steps and evaluation on COLLAB, each in a process of its own."""
+"""Graph models: an epoch of all folds on MUTAG, alternating with QGNN, and the memory of the
+largest steps and evaluation on COLLAB, each in a separate process."""
 
 import json
 import subprocess
@@ -98,7 +98,7 @@ def _memory(method: str, device: torch.device) -> dict[str, Any]:
 
 
 class _Measured(Exception):  # noqa: N818
-    """Ends the training after its largest steps and the largest chunk of its evaluation."""
+    """Stops training after its largest steps and the largest chunk of its evaluation."""
 
 
 def measure_memory(method: str, device: torch.device) -> dict[str, Any]:

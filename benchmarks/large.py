@@ -1,8 +1,8 @@
 """Graphs that are large for one device: training on sampled neighbours, or on the whole graph.
 
-On a CPU, ``quatgraph train node`` runs as a process of its own, whose peak memory is that of all it
-does: reading, training, validation after each epoch, combination. On a GPU, a graph of the size of
-``ogbn-products`` is trained on whole and on samples that the GPU or the CPU draws.
+On a CPU, ``quatgraph train node`` runs in a separate process. Its peak memory covers everything it
+does: reading, training, validation after each epoch, combination. On a GPU, training runs on a
+graph of the size of ``ogbn-products``, whole and sampled on the GPU or the CPU.
 """
 
 import json
@@ -34,7 +34,7 @@ from quatgraph.training.record import read_records
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A made-up graph: degrees have a heavy tail, and half of the edges are within a class."""
+    """A synthetic graph with heavy-tailed degrees and half of the edges within a class."""
 
     nodes: int
     edges: int

@@ -1,6 +1,6 @@
-"""Clients of a service: keep connections open, ask one question after the other, and time it.
+"""Clients that keep connections open, send one query after the other, and time the replies.
 
-Run as a process of its own, so that clients and the service do not share an interpreter.
+They run in a separate process, so clients and the service do not share an interpreter.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Mini-batches of a large graph: drawing neighbours, and training on them.
+"""Mini-batches of a large graph: sampling neighbours, and training on them.
 
 PyG's ``k_hop_subgraph`` takes all neighbours; its sampling needs a compiled library.
 """

@@ -1,7 +1,7 @@
-"""The service under load: 16 clients that ask one query after the other, for a minute.
+"""The service under load: 16 clients, each sending one query after the other for a minute.
 
-Clients, service and whatever else runs share the machine's cores. ``bare`` is FastAPI that answers
-nothing, which no service can exceed; ``pool`` predicts in FastAPI's pool of threads.
+Clients, the service and all other processes share the machine's cores. ``bare`` is FastAPI with
+empty replies, an upper bound for any service; ``pool`` predicts in FastAPI's thread pool.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What the service is measured against: ``python -m benchmarks.serve_peers VARIANT BUNDLE PORT``.
+"""Baselines for the service: ``python -m benchmarks.serve_peers VARIANT BUNDLE PORT``.
 
-``bare`` answers nothing, as fast as FastAPI can. ``pool`` predicts in FastAPI's own pool of
-threads, one request at a time each.
+``bare`` sends empty replies as fast as FastAPI can. ``pool`` predicts in FastAPI's own thread pool,
+one request per thread at a time.
 """
 
 import sys

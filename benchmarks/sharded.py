@@ -1,7 +1,7 @@
-"""Entities of a knowledge graph that two processes share out, beside one process.
+"""Entities of a knowledge graph sharded over two processes, compared with one process.
 
-Every variant runs in processes of its own, several times, by turns with the others. The time on all
-cores shows what a variant computes where other work slows it down.
+Every variant runs in separate processes, several times, alternating with the others. The time on
+all cores shows how much a variant computes even if other work slows it down.
 """
 
 import json
@@ -49,7 +49,7 @@ VARIANTS = {
 
 @dataclass(frozen=True)
 class Work:
-    """What a process of the benchmark does: a training, or all-reduces of so many bytes."""
+    """The work of a benchmark process: a training run, or all-reduces of a given size."""
 
     entities: int
     threads: int

@@ -1,4 +1,4 @@
-"""A client of ``quatgraph serve``, whose predictions are those of a loaded bundle."""
+"""A client of ``quatgraph serve`` that returns the same predictions as a loaded bundle."""
 
 import json
 import urllib.error
@@ -44,7 +44,7 @@ class ExplainedNodes(Predictions):
 
 
 class Client:
-    """A model of a service; predictions are the objects that the predictors return.
+    """Queries a model of a service, and returns the same objects as the predictors.
 
     Args:
         url: The address that ``quatgraph serve`` printed.
@@ -53,7 +53,7 @@ class Client:
         timeout: Seconds to wait for a reply.
 
     Example:
-        A service is asked as a bundle is, and several models by their names::
+        Query a service like a bundle; if it has several models, index by name::
 
             client = quatgraph.Client("http://127.0.0.1:8000", token="...")
             client.predict(head="Peru", relation="borders", top=3)

@@ -1,9 +1,9 @@
-"""Graphs that a model passes layer by layer: sampled nodes, or a whole graph in chunks.
+"""Runs a model layer by layer: on sampled nodes, or on a whole graph in chunks.
 
 A layer of a message-passing model is two functions: ``send(x)`` maps the vectors of all nodes row
 by row, and ``receive(sent, x, matrix, begin)`` sums what the rows of a matrix receive. The rows of
-the matrix are the nodes from ``begin`` on; its columns are all nodes. A model for which this holds
-takes a whole :class:`Adjacency`, :class:`Hops` or :class:`Chunks`, see :func:`run_layer`.
+the matrix are the nodes from ``begin`` on; its columns are all nodes. A model with such layers
+accepts a whole :class:`Adjacency`, :class:`Hops` or :class:`Chunks`, see :func:`run_layer`.
 """
 
 import math
@@ -51,10 +51,10 @@ def own_rows(x: X, matrix: Adjacency, begin: int = 0) -> X:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hops:
-    """The matrices by which the layers of a model multiply on sampled nodes.
+    """The matrices that the layers of a model multiply by on sampled nodes.
 
-    The rows of a matrix are the first of its columns, and the columns of the next matrix: the first
-    layer computes all nodes but those of the last hop, the last one those that were asked for.
+    The rows of a matrix are its first columns, and the columns of the next matrix. The first layer
+    computes all nodes except those of the last hop, the last layer only the nodes to predict.
 
     Attributes:
         nodes: The nodes, ``(N,)``: the columns of the first matrix.
@@ -150,12 +150,12 @@ def _pad(matrix: Adjacency, rows: int, columns: int, entries: int) -> Adjacency:
 class Chunks:
     """A whole graph whose layers are computed in chunks of nodes, without gradients.
 
-    At any time there are the vectors that nodes send and those that they receive, two layers; what
-    a chunk needs besides is small. Entries of one row are never separated.
+    Memory holds two layers at a time: the vectors that nodes send and those that they receive. What
+    a chunk adds is small. The entries of a row always stay together.
 
     Args:
         matrix: The matrix of the graph.
-        cost: What a chunk costs, up to a row more; at least a row.
+        cost: Cost of a chunk, at least one row; a chunk may exceed it by up to one row.
     """
 
     def __init__(self, matrix: Adjacency, cost: int = CHUNK) -> None:

@@ -19,12 +19,12 @@ class Sample:
     """The sampled neighbourhood of some nodes, in PyG's terms.
 
     Attributes:
-        n_id: The nodes, ``(N,)``: first those that were asked for, then their neighbours.
+        n_id: The nodes, ``(N,)``: the seed nodes first, then their neighbours.
         edge_index: Sender and receiver of each edge as positions in ``n_id``, ``(2, E)``.
         e_id: The position of each edge in the ``edge_index`` of the whole graph, ``(E,)``.
-        scale: For each edge the number of its receiver's edges over the number drawn, ``(E,)``.
-        num_sampled_nodes: The nodes asked for, then those that each hop adds.
-        num_sampled_edges: The edges that each hop adds.
+        scale: For each edge, the number of its receiver's edges over the number sampled, ``(E,)``.
+        num_sampled_nodes: The number of seed nodes, then the number that each hop adds.
+        num_sampled_edges: The number of edges that each hop adds.
     """
 
     n_id: Tensor
@@ -36,17 +36,16 @@ class Sample:
 
 
 class NeighborSampler:
-    """Draws neighbours of nodes without replacement.
+    """Samples neighbours of nodes without replacement.
 
-    Draws are a function of the seed, the step, the hop and the node: a CPU and a GPU draw the same,
-    and no draw depends on the other nodes of a mini-batch. A sampler is used by one thread at a
-    time.
+    Samples are a function of the seed, the step, the hop and the node. They are the same on a CPU
+    and a GPU, and do not depend on the other nodes of a mini-batch. A sampler is not thread-safe.
 
     Args:
         edge_index: Sender and receiver of each edge, ``(2, E)``; messages go to receivers.
         num_nodes: Number of nodes of the graph.
-        num_neighbors: For each hop, the most edges to draw for a node, or -1 for all.
-        seed: Seed of the draws.
+        num_neighbors: Maximum number of edges to sample per node, for each hop; -1 for all.
+        seed: Seed of the samples.
 
     Example:
         >>> edge_index = torch.tensor([[1, 2, 3, 0], [0, 0, 1, 2]])

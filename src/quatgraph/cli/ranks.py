@@ -1,4 +1,4 @@
-"""A training of one model on several ranks, as ``torchrun`` starts them."""
+"""Trains one model on several ranks, started by ``torchrun``."""
 
 import platform
 from collections.abc import Callable, Iterator, Sequence

@@ -11,7 +11,7 @@ SIGNIFICANT = 0.05
 
 @dataclass(frozen=True, slots=True)
 class PairedRun:
-    """The test metric of both models on one split with one seed."""
+    """The test metric of both models for one split and seed."""
 
     split: int
     seed: int
@@ -61,7 +61,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Models compared pair by pair; ``str()`` says the result in words."""
+    """Models compared pair by pair; ``str()`` describes the result in words."""
 
     task: str
     data: str

@@ -14,24 +14,25 @@ from quatgraph.sampling import NeighborSampler
 
 
 class NeighborLoader(DataLoader[Data]):
-    """Mini-batches of nodes with sampled neighbours, as PyG's loader of this name gives them, for
-    any model. PyG's needs a compiled library, this one does not.
+    """Mini-batches of nodes with sampled neighbours, for any model. Works like PyG's
+    ``NeighborLoader``, but needs no compiled library.
 
-    A mini-batch is a PyG ``Data`` of the sampled graph: features and labels of its nodes, edge
+    A mini-batch is a PyG ``Data`` with the sampled graph: node features and labels, edge
     attributes, ``n_id``, ``e_id``, ``input_id`` (the positions in ``input_nodes``) and
-    ``batch_size``. Its first ``batch_size`` nodes are those to predict. An epoch depends on the
-    seed and on its number only: workers change nothing.
+    ``batch_size``. Its first ``batch_size`` nodes are those to predict. The samples of an epoch
+    depend only on the seed and the epoch number, not on the workers.
 
     Args:
         data: The whole graph.
-        num_neighbors: For each layer of the model, the most edges to draw for a node; -1 for all.
+        num_neighbors: Maximum number of edges to sample per node, for each layer of the model; -1
+            for all.
         input_nodes: The nodes to predict, as ids or as a mask; all by default.
-        batch_size: Nodes to predict of a mini-batch.
-        shuffle: Whether to draw another order of the nodes for every epoch.
-        rescale: Whether ``edge_weight`` (1 if the graph has none) is multiplied by the number of a
-            receiver's edges over the number drawn. Weighted sums then equal those of the whole
+        batch_size: Number of nodes to predict per mini-batch.
+        shuffle: Whether to shuffle the nodes in every epoch.
+        rescale: Whether to multiply ``edge_weight`` (1 if the graph has none) by the number of a
+            receiver's edges over the number sampled. Weighted sums then equal those of the whole
             graph on average, as layers with a normalized adjacency need.
-        seed: Seed of order and draws.
+        seed: Seed of the order and the samples.
         others: As in :class:`torch.utils.data.DataLoader`, such as ``num_workers``.
 
     Example:
@@ -76,7 +77,7 @@ class NeighborLoader(DataLoader[Data]):
 
 
 class _Steps(Sampler[int]):
-    """The numbers of the mini-batches of an epoch, which go on from epoch to epoch."""
+    """The numbers of an epoch's mini-batches, counted on from epoch to epoch."""
 
     def __init__(self, num_batches: int) -> None:
         self.num_batches, self.epoch = num_batches, -1
@@ -90,7 +91,7 @@ class _Steps(Sampler[int]):
 
 
 class _Batches(Dataset[Data]):
-    """The mini-batches of all epochs, by their numbers."""
+    """The mini-batches of all epochs, indexed by number."""
 
     def __init__(
         self,

@@ -23,7 +23,8 @@ class LayerAttention(nn.Module):
         [\overrightarrow{\mathbf{s}}^{(l)}_v \parallel \overleftarrow{\mathbf{s}}^{(l)}_v] + b\big)
         \, \mathbf{h}^{(l)}_v
 
-    with the states :math:`\mathbf{s}` of two LSTMs, which read the node's layers up and down.
+    where :math:`\mathbf{s}` are the states of two LSTMs, which read a node's layers forwards and
+    backwards.
 
     Args:
         width: Width of each layer's vectors.

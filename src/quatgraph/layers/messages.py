@@ -13,13 +13,14 @@ from quatgraph.layers.linear import Matrix
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MessageGraph:
-    r"""A graph prepared for messages that depend on their edge, as of PyG's ``GINEConv``.
+    r"""A graph prepared for messages that depend on their edge, as in PyG's ``GINEConv``.
 
     .. math:: \mathbf{y}_v = a_{v,v} \, \mathbf{x}_v + \sum_{u \in \mathcal{N}_v} a_{v,u} \,
         \mathrm{ReLU}(\mathbf{x}_u + \mathbf{e}_{v,u})
 
-    A node sends the same message along all its edges with one label, so that S messages are at most
-    as many as edges. Each is computed once. Both halves are sparse products, without atomics.
+    A node sends the same message along all its edges with the same label, so the number of messages
+    S never exceeds the number of edges. Each message is computed once. Both halves are sparse
+    products, without atomics.
 
     Attributes:
         senders: The sender of each message, ``(S, N)``.

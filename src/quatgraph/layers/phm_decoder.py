@@ -11,12 +11,12 @@ from quatgraph.layers.phm import Rules, add_rules, draw_rules
 
 
 class PHMDecoder(RowDecoder):
-    r"""The product of head and relation as numbers with n components:
+    r"""Multiplies head and relation as numbers with n components:
     :math:`\langle \mathbf{e}_h \mathbf{v}_r, \mathbf{e}_t \rangle`.
 
     With fixed rules of multiplication, this is :class:`DistMult` for n = 1, :class:`ComplEx` for
-    n = 2, :class:`Hamilton` for n = 4, and multiplies octonions for n = 8. Vectors have as many
-    weights for every n, and learned rules add n³.
+    n = 2, :class:`Hamilton` for n = 4, and a product of octonions for n = 8. The number of weights
+    is the same for every n, except that learned rules add n³.
 
     Args:
         num_relations: Number of relations R, not counting inverse ones.

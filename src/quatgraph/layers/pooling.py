@@ -1,4 +1,4 @@
-"""One vector per graph from the vectors of its nodes."""
+"""Pools the vectors of a graph's nodes into one vector per graph."""
 
 import math
 from typing import Literal
@@ -20,12 +20,12 @@ class GraphPooling(nn.Module):
 
     Args:
         width: Width of a node's vector.
-        kind: How; only ``"set"`` has weights, and vectors of twice the width.
+        kind: The kind of pooling; only ``"set"`` has weights, and it doubles the width.
 
     Shape:
         - x: ``(N, width)``
         - pool: ``(G, N)``, the nodes of each graph, sorted by graph with padding last
-        - output: ``(G, F)``, see :func:`pooled_width`; without nodes zero, but for ``"set"``
+        - output: ``(G, F)``, see :func:`pooled_width`; zero without nodes, except for ``"set"``
         - with several members, all of these and the parameters have a leading ``M``
     """
 
@@ -44,8 +44,8 @@ class GraphPooling(nn.Module):
 
 
 class Set2Set(nn.Module):
-    r"""PyG's ``Set2Set`` (`Order Matters <https://arxiv.org/abs/1511.06391>`_): an LSTM asks for a
-    mean of the nodes three times, weighted by attention.
+    r"""PyG's ``Set2Set`` (`Order Matters <https://arxiv.org/abs/1511.06391>`_): an LSTM attends
+    to the nodes in three steps.
 
     .. math::
         \mathbf{q}_t = \mathrm{LSTM}([\mathbf{q}_{t-1} \parallel \mathbf{r}_{t-1}]), \qquad

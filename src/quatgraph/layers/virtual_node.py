@@ -1,4 +1,4 @@
-"""A node that all nodes of a graph are connected with."""
+"""A virtual node that is connected to all nodes of a graph."""
 
 from torch import Tensor, nn
 
@@ -9,7 +9,7 @@ from quatgraph.ops.activation import ACTIVATIONS, Activation
 
 
 class VirtualNode(nn.Module):
-    r"""One step of a node that receives the mean of a graph's nodes, and that all of them receive:
+    r"""One step of a virtual node, which receives the mean of a graph's nodes and sends to all:
 
     .. math::
         \mathbf{u}'_{\mathcal G} = g\Big(\mathbf{W} \otimes \Big(\mathbf{u}_{\mathcal G} +

@@ -4,9 +4,9 @@ first k by their last number, in descending order:
 .. math:: \mathbf{Y}_{g,j} = \mathbf{x}_{\pi_g(j)}, \qquad
     x_{\pi_g(1), F} \ge x_{\pi_g(2), F} \ge \dots
 
-A graph with fewer nodes ends in rows of zeros; equal numbers keep their order. A node is in one row
-or in none, so the gradient is a selection too: neither direction adds, and both repeat bit for bit.
-Matrices of graphs become dense the same way.
+Smaller graphs are padded with rows of zeros; ties keep their order. A node is in at most one row,
+so the gradient is a selection too: neither direction adds, and both repeat bit for bit. Matrices of
+graphs become dense in the same way.
 """
 
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from quatgraph.ops.transforms import once_differentiable
 
 
 class Product(Protocol):
-    """A matrix that multiplies by ``@``."""
+    """A matrix that supports ``@``."""
 
     @property
     def shape(self) -> tuple[int, int]: ...

@@ -1,7 +1,7 @@
 """The nodes of each graph, sorted by graph: which graph a node is in, its rank there, the nodes of
-highest rank, and maxima. All of it repeats bit for bit: nothing depends on an order of additions.
+highest rank, and maxima. Results repeat bit for bit: nothing depends on an order of additions.
 
-Shapes are of one member; of several, each has a leading ``M``.
+Shapes are those of one member; with several members, each has a leading ``M``.
 """
 
 import torch

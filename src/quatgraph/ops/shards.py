@@ -1,12 +1,12 @@
 r"""A table whose rows are spread over the ranks of :mod:`torch.distributed`.
 
 Of E rows, rank r of R has those from :math:`\lfloor rE/R \rfloor` to
-:math:`\lfloor (r+1)E/R \rfloor`. All else is the same on every rank, so a sum over ranks puts
-together what each computes from its own rows: rows by index, where all but the owner add zeros; the
-sums of a softmax; counts. Tables are never sent, only the rows of a batch and one number per row.
+:math:`\lfloor (r+1)E/R \rfloor`. Everything else is replicated. A sum over ranks combines what each
+rank computes from its own rows: rows by index, where all ranks but the owner add zeros; the sums of
+a softmax; counts. Tables are never sent, only the rows of a batch and one number per row.
 
-What follows a sum is computed on every rank. So its gradient is whole on every rank, and the
-gradient of a sum over ranks is that of each term: nothing is sent for it.
+Every rank computes what follows a sum, so every rank has its full gradient. The gradient of a sum
+over ranks is therefore that of each term, without communication.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from quatgraph.ops.lookup import table_and_rows
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """Which rows of a table a rank has.
+    """The rows of a table that a rank holds.
 
     Example:
         >>> [(s.first, s.last) for s in (Shards(10, rank, 3) for rank in range(3))]
@@ -97,7 +97,7 @@ class Shards:
 
 
 class _Sum(torch.autograd.Function):
-    """The gradient of the sum, whole on every rank, is that of each term."""
+    """The gradient of the sum, known in full on every rank, is that of each term."""
 
     @staticmethod
     def forward(value: Tensor) -> Tensor:

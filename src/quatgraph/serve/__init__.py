@@ -1,1 +1,1 @@
-"""The service: trained models over HTTP, and the page that asks them (extra ``[serve]``)."""
+"""The service: trained models over HTTP, and a web page to query them (extra ``[serve]``)."""

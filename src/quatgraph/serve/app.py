@@ -200,7 +200,7 @@ def create_app(
 
 
 class _Single:
-    """A call that shares its turn with no other."""
+    """A call that is never batched with others."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call = call

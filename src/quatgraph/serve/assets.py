@@ -1,4 +1,4 @@
-"""The files of the page, read once: no path of a request reaches the file system."""
+"""The files of the web page, read once, so no request path reaches the file system."""
 
 import hashlib
 from dataclasses import dataclass

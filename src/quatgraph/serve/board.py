@@ -1,4 +1,4 @@
-"""The results board: the runs on record below a folder."""
+"""The results board: all recorded runs below a folder."""
 
 import hashlib
 from pathlib import Path
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Board:
-    """Reads records as trainings write them; a file is read again only after it has changed.
+    """Reads records while training runs write them; a file is read again only if it changed.
 
     Args:
-        folder: Where the records are, at any depth.
+        folder: The folder with the records, at any depth.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a bundle says of itself, for the page and for programs."""
+"""The description of a bundle, for the web page and the API."""
 
 from itertools import islice
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Connections that send no whole request are closed, so that nobody can hold many of them open."""
+"""Closes connections that send no complete request, so that no client can hold many open."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the service counts, as Prometheus reads it."""
+"""The metrics of the service, in Prometheus format."""
 
 import resource
 import sys
@@ -12,7 +12,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 
 class Counters:
-    """Requests by route and status, and how long they took."""
+    """Counts requests by route and status, and their durations."""
 
     def __init__(self) -> None:
         self.started = time.time()

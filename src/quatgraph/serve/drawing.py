@@ -1,4 +1,4 @@
-"""Chooses what is drawn of a large graph."""
+"""Chooses which part of a large graph to draw."""
 
 import numpy as np
 from numpy.typing import NDArray

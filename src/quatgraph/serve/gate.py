@@ -1,5 +1,5 @@
-"""What every request passes: the host, the token and the sizes are checked, headers are added, and
-the request is counted and logged, without its body."""
+"""Handles every request first: checks host, token and sizes, adds headers, and counts and logs the
+request without its body."""
 
 import hmac
 import json
@@ -41,7 +41,7 @@ PROTECTED = ("/api/", "/metrics", "/openapi.json")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a request may take."""
+    """Limits of a request."""
 
     body: int = 1 << 20
     """Bytes of a body."""
@@ -53,7 +53,7 @@ LIMITS = Limits()
 
 
 class RefusedError(Exception):
-    """A request that is refused: its status and a sentence."""
+    """A rejected request: its status and a one-sentence reason."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -65,12 +65,12 @@ class Gate:
 
     Args:
         app: The application behind it.
-        counters: What is counted.
-        token: What clients must send, if anything.
-        hosts: Names by which the service may be called; any if empty. A page of another site can
-            give its own name this machine's address, and would otherwise reach the service.
-        origins: Origins of other sites whose pages may ask; none by default.
-        limits: What a request may take.
+        counters: The counters to update.
+        token: The token that clients must send, if any.
+        hosts: Allowed host names; any if empty. Without this check, a page of another site could
+            reach the service by resolving its own name to this machine (DNS rebinding).
+        origins: Other sites whose pages may send requests; none by default.
+        limits: Limits of a request.
     """
 
     def __init__(

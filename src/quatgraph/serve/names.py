@@ -1,4 +1,4 @@
-"""Finds names by their beginning and by similarity, among a million within milliseconds."""
+"""Finds names by prefix and by similarity, among a million within milliseconds."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -19,13 +19,14 @@ MIN_RATIO = 0.5
 
 
 class NameIndex:
-    """Names in order, for beginnings, and the lists of their trigrams, for similarity.
+    """An index of sorted names, to search by prefix, and of their trigrams, to search by
+    similarity.
 
-    Letter case does not count.
+    Letter case is ignored.
 
     Args:
-        ids: The id of each.
-        labels: The label of each, which is searched.
+        ids: The id of each name.
+        labels: The labels to search.
 
     Example:
         >>> index = NameIndex(["a", "b", "c"], ["Peru", "Perth", "Chile"])

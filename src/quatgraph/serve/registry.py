@@ -19,16 +19,16 @@ State = Literal["loading", "ready", "failed"]
 
 
 class UnavailableError(Exception):
-    """A model that cannot answer: it loads, or could not be loaded."""
+    """The model is still loading, or failed to load."""
 
 
 class NotFoundError(Exception):
-    """There is nothing by this name."""
+    """Nothing has this name."""
 
 
 @dataclass(eq=False)
 class Model:
-    """A model by its name."""
+    """A named model."""
 
     name: str
     path: Path

@@ -8,7 +8,7 @@ Label = str | int | bool | float
 
 
 class Health(BaseModel):
-    """That the service runs."""
+    """The health of the service."""
 
     status: str
     models: dict[str, str] = Field(description="loading, ready or failed, by model.")
@@ -68,7 +68,7 @@ class OptionHelp(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """All about a model."""
+    """Everything about a model."""
 
     name: str
     state: str
@@ -121,7 +121,7 @@ class LinkAnswer(BaseModel):
 
 
 class EdgeSupport(BaseModel):
-    """A neighbour, and the drop of the probability without the edge to it."""
+    """A neighbour, and the drop in probability without the edge to it."""
 
     node: str
     support: float
@@ -153,7 +153,7 @@ class Reply(BaseModel):
 
 
 class Name(BaseModel):
-    """A name that was found."""
+    """A name in the search results."""
 
     id: str
     label: str
@@ -161,7 +161,7 @@ class Name(BaseModel):
 
 
 class Found(BaseModel):
-    """Names, the best first."""
+    """The search results, best first."""
 
     kind: str
     results: list[Name]
@@ -215,7 +215,7 @@ class Items(BaseModel):
 
 
 class Run(BaseModel):
-    """A run on record."""
+    """A recorded run."""
 
     id: str
     group: str
@@ -236,7 +236,7 @@ class Run(BaseModel):
 
 
 class Runs(BaseModel):
-    """All runs on record."""
+    """All recorded runs."""
 
     folder: str
     runs: list[Run]
@@ -268,7 +268,7 @@ class ComparedPair(BaseModel):
 
 
 class ComparedSplit(BaseModel):
-    """The test metric of both groups on a split with a seed."""
+    """The test metric of both groups for one split and seed."""
 
     split: int
     seed: int

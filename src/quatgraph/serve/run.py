@@ -32,7 +32,7 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the service listens, and who may ask."""
+    """The address of the service, and who may access it."""
 
     host: str = "127.0.0.1"
     port: int = 8000

@@ -1,4 +1,4 @@
-"""The requests of the service, typed by the table of queries; read without torch."""
+"""The typed requests of the service, generated from the table of queries; imports no torch."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,14 +13,14 @@ MAX_ITEMS = 1000
 
 
 class Strict(BaseModel):
-    """A part of a request: nothing else than its fields, each of its own type."""
+    """A part of a request. Extra fields and implicit conversions are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class Graph(Strict):
-    """A graph to classify, as a line of a ``.jsonl`` file has it; see
-    :mod:`quatgraph.data.graph.jsonl`, which checks it."""
+    """A graph to classify, in the format of a line of a ``.jsonl`` file; checked by
+    :mod:`quatgraph.data.graph.jsonl`."""
 
     edges: list[Annotated[list[int], Field(min_length=2, max_length=2)]] = Field(
         description="Pairs of nodes, counted from 0."

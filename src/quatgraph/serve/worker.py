@@ -1,4 +1,4 @@
-"""The worker: one thread that runs torch, so that requests which wait become one batch."""
+"""The worker: one thread runs torch, and waiting requests become one batch."""
 
 import asyncio
 import threading
@@ -18,7 +18,7 @@ Run = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 class BusyError(Exception):
-    """Too many requests wait."""
+    """Too many requests are waiting."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,8 +29,8 @@ class _Job:
 
 
 class Worker:
-    """Runs jobs in a thread of its own. Whatever waits while a batch runs becomes the next one, up
-    to :data:`MAX_BATCH`; nothing waits for a timer."""
+    """Runs jobs in its own thread. Jobs that arrive while a batch runs form the next batch, up to
+    :data:`MAX_BATCH`; no job waits for a timer."""
 
     def __init__(self) -> None:
         self._jobs: deque[_Job] = deque()

@@ -1,6 +1,6 @@
-"""Trains ensembles on a Ray cluster, each as one task. Ray is imported only here, when it is used.
+"""Trains ensembles on a Ray cluster, one task each. Ray is imported only here, and only if used.
 
-The cluster's nodes are trusted: Ray sends pickled objects between them.
+All nodes of the cluster must be trusted: Ray sends pickled objects between them.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""Processes that :mod:`torch.distributed` joins, as ``torchrun`` starts them.
+"""Processes joined by :mod:`torch.distributed` and started by ``torchrun``.
 
-Ranks tell each other JSON and tensors, never pickled objects.
+Ranks send each other JSON and tensors, never pickled objects.
 """
 
 import json
@@ -28,7 +28,7 @@ AGAIN = "what is saved is kept: repeat the command with --resume"
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """This process among those that were started together."""
+    """This process among those started together."""
 
     rank: int
     world_size: int

@@ -1,5 +1,5 @@
-"""The state of a training over several ranks, each of which has some rows of a table: what they
-agree on, and their checkpoints, which are those of one process."""
+"""The state of training on several ranks, each holding some rows of a table: what they agree on,
+and their checkpoints, which have the format of one process."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +26,7 @@ State = dict[str, Any]
 
 
 class OneProcess:
-    """A training in one process."""
+    """Training in one process."""
 
     def agree(self, *values: float) -> Sequence[float]:
         """The largest value of any rank."""
@@ -56,13 +56,13 @@ def copy_tensors(into: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> No
 
 
 class Ranks(OneProcess):
-    """A training whose flat parameters ``(M, P)`` begin with this rank's rows of a table; what
-    follows is the same on every rank. All ranks call the same methods in the same order.
+    """Training on several ranks. The flat parameters ``(M, P)`` begin with this rank's rows of a
+    table; the rest is replicated. All ranks call the same methods in the same order.
 
     Args:
-        shards: Which rows these are.
-        width: Numbers of a row.
-        num_flat: Numbers of this rank's flat parameters, P.
+        shards: The rows of this rank.
+        width: Width of a row.
+        num_flat: Number of this rank's flat parameters, P.
     """
 
     def __init__(self, shards: Shards, width: int, num_flat: int) -> None:

@@ -1,4 +1,4 @@
-"""Graphs without one of their nodes, to see what the node contributes."""
+"""Graphs with one node removed, to measure what the node contributes."""
 
 from dataclasses import replace
 

@@ -1,9 +1,9 @@
 """Molecules as SMILES (extra ``[molecules]``): atoms are nodes, bonds are edges.
 
-A table has a column ``smiles`` and, to train on, a column ``label``; optionally ``id``, ``split``
-and ``group``. A node's tag is its element. Its features are those of :data:`ATOM_FEATURES`. The
-label of an edge is its bond: single, double, triple or aromatic. Hydrogens are counted, not nodes.
-Stereochemistry is not used.
+A table has a column ``smiles``, for training a column ``label``, and optionally ``id``, ``split``
+and ``group``. A node's tag is its element, and its features are :data:`ATOM_FEATURES`. The label of
+an edge is its bond: single, double, triple or aromatic. Hydrogens are counted as a feature, but are
+not nodes. Stereochemistry is not used.
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -1,9 +1,9 @@
-"""A graph in the layout of the Open Graph Benchmark, as ``ogbn-arxiv`` and ``ogbn-products`` come.
+"""A graph in the layout of the Open Graph Benchmark, such as ``ogbn-arxiv`` or ``ogbn-products``.
 
 ``raw/`` holds ``edge`` (sender, receiver), ``num-node-list``, and optionally ``node-feat`` and
 ``node-label``; ``split/NAME/`` may hold ``train``, ``valid`` and ``test``, each with a node per
-line. All are ``.csv`` without column names, packed as ``.gz`` or not. They are read in pieces, so
-beside the arrays that they become only a piece is held.
+line. All are ``.csv`` or ``.csv.gz`` files without a header. They are read piece by piece, so
+memory holds only the resulting arrays and one piece.
 """
 
 from collections.abc import Callable, Iterator

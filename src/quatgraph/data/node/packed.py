@@ -1,4 +1,4 @@
-"""A graph as a folder of NumPy arrays, which are mapped into memory instead of read.
+"""A graph as a folder of memory-mapped NumPy arrays.
 
 ``edge_index.npy`` ``(2, E)``, sender and receiver, is required. Optional are ``x.npy`` ``(N, F)``,
 ``y.npy`` ``(N,)``, ``edge_weight.npy`` ``(E,)``, and the split ``train.npy``, ``valid.npy``,

@@ -61,9 +61,9 @@ class Routing(nn.Module):
         \mathbf{s}_j = \frac{1}{n} \sum_i c_{i,j} \mathbf{W}_{k(i),j}^\top \mathbf{u}_i, \qquad
         b_{i,j} \mathrel{+}= \mathbf{u}_i^\top \mathbf{W}_{k(i),j} \, \mathrm{squash}(\mathbf{s}_j)
 
-    where :math:`\mathbf{b}` starts at zero. Inputs of one kind k share their matrices. As in the
-    released code, only the last round has gradients, and none of them through :math:`\mathbf{b}`.
-    Sums come before matrices, so no tensor holds a vote.
+    where :math:`\mathbf{b}` starts at zero. Inputs of the same kind k share their matrices. As in
+    the released code, gradients flow through the last round only, and not through
+    :math:`\mathbf{b}`. Inputs are summed before they are multiplied, so no tensor holds the votes.
 
     Args:
         kinds: Kinds of inputs K.
@@ -120,18 +120,18 @@ class GraphCapsGNN(GraphModel):
     .. math:: \mathbf{H}' = \tanh\big(\mathbf{D}^{-1/2} \mathbf{A} \mathbf{D}^{-1/2}
         (\mathbf{H W}^\top + \mathbf{b})\big)
 
-    and all of them side by side are a node's capsules. Attention over the nodes of a graph scales
-    these. :class:`Routing` turns them into the capsules of the graph and then of the classes.
+    and the outputs of all layers are a node's capsules. Attention over the nodes of a graph scales
+    them. :class:`Routing` turns them into the capsules of the graph, and then of the classes.
 
     Class c has the activation :math:`a_c = |\mathbf{s}_c|^2 / (1 + |\mathbf{s}_c|^2)`. Its logit is
-    :math:`\log |\mathbf{s}_c|^2`, the logarithm of the odds of :math:`a_c`, so that probabilities
-    are proportional to these odds. In training mode the model returns losses: for the label c
+    :math:`\log |\mathbf{s}_c|^2`, the log-odds of :math:`a_c`, so probabilities are proportional
+    to these odds. In training mode the model returns losses: for the label c
 
     .. math:: \max(0, 0.9 - a_c)^2 + 0.5 \sum_{k \ne c} \max(0, a_k - 0.1)^2 + \lambda \, r_c
 
-    where :math:`r_c` is the error of a perceptron that reconstructs how often the graph has each
-    feature and each degree from the capsule of c, with counts divided by the largest: the maximum
-    of squared differences over those that it has, plus that over all others.
+    where :math:`r_c` is a reconstruction error. A perceptron predicts from the capsule of c how
+    often the graph has each feature and each degree, with counts divided by the largest. The error
+    is the maximum squared difference over those that occur, plus that over those that do not.
 
     Args:
         hidden: Width of the layers, a multiple of ``channels``.

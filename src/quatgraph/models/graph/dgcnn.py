@@ -38,9 +38,9 @@ class GraphDGCNN(GraphModel):
 
     .. math:: \mathbf{H}' = \tanh\big(\mathbf{D}^{-1} (\mathbf{A H W}^\top + \mathbf{b})\big)
 
-    with :math:`\mathbf{D}` the sums of the rows of :math:`\mathbf{A}`; it divides the bias too, as
-    in the released code. The last layer has a single number, by which the nodes of a graph are
-    sorted. The vectors of all layers of the first nodes go through two 1-D convolutions.
+    where :math:`\mathbf{D}` holds the row sums of :math:`\mathbf{A}`. As in the released code, it
+    divides the bias too. The last layer has width one, and its output sorts the nodes of a graph.
+    The concatenated layers of the first nodes go through two 1-D convolutions.
 
     Args:
         hidden: Width of the layers.

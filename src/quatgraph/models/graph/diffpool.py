@@ -40,8 +40,8 @@ class GraphDiffPoolOptions(LayeredOptions):
 
 class SAGEStack(nn.Module):
     r"""Layers of PyG's ``DenseSAGEConv``, :math:`\mathbf{X U}^\top + \mathbf{b} +
-    \mathbf{D}^{-1} \mathbf{A X W}^\top`, with ReLU and batch normalization between them; the
-    vectors of all layers side by side.
+    \mathbf{D}^{-1} \mathbf{A X W}^\top`, with ReLU and batch normalization between them. The
+    outputs of all layers are concatenated.
 
     Args:
         widths: Input and output width of each layer.
@@ -81,8 +81,8 @@ class GraphDiffPool(GraphModel):
         \mathbf{A}' = \mathbf{S}^\top \mathbf{A S}
 
     A third GNN maps :math:`\mathbf{A}'` and :math:`\mathbf{X}'`. The maxima over the nodes and over
-    the clusters of a graph go through a perceptron. In training mode, the penalty of a batch is
-    returned too: with P pairs of nodes of one graph and N nodes,
+    the clusters of a graph go through a perceptron. In training mode, the model also returns the
+    penalty of a batch: with N nodes and P pairs of nodes in the same graph,
 
     .. math::
         \frac{1}{P} \lVert \mathbf{A} - \mathbf{S S}^\top \rVert_F
@@ -90,7 +90,7 @@ class GraphDiffPool(GraphModel):
         \lVert \mathbf{A} - \mathbf{S S}^\top \rVert_F^2 = \lVert \mathbf{A} \rVert_F^2
         - 2 \, \mathrm{tr} \, \mathbf{A}' + \lVert \mathbf{S}^\top \mathbf{S} \rVert_F^2
 
-    for a graph without weights, so that no matrix has an entry per pair of nodes.
+    for unweighted graphs, so no matrix has an entry per pair of nodes.
 
     Args:
         hidden: Width of the layers.

@@ -44,7 +44,7 @@ class GraphGCAPSOptions(LayeredOptions):
 
 
 class CapsuleConv(nn.Module):
-    r"""Maps the moments of vectors, :math:`\tanh(\mathrm{BN}([\mathbf{F}_1, \dots, \mathbf{F}_P]))`
+    r"""Maps the moments of vectors: :math:`\tanh(\mathrm{BN}([\mathbf{F}_1, \dots, \mathbf{F}_P]))`
     with the element-wise powers
 
     .. math:: \mathbf{F}_p = \mathbf{X}^p \mathbf{U}_p^\top + \mathbf{A X}^p \mathbf{W}_p^\top
@@ -74,12 +74,12 @@ class CapsuleConv(nn.Module):
 
 
 class GraphGCAPS(GraphModel):
-    r"""`Graph capsule network <https://arxiv.org/abs/1805.08090>`_, made from the equations of its
-    paper, since no code is published.
+    r"""`Graph capsule network <https://arxiv.org/abs/1805.08090>`_, implemented from the equations
+    of its paper, since no code is published.
 
-    A layer maps several powers of the vectors, as :class:`CapsuleConv`. With :math:`\mathbf{Z}` the
-    vectors of all layers side by side, the mean and the upper triangle of the covariance over the
-    n nodes of a graph,
+    Each layer maps several powers of the vectors, see :class:`CapsuleConv`. Let :math:`\mathbf{Z}`
+    be the concatenated outputs of all layers. The mean and the upper triangle of the covariance
+    over the n nodes of a graph,
 
     .. math::
         \boldsymbol\mu = \frac{1}{n} \sum_v \mathbf{z}_v, \qquad

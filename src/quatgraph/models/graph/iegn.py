@@ -33,8 +33,8 @@ class GraphIEGNOptions(PairOptions):
 
 
 class EquivariantLinear(nn.Module):
-    r"""The general linear map from matrices to matrices that commutes with relabelling the nodes:
-    15 coefficients for each pair of an input and an output channel.
+    r"""The most general linear map of matrices that commutes with relabelling the nodes: 15
+    coefficients for each pair of an input and an output channel.
 
     .. math::
         \mathbf{Y} = \mathbf{W}_1 \mathbf{X} + \mathbf{W}_2 \mathbf{X}^\top
@@ -42,8 +42,8 @@ class EquivariantLinear(nn.Module):
         + s \mathbf{1} \mathbf{1}^\top + t \mathbf{I}
 
     :math:`\mathbf{r}`, :math:`\mathbf{c}` and :math:`\mathbf{d}` are linear maps of the diagonal
-    and of the means of rows and of columns; s and t of the means of the diagonal and of all
-    entries. So no operation needs a tensor of its own.
+    and of the row and column means; s and t are linear maps of the means of the diagonal and of all
+    entries. No operation needs a tensor of its own.
 
     Shape:
         - x: ``(in_channels, G, n, n)``, or a :class:`PairInput`
@@ -72,11 +72,11 @@ class EquivariantLinear(nn.Module):
 
 
 class GraphIEGN(PairModel):
-    r"""`Invariant and equivariant graph network <https://arxiv.org/abs/1812.09902>`_: layers
-    :class:`EquivariantLinear`, and a perceptron on the maxima after the last one.
+    r"""`Invariant and equivariant graph network <https://arxiv.org/abs/1812.09902>`_: a stack of
+    :class:`EquivariantLinear` layers, and a perceptron on the maxima after the last one.
 
-    Layers before the last are narrow, a sixteenth of the width, an eighth and so on: 16, 32 and 256
-    as released.
+    The layers before the last are narrow: a sixteenth of the width, an eighth and so on. In the
+    released code the widths are 16, 32 and 256.
 
     Args:
         hidden: Width of the last layer.

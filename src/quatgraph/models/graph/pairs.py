@@ -1,7 +1,7 @@
-"""What graph classifiers with a vector for each pair of nodes share.
+"""Shared code of graph classifiers with a vector for each pair of nodes.
 
-Channels come before graphs, ``(C, G, n, n)``, so that a linear map of channels is one product of
-matrices, and so is the product of each channel. With several members everything has a leading
+Channels come before graphs, ``(C, G, n, n)``, so that a linear map of channels is one matrix
+product, and so is the product of each channel. With several members, every tensor has a leading
 ``M``. Values at padding are zero.
 """
 
@@ -62,7 +62,7 @@ class PairInput:
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What is not padding.
+    """Marks what is not padding.
 
     Attributes:
         pairs: 1 for the pairs of a graph's nodes, else 0, ``(1, G, n, n)``.
@@ -97,13 +97,13 @@ class ChannelLinear(GlorotLinear):
 
 
 class PairModel(GraphModel):
-    r"""A stack of layers on a vector for each pair of nodes; after each comes ReLU. A graph is the
-    maxima over the diagonal and over the other pairs.
+    r"""A stack of layers on a vector for each pair of nodes, each followed by ReLU. The vector of
+    a graph holds the maxima over the diagonal and over the other pairs.
 
     With F features of a node, the input has the channels :math:`\mathbf{A}` and
     :math:`\mathbf{A} + \mathrm{diag}(\mathbf{x}_f)`, where :math:`\mathbf{A}` is
-    :math:`\mathbf{D}^{-1/2} \mathbf{A} \mathbf{D}^{-1/2}` without self-loops, as the released code
-    has it.
+    :math:`\mathbf{D}^{-1/2} \mathbf{A} \mathbf{D}^{-1/2}` without self-loops, as in the released
+    code.
 
     Shape:
         - as in :class:`LayerwiseModel`

@@ -35,12 +35,12 @@ def subgraph_degrees(adjacency: Matrix, kept: Tensor) -> Tensor:
 
 
 class PoolingModel(GraphModel):
-    """A stack of layers, each of which convolves the vectors of nodes, scores them, keeps the best
+    """A stack of layers. Each layer convolves the node vectors, scores the nodes, keeps the best
     and multiplies these by the tanh of their score. The maximum and the mean over the nodes that a
-    layer keeps, added up over layers, go through a perceptron.
+    layer keeps are summed over layers and go through a perceptron.
 
-    Nodes are masked instead of removed, so that the shapes of a batch stay. A subclass implements
-    :meth:`block`.
+    Nodes are masked instead of removed, so the shapes of a batch stay the same. A subclass
+    implements :meth:`block`.
 
     Args:
         in_channels: Number of features of a node.

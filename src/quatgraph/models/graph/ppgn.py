@@ -32,14 +32,14 @@ class GraphPPGNOptions(PairOptions):
 
 
 class ProductBlock(nn.Module):
-    r"""The product of two perceptrons of the channels, as matrices, beside the input.
+    r"""The matrix product of two perceptrons of the channels, combined with the input.
 
     .. math::
         \mathbf{Y} = \mathbf{W} \mathbf{X} + \mathbf{U} \big(\mathrm{MLP}_1(\mathbf{X})
         \mathrm{MLP}_2(\mathbf{X})\big) + \mathbf{b}
 
-    The product is of the n x n matrices of each channel; all layers of the perceptrons end with
-    ReLU.
+    The product multiplies the n x n matrices of each channel. All layers of the perceptrons end
+    with ReLU.
 
     Shape:
         - x: ``(in_channels, G, n, n)``, or a :class:`PairInput`
@@ -65,8 +65,8 @@ class ProductBlock(nn.Module):
 
 class GraphPPGN(PairModel):
     r"""`Provably powerful graph network <https://arxiv.org/abs/1905.11136>`_, the third version of
-    its paper: blocks :class:`ProductBlock`. The maxima after each block are mapped to logits; their
-    sum is the output.
+    its paper: a stack of :class:`ProductBlock`. The maxima after each block are mapped to logits,
+    whose sum is the output.
 
     Args:
         hidden: Width of the blocks.

@@ -45,10 +45,10 @@ class GraphPSCNOptions(GraphOptions):
 
 class GraphPSCN(GraphModel):
     r"""`PATCHY-SAN <https://arxiv.org/abs/1605.05273>`_: a convolutional network on the receptive
-    fields of a graph (:mod:`quatgraph.tasks.graph.fields`), which are made once.
+    fields of a graph (:mod:`quatgraph.tasks.graph.fields`), which are computed once.
 
-    Every field is mapped to 16 channels, then 10 adjacent fields at a time to 8, each with a ReLU;
-    a perceptron with a hidden layer of 128 follows.
+    The first convolution maps each field to 16 channels, the second maps 10 adjacent fields at a
+    time to 8 channels, both with ReLU. A perceptron with a hidden layer of 128 follows.
 
     Args:
         in_channels: Number of codes of a place of a field, over all places.

@@ -49,8 +49,8 @@ class SAGPoolBlock(nn.Module):
 
 class GraphSAGPool(PoolingModel):
     """`Self-attention graph pooling <https://arxiv.org/abs/1904.08082>`_, its hierarchical form, on
-    a graph with self-loops and no normalization: layers are GCN's on the nodes that are left, and
-    so are the scores, as PyG's ``SAGPooling`` with ``GNN=GCNConv``. For arguments and shapes see
+    a graph with self-loops and no normalization. Layers and scores are GCN layers on the remaining
+    nodes, as in PyG's ``SAGPooling`` with ``GNN=GCNConv``. For arguments and shapes see
     :class:`PoolingModel`.
     """
 

@@ -53,10 +53,10 @@ class GraphUGformer1Options(LayeredOptions):
 
 
 class NeighbourDraws(nn.Module):
-    """Draws neighbours of each node with replacement; a node without any is its own neighbour.
+    """Samples neighbours of each node with replacement; an isolated node is its own neighbour.
 
-    In training draws are as those of :class:`QuaternionDropout`. In evaluation they depend on the
-    node's place in its graph only, so that equal graphs have equal predictions.
+    In training, samples are random like the masks of :class:`QuaternionDropout`. In evaluation they
+    depend only on the node's position in its graph, so equal graphs get equal predictions.
 
     Args:
         count: Neighbours K of a node.
@@ -65,7 +65,7 @@ class NeighbourDraws(nn.Module):
         - adjacency: of N nodes, without self-loops
         - ptr: the boundaries of the graphs' nodes, ``(G + 1,)``
         - output: the node itself, then its neighbours, ``(N, K + 1)``
-        - of several members each with a leading ``M``
+        - with several members, all of these have a leading ``M``
     """
 
     draws: Tensor
@@ -111,10 +111,10 @@ class GraphUGformer1(GraphModel):
     .. math:: \mathbf{h}'_v = \mathrm{Transformer}\big(
         \mathbf{h}_v, \mathbf{h}_{u_1}, \dots, \mathbf{h}_{u_K}\big)_1
 
-    where the neighbours :math:`u_k` of a node are drawn anew in each step, the same for all layers.
-    The vectors of each layer are summed over a graph and mapped to logits. The sum of these logits
-    is the output. The released code draws neighbours in evaluation too, so its accuracies vary from
-    one evaluation to the next; ours draws the same each time.
+    where the neighbours :math:`u_k` of a node are sampled anew in each step, the same for all
+    layers. The vectors of each layer are summed over a graph and mapped to logits. The sum of these
+    logits is the output. The released code resamples neighbours in evaluation too, so its
+    accuracies vary between evaluations; here, each evaluation uses the same samples.
 
     Args:
         hidden: Width of the feed-forward networks; the vectors of nodes are as wide as their

@@ -1,4 +1,4 @@
-"""Vectors of entities and relations that multiply as hypercomplex numbers."""
+"""Vectors of entities and relations, multiplied as hypercomplex numbers."""
 
 from dataclasses import dataclass
 from typing import Literal

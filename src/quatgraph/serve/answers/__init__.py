@@ -1,4 +1,4 @@
-"""What trained models answer to requests, by task."""
+"""Answers of trained models to requests, by task."""
 
 from pathlib import Path
 

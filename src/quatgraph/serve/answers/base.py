@@ -1,4 +1,4 @@
-"""What the answers of all tasks share."""
+"""Shared code of the answers of all tasks."""
 
 from abc import ABC, abstractmethod
 from collections import Counter

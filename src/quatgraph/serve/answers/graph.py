@@ -24,7 +24,7 @@ MAX_NODES = 100_000
 
 
 class GraphAnswers(ItemAnswers):
-    """Classifies graphs, new ones or those of the training data."""
+    """Classifies new graphs or those of the training data."""
 
     task = "graph"
     kinds = ("graphs", "classes")

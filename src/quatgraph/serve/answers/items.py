@@ -1,4 +1,4 @@
-"""What the answers of classifiers share: a table of the items of the training data."""
+"""Shared code of the answers of classifiers: a table of the items of the training data."""
 
 import csv
 import io

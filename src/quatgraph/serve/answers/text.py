@@ -14,7 +14,7 @@ EXAMPLES = 20
 
 
 class TextAnswers(ItemAnswers):
-    """Classifies texts, new ones or those of the training data."""
+    """Classifies new texts or those of the training data."""
 
     task = "text"
     kinds = ("documents", "classes")

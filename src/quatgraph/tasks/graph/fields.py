@@ -1,12 +1,12 @@
-r"""Receptive fields, as of PATCHY-SAN: a graph as rows of nodes around its most central nodes.
+r"""Receptive fields as in PATCHY-SAN: a graph as rows of nodes around its most central nodes.
 
-Nodes are ordered by betweenness, highest first. The field of a node v is the k nodes that are first
-by distance from v, then by that order. Nodes that tie are ordered by their attribute, so those that
-still tie are equal in all that a field holds. The first w nodes have fields; those that tie are
-ordered by their fields. So fields do not depend on how nodes are numbered. Betweenness is rounded
-to float32, because the rounding errors of float64 depend on it.
+Nodes are ordered by betweenness, highest first. The field of a node v holds the first k nodes by
+distance from v, then by that order. Ties are broken by the node attribute, so nodes that still tie
+are equal in everything that a field holds. The first w nodes have fields; ties among them are
+broken by their fields. So fields do not depend on the node numbering. Betweenness is rounded to
+float32, because its float64 rounding errors depend on the numbering.
 
-Published ports leave ties to a canonical order of nodes (nauty), which only labels of edges need.
+Published ports break ties by a canonical order of nodes (nauty), which only edge labels need.
 """
 
 from itertools import pairwise

@@ -1,7 +1,8 @@
-"""Knowledge-graph completion over several ranks, each of which has some of the entities.
+"""Knowledge-graph completion on several ranks, each holding a part of the entities.
 
-The first rank trains as one process does. Whenever it trains an ensemble, it tells the others, who
-train their part of it with the same code; see :mod:`quatgraph.ops.shards`. They write nothing.
+The first rank trains like a single process. Whenever it trains an ensemble, it notifies the other
+ranks, which train their part with the same code; see :mod:`quatgraph.ops.shards`. They write
+nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ from quatgraph.training.runtime import matmul_precision
 
 
 class ShardedLinkTask(LinkTask):
-    """The task on one of several ranks."""
+    """The link task on one of several ranks."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch

@@ -1,4 +1,4 @@
-"""Training on sampled neighbours: which configurations do, and their mini-batches."""
+"""Training on sampled neighbours: which configurations sample, and their mini-batches."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -142,7 +142,7 @@ def _gib(size: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What the memory of a training depends on."""
+    """The sizes that determine the memory of a training run."""
 
     nodes: int
     entries: int
@@ -168,7 +168,7 @@ class _Size:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeBatch:
-    """Some training nodes and their sampled neighbourhood."""
+    """A mini-batch of training nodes and their sampled neighbourhood."""
 
     seeds: Tensor
     """The nodes to classify, -1 for padding, ``(B,)``: the rows of the last matrix."""
@@ -179,15 +179,15 @@ class NodeBatch:
 
 
 class NodeBatches:
-    """The mini-batches of one run: its training nodes in an order drawn for each epoch, in equal
-    parts, with neighbours drawn for each step. On a GPU they are padded to a few shapes.
+    """The mini-batches of one run: its training nodes, shuffled in each epoch and split into equal
+    parts, with neighbours sampled in each step. On a GPU they are padded to a few shapes.
 
     Args:
         matrix: The matrix of the whole graph, with self-loops.
-        num_neighbors: Neighbours to draw by hop.
+        num_neighbors: Number of neighbours to sample per hop.
         nodes: The training nodes.
-        batch_size: The most of them in a step.
-        seed: The key of the run's draws.
+        batch_size: Maximum number of training nodes in a step.
+        seed: The key of the run's random draws.
     """
 
     max_loaded = 1
