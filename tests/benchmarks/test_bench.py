@@ -221,6 +221,7 @@ def test_sampling_counts_nodes_per_second(monkeypatch: pytest.MonkeyPatch) -> No
     assert torch.equal(sampling.random_edges(heavy=True), sampling.random_edges(heavy=True))
 
 
+@pytest.mark.slow
 def test_a_command_on_a_large_graph_is_measured_from_outside() -> None:
     row = large.train_by_command(large.Graph(1000, 6000, features=8, classes=4), [5, 5])
     assert row["work"] == "an epoch of 1 batches of 1,024, 5, 5 neighbours"

@@ -13,6 +13,7 @@ from benchmarks.render import render_explain
 RECORDS = Path(__file__).parents[2] / "benchmarks" / "records"
 
 
+@pytest.mark.slow
 def test_a_row_compares_supporting_triples_with_a_control(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain, "QUERIES", 10)
     monkeypatch.setattr(explain, "SEEDS", 1)

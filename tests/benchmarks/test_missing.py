@@ -31,6 +31,7 @@ def test_the_calibration_error_is_the_mean_gap_of_bins() -> None:
     assert missing.calibration_error(true, true) == 0
 
 
+@pytest.mark.slow
 def test_test_triples_are_counted_by_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     """And those of CoDEx's kind of negatives beside them."""
     graph = load("countries")

@@ -50,6 +50,7 @@ def test_names_of_torch_and_ours_are_told_apart(name: str, kind: str) -> None:
     assert steps.kind_of(name) == kind
 
 
+@pytest.mark.slow
 def test_a_row_is_an_epoch_and_what_it_goes_to(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

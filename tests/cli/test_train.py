@@ -248,7 +248,12 @@ def started(*how: str, until: Path) -> subprocess.Popen:
 
 
 @pytest.mark.parametrize(
-    ("polite", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("polite", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
 )
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(
     tmp_path: Path, polite: signal.Signals, code: int
@@ -267,6 +272,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(
     assert resumed["mean"] == whole["mean"]
 
 
+@pytest.mark.slow
 def test_a_training_killed_while_it_saves_can_be_resumed(tmp_path: Path) -> None:
     whole = last_object(call(*LONG, "--out", "whole"))
     process = started("-c", SAVE_OFTEN, until=tmp_path / "m" / "checkpoint.safetensors")

@@ -16,7 +16,15 @@ def test_there_are_examples_for_each_task_and_for_a_pyg_model() -> None:
     assert {"node", "graph", "link", "text", "pyg_model"} <= names
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+SLOW = ("node", "graph", "link")
+"""Train whole portfolios."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=pytest.mark.slow if p.stem in SLOW else ()) for p in EXAMPLES],
+    ids=lambda path: path.stem,
+)
 def test_the_example_runs(path: Path, tmp_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(

@@ -299,7 +299,9 @@ def test_a_page_without_a_token_says_where_it_goes(
         visit.forgive("status of 401")
 
 
-@pytest.mark.parametrize("width", [1440, 768, 360])
+@pytest.mark.parametrize(
+    "width", [360, *(pytest.param(w, marks=pytest.mark.slow) for w in (768, 1440))]
+)
 def test_nothing_moves_while_a_view_opens(browser: Browser, address: str, width: int) -> None:
     for view in VIEWS.values():
         size = {"width": width, "height": 900}

@@ -105,6 +105,7 @@ def test_an_example_is_shown_as_code_without_its_docstring(tmp_path: Path) -> No
     assert render_example(path) == '```python\nimport a\n\nprint("""b""")\n```'
 
 
+@pytest.mark.slow
 def test_pages_are_written_whole(tmp_path: Path) -> None:
     """What is written over pages with nothing between their markers are the pages as they are."""
     for name in ("results", "benchmarks", "examples"):
