@@ -217,7 +217,6 @@ def test_time_that_is_up_and_resumed_ends_as_if_nothing_had_been() -> None:
     assert [r.metrics for r in kept[0]] == [r.metrics for r in kept[1]]
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("mine")
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
     long = ["train", "graph", "--data", "mine.jsonl", *SHORT, "--set", "train.epochs=150", "--json"]

@@ -247,13 +247,9 @@ def started(*how: str, until: Path) -> subprocess.Popen:
     return process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("polite", "code"),
-    [
-        (signal.SIGINT, 130),
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
-    ],
+    ("polite", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
 )
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(
     tmp_path: Path, polite: signal.Signals, code: int

@@ -123,6 +123,7 @@ def until(path: Path) -> None:
     assert path.exists()
 
 
+@pytest.mark.slow
 def test_a_training_below_nohup_outlives_its_terminal(tmp_path: Path) -> None:
     def ignore() -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

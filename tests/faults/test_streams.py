@@ -23,6 +23,7 @@ def test_a_closed_stream_is_no_mistake(closed: str) -> None:
     assert printed.startswith("datasets") == (closed != ">&-")
 
 
+@pytest.mark.slow
 def test_a_training_without_streams_writes_its_files_and_nothing_into_them(tmp_path: Path) -> None:
     assert shell(f"{TRAIN} <&- >&- 2>&-", cwd=tmp_path) == (0, "", "")
     assert load_bundle(tmp_path / "m").card["task"] == "node"

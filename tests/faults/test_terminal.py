@@ -129,6 +129,7 @@ def run_in_terminal(*arguments: str) -> str:
     return read.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_the_csv_with_names_written_out(world: Path) -> None:
     shown = run_in_terminal("predict", str(world / "node"), "--device", "cpu")
     assert is_harmless(shown)

@@ -43,7 +43,10 @@ def rows_of(found: Any) -> Any:
     return found if isinstance(found, dict) else list(found.rows())
 
 
-@pytest.mark.parametrize("task", QUERIES)
+@pytest.mark.parametrize(
+    "task",
+    [pytest.param(t, marks=pytest.mark.slow if t in ("graph", "text") else ()) for t in QUERIES],
+)
 def test_eight_threads_get_the_predictions_of_one(task: str, tmp_path: Path) -> None:
     (several, single, *_), _ = getattr(portfolios, task)(tmp_path / "data")
     queries = QUERIES[task]

@@ -118,6 +118,7 @@ def test_a_probability_does_not_depend_on_the_relations_asked_for(predictor: Lin
     torch.testing.assert_close(single.probabilities, whole.probabilities[own])
 
 
+@pytest.mark.slow
 def test_a_calibration_does_not_depend_on_the_size_of_tiles(
     predictor: LinkPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ def test_a_loop_is_a_candidate_only_of_a_relation_with_loops(tmp_path: Path) -> 
     assert len(found.triples.unique(dim=0)) == len(found.triples)
 
 
+@pytest.mark.slow
 def test_a_sample_of_heads_calibrates_a_large_graph(
     predictor: LinkPredictor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

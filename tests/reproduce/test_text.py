@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from on_cpu import run
+from recorded import recorded
 
 from quatgraph import config as configs
 from quatgraph import presets
@@ -66,7 +67,7 @@ def test_every_preset_trains(name: str, texts: Path) -> None:
 @pytest.mark.parametrize("dataset", TABLE.rows)
 @pytest.mark.parametrize("method", ["textqgnn", "texting"])
 def test_the_search_on_record_is_that_of_the_lists(dataset: str, method: str) -> None:
-    records = read_results(Path(__file__).parents[2] / "results")
+    records = recorded()
     found = {r.config_digest for r in tables.select_runs(TABLE, records, dataset, method, "honest")}
     lists = presets.protocols("text")["grid"]
     name = f"text/{dataset}-{method}"

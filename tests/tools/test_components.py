@@ -1,13 +1,13 @@
 """The table of hypercomplex models by number of components."""
 
 from dataclasses import replace
-from pathlib import Path
 
-from quatgraph.reproduce.run import read_results
+from recorded import recorded
+
 from quatgraph.training.record import RunRecord
 from tools.components import render_components
 
-RECORD = read_results(Path(__file__).parents[2] / "results")[0]
+RECORD = recorded()[0]
 
 
 def record(n: int, rules: str, split: int, accuracy: float) -> RunRecord:

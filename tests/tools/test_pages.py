@@ -6,10 +6,10 @@ from pathlib import Path
 
 import matplotlib
 import pytest
+from recorded import recorded
 
 from quatgraph.errors import UserError
 from quatgraph.plot.style import Drawing, digest, render_figure
-from quatgraph.reproduce.run import read_results
 from tools.pages import (
     figures,
     pages,
@@ -20,7 +20,7 @@ from tools.pages import (
 )
 
 ROOT = Path(__file__).parents[2]
-RECORDS = read_results(ROOT / "results")
+RECORDS = recorded()
 PAGES = pages(ROOT, RECORDS)
 FIGURES = figures(ROOT, RECORDS)
 SHOWN = sorted(used_figures(ROOT))
