@@ -1,6 +1,7 @@
 """What a test needs of its surroundings: said here once, by marker."""
 
 import os
+import signal
 import sys
 from importlib.util import find_spec
 
@@ -9,6 +10,9 @@ from hypothesis import settings
 
 settings.register_profile("quatgraph", deadline=None, derandomize=True)
 settings.load_profile("quatgraph")
+# A shell lets its background jobs ignore Ctrl-C, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
