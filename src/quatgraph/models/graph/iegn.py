@@ -108,9 +108,6 @@ class GraphIEGN(PairModel):
         self.prediction = GlorotLinear(_DENSE[1], num_classes)
         self.dropout = QuaternionDropout(pooled_dropout)
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        return self.prediction(self.dropout(self.embed(x, adjacency, pool)))
-
     def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         *_, y = self.encode(x, adjacency, pool, self.first.weight)
         return torch.relu(self.second(torch.relu(self.first(max_pool(y)))))

@@ -115,7 +115,12 @@ class PairModel(GraphModel):
     has_pairs = True
     layers: nn.ModuleList
     """Each called as ``layer(x, padding)``."""
+    prediction: GlorotLinear
+    """From the vectors of graphs to logits."""
     dropout: QuaternionDropout
+
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        return self.prediction(self.dropout(self.embed(x, adjacency, pool)))
 
     def encode(
         self, x: Features, adjacency: Matrix, pool: Matrix, weight: Tensor

@@ -98,9 +98,6 @@ class GraphPPGN(PairModel):
         nn.init.uniform_(self.prediction.weight, -bound, bound)
         self.dropout = QuaternionDropout(pooled_dropout)
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        return self.prediction(self.dropout(self.embed(x, adjacency, pool)))
-
     def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
         """The maxima after each block, ``(G, 2 * hidden * num_layers)``."""
         blocks = self.encode(x, adjacency, pool, self.prediction.weight)

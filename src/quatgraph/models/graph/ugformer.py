@@ -90,15 +90,45 @@ class TransformerLayer(nn.Module):
         return from_dense_batch(weights @ value, ptr, x.size(-2))
 
 
-class GraphUGformer(GraphModel):
+class TransformerModel(GraphModel):
+    """A stack of layers that keep the width of the features. The vectors of each layer are summed
+    over a graph and mapped to logits. The sum of these logits is the output.
+
+    A subclass implements :meth:`pool_layers`.
+
+    Shape:
+        - as in :class:`LayerwiseModel`
+        - with several members, all of these and the parameters have a leading ``M``
+    """
+
+    supports_members = True
+    predictions: nn.ModuleList
+    """The linear map of each layer."""
+    dropout: QuaternionDropout
+    """On the summed vectors."""
+
+    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        pooled = self.pool_layers(x, adjacency, pool)
+        pairs = zip(self.predictions, pooled, strict=True)
+        return torch.stack([linear(self.dropout(vectors)) for linear, vectors in pairs]).sum(dim=0)
+
+    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
+        """The summed vectors of each layer, ``(G, num_layers * in_channels)``."""
+        return torch.cat(self.pool_layers(x, adjacency, pool), dim=-1)
+
+    def pool_layers(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
+        """The summed vectors of each layer, ``(G, in_channels)`` each."""
+        raise NotImplementedError
+
+
+class GraphUGformer(TransformerModel):
     r"""`UGformer <https://arxiv.org/abs/1909.11855>`_, its second variant, on a graph with
     self-loops and no normalization.
 
     .. math:: \mathbf{H}' = \mathrm{ReLU}\big(\mathrm{BN}(
         \mathbf{A} \, \mathrm{Transformer}(\mathbf{H}) \, \mathbf{W}^\top)\big)
 
-    where a transformer layer attends to all nodes of a graph. The vectors of each layer are summed
-    over a graph and mapped to logits. The sum of these logits is the output.
+    where a transformer layer attends to all nodes of a graph.
 
     Args:
         hidden: Width of the feed-forward networks; the vectors of nodes are as wide as their
@@ -108,12 +138,10 @@ class GraphUGformer(GraphModel):
         pooled_dropout: Rate on the summed vectors.
 
     Shape:
-        - as in :class:`LayerwiseModel`
-        - with several members, all of these and the parameters have a leading ``M``
+        - as in :class:`TransformerModel`
     """
 
     Options = GraphUGformerOptions
-    supports_members = True
     needs_max_row = True
 
     def __init__(
@@ -134,16 +162,7 @@ class GraphUGformer(GraphModel):
         self.predictions = nn.ModuleList(RealLinear(b, num_classes) for _, b in sizes)
         self.dropout = QuaternionDropout(pooled_dropout)
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        pooled = self._pool(x, adjacency, pool)
-        pairs = zip(self.predictions, pooled, strict=True)
-        return torch.stack([linear(self.dropout(vectors)) for linear, vectors in pairs]).sum(dim=0)
-
-    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        """The summed vectors of each layer, ``(G, num_layers * in_channels)``."""
-        return torch.cat(self._pool(x, adjacency, pool), dim=-1)
-
-    def _pool(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
+    def pool_layers(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
         like = cast(RealLinear, self.predictions[0]).weight
         y = to_dense_features(x, like)
         _, nodes = padding_masks(pool, like)

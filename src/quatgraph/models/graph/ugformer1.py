@@ -14,12 +14,11 @@ from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import Features, Matrix, RealLinear
 from quatgraph.models.common import Count, Rate, layer_sizes
 from quatgraph.models.graph.base import (
-    GraphModel,
     GraphNormalization,
     LayeredOptions,
     to_dense_features,
 )
-from quatgraph.models.graph.ugformer import TransformerLayer
+from quatgraph.models.graph.ugformer import TransformerLayer, TransformerModel
 from quatgraph.ops.lookup import lookup
 from quatgraph.ops.random import BITS, random_bits
 from quatgraph.ops.segments import segment_ids
@@ -104,7 +103,7 @@ class NeighbourDraws(nn.Module):
         return random_bits(rank.new_zeros(*rank.shape[:-1], 2), 0, rank, self.count)
 
 
-class GraphUGformer1(GraphModel):
+class GraphUGformer1(TransformerModel):
     r"""`UGformer <https://arxiv.org/abs/1909.11855>`_, its first variant, on a graph without
     self-loops.
 
@@ -112,9 +111,8 @@ class GraphUGformer1(GraphModel):
         \mathbf{h}_v, \mathbf{h}_{u_1}, \dots, \mathbf{h}_{u_K}\big)_1
 
     where the neighbours :math:`u_k` of a node are sampled anew in each step, the same for all
-    layers. The vectors of each layer are summed over a graph and mapped to logits. The sum of these
-    logits is the output. The released code resamples neighbours in evaluation too, so its
-    accuracies vary between evaluations; here, each evaluation uses the same samples.
+    layers. The released code resamples neighbours in evaluation too, so its accuracies vary between
+    evaluations; here, each evaluation uses the same samples.
 
     Args:
         hidden: Width of the feed-forward networks; the vectors of nodes are as wide as their
@@ -126,12 +124,10 @@ class GraphUGformer1(GraphModel):
         pooled_dropout: Rate on the summed vectors.
 
     Shape:
-        - as in :class:`LayerwiseModel`
-        - with several members, all of these and the parameters have a leading ``M``
+        - as in :class:`TransformerModel`
     """
 
     Options = GraphUGformer1Options
-    supports_members = True
 
     def __init__(
         self,
@@ -160,15 +156,7 @@ class GraphUGformer1(GraphModel):
         self.draws = NeighbourDraws(num_neighbors)
         self.dropout = QuaternionDropout(pooled_dropout)
 
-    def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        pairs = zip(self.predictions, self._pool(x, adjacency, pool), strict=True)
-        return torch.stack([linear(self.dropout(vectors)) for linear, vectors in pairs]).sum(dim=0)
-
-    def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        """The summed vectors of each layer, ``(G, num_layers * in_channels)``."""
-        return torch.cat(self._pool(x, adjacency, pool), dim=-1)
-
-    def _pool(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
+    def pool_layers(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
         prediction = self.predictions[0]
         assert isinstance(prediction, RealLinear)
         y = to_dense_features(x, prediction.weight)
