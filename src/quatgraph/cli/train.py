@@ -143,7 +143,6 @@ def train(
         return task, default_candidates(task, values, only=only or [], fast=fast)
 
     chosen = None if sharded else choose()
-    from quatgraph.cli.ranks import lead
     from quatgraph.tasks.job import holds_training, train_in_folder
     from quatgraph.tasks.refit import refit
     from quatgraph.training.loop import Paused
@@ -156,6 +155,8 @@ def train(
             triples = None
             task: AnyTask
             if chosen is None:
+                from quatgraph.cli.ranks import lead
+
                 led = stack.enter_context(lead(choose, device, max_minutes, ray))
                 task, candidates, triples, context = led
             else:

@@ -153,9 +153,11 @@ class _Size:
     @classmethod
     def of(cls, data: "Data") -> "_Size":
         nodes, x = int(data.num_nodes), data.x
-        few = x is None or int(x.count_nonzero()) < SPARSE_BELOW * x.numel()
-        stored = nodes if x is None else int(x.count_nonzero()) if few else x.numel()
-        features = nodes if x is None else x.size(1)
+        features = stored = nodes  # one-hot
+        if x is not None:
+            features, stored = x.size(1), int(x.count_nonzero())
+            if stored >= SPARSE_BELOW * x.numel():
+                stored = x.numel()
         return cls(nodes, data.num_edges + nodes, features, stored, len(data.label_names))
 
     def bytes_of(self, config: NodeConfig) -> int:
