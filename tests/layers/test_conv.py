@@ -1,5 +1,7 @@
 """QGNNConv against the paper's equations, PyG's convolutions and a graph layer's symmetries."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -13,6 +15,7 @@ from quatgraph.adjacency import Adjacency
 from quatgraph.algebra import hamilton_product
 from quatgraph.errors import UserError
 from quatgraph.layers import QGNNConv, SimplifiedQGNNConv
+from quatgraph.layers.real import GraphConv
 from quatgraph.training.ensemble import Ensemble
 
 N, IN, OUT = 6, 3, 2  # nodes and quaternions
@@ -44,6 +47,23 @@ def test_is_the_sum_of_hamilton_products_over_neighbours():
                     expected[v, m] += a * product
     torch.testing.assert_close(conv(x, adjacency), expected.mT.flatten(1))
     torch.testing.assert_close(conv(x, EDGES, WEIGHT), expected.mT.flatten(1))
+
+
+@pytest.mark.parametrize("conv", [QGNNConv(4 * OUT, 4 * IN, bias=True), GraphConv(4 * OUT, 4 * IN)])
+@pytest.mark.parametrize("narrow", [True, False])
+def test_features_that_are_narrower_than_the_output_are_summed_before_they_are_mapped(
+    conv: nn.Module, narrow: bool
+):
+    conv = conv.double() if narrow else type(conv)(4 * IN, 4 * OUT).double()
+    x = torch.randn(N, 4 * (OUT if narrow else IN), dtype=torch.double)
+    adjacency = Adjacency.of(EDGES, N, WEIGHT.double())
+    summed = replace(adjacency, t_col=torch.zeros_like(adjacency.t_col))  # a wrong transpose
+    expected, found = conv(x.clone().requires_grad_(), adjacency), conv(x, summed)
+    torch.testing.assert_close(found, expected)
+    probe = torch.randn_like(found)
+    weight = conv.linear.weight
+    wanted, mine = (torch.autograd.grad(y, weight, probe)[0] for y in (expected, found))
+    assert torch.allclose(mine, wanted) == narrow  # no gradient passes through the transpose
 
 
 def test_a_matrix_that_rounds_rounds_the_layers_product_too():

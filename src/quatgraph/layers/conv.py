@@ -8,7 +8,7 @@ from quatgraph.blocks import Blocks
 from quatgraph.errors import UserError
 from quatgraph.layers.edges import count_nodes, prepare_edges
 from quatgraph.layers.explain import Explainable
-from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear
+from quatgraph.layers.linear import Edges, Features, Matrix, QuaternionLinear, sums_first
 from quatgraph.ops.members import add_bias
 
 
@@ -110,11 +110,19 @@ class QGNNConv(Explainable):
 
     def forward(self, x: Features, edge_index: Edges, edge_weight: Tensor | None = None) -> Tensor:
         matrix = self.prepare(x, edge_index, edge_weight)
-        return self.receive(self.linear(x, matrix.product_dtype), matrix)
+        return self.receive(self.send(x, matrix.product_dtype), x, matrix)
 
-    def receive(self, sent: Tensor, matrix: Matrix) -> Tensor:
-        """What the rows of a matrix receive, if its columns send the vectors of ``linear``."""
-        return add_bias(matrix @ sent, self.bias)
+    def send(self, x: Features, product_dtype: torch.dtype | None = None) -> Tensor:
+        """The mapped rows of x, or x itself if :func:`sums_first`."""
+        if sums_first(x, self.out_channels):
+            return x
+        sent: Tensor = self.linear(x, product_dtype)
+        return sent
+
+    def receive(self, sent: Tensor, x: Features, matrix: Matrix) -> Tensor:
+        """What the rows of a matrix receive from its columns, which send :meth:`send` of x."""
+        y = matrix @ sent
+        return add_bias(self.linear(y) if sent is x else y, self.bias)
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.out_channels}"

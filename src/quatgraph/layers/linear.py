@@ -1,7 +1,7 @@
 """The quaternion counterpart of :class:`torch.nn.Linear`, and real linear layers."""
 
 import math
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,12 @@ Matrix = Adjacency | Blocks
 """A prepared graph, or a pooling matrix."""
 Edges = Tensor | Matrix
 """A plain ``edge_index``, or a prepared graph."""
+
+
+def sums_first(x: Features, out_features: int) -> TypeGuard[Tensor]:
+    """Whether a convolution sums rows before it maps them: dense rows without gradients that are
+    narrower than the output. So fewer numbers are summed, and none in the backward pass."""
+    return isinstance(x, Tensor) and not x.requires_grad and x.shape[-1] < out_features
 
 
 class QuaternionLinear(nn.Module):

@@ -16,7 +16,7 @@ from quatgraph.blocks import Blocks
 from quatgraph.errors import UserError
 from quatgraph.hops import own_rows
 from quatgraph.layers.dropout import QuaternionDropout
-from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear
+from quatgraph.layers.linear import Features, GlorotLinear, Matrix, RealLinear, sums_first
 from quatgraph.layers.messages import MessageGraph
 from quatgraph.layers.neighbours import attend
 from quatgraph.layers.norm import BatchNorm
@@ -44,18 +44,23 @@ class GraphConv(nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = True) -> None:
         super().__init__()
+        self.out_channels = out_channels
         self.linear = GlorotLinear(in_channels, out_channels, bias=False)
         self.bias = nn.Parameter(torch.zeros(out_channels)) if bias else None
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
-        return self.receive(self.send(x), adjacency)
+        return self.receive(self.send(x), x, adjacency)
 
     def send(self, x: Features) -> Tensor:
+        """The mapped rows of x, or x itself if :func:`sums_first`."""
+        if sums_first(x, self.out_channels):
+            return x
         sent: Tensor = self.linear(x)
         return sent
 
-    def receive(self, sent: Tensor, matrix: Matrix, begin: int = 0) -> Tensor:
-        return add_bias(matrix @ sent, self.bias)
+    def receive(self, sent: Tensor, x: Features, matrix: Matrix, begin: int = 0) -> Tensor:
+        y = matrix @ sent
+        return add_bias(self.linear(y) if sent is x else y, self.bias)
 
 
 class NeighbourMean(nn.Module):
@@ -130,13 +135,13 @@ class GraphAttention(nn.Module):
             nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Features, adjacency: Matrix) -> Tensor:
-        return self.receive(self.send(x), adjacency)
+        return self.receive(self.send(x), x, adjacency)
 
     def send(self, x: Features) -> Tensor:
         sent: Tensor = self.linear(x)
         return sent.unflatten(-1, (self.heads, -1))  # (N, H, F)
 
-    def receive(self, y: Tensor, adjacency: Matrix, begin: int = 0) -> Tensor:
+    def receive(self, y: Tensor, x: Features, adjacency: Matrix, begin: int = 0) -> Tensor:
         dropout: Callable[[Tensor], Tensor] = self.dropout
         if isinstance(adjacency, Blocks):
             dropout, own = partial(self._drop_entries, blocks=adjacency), y

@@ -180,7 +180,7 @@ class ConvModel(NodeModel):
         conv: Any = self.convs[layer]
 
         def receive(sent: Tensor, x: Tensor | Adjacency, matrix: Adjacency, begin: int) -> Tensor:
-            y: Tensor = conv.receive(sent, matrix, begin)
+            y: Tensor = conv.receive(sent, x, matrix, begin)
             if len(self.owns):
                 y = y + self.owns[layer](own_rows(x, matrix, begin))
             return ACTIVATIONS[self.activation](y) if layer < len(self.convs) - 1 else y

@@ -132,12 +132,12 @@ class QGNN(Explainable, NodeModel):
         conv: Any = self.convs[layer]
 
         def receive(sent: Tensor, x: Tensor | Adjacency, matrix: Adjacency, begin: int) -> Tensor:
-            y: Tensor = conv.receive(sent, matrix)
+            y: Tensor = conv.receive(sent, x, matrix)
             if self.own_prediction is not None:
                 y = y + self.owns[layer](own_rows(x, matrix, begin))
             return self.activation(y)
 
-        return run_layer(graph, layer, x, conv.linear, receive)
+        return run_layer(graph, layer, x, conv.send, receive)
 
     def prepare(
         self, x: Tensor | Adjacency, edges: Edges, edge_weight: Tensor | None = None

@@ -118,30 +118,30 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
         num_nodes = int(data.num_nodes)
         features: Tensor | Adjacency
         if data.x is None:
-            nodes = torch.arange(num_nodes)
+            nodes = torch.arange(num_nodes, device=device)
             features = Adjacency.from_entries(nodes, nodes, None, (num_nodes, num_nodes))
         else:
-            kind, encoding = config.data.scaling, data.get("encoding")
+            x, kind, encoding = data.x.to(device), config.data.scaling, data.get("encoding")
             if kind == "auto" and encoding is not None and encoding.mixes_kinds:
                 kind = "standard"  # ages and one-hot categories have no meaningful sum
-            scaling = scaling or Scaling.fit(data.x, kind)
-            features = scaling.apply(data.x)
+            scaling = scaling or Scaling.fit(x, kind)
+            features = scaling.apply(x)
             # A row with an infinite sum is scaled to zeros, so there the raw numbers are checked.
-            checked = data.x if scaling.kind == "row" else features
+            checked = x if scaling.kind == "row" else features
             refuse_beyond(checked, partial(describe_feature, data))
             few = features.count_nonzero() < SPARSE_BELOW * features.numel()
             if layout == "sparse" or (layout == "auto" and few and not config.train.samples):
                 features = Adjacency.from_dense(features)
-        edge_weight = data.get("edge_weight")
-        adjacency = Adjacency.from_edge_index(
-            data.edge_index, num_nodes, edge_weight, self_loops=True
-        )
+        edge_index, edge_weight = data.edge_index.to(device), data.get("edge_weight")
+        if edge_weight is not None:
+            edge_weight = edge_weight.to(device)
+        adjacency = Adjacency.from_edge_index(edge_index, num_nodes, edge_weight, self_loops=True)
         if edge_weight is not None:
             refuse_infinite_sums(data, adjacency)
         masks = {"train": data.train_mask, "valid": data.val_mask, "test": data.test_mask}
         if config.train.labels == "all":
             masks["train"] = (data.y >= 0)[:, None].expand_as(data.train_mask)
-        matrix, features = adjacency.normalized(config.model.matrix).to(device), features.to(device)
+        matrix = adjacency.normalized(config.model.matrix)
         is_propagated = config.model.propagations > 0 and prod(features.shape) <= LARGEST_PROPAGATED
         if is_propagated:
             features = features.to_dense()
