@@ -10,9 +10,14 @@ from hypothesis import settings
 
 settings.register_profile("quatgraph", deadline=None, derandomize=True)
 settings.load_profile("quatgraph")
-# A shell lets its background jobs ignore Ctrl-C, and so would all that tests start.
-if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell lets its background jobs ignore Ctrl-C, `nohup` lets them ignore that the terminal closes,
+# and so would all that tests start.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)
