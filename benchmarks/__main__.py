@@ -34,6 +34,12 @@ def bench(
     folder: Annotated[
         list[Path] | None, typer.Option(help="own_data: your data, TASK/NAME. Repeatable.")
     ] = None,
+    archives: Annotated[
+        Path | None,
+        typer.Option(
+            help="own_data: datasets of other packages, from the archives in this folder."
+        ),
+    ] = None,
     splits: Annotated[
         int | None, typer.Option(min=2, help="own_data: splits of each dataset; 3 or 5 by default.")
     ] = None,
@@ -52,12 +58,17 @@ def bench(
     python -m benchmarks own_data --only node --jobs 8 --max-minutes 9 --out my-records
     """
     options: dict[str, Any] = {"only": only, "hidden": hidden, "folders": folder}
-    options |= {"splits": splits, "jobs": jobs if jobs > 1 else None, "max_minutes": max_minutes}
+    options |= {
+        "archives": archives,
+        "splits": splits,
+        "jobs": jobs if jobs > 1 else None,
+        "max_minutes": max_minutes,
+    }
     options = {key: value for key, value in options.items() if value}
     if options and name != "own_data" and not (name in BY_DATASET and options.keys() == {"only"}):
         raise UserError(
-            "--only, --hidden, --folder, --splits, --jobs and --max-minutes are options of the "
-            f"benchmark own_data; --only also of {' and '.join(BY_DATASET)}"
+            "--only, --hidden, --folder, --archives, --splits, --jobs and --max-minutes are "
+            f"options of the benchmark own_data; --only also of {' and '.join(BY_DATASET)}"
         )
     if jobs > 1 and device not in ("auto", "cpu"):
         raise UserError(f"--jobs trains on the CPU: leave it out, or --device {device}")

@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import made_triples, own_sets, rivals
+from benchmarks import made_triples, own_sets, package_sets, rivals
 from benchmarks.rivals import RIVALS, Score, Scores, load_case
 from benchmarks.workers import call_all
 from quatgraph import config as configs
@@ -122,6 +122,7 @@ def rows(
     folders: Sequence[Path] = (),
     *,
     hidden: bool = False,
+    archives: Path | None = None,
     splits: int | None = None,
     jobs: int = 1,
     max_minutes: float | None = None,
@@ -134,6 +135,8 @@ def rows(
         only: Tasks or datasets; all by default.
         folders: Further data, ``.../TASK/NAME``, instead of the lists.
         hidden: Whether to take the hidden datasets.
+        archives: A folder with the archives that the datasets of other packages are in, instead of
+            the lists.
         splits: Splits of each dataset; three or five by default, by its size. More of them begin
             with the same ones.
         jobs: Worker processes, of one thread each if there are several.
@@ -142,7 +145,7 @@ def rows(
             measured again.
     """
     parts = None if folders else parts
-    chosen = _chosen(only, folders, own_sets.HIDDEN if hidden else own_sets.VISIBLE)
+    kind = "hidden, " if hidden else "packages, " if archives else ""
     measured = _read(parts)
     reported: set[str] = set()
 
@@ -151,9 +154,13 @@ def rows(
         row = None if case in reported else _row(task, case, measured, splits)
         if row is not None:
             reported.add(case)
-            yield row | {"work": f"{'hidden, ' * hidden}{row['work']}"}
+            yield row | {"work": f"{kind}{row['work']}"}
 
     with TemporaryDirectory() as made:
+        if archives is not None:
+            chosen = _only(only, package_sets.write_sets(archives, Path(made) / "packages"))
+        else:
+            chosen = _chosen(only, folders, own_sets.HIDDEN if hidden else own_sets.VISIBLE)
         written = _Written(Path(made), splits)
         pending = _pending(chosen, written, measured, str(device), ours_first=jobs > 1)
         seconds = None if max_minutes is None else 60 * max_minutes
@@ -164,8 +171,8 @@ def rows(
             for task, source in chosen:
                 if _case(task, source) == job.part.case:
                     yield from tell(task, source)
-    for task, source in chosen:  # whose parts were all on record
-        yield from tell(task, source)
+        for task, source in chosen:  # whose parts were all on record
+            yield from tell(task, source)
 
 
 def _case(task: str, source: str) -> str:
@@ -300,12 +307,17 @@ def _chosen(
             raise UserError(f"{source} is not TASK/NAME, with the task {', '.join(TASKS)}")
     if folders:
         return found
-    pairs = [(task, name) for task, names in lists.items() for name in names]
-    known = {word for pair in pairs for word in pair}
+    return _only(only, [(task, name) for task, names in lists.items() for name in names])
+
+
+def _only(only: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The pairs whose task or dataset is wanted."""
+    named = {(task, source): {task, Path(source).stem} for task, source in pairs}
+    known = set().union(*named.values())
     for word in only:
         if word not in known:
             raise UserError(f"there is no task or dataset {word!r} here{did_you_mean(word, known)}")
-    return [pair for pair in pairs if not only or set(pair) & set(only)]
+    return [pair for pair, names in named.items() if not only or names & set(only)]
 
 
 def table(found: Sequence[dict[str, Any]]) -> str:

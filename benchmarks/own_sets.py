@@ -44,7 +44,7 @@ HIDDEN = {
     "link": ("fb15k-237", "codex-s", "codex-m"),
 }
 """What the defaults are judged by. CoDEx-L is in neither list, for it has CoDEx-M's facts."""
-FEW_LABELS = ("digits", "wine", "breast-cancer")
+FEW_LABELS = ("digits", "wine", "breast-cancer", "biopsy")
 LARGEST = {"node": 3_000, "graph": 400, "link": 500, "text": 2_000}
 """The most nodes, graphs, entities and texts that are taken."""
 SMALL = 600
@@ -86,7 +86,8 @@ def _words(masks: SplitMasks) -> Iterator[str]:
 
 def _write_nodes(source: str, folder: Path, splits: int | None) -> Iterator[Path]:
     graph = _node_graph(source)
-    fractions = (0.05, 0.1, 0.85) if source in FEW_LABELS else (0.6, 0.2, 0.2)
+    few = Path(source).stem in FEW_LABELS
+    fractions = (0.05, 0.1, 0.85) if few else (0.6, 0.2, 0.2)
     for seed in range(splits or _num_splits(graph.num_nodes)):
         path = folder / str(seed)
         path.mkdir()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchmarks.growth import exponent
 from benchmarks.limits import REACHED
@@ -190,14 +190,20 @@ def render_serve(folder: Path) -> str:
     return "\n\n".join(markdown_table(head, lines) for head, lines in tables if lines)
 
 
-def render_own_data(folder: Path, *, hidden: bool) -> str:
-    """A Markdown table of the visible or the hidden datasets of ``own_data``: the newest row of
-    each, from whatever machine."""
+def render_own_data(folder: Path, kind: Literal["visible", "hidden", "packages"]) -> str:
+    """A Markdown table of the visible or the hidden datasets of ``own_data``, or of those from
+    packages: the newest row of each, from whatever machine."""
     path = folder / "own_data.jsonl"
     lines = path.read_text().splitlines() if path.is_file() else []
     newest = {row["case"]: row for row in map(json.loads, lines)}
-    rows = [row for row in newest.values() if row["work"].startswith("hidden") == hidden]
-    return table(rows) if rows else _missing(f"own_data{' --hidden' * hidden}")
+    rows = [row for row in newest.values() if _kind_of(row) == kind]
+    option = {"visible": "", "hidden": " --hidden", "packages": " --archives FOLDER"}[kind]
+    return table(rows) if rows else _missing(f"own_data{option}")
+
+
+def _kind_of(row: dict[str, Any]) -> str:
+    kind, comma, _ = row["work"].partition(", ")
+    return kind if comma else "visible"
 
 
 def render_explain(folder: Path) -> str:

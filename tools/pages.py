@@ -113,8 +113,9 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/usage.md", "bench explain"): lambda: render_explain(bench),
         ("docs/usage.md", "bench missing"): lambda: render_missing(bench),
         ("docs/usage.md", "bench missing clean"): lambda: render_clean(bench),
-        ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, hidden=True),
-        ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, hidden=False),
+        ("docs/speed.md", "own data hidden"): lambda: render_own_data(bench, "hidden"),
+        ("docs/speed.md", "own data packages"): lambda: render_own_data(bench, "packages"),
+        ("docs/speed.md", "own data visible"): lambda: render_own_data(bench, "visible"),
     }
 
 

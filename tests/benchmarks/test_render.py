@@ -44,7 +44,7 @@ def test_missing_records_say_how_to_make_them(tmp_path: Path) -> None:
     assert "python -m benchmarks loss --out" in render_beside(tmp_path, "loss")
     assert "python -m benchmarks growth --out" in render_growth(tmp_path)
     assert "python -m benchmarks serve --out" in render_serve(tmp_path)
-    shown = render_own_data(tmp_path, hidden=True)
+    shown = render_own_data(tmp_path, "hidden")
     assert "python -m benchmarks own_data --hidden --out" in shown
 
 
@@ -58,23 +58,27 @@ def test_loads_of_the_service_stand_above_its_times(tmp_path: Path) -> None:
     assert lines[6] == "| chip, 2 cores | c | search | 0.25 ms |"
 
 
-def test_hidden_datasets_have_a_table_of_their_own(tmp_path: Path) -> None:
+def test_kinds_of_datasets_have_tables_of_their_own(tmp_path: Path) -> None:
     numbers = {"ours": 50.0, "rival": 60.0, "difference": -10.0, "regret": 10.0}
     numbers |= {"against": "SVM", "single": 49.0, "seconds": 1.0, "rival_seconds": 2.0}
     visible = row("defaults", 0.0, case="text: a", work="3 splits", **numbers)
     numbers |= {"ours": 70.0, "difference": 10.0, "regret": 0.0, "against": "fastText"}
     hidden = row("defaults", 0.0, case="text: b", work="hidden, 3 splits", **numbers)
     (tmp_path / "own_data.jsonl").write_text(visible + hidden)
-    assert "| text: a | 50.0 | 49.0 | SVM |" in render_own_data(tmp_path, hidden=False)
-    shown = render_own_data(tmp_path, hidden=True)
+    assert "| text: a | 50.0 | 49.0 | SVM |" in render_own_data(tmp_path, "visible")
+    shown = render_own_data(tmp_path, "hidden")
     assert "| text: b | 70.0 | 49.0 | fastText |" in shown
     assert "text: a" not in shown
     numbers |= {"ours": 71.0, "environment": {"device": "gpu"}}
     again = row("defaults", 0.0, case="text: b", work="hidden, 3 splits", **numbers)
     (tmp_path / "own_data.jsonl").write_text(visible + hidden + again)
-    shown = render_own_data(tmp_path, hidden=True)
+    shown = render_own_data(tmp_path, "hidden")
     assert shown.count("text: b") == 1  # the newest row, from whatever machine
     assert "| text: b | 71.0 |" in shown
+    other = row("defaults", 0.0, case="text: c", work="packages, 3 splits", **numbers)
+    (tmp_path / "own_data.jsonl").write_text(visible + hidden + other)
+    tables = {kind: render_own_data(tmp_path, kind) for kind in ("visible", "hidden", "packages")}
+    assert [kind for kind, shown in tables.items() if "text: c" in shown] == ["packages"]
 
 
 def test_shares_stand_below_what_the_machine_reaches(tmp_path: Path) -> None:
