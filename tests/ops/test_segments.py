@@ -54,6 +54,18 @@ def test_rounding_does_not_add_a_node(ratio, size, wanted):
     assert int(kept.sum()) == wanted
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 3e8])
+def test_scores_that_differ_by_rounding_are_ties(dtype, scale):
+    # Two pairs of symmetric nodes: two of the four are kept.
+    exact = scale * torch.tensor([0.3, -0.7, 0.3, 0.3, 0.29, 0.3], dtype=dtype)
+    ptr, kept = torch.tensor([0, 6]), torch.ones(6)
+    noise = 1 + 4e-7 * torch.tensor([-1, 0, 1, -1, 0, 1], dtype=dtype)
+    for score in (exact, exact * noise, exact * noise.flip(0)):
+        assert keep_top(score, kept, ptr, 1 / 3).tolist() == [1, 0, 1, 0, 0, 0]
+        assert keep_top(score, kept, ptr, 5 / 6).tolist() == [1, 0, 1, 1, 1, 1]
+
+
 def test_maxima_and_their_gradients_are_those_of_pyg():
     x = draw(2, NODES, 4)
     x[0, 0] = x[0, 1]  # a tie

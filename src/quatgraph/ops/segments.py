@@ -10,6 +10,9 @@ from torch import Tensor
 
 from quatgraph.ops.members import flatten_index
 
+TIE_BITS = 12
+"""Scores that agree in so many bits count as equal when the top nodes are chosen."""
+
 
 def segment_ids(ptr: Tensor, count: int) -> Tensor:
     """The graph of each of ``count`` nodes, G for padding, ``(..., G + 1) -> (..., count)``."""
@@ -41,6 +44,10 @@ def rank_nodes(order: Tensor, ptr: Tensor, graph: Tensor) -> Tensor:
 def keep_top(score: Tensor, kept: Tensor, ptr: Tensor, ratio: float) -> Tensor:
     """Which nodes of each graph are among the top share by score, as 0 or 1.
 
+    Scores are compared at :data:`TIE_BITS` bits, and equal ones keep their order. Nodes that a graph's
+    symmetry maps to each other have equal scores but for rounding, which depends on the other graphs
+    of a batch.
+
     Args:
         score: ``(N,)``.
         kept: 1 for the nodes to choose from, else 0, ``(N,)``.
@@ -52,13 +59,20 @@ def keep_top(score: Tensor, kept: Tensor, ptr: Tensor, ratio: float) -> Tensor:
     """
     ptr = ptr.long().expand(*score.shape[:-1], -1).contiguous()
     graph = segment_ids(ptr, score.size(-1))
-    order = sort_nodes(score.masked_fill(kept == 0, -torch.inf), graph)
+    order = sort_nodes(_round_bits(score).masked_fill(kept == 0, -torch.inf), graph)
     before = F.pad(kept.long().cumsum(dim=-1), (1, 0)).gather(-1, ptr)
     count = F.pad(before.diff(), (0, 1))  # of each graph, and of the padding
     # A product that rounding lifts above a whole number must not add a node.
     wanted = (ratio * count.double() - 1e-9).ceil().long()
     rank = rank_nodes(order, ptr, graph)
     return kept * (rank < wanted.gather(-1, graph)).to(kept.dtype)
+
+
+def _round_bits(score: Tensor) -> Tensor:
+    """The scores at :data:`TIE_BITS` bits."""
+    fraction, exponent = torch.frexp(score)
+    steps = 2**TIE_BITS
+    return torch.ldexp((fraction * steps).round() / steps, exponent)
 
 
 def segment_max(x: Tensor, kept: Tensor, ptr: Tensor) -> Tensor:
