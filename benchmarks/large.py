@@ -76,7 +76,13 @@ class Graph:
 COMMAND = Graph(1_000_000, 10_000_000)
 PRODUCTS = Graph(2_450_000, 124_000_000, classes=47, train=0.08)
 """As large as ``ogbn-products``."""
-BATCH, WIDTH, EPOCHS = 1_024, 256, 2
+SMALLER = (
+    Graph(19_800, 1_000_000, classes=47, train=0.08),
+    Graph(198_000, 10_000_000, classes=47, train=0.08),
+)
+"""With as many edges per node: what they take predicts what the large one takes."""
+BATCH, WIDTH = 1_024, 256
+EPOCHS, WHOLE_EPOCHS = 2, 20
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -84,7 +90,11 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
     if device.type == "cpu":
         yield train_by_command(COMMAND, [15, 10])
     else:
-        yield from train_whole_and_sampled(PRODUCTS, [15, 10, 5], device)
+        for graph in SMALLER:
+            yield from train_whole(graph, graph.data(), 3, device)
+        data = PRODUCTS.data()
+        yield from train_whole(PRODUCTS, data, 3, device)
+        yield from train_sampled(PRODUCTS, data, [15, 10, 5], device)
 
 
 def train_by_command(graph: Graph, drawn: list[int]) -> dict[str, Any]:
@@ -131,22 +141,29 @@ def train_by_command(graph: Graph, drawn: list[int]) -> dict[str, Any]:
     }
 
 
-def train_whole_and_sampled(
-    graph: Graph, drawn: list[int], device: torch.device
+def train_whole(
+    graph: Graph, data: Data, num_layers: int, device: torch.device
 ) -> Iterator[dict[str, Any]]:
-    """The times of preparation, an epoch on the whole graph, a step on a sample, and its parts."""
-    whole, sampled = (config_of(graph, numbers) for numbers in ((), tuple(drawn)))
-    NODE.prepare(Graph(1_000, 10_000).data(), whole, device)  # has one-time costs
-    data, case = graph.data(), {"case": str(graph)}
+    """The times of preparation and of an epoch on the whole graph."""
+    config, case = config_of(num_layers), {"case": str(graph)}
+    NODE.prepare(Graph(1_000, 10_000).data(), config, device)  # has one-time costs
     began = time.perf_counter()
-    problem = NODE.prepare(data, whole, device)
+    problem = NODE.prepare(data, config, device)
     if device.type == "cuda":
         torch.cuda.synchronize()
     ms = round(1000 * (time.perf_counter() - began), 1)
     yield case | {"work": "preparation", "variant": "matrix and features", "ms": ms}
-    layers = f"{len(drawn)} layers of {WIDTH}"
-    row = {"work": f"a training epoch, {layers}", "variant": "whole graph"}
-    yield case | row | timed(whole, problem, device)
+    found = timed(config, problem, device)
+    row = {"work": f"a training epoch, {num_layers} layers of {WIDTH}", "variant": "whole graph"}
+    yield case | row | found | {"edges": graph.edges}
+
+
+def train_sampled(
+    graph: Graph, data: Data, drawn: list[int], device: torch.device
+) -> Iterator[dict[str, Any]]:
+    """The times of drawing a sample and of a training step on it."""
+    sampled = config_of(len(drawn), tuple(drawn))
+    case, layers = {"case": str(graph)}, f"{len(drawn)} layers of {WIDTH}"
     problem = NODE.prepare(data, sampled, device)
     trained = timed(sampled, problem, device)
     steps = -(-int(problem.masks["train"].sum()) // BATCH)
@@ -172,12 +189,16 @@ def train_whole_and_sampled(
         )
 
 
-def config_of(graph: Graph, drawn: tuple[int, ...]) -> NodeConfig:
-    """Three layers that aggregate: two hidden ones and the prediction."""
+def config_of(num_layers: int, drawn: tuple[int, ...] = ()) -> NodeConfig:
+    """Layers that aggregate: hidden ones and the prediction."""
     train = TrainConfig(
-        epochs=EPOCHS, select="last", num_neighbors=drawn or 0, batch_size=BATCH, patience=None
+        epochs=EPOCHS if drawn else WHOLE_EPOCHS,
+        select="last",
+        num_neighbors=drawn or 0,
+        batch_size=BATCH,
+        patience=None,
     )
-    model = QGNN.Options(hidden_quats=WIDTH // 4, num_layers=2, dropout=0.5)
+    model = QGNN.Options(hidden_quats=WIDTH // 4, num_layers=num_layers - 1, dropout=0.5)
     return NodeConfig(data=DataConfig(path="made up"), model=model, train=train)
 
 

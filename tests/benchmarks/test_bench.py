@@ -232,8 +232,11 @@ def test_a_command_on_a_large_graph_is_measured_from_outside() -> None:
 
 def test_a_graph_as_large_as_products_is_trained_on_whole_and_in_samples() -> None:
     small = large.Graph(2450, 124_000, classes=47, train=0.08)  # a thousandth
-    rows = list(large.train_whole_and_sampled(small, [15, 10, 5], CPU))
-    prepared, epoch, draw, step = rows
+    data = small.data()
+    whole = list(large.train_whole(small, data, 3, CPU))
+    sampled = list(large.train_sampled(small, data, [15, 10, 5], CPU))
+    (prepared, epoch), (draw, step), rows = whole, sampled, [*whole, *sampled]
+    assert epoch["edges"] == 124_000
     assert [row["variant"] for row in (prepared, epoch)] == ["matrix and features", "whole graph"]
     assert {row["variant"] for row in (draw, step)} == {"drawn on the CPU"}
     assert all(row["case"] == "2,450 nodes, 124,000 edges, heavy tail" for row in rows)
