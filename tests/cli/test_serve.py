@@ -113,7 +113,8 @@ def test_a_token_guards_the_service_and_is_not_printed_into_a_log(bundle: Path) 
 
 
 def test_a_service_for_everyone_says_so(bundle: Path) -> None:
-    with serving(str(bundle), "--host", "0.0.0.0", "--no-auth", "--quiet") as (_, process):
+    with serving(str(bundle), "--host", "0.0.0.0", "--no-auth", "--quiet") as (url, process):
+        assert ask(f"{url}healthz")[0] == 200  # it runs: until then a signal interrupts the start
         process.terminate()
         _, errors = process.communicate(timeout=30)
         assert errors == (

@@ -8,6 +8,8 @@ import pytest
 from httpx import Client
 from services import ask, refused, service
 
+from quatgraph.serve.answers import node
+
 
 def test_the_description_has_every_route_and_the_body_of_each_task(client: Client) -> None:
     found = ask(client, "/openapi.json")
@@ -79,7 +81,7 @@ def test_an_error_of_ours_is_no_stack_trace(
     bundles: dict[str, Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with service([bundles["node"]]) as client:
-        monkeypatch.setattr("quatgraph.serve.answers.node.reply_of", lambda _: 1 / 0)
+        monkeypatch.setattr(node, "reply_of", lambda _: 1 / 0)
         assert refused(client, "/api/models/node/predict", {"nodes": ["n1"]}) == (
             500,
             "the service failed; its log says why",

@@ -94,12 +94,12 @@ def running(model: nn.Module) -> list[Tensor]:
     return [value for norm in norms for value in (norm.running_mean, norm.running_var)]
 
 
-def split(y: Any) -> tuple[Tensor, Tensor | float]:
-    """Logits, and the penalty of a model that has one."""
-    return y if isinstance(y, tuple) else (y, 0.0)
+def split(y: Any) -> tuple[Tensor, Tensor]:
+    """Logits, and the penalty of a model that has one, else zero."""
+    return y if isinstance(y, tuple) else (y, y.new_zeros(()))
 
 
-def gradients(model: nn.Module, y: Tensor, penalty: Tensor | float) -> tuple[Tensor, ...]:
+def gradients(model: nn.Module, y: Tensor, penalty: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(y.square().sum() + penalty, list(model.parameters()))
 
 
@@ -194,7 +194,7 @@ def test_members_train_on_batches_of_their_own_as_if_each_were_alone(name, kind)
         adam.zero_grad()
         y, penalty = split(made.through(ensemble, made.features))
         loss = F.cross_entropy(y.flatten(0, 1), made.labels.flatten(), reduction="sum")
-        (loss + torch.as_tensor(penalty).sum()).backward()
+        (loss + penalty.sum()).backward()
         adam.step()
     for m in range(3):
         model = build(name, x)
@@ -318,7 +318,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
     def step() -> Tensor:
         made = tiny.batch_of(there, graphs, ENTRIES)
         y, penalty = split(made.through(device, made.features))
-        loss = y.square().sum() + torch.as_tensor(penalty, device="cuda").sum()
+        loss = y.square().sum() + penalty.sum()
         (grad,) = torch.autograd.grad(loss, device.flat)
         return grad
 
@@ -339,7 +339,7 @@ def test_a_step_can_be_captured_as_a_cuda_graph_and_equals_the_cpus(name, kind):
         captured.replay()
         made = batch_for(name, x, chosen)
         y, penalty = split(made.through(host, made.features))
-        loss = y.square().sum() + torch.as_tensor(penalty).sum()
+        loss = y.square().sum() + penalty.sum()
         (grad,) = torch.autograd.grad(loss, host.flat)
         close(results.cpu(), grad)
     for key, value in host.raw_state().items():
