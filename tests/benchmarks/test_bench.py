@@ -91,6 +91,15 @@ def test_conv_compares_raw_and_prepared_graphs(monkeypatch: pytest.MonkeyPatch) 
     assert [row["case"] for row in rows] == [case for case in cases for _ in variants]
 
 
+def test_node_times_a_deep_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ["data.name=karate", "data.scaling=none", "model.num_layers=3"]
+    monkeypatch.setattr(node, "preset", lambda name: override(preset(name), small))
+    monkeypatch.setattr(node, "DEEP_EPOCHS", 2)
+    row = node.deep(CPU)
+    assert row["case"] == "karate, 4 runs, 2 epochs"
+    assert row["variant"] == "Deep QGNN, 3 layers of 64"
+
+
 def test_node_times_whole_trainings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "DATASETS", {"cpu": ("karate",)})
     monkeypatch.setattr(node, "SEEDS", {"cpu": 2})
