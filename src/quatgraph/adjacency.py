@@ -17,6 +17,8 @@ Normalization = Literal["none", "row", "symmetric"]
 Duplicates = Literal["keep", "merge"]
 INTEGER_TYPES = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
 """The types of node ids."""
+SPARSE_BELOW = 0.2
+"""Features with a smaller share of non-zero numbers are kept sparse."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

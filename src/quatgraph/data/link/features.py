@@ -5,12 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from quatgraph.adjacency import Adjacency
+from quatgraph.adjacency import SPARSE_BELOW, Adjacency
 
 Features = Tensor | Adjacency
 """Features of entities ``(E, F)``, dense or sparse."""
-SPARSE_BELOW = 0.2
-"""Features with a smaller share of non-zero numbers are kept sparse."""
 
 
 def compress(features: Tensor) -> Features:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from quatgraph.adjacency import Adjacency
+from quatgraph.adjacency import SPARSE_BELOW, Adjacency
 from quatgraph.errors import UserError
 from quatgraph.hops import Hops
 from quatgraph.models.node import MODELS
@@ -25,8 +25,6 @@ FITTING = 2 / 3
 """The share of the memory that a step on the whole graph may take."""
 TOLD_FROM = 1 << 30
 """Bytes of such a step from which on it is told that the whole graph is trained on."""
-SPARSE_BELOW = 0.2
-"""Features with a smaller share of non-zero numbers are kept sparse."""
 
 
 def step_numbers(config: NodeConfig, nodes: int, stored: int, entries: int, weights: int) -> int:

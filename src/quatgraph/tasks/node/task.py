@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from quatgraph import config as configs
-from quatgraph.adjacency import Adjacency
+from quatgraph.adjacency import SPARSE_BELOW, Adjacency
 from quatgraph.data import node as source
 from quatgraph.data.edges import count_edges
 from quatgraph.data.scaling import Scaling
@@ -33,7 +33,6 @@ from quatgraph.tasks.node.problem import (
     refuse_infinite_sums,
 )
 from quatgraph.tasks.node.sampled import (
-    SPARSE_BELOW,
     NodeBatch,
     NodeBatches,
     fan_out,
