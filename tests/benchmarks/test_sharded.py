@@ -77,6 +77,6 @@ def test_what_is_expected_follows_from_the_records(tmp_path: Path) -> None:
     assert lines[0][1:5] == ["1", "4,594,485", "35.1 GiB", "140.2 GiB"]
     assert lines[0][5] == "4.59 s |"
     assert lines[6][1:5] == ["64", "71,789", "0.5 GiB", "2.2 GiB"]
-    assert lines[6][5] == "72 ms |"
+    assert lines[6][5] == "71.8 ms |"
     assert lines[14][3] == "52.9 GiB"
     assert "Not run yet" in render_expected(tmp_path / "none")

@@ -49,8 +49,9 @@ def test_an_answer_says_why_and_its_name_leads_on(visit: Visit) -> None:
     page.locator("li.answer").get_by_role("link", name="city 2", exact=True).click()
     expect(page.get_by_label("Tail", exact=True)).to_have_value("city 2")
     assert visit.state()["tail"] == ["city 2"]
+    expect(page.get_by_role("heading", name="Around city 2")).to_be_visible()
     page.go_back()
-    expect(page.get_by_label("Head", exact=True)).to_have_value("person 2")
+    expect(page.get_by_role("heading", name="Around person 2")).to_be_visible()
     page.locator("svg .node", has_text="person 7").click()
     expect(page).to_have_url(re.compile("person\\+7"))
 
