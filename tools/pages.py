@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.expected import render_expected
+from benchmarks.expected import render_checked, render_expected
 from benchmarks.figures import growth, speed_bars
 from benchmarks.render import (
     render_bench,
@@ -104,6 +104,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/speed.md", "bench steps"): lambda: render_steps(bench),
         ("docs/speed.md", "bench sharded"): lambda: render_sharded(bench),
         ("docs/scale.md", "expected"): lambda: render_expected(bench),
+        ("docs/scale.md", "checked"): lambda: render_checked(bench),
         ("docs/speed.md", "bench serve"): lambda: render_serve(bench),
         ("docs/speed.md", "bench defaults"): lambda: render_bench(bench, "defaults"),
         **{
