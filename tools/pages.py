@@ -39,6 +39,7 @@ from tools.headline import render_headline
 from tools.items import render_items
 from tools.selection import render_nested, render_paired, render_rule_effects, render_search
 from tools.settings import render_settings
+from tools.text_search import render_effects, render_selected
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,6 +69,8 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/results.md", "items link"): lambda: render_items(link, root / "results"),
         ("docs/results.md", "table fb15k-237"): lambda: render(freebase, records),
         ("docs/results.md", "table text"): lambda: render(text, records, skip_missing=True),
+        ("docs/results.md", "search text"): lambda: render_selected(text, records),
+        ("docs/results.md", "effects text"): lambda: render_effects(text, records),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),
