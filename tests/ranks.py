@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from commands import call
 from kills import forked, waited
+from torch import Tensor
 
 from quatgraph.training.launch import TIMEOUT, Launch
 
@@ -66,11 +68,22 @@ def on_ranks(size: int, folder: Path, work: Callable[[Launch], Any]) -> list[Any
     def run(rank: int) -> None:
         launch = Launch.find()
         assert launch is not None
+        dist.all_reduce = _contiguous_only(dist.all_reduce)
         with launch.joined():
             torch.save(work(launch), folder / f"{rank}.pt")
 
     assert codes_of(size, run) == [0] * size
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(size)]
+
+
+def _contiguous_only(all_reduce: Callable[..., Any]) -> Callable[..., Any]:
+    """NCCL refuses what gloo takes."""
+
+    def checked(value: Tensor, *others: Any) -> Any:
+        assert value.is_contiguous()
+        return all_reduce(value, *others)
+
+    return checked
 
 
 def commands(

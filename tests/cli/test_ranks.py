@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from cities import write_cities
 from commands import call
+from programs import ENVIRONMENT, started
 from ranks import codes_of, commands, environment_of, free_port
+from safetensors.torch import load_file
 
 import quatgraph
 from quatgraph.training.launch import TIMEOUT
@@ -24,20 +27,12 @@ def graph(tmp_path: Path) -> Path:
     return write_cities(tmp_path / "cities")
 
 
-def train(graph: Path, out: Path, *more: str, options: list[str] = OPTIONS) -> list[str]:
+def train(
+    graph: Path, out: Path, *more: str, options: list[str] = OPTIONS, device: str = "cpu"
+) -> list[str]:
     sets = [word for option in options for word in ("--set", option)]
-    return [
-        "train",
-        "link",
-        "--data",
-        str(graph),
-        "--out",
-        str(out),
-        "--device",
-        "cpu",
-        *sets,
-        *more,
-    ]
+    where = ["--data", str(graph), "--out", str(out), "--device", device]
+    return ["train", "link", *where, *sets, *more]
 
 
 def mistake_of(found: list[tuple[int, str, str]]) -> str:
@@ -213,3 +208,22 @@ def test_torchrun_starts_ranks(graph: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("test MRR") >= 1
     assert (tmp_path / "out" / "card.json").exists()
+
+
+@pytest.mark.gpu
+def test_two_nodes_with_a_gpu_each_train_what_one_trains(graph: Path, tmp_path: Path) -> None:
+    """NCCL sees two nodes with a GPU each; it is the same GPU."""
+    weights = {}
+    for size in (1, 2):
+        out, port = tmp_path / f"{size} nodes", free_port()
+        nodes = []
+        for rank in range(size):
+            node = {"LOCAL_RANK": "0", "NCCL_HOSTID": f"node {rank}", "NCCL_SOCKET_IFNAME": "lo"}
+            node |= {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+            environment = os.environ | environment_of(rank, size, port, 60) | node
+            nodes.append(started(*train(graph, out, device="cuda"), env=environment))
+        for process in nodes:
+            _, err = process.communicate(timeout=120)
+            assert process.returncode == 0, err
+        weights[size] = load_file(out / "model.safetensors")
+    torch.testing.assert_close(weights[2], weights[1], rtol=1e-3, atol=1e-4)
