@@ -213,17 +213,21 @@ def test_torchrun_starts_ranks(graph: Path, tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_two_nodes_with_a_gpu_each_train_what_one_trains(graph: Path, tmp_path: Path) -> None:
     """NCCL sees two nodes with a GPU each; it is the same GPU."""
-    weights = {}
-    for size in (1, 2):
-        out, port = tmp_path / f"{size} nodes", free_port()
-        nodes = []
-        for rank in range(size):
-            node = {"LOCAL_RANK": "0", "NCCL_HOSTID": f"node {rank}", "NCCL_SOCKET_IFNAME": "lo"}
-            node |= {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
-            environment = os.environ | environment_of(rank, size, port, 60) | node
-            nodes.append(started(*train(graph, out, device="cuda"), env=environment))
-        for process in nodes:
-            _, err = process.communicate(timeout=120)
-            assert process.returncode == 0, err
-        weights[size] = load_file(out / "model.safetensors")
-    torch.testing.assert_close(weights[2], weights[1], rtol=1e-3, atol=1e-4)
+    nodes, outs = [], {size: tmp_path / f"{size} nodes" for size in (1, 2)}
+    try:
+        for size, out in outs.items():
+            port = free_port()
+            for rank in range(size):
+                own = {"LOCAL_RANK": "0", "NCCL_HOSTID": f"{rank}", "NCCL_SOCKET_IFNAME": "lo"}
+                own |= {"PYTHONPATH": ENVIRONMENT["PYTHONPATH"]}
+                environment = os.environ | environment_of(rank, size, port, 60) | own
+                nodes.append(started(*train(graph, out, device="cuda"), env=environment))
+        for node in nodes:
+            _, err = node.communicate(timeout=120)
+            assert node.returncode == 0, err
+    finally:
+        for node in nodes:
+            node.kill()
+            node.communicate()
+    one, two = (load_file(out / "model.safetensors") for out in outs.values())
+    torch.testing.assert_close(two, one, rtol=1e-3, atol=1e-4)

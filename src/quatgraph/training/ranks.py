@@ -150,12 +150,12 @@ class Ranks(OneProcess):
         return [members, self.shards.num_rows * self.width + self.num_shared]
 
     def _pieces(self, tensor: Tensor, shared: int | None = None) -> Iterator[Tensor]:
-        """The numbers of a tensor as a checkpoint stores them, on the first rank; the others send
-        theirs."""
+        """The numbers of a tensor as a checkpoint stores them, in main memory of the first rank; the
+        others send theirs."""
         rank, shared = self.shards.rank, self.num_shared if shared is None else shared
         if list(tensor.shape[1:]) != [self.num_own + shared]:
             if rank == 0:
-                yield from split_numbers(tensor)
+                yield from split_numbers(tensor.to("cpu"))
             return
         for row in tensor.detach():
             own, others = row.split((self.num_own, shared))
@@ -172,7 +172,7 @@ class Ranks(OneProcess):
                         dist.recv(piece, sender)
                         yield piece
             if rank == 0:
-                yield from split_numbers(others)
+                yield from split_numbers(others.to("cpu"))
 
     def _ranges(self, rank: int, element_size: int) -> Iterator[tuple[int, int]]:
         """The pieces of a rank's rows, as places among its numbers."""
