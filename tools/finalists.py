@@ -1,4 +1,4 @@
-"""Two-round searches: the configurations with all seeds, and methods paired by seed."""
+"""Two-round searches: the configurations with several seeds, and methods paired by seed."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -7,29 +7,37 @@ from quatgraph import config as configs
 from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import Protocol, protocols
 from quatgraph.reproduce.render import format_difference, format_metric, markdown_table
-from quatgraph.reproduce.table import PROTOCOLS, Table, select_runs, select_shown
+from quatgraph.reproduce.table import (
+    PROTOCOLS,
+    Table,
+    diff_settings,
+    preset_settings,
+    select_runs,
+    select_shown,
+)
 from quatgraph.training.record import RunRecord
 
 VALIDATION = "valid/accuracy"
 
 
 def render_finalists(table: Table, records: Sequence[RunRecord]) -> str:
-    """The configurations with all seeds where several were tried, the best on validation data
+    """The configurations with several seeds where several were tried, the best on validation data
     first, with the protocols that show them."""
     searched = configs.grid_keys(protocols(table.task)["grid"])
     header = ["dataset", "method", *(key.rsplit(".", 1)[-1] for key in searched)]
-    header += ["weights", "validation", "test", "shown under"]
+    header += ["else", "weights", "validation", "test", "shown under"]
     rows = []
     for dataset, method in table.cells():
         groups: dict[str, list[RunRecord]] = defaultdict(list)
         for run in select_runs(table, records, dataset, method, "honest"):
             groups[run.config_digest].append(run)
         shown = {p: _shown_runs(table, records, dataset, method, p) for p in PROTOCOLS}
-        complete = [g for g in groups.values() if len(g) == table.seeds and len(groups) > 1]
-        for group in sorted(complete, key=lambda runs: -_mean_std(runs, VALIDATION)[0]):
+        repeated = [g for g in groups.values() if len(g) > 1 and len(groups) > 1]
+        for group in sorted(repeated, key=lambda runs: -_mean_std(runs, VALIDATION)[0]):
             settings = configs.flatten(group[0].config)
             values = ("none" if settings[key] is None else str(settings[key]) for key in searched)
-            row = [dataset, table.methods[method], *values, f"{group[0].parameters:,}"]
+            row = [dataset, table.methods[method], *values]
+            row += [_format_others(table, group[0], searched), f"{group[0].parameters:,}"]
             row += [_format_mean_std(table, group, m) for m in (VALIDATION, table.metric)]
             row += [", ".join(f"`{p}`" for p, runs in shown.items() if group[0] in runs)]
             rows.append(row)
@@ -67,9 +75,18 @@ def _format_paired(table: Table, this: Sequence[RunRecord], that: Sequence[RunRe
     return format_difference([ours[seed] - theirs[seed] for seed in both], table.metric)
 
 
+def _format_others(table: Table, run: RunRecord, searched: Sequence[str]) -> str:
+    """The settings of the model that differ from the preset's, but for those with a column."""
+    name = table.preset_of(run.dataset, run.method)
+    changed = diff_settings(run.config, preset_settings(table.task, name) if name else {})
+    named = (key for key in changed if key.startswith("model.") and key not in searched)
+    return ", ".join(f"{key.removeprefix('model.')} {changed[key]}" for key in sorted(named))
+
+
 def _mean_std(runs: Sequence[RunRecord], metric: str) -> tuple[float, float]:
     return mean_std([run.metrics[metric] for run in runs])
 
 
 def _format_mean_std(table: Table, runs: Sequence[RunRecord], metric: str) -> str:
-    return " ± ".join(format_metric(value, table.metric) for value in _mean_std(runs, metric))
+    values = (format_metric(value, table.metric) for value in _mean_std(runs, metric))
+    return f"{' ± '.join(values)} ({len(runs)})"

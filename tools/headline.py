@@ -17,7 +17,6 @@ from quatgraph.presets import preset
 from quatgraph.reproduce.render import (
     format_cells,
     format_difference,
-    format_metric,
     markdown_table,
 )
 from quatgraph.reproduce.rules import Selections, apply_rules, rule_cell
@@ -110,7 +109,7 @@ def _compare(
             (one for method, one in cells.items() if method not in QUATERNION and one.runs),
             key=lambda one: one.mean or 0.0,
         )
-        difference = _format_mean(differences, table.metric)
+        difference = format_difference(differences, table.metric) if differences else ""
         row = [dataset, format_cells(ours), format_cells(real), difference]
         yield [*row, f"{table.methods[best.method]}: {format_cells(best)}"], differences
 
@@ -141,13 +140,6 @@ def _metric_by_unit(
     for run in runs:
         values[run.split if table.splits > 1 else run.seed].append(run.metrics[table.metric])
     return {unit: fmean(seeds) for unit, seeds in values.items()}
-
-
-def _format_mean(differences: Sequence[float], metric: str) -> str:
-    """The mean, with its standard error if there are several."""
-    if len(differences) > 1:
-        return format_difference(differences, metric)
-    return "".join(format_metric(one, metric, "+") for one in differences)
 
 
 def _summarize(rows: Sequence[Sequence[float]]) -> str:

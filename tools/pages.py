@@ -39,7 +39,7 @@ from tools.headline import render_headline
 from tools.items import render_items
 from tools.selection import render_nested, render_paired, render_rule_effects, render_search
 from tools.settings import render_settings
-from tools.text_search import render_effects, render_selected
+from tools.text_search import render_effects, render_lift, render_selected
 
 ROOT = Path(__file__).parents[1]
 
@@ -71,6 +71,7 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ("docs/results.md", "table text"): lambda: render(text, records, skip_missing=True),
         ("docs/results.md", "search text"): lambda: render_selected(text, records),
         ("docs/results.md", "effects text"): lambda: render_effects(text, records),
+        ("docs/results.md", "lift text"): lambda: render_lift(text, records),
         ("docs/fidelity.md", "ablation node"): lambda: render_ablation(node, records),
         ("docs/fidelity.md", "pairs node"): lambda: render_pairs(node, records),
         ("docs/fidelity.md", "whole table graph"): lambda: render(graph, records),

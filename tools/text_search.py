@@ -1,5 +1,7 @@
-"""The search ``text-graphs``: what each setting changes, and what validation data selects."""
+"""The searches ``text-graphs`` and ``text-lift``: what each setting changes, and what validation
+data selects."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean
@@ -7,6 +9,7 @@ from typing import Any
 
 from quatgraph import config as configs
 from quatgraph.metrics.classification import mean_std
+from quatgraph.presets import preset
 from quatgraph.reproduce.render import format_difference, format_metric, markdown_table
 from quatgraph.reproduce.table import Table, select_runs
 from quatgraph.tasks import TASKS
@@ -14,7 +17,7 @@ from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
 from tools.searches import expand_search, read_searches
 
-SEARCH = "text-graphs"
+SEARCH, LIFT_SEARCH = "text-graphs", "text-lift"
 THIS, THAT = "textqgnn", "texting"
 LIFT = "model.lift"
 VALIDATION, TEST = "valid/accuracy", "test/accuracy"
@@ -22,6 +25,8 @@ VALIDATION, TEST = "valid/accuracy", "test/accuracy"
 Settings = tuple[tuple[str, Any], ...]
 """The values of the axes of a search."""
 Runs = dict[Settings, list[RunRecord]]
+Pairs = list[tuple[float, float]]
+"""Differences on validation and on test data."""
 
 
 def searched_runs(table: Table, records: Sequence[RunRecord], dataset: str, method: str) -> Runs:
@@ -29,16 +34,27 @@ def searched_runs(table: Table, records: Sequence[RunRecord], dataset: str, meth
     search, name = read_searches()[SEARCH], f"{table.task}/{dataset}-{method}"
     given = configs.flatten(configs.override({}, [*search["set"], *search["also"][name]]))
     axes = [key for key, values in given.items() if isinstance(values, list)]
-    recorded: dict[str, list[RunRecord]] = {}
-    for run in select_runs(table, records, dataset, method, "honest"):
-        recorded.setdefault(run.config_digest, []).append(run)
+    recorded = _recorded_runs(table, records, dataset, method)
     found = {}
     for values in expand_search(search, name):
         flat = configs.flatten(values)
-        digest = configs.digest(configs.build(TASKS[table.task].config, values).identity())
-        if digest in recorded:
-            found[tuple((axis, flat[axis]) for axis in axes)] = recorded[digest]
+        if runs := recorded.get(_digest(table, values)):
+            found[tuple((axis, flat[axis]) for axis in axes)] = runs
     return found
+
+
+def _recorded_runs(
+    table: Table, records: Sequence[RunRecord], dataset: str, method: str
+) -> dict[str, list[RunRecord]]:
+    """The runs of every configuration by digest."""
+    found: dict[str, list[RunRecord]] = {}
+    for run in select_runs(table, records, dataset, method, "honest"):
+        found.setdefault(run.config_digest, []).append(run)
+    return found
+
+
+def _digest(table: Table, values: configs.Values) -> str:
+    return configs.digest(configs.build(TASKS[table.task].config, values).identity())
 
 
 def render_effects(table: Table, records: Sequence[RunRecord]) -> str:
@@ -92,12 +108,44 @@ def render_selected(table: Table, records: Sequence[RunRecord]) -> str:
     return markdown_table(head, rows) if rows else "Not run yet."
 
 
+def render_lift(table: Table, records: Sequence[RunRecord]) -> str:
+    """The learned lift with fixed word vectors, minus the split and minus the other method with
+    equal settings, paired by seed."""
+    search, rows = read_searches()[LIFT_SEARCH], []
+    for dataset in table.rows:
+        name, other = (f"{table.task}/{dataset}-{method}" for method in (THIS, THAT))
+        if name not in search["presets"]:
+            continue
+        these, those = (_recorded_runs(table, records, dataset, method) for method in (THIS, THAT))
+        given = configs.flatten(configs.override({}, [*search["set"], *search["also"][name]]))
+        for values in expand_search(search, name):
+            runs = these.get(_digest(table, values), [])
+            flat = configs.flatten(values)
+            shared = [f"{axis}={json.dumps(flat[axis])}" for axis in given if axis != LIFT]
+            split = these.get(_digest(table, configs.override(values, [f"{LIFT}='split'"])), [])
+            real = those.get(_digest(table, configs.override(preset(other), shared)), [])
+            if runs:
+                rows.append(
+                    [
+                        dataset,
+                        f"lr {flat['train.lr']}, dropout {flat['model.dropout']}",
+                        _format_runs(runs, VALIDATION),
+                        _format_runs(runs, TEST),
+                        _format_pairs(_pair_seeds(runs, split)),
+                        _format_pairs(_pair_seeds(runs, real)),
+                    ]
+                )
+    head = ["dataset", "settings", "validation", "test", "minus the split", "minus TextING"]
+    return markdown_table(head, rows) if rows else "Not run yet."
+
+
+def _pair_seeds(these: Sequence[RunRecord], those: Sequence[RunRecord]) -> Pairs:
+    by_seed = {run.seed: run.metrics for run in those}
+    return [_subtract(run.metrics, by_seed[run.seed]) for run in these if run.seed in by_seed]
+
+
 def _first(runs: Sequence[RunRecord]) -> Mapping[str, float]:
     return min(runs, key=lambda run: run.seed).metrics
-
-
-Pairs = list[tuple[float, float]]
-"""Differences on validation and on test data."""
 
 
 def _pair_settings(runs: Mapping[Settings, Mapping[str, float]]) -> Iterator[tuple[str, Pairs]]:
@@ -136,6 +184,8 @@ def _short(axis: str) -> str:
 
 
 def _format_pairs(pairs: Pairs) -> str:
+    if not pairs:
+        return ""
     return " / ".join(format_difference(apart, TEST) for apart in zip(*pairs, strict=True))
 
 

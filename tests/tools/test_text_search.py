@@ -8,7 +8,14 @@ from made_up import made_up
 from quatgraph.reproduce.table import load_table
 from quatgraph.training.record import RunRecord
 from tools.searches import complete_axes, read_searches
-from tools.text_search import SEARCH, render_effects, render_selected, searched_runs
+from tools.text_search import (
+    LIFT_SEARCH,
+    SEARCH,
+    render_effects,
+    render_lift,
+    render_selected,
+    searched_runs,
+)
 
 TABLE = dataclasses.replace(load_table("text"), rows=["r8"], columns=["texting", "textqgnn"])
 
@@ -87,5 +94,25 @@ def test_validation_data_selects_and_seeds_are_paired() -> None:
     )
 
 
+def test_the_learned_lift_is_compared_with_equal_settings_and_the_same_seeds() -> None:
+    fixed = ["train.lr=5e-3", "model.dropout=0.5", "train.batch_size=4096", "model.hidden_quats=96"]
+
+    def fixed_run(method: str, test: float, *more: str, seed: int = 0) -> RunRecord:
+        axes = complete_axes(f"text/r8-{method}", [*fixed, *more])
+        metrics = {"test/accuracy": test, "valid/accuracy": test / 2, "valid/loss": 1.0}
+        return made_up("text", "r8", method, *axes, seed=seed, metrics=metrics)
+
+    assert read_searches()[LIFT_SEARCH]["also"]["text/r8-textqgnn"][1] == fixed[1]
+    records = [fixed_run("textqgnn", 0.6, LEARNED), fixed_run("textqgnn", 0.8, LEARNED, seed=1)]
+    records += [fixed_run("textqgnn", 0.5), fixed_run("textqgnn", 0.5, seed=1)]
+    records += [fixed_run("texting", 0.7, seed=1), fixed_run("texting", 0.1, BIAS)]
+    *_, line = render_lift(TABLE, records).splitlines()
+    assert line == (
+        "| r8 | lr 0.005, dropout 0.5 | 35.00 ± 7.07 (2) | 70.00 ± 14.14 (2) "
+        "| +10.00 ± 5.00 / +20.00 ± 10.00 | +5.00 / +10.00 |"
+    )
+
+
 def test_without_runs_there_is_no_table() -> None:
-    assert render_effects(TABLE, []) == render_selected(TABLE, []) == "Not run yet."
+    for render in (render_effects, render_selected, render_lift):
+        assert render(TABLE, []) == "Not run yet."

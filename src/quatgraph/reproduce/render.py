@@ -177,10 +177,11 @@ def format_metric(fraction: float, metric: str, sign: str = "") -> str:
 
 
 def format_difference(differences: Sequence[float], metric: str) -> str:
-    """The mean of paired differences and its standard error."""
+    """The mean of paired differences and its standard error; a single one has none."""
     mean, std = mean_std(differences)
     error = std / len(differences) ** 0.5
-    return f"{format_metric(mean, metric, '+')} ± {format_metric(error, metric)}"
+    spread = f" ± {format_metric(error, metric)}" if len(differences) > 1 else ""
+    return format_metric(mean, metric, "+") + spread
 
 
 def format_cells(*metrics: Cell, reason: str = "") -> str:

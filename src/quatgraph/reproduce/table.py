@@ -64,8 +64,7 @@ class Table:
     seeds: int
     paper: Published
     finalists: int = 1
-    """Under ``honest``, this many of the best configurations by common seeds run with all seeds and
-    are compared again."""
+    """Under ``honest``, this many of the best configurations by common seeds run with all seeds."""
     paper_std: Published = field(default_factory=dict)
     """Published standard deviations."""
     extra_metrics: dict[str, Published] = field(default_factory=dict)
@@ -223,13 +222,11 @@ def diff_settings(config: dict[str, Any], settings: dict[str, Any]) -> dict[str,
 
 def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> list[RunRecord]:
     """The runs of a cell that the table shows; of equal configurations, the one that ran first."""
-    if protocol == "paper":
-        return runs
-    return choose_by_validation(honest_finalists(table, runs), table.score)
+    return runs if protocol == "paper" else choose_by_validation(runs, table.score)
 
 
 def honest_finalists(table: Table, tried: Sequence[RunRecord]) -> list[RunRecord]:
-    """The runs of the configurations that are compared once more, the best first."""
+    """The runs of the configurations that run with all seeds, the best first."""
     return choose_by_validation(tried, table.score, table.finalists)
 
 

@@ -120,23 +120,43 @@ def choose_by_validation(
 ) -> list[RunRecord]:
     """For each split all runs of the configuration that is best on validation data.
 
-    Configurations are compared by their mean over the seeds that all of them have: a single lucky
-    seed does not beat several. With a ``count`` the runs of so many configurations, best first.
+    Configurations are ranked by their mean over the seeds that all of them have. Then each one, in
+    this order, replaces the best so far if its mean over the seeds of both is higher: a single
+    lucky seed does not beat several. With a ``count`` the runs of so many configurations as they
+    are ranked, best first.
     """
     splits: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         splits[record.split][record.config_digest].append(record)
-    best = (_rank(list(splits[split].values()), score)[:count] for split in sorted(splits))
-    return [run for configurations in best for runs in configurations for run in runs]
+    chosen: list[RunRecord] = []
+    for split in sorted(splits):
+        ranked = _rank(list(splits[split].values()), score)
+        best = [_find_best(ranked, score)] if count == 1 else ranked[:count]
+        chosen += [run for runs in best for run in runs]
+    return chosen
 
 
 def _rank(configurations: Sequence[list[RunRecord]], score: Score) -> list[list[RunRecord]]:
     """Sorts the runs of several configurations, best first."""
+    shared = _shared_seeds(*configurations)
+    return sorted(configurations, key=lambda runs: _mean(runs, score, shared), reverse=True)
+
+
+def _find_best(ranked: Sequence[list[RunRecord]], score: Score) -> list[RunRecord]:
+    best, *others = ranked
+    for runs in others:
+        shared = _shared_seeds(best, runs)
+        if _mean(runs, score, shared) > _mean(best, score, shared):
+            best = runs
+    return best
+
+
+def _shared_seeds(*configurations: list[RunRecord]) -> set[int]:
+    """The seeds that all configurations have; where there are none, those of any."""
     seeds = [{run.seed for run in runs} for runs in configurations]
-    shared = set.intersection(*seeds) or set.union(*seeds)
+    return set.intersection(*seeds) or set.union(*seeds)
 
-    def mean(runs: list[RunRecord]) -> tuple[float, ...]:
-        scores = [score(run) for run in runs if run.seed in shared]
-        return tuple(sum(parts) / len(scores) for parts in zip(*scores, strict=True))
 
-    return sorted(configurations, key=mean, reverse=True)
+def _mean(runs: Sequence[RunRecord], score: Score, seeds: set[int]) -> tuple[float, ...]:
+    scores = [score(run) for run in runs if run.seed in seeds]
+    return tuple(sum(parts) / len(scores) for parts in zip(*scores, strict=True))

@@ -150,7 +150,7 @@ class Ranks(OneProcess):
         return [members, self.shards.num_rows * self.width + self.num_shared]
 
     def _pieces(self, tensor: Tensor, shared: int | None = None) -> Iterator[Tensor]:
-        """The numbers of a tensor as a checkpoint stores them, in main memory of the first rank; the
+        """The numbers of a tensor as a checkpoint stores them, in the first rank's main memory; the
         others send theirs."""
         rank, shared = self.shards.rank, self.num_shared if shared is None else shared
         if list(tensor.shape[1:]) != [self.num_own + shared]:
