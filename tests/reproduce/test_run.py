@@ -14,7 +14,7 @@ from quatgraph.errors import UserError
 from quatgraph.reproduce import rules
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
-from quatgraph.reproduce.run import MissingDataError, read_results, run_missing, search
+from quatgraph.reproduce.run import IncompleteError, read_results, run_missing, search
 from quatgraph.reproduce.table import Table, cell
 from quatgraph.tasks import TASKS
 from quatgraph.training.context import Context
@@ -76,20 +76,27 @@ def test_a_table_is_filled_under_both_protocols(tmp_path: Path) -> None:
         assert (made.runs, made.configs) == (2, 1)
 
 
-def test_cells_without_data_do_not_keep_others_from_being_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("missing", ["data", "memory"])
+def test_cells_without_data_or_memory_do_not_keep_others_from_being_run(
+    missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = table_of(rows=["cora", "karate"])
-    load = TASKS["node"].load
+    plain = TASKS["node"]
 
     def loaded(config: Any) -> Any:
-        if config.data.name == "cora":
-            raise UserError("cora is not to be had")
-        return load(config)
+        if config.data.name == "cora" and missing == "data":
+            raise UserError("cora cannot be had")
+        data = dataclasses.replace(config.data, name="karate")
+        return plain.load(dataclasses.replace(config, data=data))
 
-    monkeypatch.setitem(TASKS, "node", changed(TASKS["node"], load=loaded))
-    with pytest.raises(MissingDataError, match="cora is not to be had"):
-        ran(table, tmp_path)
+    def max_members(problem: Any, config: Any) -> int:
+        if config.data.name == "cora":
+            raise UserError("cora cannot be had in memory")
+        return plain.max_members(problem, config)
+
+    task = changed(plain, load=loaded, max_members=max_members)
+    monkeypatch.setitem(TASKS, "node", task)
+    with pytest.raises(IncompleteError, match="yet: cora-qgnn, cora-hgcn: cora cannot be had"):
+        ran(table_of(rows=["cora", "karate"]), tmp_path)
     assert {record.dataset for record in read_results(tmp_path)} == {"karate"}
 
 

@@ -271,13 +271,13 @@ def reproduce(
     table_values(table)  # rejects an unknown table before torch is loaded
     from quatgraph.reproduce.combinations import run_combinations
     from quatgraph.reproduce.render import cells, render, render_combinations
-    from quatgraph.reproduce.run import MissingDataError, read_results, run_missing
+    from quatgraph.reproduce.run import IncompleteError, read_results, run_missing
     from quatgraph.reproduce.table import load_table
     from quatgraph.training.loop import Paused
 
     spec = load_table(table)
     spec.cells(only or [])  # rejects unknown names before anything runs
-    missing_data = None
+    incomplete = None
     try:
         with training_context(device, max_minutes, None if recorded else ray) as context:
             if not recorded:
@@ -288,15 +288,15 @@ def reproduce(
                     pass
     except Paused:
         log("time limit reached; repeat the command to continue")
-    except MissingDataError as error:
-        missing_data = error
+    except IncompleteError as error:
+        incomplete = error
     records = read_results(results)
     if not records and recorded:
         raise UserError(
             f"{results} has no records; pass the results folder of a checkout with --results"
         )
-    if missing_data and not records:
-        raise missing_data
+    if incomplete and not records:
+        raise incomplete
     if json_:
         for one in cells(spec, records, only or []):
             emit(one)
@@ -304,5 +304,5 @@ def reproduce(
         typer.echo(render(spec, records, only or []))
         if combined := render_combinations(spec, records):
             typer.echo(f"\n{combined}")
-    if missing_data:
-        raise missing_data
+    if incomplete:
+        raise incomplete

@@ -22,8 +22,8 @@ Done = set[tuple[str, str, int, int]]
 """Recorded runs: method, digest of the configuration, split and seed."""
 
 
-class MissingDataError(UserError):
-    """A run is missing, but its data is not available."""
+class IncompleteError(UserError):
+    """Some cells cannot be run, for want of data or memory; all others have been."""
 
 
 def read_results(results: Path) -> list[RunRecord]:
@@ -44,10 +44,11 @@ def run_missing(
     Appends the records of each finished ensemble, so an interrupted call can be repeated.
 
     Raises:
-        MissingDataError: The data of some cells is not available; all other cells have been run.
+        IncompleteError: Some cells cannot be run; all others have been.
     """
     task, records = TASKS[table.task], read_results(results)
-    done, errors = recorded_runs(records), list[MissingDataError]()
+    done = recorded_runs(records)
+    mistakes: dict[str, list[str]] = {}
     for dataset, method in table.cells(only):
         for several, name in _plan_runs(table, dataset, method, records):
             file = _records_file(results, name)
@@ -60,10 +61,11 @@ def run_missing(
                     records += finished
                     done |= recorded_runs(finished)
                     yield finished
-            except MissingDataError as error:
-                errors.append(error)
-    if errors:
-        raise errors[0]
+            except UserError as mistake:
+                mistakes.setdefault(str(mistake), []).append(f"{dataset}-{method}")
+    if mistakes:
+        reasons = (f"{', '.join(cells)}: {mistake}" for mistake, cells in mistakes.items())
+        raise IncompleteError(f"cannot run what is not recorded yet: {'; '.join(reasons)}")
 
 
 def _plan_runs(
@@ -144,10 +146,7 @@ def _run_configs(
     context: Context,
 ) -> Iterator[list[RunRecord]]:
     """Runs what is not ``done`` of configurations that share their data."""
-    try:
-        data = task.load(candidates[0])
-    except UserError as mistake:
-        raise MissingDataError(f"cannot run what is not recorded yet: {mistake}") from mistake
+    data = task.load(candidates[0])
     missing = []
     for config in candidates:
         digest = configs.digest(config.identity())
