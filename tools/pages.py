@@ -37,7 +37,13 @@ from tools.equal_weights import render_equal_search, render_equal_weights
 from tools.finalists import render_by_seed, render_finalists
 from tools.headline import render_headline
 from tools.items import render_items
-from tools.selection import render_nested, render_paired, render_rule_effects, render_search
+from tools.selection import (
+    render_best,
+    render_nested,
+    render_paired,
+    render_rule_effects,
+    render_search,
+)
 from tools.settings import render_settings
 from tools.text_search import render_effects, render_lift, render_selected
 
@@ -82,6 +88,9 @@ def pages(root: Path, records: Sequence[RunRecord]) -> dict[tuple[str, str], Cal
         ),
         ("docs/fidelity.md", "search graph"): lambda: render_search(graph, records),
         ("docs/results.md", "equal weights graph"): lambda: render_equal_weights(graph, records),
+        ("docs/results.md", "best graph"): lambda: render_best(
+            graph, records, ["qgnn", "qgnn-symmetric", "qgnn-norm"], ["gcn", "structure-free"]
+        ),
         ("docs/results.md", "equal search graph"): lambda: render_equal_search(graph, records),
         ("docs/fidelity.md", "nested graph"): lambda: render_nested(graph, records),
         ("docs/fidelity.md", "whole table link"): lambda: render(link, records),

@@ -1,11 +1,12 @@
 """The effect of selection on test data, and paired comparisons without it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
 
 from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.render import RULE_NAMES, format_difference, markdown_table
-from quatgraph.reproduce.rules import Selection, apply_rules
+from quatgraph.reproduce.rules import Selection, apply_rules, validation
 from quatgraph.reproduce.table import Rule, Table
 from quatgraph.training.record import RunRecord
 
@@ -68,6 +69,27 @@ def render_search(table: Table, records: Sequence[RunRecord]) -> str:
             row += [_format_mean_std(*mean_std(one.folds)) for one in (preset, selected)]
             rows.append([*row, _format_paired(selected, preset, table.metric)])
     header = ["dataset", "method", "configurations", "preset", "selected", "difference"]
+    return markdown_table(header, rows)
+
+
+def render_best(
+    table: Table, records: Sequence[RunRecord], methods: Sequence[str], others: Sequence[str]
+) -> str:
+    """What validation data selects for each fold among all configurations of several methods, and
+    the difference to other methods."""
+    found = apply_rules(table, records)
+    rows = []
+    for dataset in table.rows:
+        each = [found[dataset, m, HONEST] for m in methods if (dataset, m, HONEST) in found]
+        candidates = [runs for one in each for runs in one.candidates]
+        best = validation(candidates, table.metric)
+        counts = Counter(table.methods[run.method] for run in best.runs)
+        row = [dataset, str(len(candidates)), ", ".join(f"{counts[m]} {m}" for m in counts)]
+        row.append(_format_mean_std(*mean_std(best.folds)))
+        row += [_format_paired(best, found.get((dataset, m, HONEST)), table.metric) for m in others]
+        rows.append(row)
+    header = ["dataset", "configurations", "folds", "`honest`"]
+    header += [f"minus {table.methods[method]}" for method in others]
     return markdown_table(header, rows)
 
 

@@ -4,6 +4,7 @@ from crossvalidated import TABLE, honest, published
 
 from quatgraph.reproduce.rules import apply_rules
 from tools.selection import (
+    render_best,
     render_nested,
     render_paired,
     render_rule_effects,
@@ -53,6 +54,14 @@ def test_presets_alone_are_one_configuration_each() -> None:
         "| dataset | method | configurations | preset | selected | difference |",
         "|---|---|---|---|---|---|",
         "| mutag | QGNN | 2 | 45.0 ± 7.1 | 70.0 ± 14.1 | +25.00 ± 15.00 |",
+    ]
+
+
+def test_validation_data_selects_among_several_methods_fold_by_fold() -> None:
+    gin = honest([(0.9, 0.6), (0.1, 0.1)], method="gin")
+    assert render_best(TABLE, QGNN + PTC + gin, ["qgnn", "gin"], ["gin"]).splitlines()[2:] == [
+        "| mutag | 2 | 1 GIN-0, 1 QGNN | 50.0 ± 14.1 | +15.00 ± 15.00 |",
+        "| ptc | 1 | 2 QGNN | 50.0 ± 0.0 | not run |",
     ]
 
 
