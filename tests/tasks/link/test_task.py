@@ -12,11 +12,13 @@ from cities import CPU, WITHOUT_RELATION_QUERY, bits, cities, config_of, problem
 from on_cpu import train_in_folder
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.data.link import Triples
 from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.models.link import MODELS
+from quatgraph.ops import one_vs_all
 from quatgraph.tasks.ensembles import group_by_shape
 from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.batches import QueryBatches, expand_triples
@@ -246,6 +248,62 @@ def test_a_resumed_training_equals_the_uninterrupted_one_bit_for_bit(
     assert trained("parts", resume=True) == whole
     first, second = (load_bundle(tmp_path / name) for name in ("whole", "parts"))
     assert first.card["sha256"] == second.card["sha256"]
+
+
+class Largest(TorchDispatchMode):
+    """How many numbers the largest tensor that any operation gave has."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        sizes = [one.numel() for one in pytree.tree_leaves(made) if isinstance(one, Tensor)]
+        self.numbers = max(self.numbers, *sizes, 0)
+        return made
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("loss", ["bce", "softmax", "kvsall"])
+def test_no_tensor_has_a_number_per_query_and_entity(
+    name: str, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, queries, tile = 5_000, 64, 128
+    monkeypatch.setitem(one_vs_all._TILE_NUMBERS, "cpu", queries * tile)
+    names = [str(entity) for entity in range(count)]
+    person = torch.arange(40)
+    knows = torch.stack((person, person % 2, person + 40), dim=1)
+    some = dataclasses.replace(
+        cities(), train=knows, valid=knows[:2], test=knows[2:4], entities=names, entity_labels=names
+    )
+    values = {"model.name": name, "train.loss": loss, "train.epochs": 1}
+    config = config_of(**values, **{"train.batch_size": queries})
+    problem = LINK.prepare(some, config, CPU)
+    members = LINK.members(config, some)
+    with Largest() as largest:
+        LINK.train(members, problem, LINK.plan(members))
+    assert queries * tile <= largest.numbers < queries * count / 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("relations", [1, 2])
+def test_one_relation_or_one_that_is_seen_once_is_enough(name: str, relations: int) -> None:
+    whole = cities()
+    knows = whole.train[whole.train[:, 1] == 0]
+    lives = torch.tensor([[0, 1, 25]])[: relations - 1]
+    kinds = ["knows", "lives in"][:relations]
+    some = dataclasses.replace(
+        whole,
+        train=torch.cat((knows[4:], lives)),
+        valid=knows[:2],
+        test=torch.cat((knows[2:4], lives[:, [2, 1, 0]])),
+        relations=kinds,
+        relation_labels=kinds,
+    )
+    config = config_of(**{"model.name": name, "train.epochs": 2})
+    members = LINK.members(config, some)
+    fitted = LINK.train(members, LINK.prepare(some, config, CPU), LINK.plan(members))
+    assert all(value.isfinite().all() for value in fitted.weights.values())
+    assert 0 < fitted.metrics["test/mrr"].item() <= 1
 
 
 CUDA = torch.device("cuda")
