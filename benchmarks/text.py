@@ -1,4 +1,4 @@
-"""Text classification: a training epoch, and the word graphs of whole corpora."""
+"""Text classification: a training epoch, the word graphs of whole corpora, and the graph of one."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -16,6 +16,7 @@ from benchmarks.measure import (
     training_seconds,
 )
 from quatgraph.data.text import load, word_graphs
+from quatgraph.data.text.corpus_graph import corpus_graph
 from quatgraph.presets import preset
 from quatgraph.tasks.text import TEXT
 from quatgraph.tasks.text.problem import cached_collection
@@ -34,7 +35,7 @@ TRAINED = {
 SEEDS = {"cpu": 1, "cuda": 10}
 EPOCHS = {"cpu": 1, "cuda": 10}
 GRAPHS = {"cpu": CORPORA, "cuda": ()}
-"""Corpora whose word graphs are built, on a CPU."""
+"""Corpora whose word graphs are built, on a CPU; TextGCN's graph of the last one."""
 
 
 def rows(device: torch.device) -> Iterator[dict[str, Any]]:
@@ -44,6 +45,7 @@ def rows(device: torch.device) -> Iterator[dict[str, Any]]:
         yield _epoch(dataset, method, precision, device, resident=resident)
     if GRAPHS[device.type]:
         yield _graphs(GRAPHS[device.type], device)
+        yield _corpus_graph(GRAPHS[device.type][-1], device)
 
 
 def _epoch(
@@ -82,3 +84,12 @@ def _graphs(names: tuple[str, ...], device: torch.device) -> dict[str, Any]:
     return row | measure(
         lambda: [word_graphs(documents, window) for documents in corpora], device, repeats=5
     )
+
+
+def _corpus_graph(name: str, device: torch.device) -> dict[str, Any]:
+    """Builds the one graph of a loaded corpus."""
+    corpus = load(name)
+    given = corpus.tokens, corpus.ptr, len(corpus.vocabulary)
+    entries = corpus_graph(*given).adjacency.num_edges
+    row = {"case": name, "work": "graph of the corpus", "variant": f"{entries:,} entries"}
+    return row | measure(lambda: corpus_graph(*given), device, repeats=5)
