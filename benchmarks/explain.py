@@ -88,10 +88,11 @@ def _compare(
     for kind, sets in removed.items():
         models = train_models(_without(triples, torch.cat(sets)), config, device)
         drops[kind] = before - _scores(models, chosen)
-        ranks[kind] = float(_reciprocal_ranks(models, chosen, known).mean())
+        ranks[kind] = _reciprocal_ranks(models, chosen, known)
     for kind in (NEAR, SAME_END):
         more = drops[NAMED] - drops[kind]
         low, high = _interval(more, generator)
+        rank_low, rank_high = _interval(ranks[kind] - ranks[NAMED], generator)
         yield {
             "case": f"{triples.name}, {name}",
             "work": f"{len(chosen)} predictions, {SEEDS} seeds",
@@ -102,8 +103,10 @@ def _compare(
             "low": round(low, 3),
             "high": round(high, 3),
             "mrr": round(float(_reciprocal_ranks(whole, chosen, known).mean()), 3),
-            "mrr_removed": round(ranks[NAMED], 3),
-            "mrr_control": round(ranks[kind], 3),
+            "mrr_removed": round(float(ranks[NAMED].mean()), 3),
+            "mrr_control": round(float(ranks[kind].mean()), 3),
+            "mrr_low": round(rank_low, 3),
+            "mrr_high": round(rank_high, 3),
             "ms": round(1e3 * seconds, 2),
         }
 
