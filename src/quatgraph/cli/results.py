@@ -51,7 +51,8 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
         typer.echo(f"\n{_format_models(task, job)}")
         if job.num_bundled > 1 and _defined(found):
             alone = _format_metrics(_shorten(_defined(_summarize(reported, single)), len(single)))
-            typer.echo(f"the best single model alone: test {alone}")
+            smoothed = ", smoothed if validation data favours it" if job.smoothed else ""
+            typer.echo(f"the best single model alone{smoothed}: test {alone}")
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
         values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
@@ -103,8 +104,8 @@ def _describe_test(job: "Job", found: Mapping[str, tuple[float, float]]) -> str:
 
 
 def _format_models(task: "AnyTask", job: "Job") -> str:
-    """A table of the models: configurations tried, the best on validation data, and the share of
-    each in the bundle."""
+    """A table of the models: configurations tried, the best on validation data (before smoothing),
+    and the share of each in the bundle."""
     from quatgraph.cli.tables import align
     from quatgraph.reproduce.table import METRIC_FORMATS
     from quatgraph.tasks.selection import select_group
@@ -127,7 +128,8 @@ def _format_models(task: "AnyTask", job: "Job") -> str:
             }
         )
     combined = _format_values(metric, job.metrics[f"valid/{metric}"])
-    rows.append({"model": "combined", "configurations": "", f"valid {name}": combined, "share": ""})
+    label = "combined, smoothed" if job.smoothed else "combined"
+    rows.append({"model": label, "configurations": "", f"valid {name}": combined, "share": ""})
     return align(rows)
 
 

@@ -57,6 +57,8 @@ class Job:
     """The metrics of the bundle."""
     summary: list[str]
     """Sentences about the bundle; see :meth:`quatgraph.tasks.task.Task.summarize`."""
+    smoothed: bool
+    """Whether the bundle smooths its predictions over the graph."""
     selection: list[Card]
     """If runs were combined: for each split and seed, the metrics of the ``single`` best run and of
     the ``combination``; see :meth:`quatgraph.tasks.portfolio.Bundler.bundle_combination`."""
@@ -350,6 +352,7 @@ def _make_job(
         chosen_settings={key: settings[key] for key in varied if key in settings},
         metrics=restore_nan(card["metrics"]),
         summary=task.summarize(card),
+        smoothed=bool(card.get("smoothing")),
         selection=restore_nan(card.get("selection", [])),
         notes=notes,
     )
