@@ -361,3 +361,24 @@ def test_data_that_was_moved_is_named_again(pets: Path, tmp_path: Path) -> None:
     assert call("evaluate", "m", "--device", "cpu").exit_code == 2
     assert call("evaluate", "m", "moved", "--device", "cpu").exit_code == 0
     assert call("predict", "m", "moved", "--device", "cpu").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "metric", "words"),
+    [
+        ("link", "accuracy", "the task link has no metric 'accuracy'; choose from mrr, hits@1"),
+        ("node", "macrof1", "the task node has no metric 'macrof1'; did you mean 'macro-f1'?"),
+        ("text", "mrr", "the task text has no metric 'mrr'; choose from accuracy, macro-f1"),
+    ],
+)
+def test_a_metric_that_a_task_lacks_names_those_it_has(what: str, metric: str, words: str) -> None:
+    data = {"link": "countries", "node": "karate", "text": "snippets"}[what]
+    assert_user_error(call("train", what, "--data", data, "--metric", metric), words)
+
+
+def test_options_that_contradict_each_other_are_refused() -> None:
+    given = ("train", "node", "--data", "karate", "--device", "cpu")
+    both = call(*given, "--metric", "accuracy", "--set", "train.metric=macro-f1")
+    assert_user_error(both, "--metric and --set train.metric are the same setting: leave out one")
+    two = call(*given, "--only", "gcn", "--set", "model.name=mlp")
+    assert_user_error(two, "model.name=mlp is not among the models to try, gcn: leave out", notes=True)

@@ -4,7 +4,7 @@ import shlex
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
@@ -25,7 +25,7 @@ from quatgraph.cli.common import (
 )
 from quatgraph.cli.results import describe_paused, print_results
 from quatgraph.cli.sources import check_task, complete_preset, data_source, dataset_name
-from quatgraph.errors import UserError
+from quatgraph.errors import UserError, check_known
 from quatgraph.signals import exit_code
 
 if TYPE_CHECKING:
@@ -129,8 +129,7 @@ def train(
         options = _data_options(what.partition("/")[0], directed, vectors)
         changes = set_ or []
         if metric is not None:
-            key = "monitor" if what.partition("/")[0] == "link" else "metric"
-            changes = [f"train.{key}={metric}", *changes]
+            changes = [_metric_setting(what.partition("/")[0], metric, changes), *changes]
         from quatgraph import config as configs
         from quatgraph.settings import read_settings
         from quatgraph.tasks.portfolio import default_candidates
@@ -205,6 +204,19 @@ def _check_arguments(what: str, data: Path | None, set_: list[str], protocol: st
         preset(what)
         return
     check_task("train", what, data)
+
+
+def _metric_setting(task: str, metric: str, set_: list[str]) -> str:
+    """The setting of ``--metric``."""
+    from quatgraph.tasks import TASKS
+
+    name = "monitor" if task == "link" else "metric"
+    if any(item.partition("=")[0].strip() == f"train.{name}" for item in set_):
+        raise UserError(f"--metric and --set train.{name} are the same setting: leave out one")
+    train = get_type_hints(TASKS[task].config)["train"]
+    known = get_args(get_type_hints(train)[name])
+    check_known(metric, known, f"the task {task} has no metric {metric!r}")
+    return f"train.{name}={metric}"
 
 
 def _data_options(task: str, directed: bool, vectors: str | None) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Generic
 import torch
 
 from quatgraph import config as configs
-from quatgraph.errors import check_known
+from quatgraph.errors import UserError, check_known
 from quatgraph.presets import protocols
 from quatgraph.tasks.combination import (
     Pool,
@@ -56,6 +56,11 @@ def default_candidates(
     given = configs.flatten(values)
     rules = protocols(task.name)
     entries: list[configs.Values] = rules["portfolio"]
+    if only and given.get(_MODEL, only[0]) not in only:
+        raise UserError(
+            f"model.name={given[_MODEL]} is not among the models to try, {', '.join(only)}: leave "
+            "out one of the two"
+        )
     for name in only:
         remedy = "".join(  # for a decoder, such as complex
             f"; {name} is a {key} of {entry[_MODEL]}: --only {entry[_MODEL]} --set {key}={name}"
