@@ -181,6 +181,7 @@ def test_a_port_in_use_is_named(graph: Path, tmp_path: Path) -> None:
     ("values", "words"),
     [
         ({"RANK": "one"}, "RANK must be a whole number, got 'one'"),
+        ({"MASTER_PORT": "http"}, "MASTER_PORT must be a whole number, got 'http'"),
         ({"RANK": "2"}, "RANK must be less than WORLD_SIZE, got 2 of 2"),
         ({TIMEOUT: "soon"}, f"{TIMEOUT} must be a number of seconds greater than 0, got 'soon'"),
     ],
@@ -197,6 +198,17 @@ def test_an_environment_that_makes_no_sense_is_refused(
         assert words in done.stderr
 
     assert codes_of(1, work) == [0]
+
+
+def test_a_missing_rank_is_one_sentence_whoever_writes_to_standard_error(
+    graph: Path, tmp_path: Path
+) -> None:
+    environment = ENVIRONMENT | environment_of(1, 2, free_port(), 2)
+    alone = started(*train(graph, tmp_path / "out"), env=environment)
+    out, err = alone.communicate(timeout=120)
+    assert (alone.returncode, out) == (2, "")
+    assert err.startswith("quatgraph: rank 1 cannot join the other 1 at 127.0.0.1:")
+    assert err.count("\n") == 1
 
 
 @pytest.mark.slow

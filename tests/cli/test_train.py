@@ -381,4 +381,6 @@ def test_options_that_contradict_each_other_are_refused() -> None:
     both = call(*given, "--metric", "accuracy", "--set", "train.metric=macro-f1")
     assert_user_error(both, "--metric and --set train.metric are the same setting: leave out one")
     two = call(*given, "--only", "gcn", "--set", "model.name=mlp")
-    assert_user_error(two, "model.name=mlp is not among the models to try, gcn: leave out", notes=True)
+    assert_user_error(
+        two, "model.name=mlp is not among the models to try, gcn: leave out", notes=True
+    )

@@ -23,7 +23,6 @@ _SECONDS = 600.0
 _VARIABLES = "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"
 _LONGEST = 1 << 26
 """Bytes of JSON that a rank accepts."""
-AGAIN = "what is saved is kept: repeat the command with --resume"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +44,7 @@ class Launch:
                 f"RANK and WORLD_SIZE are set, but not {' and '.join(missing)}: start the ranks "
                 "with torchrun, or unset them to train in one process"
             )
-        rank, size = _number("RANK"), _number("WORLD_SIZE")
+        rank, size, _ = map(_number, ("RANK", "WORLD_SIZE", "MASTER_PORT"))
         if not rank < size:
             raise UserError(f"RANK must be less than WORLD_SIZE, got {rank} of {size}")
         return cls(rank, size, _number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank)
@@ -75,7 +74,8 @@ class Launch:
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         seconds = timeout()
         try:
-            dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
+            with _without_stderr():  # where torch writes its stack if it cannot connect
+                dist.init_process_group(backend, timeout=timedelta(seconds=seconds))
         except (RuntimeError, ValueError) as error:
             raise UserError(self._explain(error, where, seconds)) from error
         try:
@@ -85,7 +85,8 @@ class Launch:
                 raise
             raise UserError(
                 f"rank {self.rank} of {self.world_size} has lost another rank, which died or did "
-                f"not answer for {seconds:g} s ({TIMEOUT}); {AGAIN}"
+                f"not answer for {seconds:g} s ({TIMEOUT}); repeat the command with --resume to go "
+                "on from the last checkpoint, if there is one yet"
             ) from error
         finally:
             dist.destroy_process_group()
@@ -98,6 +99,20 @@ class Launch:
             f"rank {self.rank} cannot join the other {self.world_size - 1} at {where} within "
             f"{seconds:g} s ({TIMEOUT}): check that all ranks were started, and the address"
         )
+
+
+@contextmanager
+def _without_stderr() -> Iterator[None]:
+    """A block that discards what compiled code writes to standard error."""
+    kept = os.dup(2)
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 2)
+        os.close(nowhere)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def timeout() -> float:
