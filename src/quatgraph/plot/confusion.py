@@ -66,10 +66,9 @@ def confusion_matrix(
     if not isinstance(predictor, Classifier):
         raise UserError(f"{bundle} predicts triples, which have no classes to confuse")
     report = predictor.report(data)
-    name = predictor.config.model.name
     on = f"the test data of {predictor.card['data']['name']}" if data is None else data.name
     drawing = ConfusionMatrix(
-        title=f"{name} on {on}",
+        title=f"{predictor.model_names} on {on}",
         classes=[one.label for one in report.classes],
         counts=report.confusion,
         accuracy=report.accuracy,

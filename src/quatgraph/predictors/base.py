@@ -75,14 +75,18 @@ class Predictor(ABC, Generic[Config]):
         """The vectors from which the models predict, of the training data or of the data that is
         given first."""
 
-    def __repr__(self) -> str:
+    @property
+    def model_names(self) -> str:
+        """The members' models: ``tfidf, 2 textqgnn``."""
         models = Counter(entry["config"]["model"]["name"] for entry in self.card["members"])
-        named = ", ".join(
+        return ", ".join(
             name if count == 1 else f"{count} {name}" for name, count in models.items()
         )
+
+    def __repr__(self) -> str:
         metrics = self.card["metrics"].items()
         found = [f"{name} {value:.3f}" for name, value in metrics if name in SHOWN and value]
-        about = [repr(self.card["data"]["name"]), named, *found[:1]]
+        about = [repr(self.card["data"]["name"]), self.model_names, *found[:1]]
         return f"{type(self).__name__}({', '.join(about)})"
 
     def _choose_members(self, member: int | None) -> list[TrainedMember[Config]]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from quatgraph.data.io.files import is_unicode
-from quatgraph.data.text import Documents
+from quatgraph.data.text import Documents, check_strings
 from quatgraph.errors import UserError
 from quatgraph.predictors.members import TrainedMember
 from quatgraph.tasks.text.config import TextConfig
@@ -40,8 +40,7 @@ def split_pair(data: Any) -> tuple[Any, Any]:
 
 def check_texts(texts: Sequence[str]) -> None:
     """Checks that texts are strings with words in them."""
-    if not all(isinstance(text, str) for text in texts):
-        raise UserError("texts must be a list of strings, a document each")
+    check_strings(texts)
     if not any(map(str.strip, texts)):
         raise UserError("there is no text to classify; give at least one word")
     for text in texts:

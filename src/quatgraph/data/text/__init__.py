@@ -6,7 +6,7 @@ vectors.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,6 +156,16 @@ def names_a_file(text: str) -> bool:
     return os.path.exists(text) or text.lower().endswith(_SUFFIXES)  # noqa: PTH110
 
 
+_NO_TEXTS = "texts must be a list of strings, a document each"
+
+
+def check_strings(texts: Sequence[object]) -> None:
+    """Checks that texts are strings; names the first that is none."""
+    for row, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise UserError(f"{_NO_TEXTS}, but text {row} is {text!r}")
+
+
 def from_list(
     texts: Any,
     labels: Iterable[object] | None = None,
@@ -181,8 +191,9 @@ def from_list(
     if options.group or options.split:
         raise UserError("a list of texts has no columns; leave out data.group and data.split")
     listed = _to_list(texts)
-    if listed is None or not all(isinstance(text, str) for text in listed):
-        raise UserError("texts must be a list of strings, a document each")
+    if listed is None:
+        raise UserError(_NO_TEXTS)
+    check_strings(listed)
     given = [""] * len(listed) if labels is None else _to_list(labels)
     if given is None:
         raise UserError(f"labels must be a list, one for each text, not {type(labels).__name__}")
