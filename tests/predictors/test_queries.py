@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import json
 import lzma
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,79 @@ def test_a_file_may_be_packed(packing: str, pack: Callable[[bytes], bytes], tmp_
     assert parse_queries(file, GRAPH).tolist() == [[OPEN, 0, 1]]
 
 
+OBJECTS = [
+    {"relation": "near", "tail": "New York"},
+    {"head": "Q3", "relation": "twin of", "tail": None},
+    {"head": "Q1", "relation": "P1", "tail": "Q2"},
+]
+
+
+def test_json_and_parquet_are_read_as_training_reads_them(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    lines, array, parquet = (tmp_path / f"queries.{end}" for end in ("jsonl", "json", "parquet"))
+    lines.write_text("".join(json.dumps(one) + "\n" for one in OBJECTS))
+    array.write_text(json.dumps(OBJECTS))
+    frame = pandas.DataFrame(OBJECTS)
+    frame.to_parquet(parquet)
+    for source in (lines, array, parquet, frame):
+        assert parse_queries(source, GRAPH).tolist() == NUMBERS
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(lines.read_bytes()))
+    assert parse_queries(tmp_path / "packed.jsonl.gz", GRAPH).tolist() == NUMBERS
+    columns = {"head": "who", "relation": "how", "tail": "whom"}
+    named = frame.rename(columns=columns).assign(when=1990)
+    named.to_parquet(parquet)
+    notes = list[str]()
+    assert parse_queries(parquet, GRAPH, notes, columns).tolist() == NUMBERS
+    assert "'who' as head, 'how' as relation, 'whom' as tail; not used: 'when'" in notes[0]
+    assert parse_queries(lines, GRAPH, columns=columns).tolist() == NUMBERS
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("new.nt", "<u:a> <u:r> <u:b> .\n<u:b> <u:r> <u:c> .\n<u:a> <u:r> 'text' .\n"),
+        ("new.ttl", "@prefix u: <u:> . u:a u:r u:b , 'text' . u:b u:r u:c ."),
+    ],
+)
+def test_rdf_is_read_as_whole_triples(name: str, text: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyoxigraph")
+    ids, kinds = ["u:a", "u:b"], ["u:r"]
+    graph = dataclasses.replace(
+        GRAPH, entities=ids, entity_labels=ids, relations=kinds, relation_labels=kinds
+    )
+    (tmp_path / name).write_text(text.replace("'", '"'))
+    notes = list[str]()
+    assert parse_triples(tmp_path / name, graph, notes).tolist() == [[0, 0, 1]]
+    assert notes == [
+        f"1 literal of {tmp_path / name} is left out: only IRIs and blank nodes are entities",
+        "1 of 2 triples left out: the model does not know 'u:c'",
+    ]
+    with pytest.raises(UserError, match=r"triple 2: there is no entity 'u:c'"):
+        parse_queries(tmp_path / name, graph)
+
+
+def test_of_a_folder_the_test_triples_are_taken(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("Q1,P1,Q2\nQ3,P2,Q2\n")
+    with pytest.raises(UserError) as result:
+        parse_triples(tmp_path, GRAPH)
+    assert str(result.value) == (
+        f"{tmp_path} has no test.tsv; name the file of the triples to rank, such as "
+        f"{tmp_path / 'train.csv'}"
+    )
+    test, notes = tmp_path / "test.jsonl", list[str]()
+    test.write_text(json.dumps(OBJECTS[2]))
+    assert parse_triples(str(tmp_path), GRAPH, notes).tolist() == [[0, 0, 1]]
+    assert notes[0] == f"the triples that are ranked are those of {test}"
+    with pytest.raises(UserError, match=rf"is a folder; name a file of queries, such as {test}$"):
+        parse_queries(tmp_path, GRAPH)
+
+
+def test_a_folder_of_another_task_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "nodes.csv").write_text("id,label\na,x\n")
+    with pytest.raises(UserError, match="is not link data"):
+        parse_triples(tmp_path, GRAPH)
+
+
 def test_rows_are_read_too() -> None:
     rows = [("?", "near", "New York"), ["Q3", "twin of", None], ("Q1", "P1", "Q2")]
     assert parse_queries(rows, GRAPH).tolist() == NUMBERS
@@ -83,9 +157,38 @@ def test_a_mistake_in_a_file_is_told_with_its_line(
     assert str(file) in str(result.value)
 
 
-def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("q.jsonl", '{"head": "Q1"}', "the columns 'head' where head, relation and tail are need"),
+        ("q.jsonl", '{"head": "Q1", "relation": "P1", "tail": ["Q2"]}', "line 1 has "),
+        ("q.jsonl", '\n{"head": "Q", "relation": "P1", "tail": "?"}', "line 2: there is no entity"),
+        ("q.jsonl", "Q1\tP1\t?", "line 1 is not valid JSON"),
+        ("q.json", "[]", "is empty; write a JSON object per triple"),
+        ("q.xlsx", "Q1", ".xlsx files are not supported; save the sheet as .csv"),
+    ],
+)
+def test_a_mistake_in_a_file_of_another_format_is_told_with_its_place(
+    name: str, text: str, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UserError) as result:
+        parse_queries(tmp_path / name, GRAPH)
+    assert words in str(result.value)
+    assert str(tmp_path / name) in str(result.value)
+    assert "--set" not in str(result.value)
+
+
+@pytest.mark.parametrize("name", ["nowhere.tsv", "nowhere.nt", "nowhere.json", "nowhere.parquet"])
+def test_a_file_that_is_not_there_is_a_mistake(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no file"):
-        parse_queries(tmp_path / "nowhere.tsv", GRAPH)
+        parse_queries(tmp_path / name, GRAPH)
+
+
+def test_a_frame_without_rows_has_no_queries() -> None:
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(UserError, match="the frame has no queries"):
+        parse_queries(pandas.DataFrame({"head": [], "relation": [], "tail": []}), GRAPH)
 
 
 def test_a_mistake_in_a_list_is_told_with_its_number() -> None:

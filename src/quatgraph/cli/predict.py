@@ -24,7 +24,7 @@ def evaluate(
         Path | None,
         typer.Argument(
             help="New data with labels, or the training data, if it was moved. "
-            "link: a table of triples to rank."
+            "link: triples to rank; of a folder, those of test."
         ),
     ] = None,
     by_relation: Annotated[
@@ -156,7 +156,7 @@ def predict(
         list[str] | None,
         typer.Argument(
             help="New data in a format of `train`; the training data by default. "
-            "link: a table of head, relation and tail, with ? for the entity to predict. "
+            "link: head, relation and tail, with ? for the entity to predict. "
             "text: one or more texts, a file of them, or - for standard input, one text per line.",
             show_default=False,
         ),

@@ -73,7 +73,7 @@ def select_reader(task: str, readers: Sequence[Reader[Data]], path: Path) -> Rea
     known = ", or ".join(reader.description for reader in readers)
     if not path.exists():
         raise UserError(f"there is no file or folder {path}; the task {task} reads {known}")
-    _refuse_foreign(path)
+    refuse_foreign(path)
     for reader in readers:
         if reader.matches(path):
             return reader
@@ -183,7 +183,7 @@ def _infer_folder_task(path: Path) -> str:
 
 
 def _infer_file_task(path: Path) -> str:
-    _refuse_foreign(path)
+    refuse_foreign(path)
     suffix = unpacked_suffix(path)
     if suffix == ".parquet":
         return _infer_table_task(path, list(read_frame(path, "row").columns))
@@ -264,7 +264,7 @@ def _infer_table_task(path: Path, cells: list[str]) -> str:
     return "link"
 
 
-def _refuse_foreign(path: Path) -> None:
+def refuse_foreign(path: Path) -> None:
     """Refuses a file whose name or first line shows an unsupported format."""
     if not path.is_file():
         return

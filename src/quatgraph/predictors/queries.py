@@ -1,4 +1,4 @@
-"""Queries to a knowledge graph: rows of head, relation and tail.
+"""Queries to a knowledge graph: rows of head, relation and tail, in any format of triples.
 
 The end to predict is empty or ``?``. A row with both ends is a triple to score.
 """
@@ -11,13 +11,16 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
+from quatgraph.data.formats import refuse_foreign, select_reader
 from quatgraph.data.io.columns import TRIPLE_COLUMNS
-from quatgraph.data.io.files import read_content
+from quatgraph.data.io.frame import Frame, is_frame, to_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
-from quatgraph.data.link import Triples, find_featured
-from quatgraph.data.link.names import NAME_THEM
+from quatgraph.data.link import READERS, Triples, find_featured
+from quatgraph.data.link.names import NAME_THEM, NamedTriples, read_columns
 from quatgraph.data.link.parts import without_header
+from quatgraph.data.link.rdf import RdfReader
+from quatgraph.data.link.tsv import find_part, read_any
 from quatgraph.errors import UserError
 
 Row = Sequence[str | None]
@@ -43,8 +46,8 @@ def parse_queries(
     """Numbers of head, relation and tail of each query, ``(Q, 3)``; ``OPEN`` for an end to predict.
 
     Args:
-        queries: A file of three columns, see :mod:`quatgraph.data.io.name_table`, with or without a
-            header; or rows of names. Names are ids or labels.
+        queries: A file in a format of :data:`quatgraph.data.link.READERS`, rows of names, or a
+            frame. Names are ids or labels.
         triples: The knowledge graph.
         notes: Gets notes on the file.
         columns: Names of the columns of the training data by role; a file that has them is read
@@ -65,12 +68,15 @@ def parse_triples(
     entity or a relation that the graph does not have are left out, with a note.
 
     Args:
-        source: A file or rows, as of :func:`parse_queries`.
+        source: A file, rows or a frame, as of :func:`parse_queries`; or a folder with test triples.
         triples: The knowledge graph.
         notes: Gets notes on the triples.
         columns: See :func:`parse_queries`.
     """
-    rows = _read(source, notes := [] if notes is None else notes, columns)
+    notes = [] if notes is None else notes
+    if isinstance(source, Path | str) and Path(source).is_dir():
+        source = _find_test(Path(source), notes)
+    rows = _read(source, notes, columns)
     names = [
         {name.casefold() for name in (*ids, *labels)}
         for ids, labels in (
@@ -156,28 +162,81 @@ def report_trained(parts: Sequence[str]) -> list[str]:
     ]
 
 
+def _find_test(folder: Path, notes: list[str]) -> Path:
+    """The file of the test triples in a folder; adds a note."""
+    select_reader("link", READERS, folder)
+    if file := find_part(folder, "test"):
+        notes.append(f"the triples that are ranked are those of {file}")
+        return file
+    train = find_part(folder, "train")
+    example = f", such as {train}" if train else ""
+    raise UserError(f"{folder} has no test.tsv; name the file of the triples to rank{example}")
+
+
 def _read(
     source: AnyQueries, notes: list[str], columns: Mapping[str, str]
 ) -> Iterator[tuple[str, Row]]:
     """The rows of a file or in memory, each with the start of a message about it."""
-    if not isinstance(source, Path | str):
+    if is_frame(source):
+        yield from _read_frame(to_frame(source, "the frame"), notes, columns)
+    elif not isinstance(source, Path | str):
         yield from _check(source)
-        return
-    path = Path(source)
-    table = NameTable.parse(read_content(path), str(path), tuple(TRIPLE_COLUMNS))
-    if not {name for name in columns.values() if name} <= set(table.first_row()):
-        columns = {}
-    table, note = without_header(table, columns=columns, remedy=NAME_THEM)
-    notes += [note] if note else []
-    empty = True
-    for cells, lines in table.chunks():
-        for line, *row in zip(lines.tolist(), *cells, strict=True):
-            empty = False
-            yield f"{path} line {line}: ", row
-    if empty:
-        raise UserError(
-            f"{path} has no queries; write head, relation and tail, ? for the end to predict"
-        )
+    else:
+        yield from _read_file(Path(source), notes, columns)
+
+
+def _read_file(
+    path: Path, notes: list[str], columns: Mapping[str, str]
+) -> Iterator[tuple[str, Row]]:
+    if path.is_dir():
+        example = find_part(path, "test") or path / "queries.tsv"
+        raise UserError(f"{path} is a folder; name a file of queries, such as {example}")
+    if not path.is_file():
+        raise UserError(f"there is no file {path}; put it there or name another place")
+    refuse_foreign(path)
+    rdf = RdfReader()
+    content = read_any(path, rdf)
+    if isinstance(content, Frame):
+        yield from _read_frame(content, notes, columns)
+    elif isinstance(content, NamedTriples):
+        notes += rdf.notes
+        for number, names in enumerate(zip(*content.columns, strict=True), 1):
+            yield f"{path} triple {number}: ", names
+    else:
+        where, text = content
+        table = NameTable.parse(text, where, tuple(TRIPLE_COLUMNS))
+        columns = _columns_of(table.first_row(), columns)
+        table, note = without_header(table, columns=columns, remedy=NAME_THEM)
+        notes += [note] if note else []
+        empty = True
+        for cells, lines in table.chunks():
+            for line, *row in zip(lines.tolist(), *cells, strict=True):
+                empty = False
+                yield f"{path} line {line}: ", row
+        if empty:
+            raise _no_queries(where)
+
+
+def _read_frame(
+    frame: Frame, notes: list[str], columns: Mapping[str, str]
+) -> Iterator[tuple[str, Row]]:
+    if not len(frame):
+        raise _no_queries(frame.where)
+    named = read_columns(frame, _columns_of(list(frame.columns), columns), remedy=NAME_THEM)
+    notes += [named.note] if named.note else []
+    for number, row in enumerate(zip(*named.columns, strict=True)):
+        yield f"{frame.at(number)}: ", row
+
+
+def _columns_of(names: Sequence[str], columns: Mapping[str, str]) -> Mapping[str, str]:
+    """The names of the columns of the training data, if a table has them."""
+    return columns if {name for name in columns.values() if name} <= set(names) else {}
+
+
+def _no_queries(where: str) -> UserError:
+    return UserError(
+        f"{where} has no queries; write head, relation and tail, ? for the end to predict"
+    )
 
 
 def _check(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:

@@ -64,7 +64,26 @@ def name_rows(rows: object, columns: Mapping[str, str] = {}) -> NamedTriples:
 
 
 def name_columns(frame: Frame, columns: Mapping[str, str] = {}) -> NamedTriples:
-    """The triples in a table: by the names of its columns, or by place if it has three."""
+    """The triples in a table, see :func:`read_columns`; one without a name is refused."""
+    triples = read_columns(frame, columns)
+    if not len(frame):
+        raise UserError(f"{frame.where} has no triples; give head, relation and tail of each")
+    for role, words in zip(TRIPLE_COLUMNS, triples.columns, strict=True):
+        if "" in words:
+            raise UserError(
+                f"{frame.at(words.index(''))} has no {role}; fill it in or leave the triple out"
+            )
+    return triples
+
+
+def read_columns(
+    frame: Frame, columns: Mapping[str, str] = {}, *, remedy: str = SELECT_THEM
+) -> NamedTriples:
+    """Heads, relations and tails in a table, empty where missing: by the names of its columns, or
+    by place if it has three.
+
+    The remedy ends an error about columns that cannot be told apart.
+    """
     names, where = list(frame.columns), frame.where
     found = find_columns(names, where, columns)
     if any(columns.values()):
@@ -78,17 +97,9 @@ def name_columns(frame: Frame, columns: Mapping[str, str] = {}) -> NamedTriples:
     else:
         raise UserError(
             f"{where} has the columns {quote_some(names) or 'none'} where head, relation and tail "
-            f"are needed; {SELECT_THEM}"
+            f"are needed; {remedy}"
         )
-    if not len(frame):
-        raise UserError(f"{where} has no triples; give head, relation and tail of each")
-    cells = [frame.words(names[place]) for place in places]
-    for role, words in zip(TRIPLE_COLUMNS, cells, strict=True):
-        if "" in words:
-            raise UserError(
-                f"{frame.at(words.index(''))} has no {role}; fill it in or leave the triple out"
-            )
-    return NamedTriples(where, cells, note)
+    return NamedTriples(where, [frame.words(names[place]) for place in places], note)
 
 
 def find_columns(

@@ -21,7 +21,7 @@ import numpy as np
 from quatgraph.data.edges import sort_unique
 from quatgraph.data.formats import RDF_SUFFIXES, TRIPLE_SUFFIXES, table_files
 from quatgraph.data.io.files import TABLE_SUFFIXES, is_packed, read_content, unpacked_suffix
-from quatgraph.data.io.frame import FRAME_SUFFIXES, read_frame
+from quatgraph.data.io.frame import FRAME_SUFFIXES, Frame, read_frame
 from quatgraph.data.io.messages import count_noun, quote_some
 from quatgraph.data.io.name_table import NameTable
 from quatgraph.data.link.entities import (
@@ -145,7 +145,10 @@ def _read_files(
         known = get_args(Unseen)
         raise UserError(f"unseen must be one of {', '.join(known)}{did_you_mean(unseen, known)}")
     rdf = RdfReader()
-    sources = {key: _read_source(files[key], rdf, columns) for key in PARTS if key in files}
+    sources: dict[str, Source] = {}
+    for key in (key for key in PARTS if key in files):
+        content = read_any(files[key], rdf)
+        sources[key] = name_columns(content, columns) if isinstance(content, Frame) else content
     parts = _clean_parts(read_parts(sources, header=header, columns=columns), unseen)
     parts.notes.extend(rdf.notes)
     if "valid" in files:
@@ -158,13 +161,20 @@ def _read_files(
     return assemble(draw_parts(parts, split_seed), name=name, **labels)
 
 
-def _read_source(file: Path, rdf: RdfReader, columns: Mapping[str, str]) -> Source:
+def read_any(file: Path, rdf: RdfReader) -> Source | Frame:
+    """Reads what a file has by its suffix: triples of RDF, a table of JSON objects or Parquet, or
+    else a text, by its name and bytes."""
     suffix = unpacked_suffix(file)
     if suffix in RDF_SUFFIXES:
         return rdf.read(read_content(file), str(file), suffix)
-    if suffix not in TABLE_SUFFIXES:
-        return name_columns(read_frame(file, "triple"), columns)
+    if suffix in FRAME_SUFFIXES and suffix not in TABLE_SUFFIXES:
+        return read_frame(file, "triple")
     return str(file), read_content(file)
+
+
+def find_part(folder: Path, part: str) -> Path | None:
+    """The file of a split in a folder."""
+    return _find_table(folder, STEMS[part], TRIPLE_SUFFIXES)
 
 
 def _find_table(folder: Path, stems: Sequence[str], suffixes: Sequence[str]) -> Path | None:
