@@ -255,6 +255,37 @@ def test_new_triples_are_ranked(model: str, tmp_path: Path) -> None:
     assert new.stdout == call("evaluate", model, "--by-relation").stdout
 
 
+def test_a_model_of_rdf_ranks_and_predicts_rdf(tmp_path: Path) -> None:
+    pytest.importorskip("pyoxigraph")
+    rows = [f"<u:p{k}> <u:r{k % 2}> <u:p{(k + 3) % 20}> .\n" for k in range(20)]
+    facts, new, trained = tmp_path / "facts.nt", tmp_path / "new.nt", tmp_path / "m"
+    facts.write_text("".join(rows))
+    config = LinkConfig(model=SimQGNN.Options(dim_quats=1), train=TrainConfig(epochs=1))
+    train_triples(facts, trained, config=config, device="cpu")
+    new.write_text("".join(rows[:5]))
+    report = json.loads(call("evaluate", str(trained), str(new), "--json").stdout)
+    assert report["num_triples"] == 5
+    answers = [json.loads(line) for line in predict(str(trained), str(new), "--json").splitlines()]
+    assert [row["head"] for row in answers] == [f"u:p{k}" for k in range(5)]
+    assert (
+        call("evaluate", str(trained), str(facts)).stdout == call("evaluate", str(trained)).stdout
+    )
+
+
+def test_training_triples_give_the_report_on_the_test_triples(tmp_path: Path) -> None:
+    facts, trained = tmp_path / "facts.tsv", str(tmp_path / "m")
+    facts.write_text("".join(f"p{k}\tr{k % 2}\tp{(k + 3) % 20}\n" for k in range(20)))
+    config = LinkConfig(model=SimQGNN.Options(dim_quats=1), train=TrainConfig(epochs=1))
+    train_triples(facts, trained, config=config, device="cpu")
+    for options in ([], ["--json"], ["--by-relation"]):
+        own, given = (
+            call("evaluate", trained, *options),
+            call("evaluate", trained, str(facts), *options),
+        )
+        assert (given.exit_code, given.stdout, given.stderr) == (0, own.stdout, "")
+    assert len(predict(trained, str(facts)).splitlines()) == 21
+
+
 def test_relations_are_shown_by_how_often_they_are_asked_for(model: str) -> None:
     result = call("evaluate", model, "--by-relation")
     assert result.exit_code == 0

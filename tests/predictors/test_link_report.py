@@ -1,5 +1,6 @@
 """Reports on new triples: their ranks, filtered by all known triples and by each other."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from quatgraph.errors import UserError
 from quatgraph.models.link import SimQGNN
 from quatgraph.predictors import LinkPredictor, train_triples
 from quatgraph.predictors.queries import parse_triples
-from quatgraph.tasks.link.config import LinkConfig, TrainConfig
+from quatgraph.tasks.link.config import DataConfig, LinkConfig, TrainConfig
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +47,75 @@ def test_new_triples_are_ranked_as_the_test_triples_are(
     file = tmp_path / "new.tsv"
     file.write_text("".join("\t".join(row) + "\n" for row in rows))
     assert predictor.report(file).metrics == report.metrics
+
+
+def test_training_data_is_known_in_any_order_and_any_format(
+    predictor: LinkPredictor, tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    graph, expected = predictor.triples, predictor.report().to_dict()
+    rows = named(graph, torch.cat((graph.test, graph.train, graph.valid)))
+    table, objects = tmp_path / "all.tsv", tmp_path / "all.jsonl"
+    table.write_text("".join("\t".join(row) + "\n" for row in rows))
+    keys = "head", "relation", "tail"
+    objects.write_text(
+        "".join(json.dumps(dict(zip(keys, row, strict=True))) + "\n" for row in rows)
+    )
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for part in ("train", "valid", "test"):
+        lines = ["\t".join(row) + "\n" for row in named(graph, getattr(graph, part))]
+        (folder / f"{part}.tsv").write_text("".join(lines))
+    frame = pandas.DataFrame(rows, columns=keys)
+    for data in (table, str(objects), folder, rows, frame, graph):
+        assert predictor.adopt(data)
+        assert predictor.report(data).to_dict() == expected
+    assert predictor.report(iter(rows)).to_dict() == expected
+    assert predictor.report(table, part="valid").num_triples == len(graph.valid)
+    assert predictor.evaluate(table) == predictor.evaluate()
+    for other in (rows[1:], [*rows, ("Peru", "borders", "Atlantis")], named(graph, graph.test)):
+        assert not predictor.adopt(other)
+        assert predictor.report(other).num_triples == len(set(other) & set(rows))
+    (folder / "train.tsv").write_text("Peru\tborders\tChile\n")
+    report = predictor.report(folder)
+    assert report.metrics == predictor.report(named(graph, graph.test)).metrics
+    assert report.notes == [f"the triples that are ranked are those of {folder / 'test.tsv'}"]
+
+
+@pytest.mark.parametrize("setting", ["header", "columns", "unseen", "entities"])
+def test_training_data_is_read_with_the_settings_of_the_training(
+    setting: str, tmp_path: Path
+) -> None:
+    facts = [(f"p{k}", "knows", f"p{(k + 3) % 12}") for k in range(12)]
+    data, settings = tmp_path / "facts.csv", {"split_seed": 5}
+    lines = [",".join(row) for row in facts]
+    if setting == "header":
+        lines, settings = ["wer,wie,wen", *lines], {"header": True}
+    elif setting == "columns":
+        names = {"head": "who", "relation": "how", "tail": "whom"}
+        lines, settings = ["1,who,how,whom", *(f"2,{line}" for line in lines)], names
+    elif setting == "entities":
+        about = tmp_path / "about.csv"
+        about.write_text("code,size\np1,3\np2,5\n")
+        settings = {"entities": str(about), "entity": "code"}
+    data.write_text("\n".join(lines))
+    if setting == "unseen":
+        data = tmp_path / "parts"
+        data.mkdir()
+        settings = {"unseen": "drop"}
+        (data / "train.csv").write_text("\n".join(lines))
+        (data / "test.csv").write_text("p1,knows,p2\np1,knows,nobody\n")
+    options = SimQGNN.Options(dim_quats=1)
+    config = LinkConfig(
+        data=DataConfig(**settings),
+        model=options,
+        train=TrainConfig(epochs=1),  # type: ignore[arg-type]
+    )
+    model = train_triples(data, tmp_path / "model", config=config, device="cpu")
+    (tmp_path / "about.csv").unlink(missing_ok=True)  # the bundle has its features
+    moved = data.rename(tmp_path / f"moved{data.suffix}")
+    assert model.adopt(moved)
+    assert model.report(moved).to_dict() == model.report().to_dict()
 
 
 def test_new_triples_are_filtered_by_each_other(predictor: LinkPredictor) -> None:

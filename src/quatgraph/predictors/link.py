@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from quatgraph.callbacks import progress_bar
 from quatgraph.data import link as source
-from quatgraph.data.link import Queries, Triples
+from quatgraph.data.link import Queries
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
 from quatgraph.metrics.ranking import ranking_metrics
@@ -22,7 +22,12 @@ from quatgraph.ops import Ranks
 from quatgraph.predictors.base import Predictor
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
-from quatgraph.predictors.link_combination import CombinedModel, read_bundled_triples
+from quatgraph.predictors.link_combination import (
+    CombinedModel,
+    is_training_data,
+    read_bundled_triples,
+    triple_keys,
+)
 from quatgraph.predictors.missing import MissingTriples
 from quatgraph.predictors.predictions import Links, MissingLinks
 from quatgraph.predictors.queries import (
@@ -213,8 +218,8 @@ class LinkPredictor(Predictor[LinkConfig]):
 
     def evaluate(self, data: object = None) -> dict[str, float]:
         """Recomputes the bundle's metrics, those of all members combined, from its weights and
-        triples; metrics of a part without triples are left out."""
-        if data is not None:
+        triples; metrics of a part without triples are left out. No data needs to be given."""
+        if data is not None and not self.adopt(data):
             raise UserError(
                 "a link bundle holds its triples: evaluate it without data, or rank new triples "
                 "with report"
@@ -227,16 +232,23 @@ class LinkPredictor(Predictor[LinkConfig]):
         recorded = self.card["metrics"]
         return {n: value for n, value in found.items() if n in recorded and not math.isnan(value)}
 
+    def adopt(self, data: Any) -> bool:
+        """Whether data has the triples that the bundle holds, those of all parts, in any order."""
+        return is_training_data(data, self.config, self.triples)
+
     def report(self, triples: AnyQueries | None = None, part: str = "test") -> RankingReport:
         """Ranks the tails and heads of triples, filtered by all known triples and by these.
 
         Args:
-            triples: New triples, a file or rows of head, relation and tail. Those with an entity or
-                a relation that the model does not know are left out, with a note.
-            part: ``valid`` or ``test``, ranked if no triples are given.
+            triples: New triples: a path, a frame, or rows of head, relation and tail; of a folder
+                those of ``test``. Those with an entity or a relation that the model does not know
+                are left out, with a note.
+            part: ``valid`` or ``test``, ranked if no triples are given, or the training data.
         """
         notes: list[str] = []
-        if triples is None:
+        if isinstance(triples, Iterator):
+            triples = list(triples)
+        if triples is None or self.adopt(triples):
             self._refuse_refitted()
             ranks, queries = self.ranks(part), self._problem.parts[part]
         else:
@@ -352,14 +364,14 @@ class LinkPredictor(Predictor[LinkConfig]):
     def _find_parts(self, triples: Tensor) -> list[str]:
         """The part that has each triple, the first of several; empty for none."""
         keys, parts = self._cache.get("parts", self._sort_parts)
-        wanted = _keys(triples, self.triples)
+        wanted = triple_keys(triples, self.triples)
         place = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
         found = zip((keys[place] == wanted).tolist(), parts[place].tolist(), strict=True)
         return [PARTS[number] if known else "" for known, number in found]
 
     def _sort_parts(self) -> tuple[Tensor, Tensor]:
         """The keys of all triples, sorted, and the parts that they are in, ``(N,)`` each."""
-        keys = [_keys(getattr(self.triples, name), self.triples) for name in PARTS]
+        keys = [triple_keys(getattr(self.triples, name), self.triples) for name in PARTS]
         sizes = torch.tensor([len(part) for part in keys])
         ordered, order = torch.cat(keys).sort(stable=True)
         return ordered, torch.arange(len(PARTS)).repeat_interleave(sizes)[order]
@@ -385,8 +397,3 @@ class LinkPredictor(Predictor[LinkConfig]):
 def _pad(rows: Tensor, device: torch.device) -> Tensor:
     """Appends zeros up to :data:`MIN_ROWS`."""
     return torch.cat((rows, rows.new_zeros(max(0, MIN_ROWS[device.type] - len(rows)), 3)))
-
-
-def _keys(triples: Tensor, graph: Triples) -> Tensor:
-    head, relation, tail = triples.unbind(1)
-    return (head * graph.num_relations + relation) * graph.num_entities + tail

@@ -1,16 +1,20 @@
 """The members of a link bundle as one model, and its triples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from quatgraph.data.link import Triples, unpack_features
+from quatgraph.data.link import Triples, from_names, unpack_features
+from quatgraph.data.link.entities import NO_FEATURES
 from quatgraph.errors import UserError
 from quatgraph.models.link.graphs import Graph, build_graph
 from quatgraph.predictors.members import Cache, TrainedMember
 from quatgraph.predictors.predictions import refuse_not_finite
+from quatgraph.tasks.link import LINK
 from quatgraph.tasks.link.config import LinkConfig
 from quatgraph.tasks.link.joined import (
     Vectors,
@@ -110,3 +114,34 @@ def read_bundled_triples(bundle: Bundle) -> Triples:
             "the bundle was changed, so train it again"
         )
     return triples
+
+
+def is_training_data(data: Any, config: LinkConfig, known: Triples) -> bool:
+    """Whether a path, a frame or rows have the triples of a bundle over all parts, in any order.
+    They are read as a training with this configuration reads them."""
+    try:
+        found = _read_triples(data, config)
+    except UserError:  # such data could not be trained on
+        return False
+    if (found.entities, found.relations) != (known.entities, known.relations):
+        return False
+    whole = [torch.cat((graph.train, graph.valid, graph.test)) for graph in (found, known)]
+    return torch.equal(*(triple_keys(triples, known).unique() for triples in whole))
+
+
+def _read_triples(data: Any, config: LinkConfig) -> Triples:
+    """Reads triples without features, which need a table that may be gone."""
+    if isinstance(data, Triples):
+        return data
+    settings = config.data
+    if not isinstance(data, Path | str):
+        return from_names(data, columns=settings.columns)
+    entity = settings.entity if Path(data).is_dir() else ""
+    settings = replace(settings, name="", path=str(data), entities=NO_FEATURES, entity=entity)
+    return LINK.load(replace(config, data=settings))
+
+
+def triple_keys(triples: Tensor, graph: Triples) -> Tensor:
+    """A unique number for each triple of a graph, ``(N,)``."""
+    head, relation, tail = triples.unbind(1)
+    return (head * graph.num_relations + relation) * graph.num_entities + tail
