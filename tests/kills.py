@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from quatgraph import files
+from quatgraph.data.node import packed
 from quatgraph.training import checkpoint, record
 
 WRITE = "write_all"
 STEPS = [(os, name) for name in ("mkdir", "rmdir", "unlink", "replace", "fsync", "chmod")]
-STEPS += [(fcntl, "flock"), (files, WRITE), (record, WRITE), (checkpoint, WRITE)]
+STEPS += [(fcntl, "flock"), (files, WRITE), (record, WRITE), (checkpoint, WRITE), (packed, WRITE)]
 """What changes a folder or waits for the disk. A kill before a step is one after the last."""
 
 Work = Callable[[], object]

@@ -12,7 +12,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
@@ -45,19 +45,29 @@ def lock_folder(folder: Path) -> Iterator[None]:
     Raises:
         UserError: The folder is already locked.
     """
+    with removed_if_empty(folder):
+        file = _take_lock(folder)
+        try:
+            with cleanup_pending():
+                yield
+        finally:
+            # Unlinked while locked: a process that has it open will see that the path is gone.
+            with suppress(OSError):
+                (folder / LOCK).unlink()
+            file.close()
+
+
+@contextmanager
+def removed_if_empty(folder: Path) -> Iterator[None]:
+    """Removes the folder and its parents after the block if they are empty and the block created
+    them."""
     try:
         created = [path for path in (folder, *folder.parents) if not path.exists()]
     except OSError as error:
         raise unwritable(folder, error) from error
-    file = _take_lock(folder)
     try:
-        with cleanup_pending():
-            yield
+        yield
     finally:
-        # Unlinked while locked: a process that has it open will see that the path is gone.
-        with suppress(OSError):
-            (folder / LOCK).unlink()
-        file.close()
         with suppress(OSError):  # not empty
             for path in created:
                 path.rmdir()
@@ -160,25 +170,32 @@ def _open_temporary(path: Path) -> tuple[Path, FileIO]:
         file.close()
 
 
-def remove_leftovers(path: Path) -> None:
-    """Removes temporary files for ``path`` that killed processes left behind."""
+def remove_leftovers(path: Path, also: Sequence[Path] = ()) -> None:
+    """Removes temporary files for ``path`` that killed processes left behind.
+
+    Args:
+        also: Other files of such a process, with their temporary files; removed first.
+    """
     ours = re.compile(rf"\.{re.escape(path.name)}\.\d+-[0-9a-f]{{8}}\.tmp")
     with suppress(OSError):
         for name in filter(ours.fullmatch, os.listdir(path.parent)):  # noqa: PTH208
-            _remove_if_unlocked(path.with_name(name))
+            _remove_if_unlocked(path.with_name(name), also)
 
 
-def _remove_if_unlocked(path: Path) -> None:
+def _remove_if_unlocked(path: Path, also: Sequence[Path]) -> None:
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for other in also:
+                remove_leftovers(other)
+                other.unlink(missing_ok=True)
             path.unlink()
         finally:
             os.close(descriptor)
 
 
-def write_all(file: FileIO, data: bytes | bytearray) -> None:
+def write_all(file: FileIO, data: bytes | bytearray | memoryview) -> None:
     """Writes everything, in several calls if the system takes less, as on a full disk."""
     rest = memoryview(data)
     while rest:
@@ -193,6 +210,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
 
 
 REMEDIES = {
+    errno.EFBIG: "raise the limit on the size of a file (ulimit -f)",
     errno.EISDIR: "name a file instead of a folder",
     errno.EEXIST: "a file is in the way; choose another path",
     errno.ENOTDIR: "a file is in the way; choose another path",

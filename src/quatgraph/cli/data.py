@@ -11,6 +11,7 @@ import typer
 from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, log
 from quatgraph.cli.settings import print_settings
 from quatgraph.errors import UserError, check_known
+from quatgraph.signals import exit_code
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data", help="Fetch, verify or describe a dataset.")
@@ -173,7 +174,11 @@ def pack(
     path, (task, data) = Path(name), _read_data(name, set_ or [])
     if task != "node":
         raise UserError(f"{path} is {task} data; only graphs of the task node are packed")
-    node.write_packed(data, out)
+    try:
+        node.write_packed(data, out)
+    except KeyboardInterrupt as interrupt:
+        log("interrupted: nothing was written")
+        raise typer.Exit(exit_code(interrupt)) from None
     size = sum(file.stat().st_size for file in out.iterdir())
     echo(f"{data.num_nodes:,} nodes and {data.num_edges:,} edges in {out}, {size / 2**20:,.1f} MiB")
 

@@ -5,10 +5,18 @@
 ``test.npy``, each as node ids or as a mask ``(N,)`` or ``(N, S)``. ``names.json`` has the names of
 nodes, classes and features, and how columns of a table became features. Edges are neither added nor
 removed.
+
+While a folder is written, a temporary file of ``edge_index.npy`` is there, which is renamed last.
+Without a process that locks it, it is a leftover, and so are the other arrays.
 """
 
+import io
 import json
+import os
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +31,22 @@ from quatgraph.data.node.options import ReadOptions
 from quatgraph.data.node.pyg import MASKS, from_data
 from quatgraph.data.splits import PARTS
 from quatgraph.errors import UserError
-from quatgraph.files import ensure_folder, replacing, write_atomic
+from quatgraph.files import (
+    ensure_folder,
+    remove_leftovers,
+    removed_if_empty,
+    write_all,
+    write_atomic,
+)
+from quatgraph.signals import cleanup_pending
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 EDGES, NAMES = "edge_index.npy", "names.json"
 _ARRAYS = ("x", "y", "edge_weight")
+_FILES = (*(f"{name}.npy" for name in (*_ARRAYS, *PARTS)), NAMES)
+"""What a folder has besides the edges."""
 _NAMED = ("node_ids", "label_names", "label_values", "feature_names")
 
 
@@ -74,10 +91,11 @@ def read_packed(path: Path, *, options: ReadOptions) -> "Data":
 
 def write_packed(data: "Data", path: Path) -> None:
     """Writes a graph of :mod:`quatgraph.data.node` as a folder of arrays; reading it gives an equal
-    graph."""
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f"{path} exists and is not an empty folder; choose another")
-    ensure_folder(path)
+    graph. A failed call leaves nothing behind.
+
+    Raises:
+        UserError: The folder is not empty, or cannot be written.
+    """
     masks = dict(zip(PARTS, (data[mask] for mask in MASKS), strict=True))
     arrays = {key: data[key] for key in _ARRAYS if data.get(key) is not None} | masks
     names = {key: data[key] for key in _NAMED} | {"num_nodes": data.num_nodes}
@@ -85,15 +103,57 @@ def write_packed(data: "Data", path: Path) -> None:
         del names["feature_names"]
     if data.get("encoding") is not None:
         names["encoding"] = data.encoding.to_dict()
-    for key, value in arrays.items():
-        _write(path / f"{key}.npy", value)
-    write_atomic(path / NAMES, json.dumps(names))
-    _write(path / EDGES, data.edge_index)  # last: without it, the folder is not a graph
+    written = list[Path]()
+
+    def write(edges: io.FileIO) -> None:
+        if any(entry.name != Path(edges.name).name for entry in path.iterdir()):
+            raise _taken(path)  # another process has begun
+        with _removed_on_failure(written):
+            for key, value in arrays.items():
+                written.append(path / f"{key}.npy")
+                write_atomic(written[-1], partial(_write_array, value=value))
+            written.append(path / NAMES)
+            write_atomic(written[-1], json.dumps(names))
+            _write_array(edges, data.edge_index)
+            os.fsync(edges.fileno())
+
+    with cleanup_pending(), removed_if_empty(path):
+        _prepare(path)
+        with _removed_on_failure(written):
+            write_atomic(path / EDGES, write)
 
 
-def _write(path: Path, value: Tensor) -> None:
-    with replacing(path) as file:
-        np.lib.format.write_array(file, value.contiguous().numpy(), allow_pickle=False)
+def _prepare(path: Path) -> None:
+    """Creates the folder if needed, and removes what a killed process left of a graph."""
+    if path.exists() and not path.is_dir():
+        raise _taken(path)
+    ensure_folder(path)
+    if not (path / EDGES).exists():
+        remove_leftovers(path / EDGES, [path / name for name in _FILES])
+    if any(path.iterdir()):
+        raise _taken(path)
+
+
+def _taken(path: Path) -> UserError:
+    return UserError(f"{path} exists and is not an empty folder; choose another")
+
+
+@contextmanager
+def _removed_on_failure(paths: Sequence[Path]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        for path in paths:
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _write_array(file: io.FileIO, value: Tensor) -> None:
+    array, header = value.contiguous().numpy(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(array))
+    # Not by NumPy: where a disk is full, it does not say so.
+    write_all(file, header.getvalue())
+    write_all(file, array.reshape(-1).view(np.uint8).data)
 
 
 def _map(path: Path) -> Tensor:
