@@ -4,7 +4,7 @@ import json
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, lo
 from quatgraph.cli.settings import print_settings
 from quatgraph.errors import UserError, check_known
 from quatgraph.signals import exit_code
+
+if TYPE_CHECKING:
+    from quatgraph.config import Values
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(data_app, name="data", help="Fetch, verify or describe a dataset.")
@@ -171,10 +174,12 @@ def pack(
     """
     from quatgraph.data import node
 
-    path, (task, data) = Path(name), _read_data(name, set_ or [])
+    node.check_packable(out)
+    task, values = _choose_task(name, set_ or [])
     if task != "node":
-        raise UserError(f"{path} is {task} data; only graphs of the task node are packed")
+        raise UserError(f"{name} is {task} data; only graphs of the task node are packed")
     try:
+        data = _read_data(task, values)
         node.write_packed(data, out)
     except KeyboardInterrupt as interrupt:
         log("interrupted: nothing was written")
@@ -214,18 +219,17 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         "link": link.statistics,
         "text": text.statistics,
     }
-    task, found = _read_data(name, set_)
+    task, values = _choose_task(name, set_)
+    found = _read_data(task, values)
     return found.name, statistics[task](found)
 
 
-def _read_data(name: str, set_: list[str]) -> tuple[str, Any]:
-    """The task and the data of a dataset or of files; reports notes."""
+def _choose_task(name: str, set_: list[str]) -> tuple[str, "Values"]:
+    """The task of a dataset or of files, and the settings by which it reads them."""
     from quatgraph import config as configs
     from quatgraph.data.formats import infer_task, is_molecules
     from quatgraph.data.io import store
-    from quatgraph.data.labels import class_notes, missing_labels
     from quatgraph.tasks import TASKS
-    from quatgraph.tasks.text.problem import load_documents
 
     path = Path(name)
     own = path.exists()
@@ -247,6 +251,16 @@ def _read_data(name: str, set_: list[str]) -> tuple[str, Any]:
         task = store.entry(name).task
     if task not in TASKS:
         raise UserError(f"{name!r} is a dataset of {task}, which has no statistics")
+    return task, values
+
+
+def _read_data(task: str, values: "Values") -> Any:
+    """The data of a task; reports notes."""
+    from quatgraph import config as configs
+    from quatgraph.data.labels import class_notes, missing_labels
+    from quatgraph.tasks import TASKS
+    from quatgraph.tasks.text.problem import load_documents
+
     config = configs.build(TASKS[task].config, values)
     load: Callable[..., Any] = load_documents if task == "text" else TASKS[task].load
     try:
@@ -262,7 +276,7 @@ def _read_data(name: str, set_: list[str]) -> tuple[str, Any]:
         )
     for note in found.notes:
         log(note)
-    return task, found
+    return found
 
 
 @command(app)

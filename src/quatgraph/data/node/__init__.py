@@ -27,7 +27,12 @@ from quatgraph.data.node.frames import from_frames
 from quatgraph.data.node.networkx import from_networkx, is_networkx
 from quatgraph.data.node.ogb import is_ogb_folder, read_ogb
 from quatgraph.data.node.options import DEFAULTS, ReadOptions
-from quatgraph.data.node.packed import is_packed_graph, read_packed, write_packed
+from quatgraph.data.node.packed import (
+    check_packable,
+    is_packed_graph,
+    read_packed,
+    write_packed,
+)
 from quatgraph.data.node.planetoid import read_planetoid
 from quatgraph.data.node.pyg import from_data
 
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "READERS",
     "ReadOptions",
+    "check_packable",
     "from_any",
     "from_data",
     "load",

@@ -123,6 +123,13 @@ def write_packed(data: "Data", path: Path) -> None:
             write_atomic(path / EDGES, write)
 
 
+def check_packable(path: Path) -> None:
+    """Checks that a graph can be written to a folder: it is new or empty, besides what a killed
+    process left, and writable."""
+    with removed_if_empty(path):
+        _prepare(path)
+
+
 def _prepare(path: Path) -> None:
     """Creates the folder if needed, and removes what a killed process left of a graph."""
     if path.exists() and not path.is_dir():

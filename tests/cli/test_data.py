@@ -1,0 +1,59 @@
+"""`data pack` on the command line: what it refuses before it reads, and how it reads."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+from commands import assert_user_error, call
+
+from quatgraph.cli import data as commands
+
+
+@pytest.fixture
+def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of tables whose reading leaves notes."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "graph"
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("id,label\na,x\nb,y\nc,x\nd,y\n")
+    (folder / "edges.csv").write_text("source,target\na,b\nb,c\nd,a\n")
+    return folder
+
+
+def fail(*_: object) -> NoReturn:
+    raise AssertionError("it was read")
+
+
+@pytest.mark.parametrize("taken", ["full", "file", "file/below"])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_graph_is_read(
+    taken: str, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_read_data", fail)
+    Path("full").mkdir()
+    Path("full/notes.txt").write_text("mine")
+    Path("file").write_text("mine")
+    words = "a file is in the way" if "below" in taken else "is not an empty folder; choose another"
+    assert_user_error(call("data", "pack", "graph", "--out", taken), taken, words)
+    assert Path("full/notes.txt").read_text() == Path("file").read_text() == "mine"
+
+
+def test_data_of_another_task_is_refused_before_it_is_read(
+    graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "_read_data", fail)
+    refused = call("data", "pack", "snippets", "--out", "runs/packed")
+    assert_user_error(refused, "snippets is text data; only graphs of the task node are packed")
+    assert not Path("runs").exists()
+
+
+def test_an_interrupt_while_the_graph_is_read_leaves_nothing(
+    graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(commands, "_read_data", interrupt)
+    result = call("data", "pack", "graph", "--out", "runs/packed")
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert result.stderr == "quatgraph: interrupted: nothing was written\n"
+    assert not Path("runs").exists()
