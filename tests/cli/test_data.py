@@ -7,6 +7,7 @@ import pytest
 from commands import assert_user_error, call
 
 from quatgraph.cli import data as commands
+from quatgraph.data import node
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "graph"
     folder.mkdir()
-    (folder / "nodes.csv").write_text("id,label\na,x\nb,y\nc,x\nd,y\n")
+    (folder / "nodes.csv").write_text("id,label,split\na,x,train\nb,y,train\nc,x,valid\nd,y,test\n")
     (folder / "edges.csv").write_text("source,target\na,b\nb,c\nd,a\n")
     return folder
 
@@ -57,3 +58,19 @@ def test_an_interrupt_while_the_graph_is_read_leaves_nothing(
     assert (result.exit_code, result.stdout) == (130, "")
     assert result.stderr == "quatgraph: interrupted: nothing was written\n"
     assert not Path("runs").exists()
+
+
+def test_edges_stay_directed_on_demand(graph: Path) -> None:
+    for name, options in {"both": [], "one": ["--directed"]}.items():
+        result = call("data", "pack", "graph", "--out", name, *options)
+        assert result.exit_code == 0, result.stderr
+        assert node.read(Path(name)).digest == node.read(graph, directed=bool(options)).digest
+    assert result.stdout.startswith("4 nodes and 3 edges in one, ")
+
+
+def test_a_dataset_keeps_its_directions(graph: Path) -> None:
+    result = call("data", "pack", "karate", "--out", "packed", "--directed")
+    assert_user_error(result, "--directed is for your own files, not for the dataset 'karate'")
+    result = call("data", "pack", "snippets", "--out", "packed", "--directed")
+    assert_user_error(result, "snippets is text data; only graphs of the task node are packed")
+    assert not Path("packed").exists()

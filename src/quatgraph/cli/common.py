@@ -64,6 +64,9 @@ app = typer.Typer(
 )
 
 Device = Annotated[str, typer.Option(help="Device to use: auto, cpu, cuda or cuda:N.")]
+Directed = Annotated[
+    bool, typer.Option(help="node: keep edges directed instead of adding both directions.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 MaxMinutes = Annotated[
     float | None, typer.Option(help="Save a checkpoint and stop after this many minutes.")

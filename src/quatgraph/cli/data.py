@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quatgraph.cli.common import Device, Json, Set, app, command, echo, emit, log
+from quatgraph.cli.common import (
+    Device,
+    Directed,
+    Json,
+    Set,
+    app,
+    command,
+    echo,
+    emit,
+    log,
+)
 from quatgraph.cli.settings import print_settings
 from quatgraph.errors import UserError, check_known
 from quatgraph.signals import exit_code
@@ -166,18 +176,24 @@ def formats(
 def pack(
     name: Annotated[str, typer.Argument(help="The folder of a graph, or a dataset such as cora.")],
     out: Annotated[Path, typer.Option(help="Folder to write, new or empty.")],
+    directed: Directed = False,
     set_: Set = None,
 ) -> None:
     """Write a graph as arrays that are mapped into memory, so that a large one loads at once.
 
     quatgraph data pack my-graph --out my-graph-packed
+
+    quatgraph data pack ogbn_arxiv --out arxiv --directed
     """
     from quatgraph.data import node
 
     node.check_packable(out)
-    task, values = _choose_task(name, set_ or [])
+    options = ["data.directed=true"] if directed else []
+    task, values = _choose_task(name, [*options, *(set_ or [])])
     if task != "node":
         raise UserError(f"{name} is {task} data; only graphs of the task node are packed")
+    if directed and "path" not in values["data"]:
+        raise UserError(f"--directed is for your own files, not for the dataset {name!r}")
     try:
         data = _read_data(task, values)
         node.write_packed(data, out)

@@ -10,6 +10,7 @@ import typer
 
 from quatgraph.cli.common import (
     Device,
+    Directed,
     Json,
     MaxMinutes,
     Ray,
@@ -55,9 +56,7 @@ def train(
             "text: a .csv, .tsv or .jsonl file with text and label, or a folder per label."
         ),
     ] = None,
-    directed: Annotated[
-        bool, typer.Option(help="node: keep edges directed instead of adding both directions.")
-    ] = False,
+    directed: Directed = False,
     vectors: Annotated[
         str | None,
         typer.Option(help="text: pretrained word vectors, a file or a name such as glove-100d."),
