@@ -92,6 +92,17 @@ def test_a_folder_of_no_task_is_left_to_the_reader_that_can_explain(tmp_path: Pa
         assert sum(reader.matches(tmp_path) for reader in readers) == 1, task
 
 
+def test_arrays_alone_are_of_a_graph_whose_edges_are_missing(tmp_path: Path) -> None:
+    folder = tmp_path / "g"
+    touch(folder, "x.npy")
+    assert infer_task(folder) == "node"
+    assert select_reader("node", node.READERS, folder).name == "arrays"
+    with pytest.raises(UserError, match="it looks like node data, which `quatgraph train node`"):
+        select_reader("graph", graph.READERS, folder)
+    touch(folder, "TOY_A.txt")
+    assert infer_task(folder) == "graph"
+
+
 def test_a_folder_may_be_named_like_an_unsupported_file(tmp_path: Path) -> None:
     folder = tmp_path / "graph.net"
     touch(folder, "nodes.csv")

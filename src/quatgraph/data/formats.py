@@ -27,6 +27,9 @@ from quatgraph.errors import UserError
 Data = TypeVar("Data")
 RDF_SUFFIXES = (".nt", ".ttl")
 TRIPLE_SUFFIXES = (*FRAME_SUFFIXES, *RDF_SUFFIXES)
+EDGES = "edge_index.npy"
+NODE_ARRAYS = ("x.npy", "y.npy", "edge_weight.npy", "train.npy", "valid.npy", "test.npy")
+"""The arrays of a graph besides its edges."""
 FASTTEXT_LABEL = "__label__"
 """The beginning of a label in fastText's format."""
 _KEY = re.compile(r'"((?:[^"\\]|\\.)*)"\s*:')
@@ -100,9 +103,18 @@ def match_folder(task: str) -> Callable[[Path], bool]:
     def matches(path: Path) -> bool:
         if not path.is_dir():
             return False
-        return _FOLDERS[task](path) or not any(has_files(path) for has_files in _FOLDERS.values())
+        return _FOLDERS[task](path) or not (_has_files(path) or is_array_folder(path))
 
     return matches
+
+
+def is_array_folder(path: Path) -> bool:
+    """Whether a path is a folder with the arrays of a graph: its edges or, where no other file is
+    of a task, only some of the rest."""
+    if (path / EDGES).is_file():
+        return True
+    some = any((path / name).is_file() for name in NODE_ARRAYS)
+    return some and not _has_files(path) and not find_files(path, "edges")
 
 
 def is_fasttext(path: Path) -> bool:
@@ -148,13 +160,18 @@ _FOLDERS: dict[str, Callable[[Path], bool]] = {
     "link": lambda path: _training_file(path) is not None,
     "node": lambda path: (
         bool(find_files(path, "nodes"))
-        or (path / "edge_index.npy").is_file()
+        or (path / EDGES).is_file()
         or any((path / "raw").glob("edge.csv*"))
     ),
     "graph": lambda path: any(path.glob("*_A.txt")),
     "text": lambda path: any(path.glob("*/*.txt")) or any(path.glob("*/*/*.txt")),
 }
 """By task how to recognize its folder."""
+
+
+def _has_files(folder: Path) -> bool:
+    """Whether a folder is of some task."""
+    return any(has_files(folder) for has_files in _FOLDERS.values())
 
 
 def _suggest_task(path: Path) -> str:
@@ -176,6 +193,8 @@ def _infer_folder_task(path: Path) -> str:
     for task, has_files in _FOLDERS.items():
         if has_files(path):
             return task
+    if is_array_folder(path):  # the reader tells what it lacks
+        return "node"
     raise UserError(
         f"{path} is not data of any task, which is a folder with nodes.csv, with NAME_A.txt, with "
         "train.tsv, or with a sub-folder of .txt files per label"

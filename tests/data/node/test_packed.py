@@ -134,6 +134,23 @@ def test_names_that_cannot_be_are_told_in_a_sentence(text: str, message: str, ar
         node.read(arrays)
 
 
+def test_arrays_without_edges_are_told_in_a_sentence(arrays: Path) -> None:
+    (arrays / "edge_index.npy").unlink()
+    for name in ("y", "x", "train"):
+        (arrays / "y.npy").rename(arrays / f"{name}.npy")
+        with pytest.raises(UserError, match=r"there is no .*/arrays/edge_index\.npy, which"):
+            node.read(arrays)
+        (arrays / f"{name}.npy").rename(arrays / "y.npy")
+
+
+def test_an_array_beside_tables_is_no_graph_of_arrays(folder: Path) -> None:
+    np.save(folder / "x.npy", np.zeros((5, 2)))
+    assert node.read(folder).num_nodes == 5
+    (folder / "nodes.csv").unlink()
+    with pytest.raises(UserError, match=r"there is no file .*nodes\.csv"):
+        node.read(folder)
+
+
 def test_an_archive_of_arrays_is_no_array(arrays: Path) -> None:
     with (arrays / "x.npy").open("wb") as file:
         np.savez(file, x=np.zeros((4, 2)))

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from quatgraph.data.edges import count_edges
-from quatgraph.data.formats import Reader, match_folder, select_reader
+from quatgraph.data.formats import Reader, is_array_folder, match_folder, select_reader
 from quatgraph.data.io import store
 from quatgraph.data.io.frame import is_frame
 from quatgraph.data.node.arrays import from_arrays, is_matrix
@@ -27,12 +27,7 @@ from quatgraph.data.node.frames import from_frames
 from quatgraph.data.node.networkx import from_networkx, is_networkx
 from quatgraph.data.node.ogb import is_ogb_folder, read_ogb
 from quatgraph.data.node.options import DEFAULTS, ReadOptions
-from quatgraph.data.node.packed import (
-    check_packable,
-    is_packed_graph,
-    read_packed,
-    write_packed,
-)
+from quatgraph.data.node.packed import check_packable, read_packed, write_packed
 from quatgraph.data.node.planetoid import read_planetoid
 from quatgraph.data.node.pyg import from_data
 
@@ -56,7 +51,7 @@ READERS = (
         "arrays",
         "a folder with edge_index.npy and optional x.npy, y.npy, edge_weight.npy and train.npy, "
         "valid.npy, test.npy, as `quatgraph data pack` writes it",
-        is_packed_graph,
+        is_array_folder,
         read_packed,
     ),
     Reader(

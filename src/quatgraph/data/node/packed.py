@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from quatgraph.data.encoding import Encoding
+from quatgraph.data.formats import EDGES, NODE_ARRAYS
 from quatgraph.data.io.files import read_text
 from quatgraph.data.node.options import ReadOptions
 from quatgraph.data.node.pyg import MASKS, from_data
@@ -43,22 +44,22 @@ from quatgraph.signals import cleanup_pending
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-EDGES, NAMES = "edge_index.npy", "names.json"
+NAMES = "names.json"
 _ARRAYS = ("x", "y", "edge_weight")
-_FILES = (*(f"{name}.npy" for name in (*_ARRAYS, *PARTS)), NAMES)
+_FILES = (*NODE_ARRAYS, NAMES)
 """What a folder has besides the edges."""
 _NAMED = ("node_ids", "label_names", "label_values", "feature_names")
-
-
-def is_packed_graph(path: Path) -> bool:
-    """Whether a path is a folder of arrays."""
-    return (path / EDGES).is_file()
 
 
 def read_packed(path: Path, *, options: ReadOptions) -> "Data":
     """Reads a folder of arrays."""
     from torch_geometric.data import Data
 
+    if not (path / EDGES).exists():
+        raise UserError(
+            f"there is no {path / EDGES}, which every graph of arrays needs; write it with "
+            "numpy.save, or pack the graph again"
+        )
     data = Data(name=path.resolve().name, edge_index=_map(path / EDGES))
     for key in _ARRAYS:
         if (path / f"{key}.npy").exists():
