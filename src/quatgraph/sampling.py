@@ -83,6 +83,11 @@ class NeighborSampler:
         return made
 
     def _set_up(self, ptr: Tensor, num_neighbors: Sequence[int], seed: int) -> None:
+        if isinstance(num_neighbors, int):
+            raise UserError(
+                f"num_neighbors must be a list with a number for each hop, got {num_neighbors}; "
+                f"use {[num_neighbors] * 2} for a model of two layers"
+            )
         if not num_neighbors or any(count < 1 and count != -1 for count in num_neighbors):
             raise UserError(
                 "num_neighbors must have a number of at least 1 for each hop, or -1 for all "

@@ -67,6 +67,30 @@ def test_an_epoch_has_every_node_once_in_an_order_of_its_own() -> None:
         assert torch.equal(batch.edge_weight, DATA.edge_weight[batch.e_id])
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_last_mini_batch_is_dropped_on_demand_if_it_is_smaller(workers: int) -> None:
+    nodes = DATA.train_mask.nonzero().flatten()
+    for batch_size, count in {6: 3, 5: 4, 21: 0}.items():
+        loader = NeighborLoader(
+            DATA,
+            [2],
+            input_nodes=nodes,
+            batch_size=batch_size,
+            shuffle=True,
+            drop_last=True,
+            num_workers=workers,
+        )
+        assert len(loader) == count
+        epochs = [list(loader) for _ in range(3)]
+        for batches in epochs:
+            assert [batch.batch_size for batch in batches] == [batch_size] * count
+            seen = [i for batch in batches for i in batch.input_id.tolist()]
+            assert len(set(seen)) == len(seen)
+        if count:
+            firsts = [batches[0].input_id.tolist() for batches in epochs]
+            assert len(set(map(tuple, firsts))) == 3  # every epoch has an order of its own
+
+
 def test_worker_processes_give_the_same_batches() -> None:
     alone, worked = (
         [batch.e_id for _ in range(2) for batch in loader]
@@ -94,5 +118,9 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         NeighborLoader(Data(x=DATA.x), [1])
     with pytest.raises(UserError, match="an entry for each of the 60 nodes, got the shape"):
         NeighborLoader(DATA, [1], input_nodes=torch.ones(3, dtype=torch.bool))
+    with pytest.raises(UserError, match=r"number for each hop, got 5; use \[5, 5\] for a model"):
+        NeighborLoader(DATA, 5)
+    with pytest.raises(UserError, match=r"^sampler does not go with sampled neighbours"):
+        NeighborLoader(DATA, [1], sampler=[0, 1])
     with pytest.raises(UserError, match="batch_size must be at least 1"):
         NeighborLoader(DATA, [1], batch_size=0)

@@ -29,11 +29,13 @@ class NeighborLoader(DataLoader[Data]):
         input_nodes: The nodes to predict, as ids or as a mask; all by default.
         batch_size: Number of nodes to predict per mini-batch.
         shuffle: Whether to shuffle the nodes in every epoch.
+        drop_last: Whether to drop the last mini-batch if it is smaller than the others.
         rescale: Whether to multiply ``edge_weight`` (1 if the graph has none) by the number of a
             receiver's edges over the number sampled. Weighted sums then equal those of the whole
             graph on average, as layers with a normalized adjacency need.
         seed: Seed of the order and the samples.
-        others: As in :class:`torch.utils.data.DataLoader`, such as ``num_workers``.
+        others: As in :class:`torch.utils.data.DataLoader`, such as ``num_workers``; without
+            ``sampler`` and ``batch_sampler``.
 
     Example:
         >>> data = Data(x=torch.randn(4, 8), edge_index=torch.tensor([[1, 2, 3], [0, 0, 1]]))
@@ -51,12 +53,19 @@ class NeighborLoader(DataLoader[Data]):
         input_nodes: Tensor | None = None,
         batch_size: int = 1024,
         shuffle: bool = False,
+        drop_last: bool = False,
         rescale: bool = False,
         seed: int = 0,
         **others: Any,
     ) -> None:
         if batch_size < 1:
             raise UserError(f"batch_size must be at least 1, got {batch_size}")
+        for name in ("sampler", "batch_sampler"):
+            if name in others:
+                raise UserError(
+                    f"{name} does not go with sampled neighbours; choose the nodes with "
+                    "input_nodes, batch_size and shuffle"
+                )
         if data.get("edge_index") is None:
             raise UserError("neighbours are sampled along edges: set data.edge_index")
         nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
@@ -67,8 +76,10 @@ class NeighborLoader(DataLoader[Data]):
                     f"shape {tuple(nodes.shape)}; of several splits take one column"
                 )
             nodes = nodes.nonzero().flatten()
-        batches = _Batches(data, num_neighbors, nodes, batch_size, (shuffle, rescale, seed))
-        self._steps = _Steps(-(-len(nodes) // batch_size))
+        whole, rest = divmod(len(nodes), batch_size)
+        self._steps = _Steps(whole + (rest > 0 and not drop_last))
+        options = self._steps.num_batches, shuffle, rescale, seed
+        batches = _Batches(data, num_neighbors, nodes, batch_size, options)
         super().__init__(batches, batch_size=None, sampler=self._steps, **others)
 
     def __iter__(self) -> Any:
@@ -99,16 +110,16 @@ class _Batches(Dataset[Data]):
         num_neighbors: Sequence[int],
         nodes: Tensor,
         batch_size: int,
-        options: tuple[bool, bool, int],
+        options: tuple[int, bool, bool, int],
     ) -> None:
-        self.shuffle, self.rescale, seed = options
+        self.num_batches, self.shuffle, self.rescale, seed = options
         self.seed = torch.tensor([seed])
         self.data, self.nodes, self.batch_size = data, nodes, batch_size
         self.sampler = NeighborSampler(data.edge_index, data.num_nodes, num_neighbors, seed=seed)
         self._order = 0, self._draw_order(0)
 
     def __getitem__(self, step: int) -> Data:
-        epoch, batch = divmod(step, -(-len(self.nodes) // self.batch_size))
+        epoch, batch = divmod(step, self.num_batches)
         if self._order[0] != epoch:
             self._order = epoch, self._draw_order(epoch)
         chosen = self._order[1][batch * self.batch_size : (batch + 1) * self.batch_size]
