@@ -104,6 +104,33 @@ def test_an_interrupted_search_says_how_to_continue(monkeypatch: pytest.MonkeyPa
     assert last.endswith(" --out found continues")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        "--seeds 2 --random 1 --seed 3",
+        "--device cpu --ray local",
+        "--device cpu --max-minutes 1234567.5 --json",
+    ],
+)
+def test_the_command_that_continues_repeats_every_option(
+    options: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("quatgraph.cli.search.training_context", interrupted)
+    out = "a folder"
+    result = search(*LIST, *options.split(), out=out)
+    assert result.exit_code == 130
+    last = result.stderr.splitlines()[-1]
+    printed = last.removeprefix("quatgraph: interrupted: ").removesuffix(" continues")
+    again = shlex.split(printed)
+    assert again[:5] == ["quatgraph", "search", "node", "--data", "karate"]
+    small = [word for item in SMALL for word in ("--set", item)]
+    assert sorted(again[5:]) == sorted([*small, *LIST, *options.split(), "--out", out])
+    assert call(*again[1:]).stderr.splitlines()[-1] == last
+
+
 def test_triples_are_ranked_by_their_monitor() -> None:
     small = ["train.epochs=2", "train.evaluate_every=1", "model.dim_quats=2"]
     options = [word for item in (*small, "train.lr=[0.01, 0.1]") for word in ("--set", item)]

@@ -98,7 +98,7 @@ def search(
     words += [word for item in set_ or [] for word in ("--set", item)]
     words += ["--seeds", str(seeds)] if seeds > 1 else []
     words += ["--random", str(random), "--seed", str(seed)] if random is not None else []
-    repeat = shlex.join([*words, "--out", str(folder)])
+    words += ["--out", str(folder)]
     paused = False
     try:
         with training_context(device, max_minutes, ray) as context:
@@ -106,10 +106,14 @@ def search(
     except Paused:
         paused = True
     except KeyboardInterrupt as interrupt:
-        log(f"interrupted: {repeat} continues")
+        words += ["--device", device] if device != "auto" else []
+        words += ["--ray", ray] if ray is not None else []
+        words += ["--max-minutes", f"{max_minutes:.15g}"] if max_minutes is not None else []
+        words += ["--json"] if json_ else []
+        log(f"interrupted: {shlex.join(words)} continues")
         raise typer.Exit(exit_code(interrupt)) from None
     trials = rank_trials(candidates, folder)
-    ending = _Ending(task, candidates, trials, folder, data, repeat)
+    ending = _Ending(task, candidates, trials, folder, data, shlex.join(words))
     if trials:
         ending.save()
     if json_:
