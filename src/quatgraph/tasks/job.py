@@ -74,12 +74,8 @@ class Job:
         selected by the mean over splits, whose data include other splits' test data.
         """
         return self.selection or [
-            {
-                "split": run.split,
-                "seed": run.seed,
-                "single": run.metrics,
-                "combination": run.metrics,
-            }
+            {"split": run.split, "seed": run.seed}
+            | dict.fromkeys(("single", "combination"), run.metrics)
             for run in choose_by_validation(self.healthy)
         ]
 
