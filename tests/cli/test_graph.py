@@ -161,7 +161,7 @@ def test_other_formats_are_trained_and_asked_too(form: str, tmp_path: Path) -> N
     rows = rows_of(call("predict", "quatgraph-runs/R", data))
     assert [row["id"] for row in rows] == [str(place) for place in range(30)]
     words = ["p(chain)", "p(ring)"] if form == "tu" else ["p(4)", "p(5)"]
-    assert list(rows[0])[3:] == ["label", *words]
+    assert list(rows[0])[3:] == ["label", "split", *words]
 
 
 def test_graphs_without_a_label_take_no_part_and_are_answered_for(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,22 @@ def test_predictions_go_to_a_file_when_told(world: Path, tmp_path: Path) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["answers.csv"]
     nowhere = call("predict", f"{world}/m", "--out", str(tmp_path / "no" / "answers.csv"))
     assert_user_error(nowhere, "cannot write", "answers.csv")
+
+
+def test_training_data_is_known_wherever_it_lies(world: Path, tmp_path: Path) -> None:
+    moved = shutil.copytree(world / "graph", tmp_path / "moved")
+    expected = call("predict", f"{world}/m").stdout
+    for place in (world / "graph", moved):
+        found = call("predict", f"{world}/m", str(place))
+        assert found.stdout == expected
+    table = (moved / "nodes.csv").read_text().replace("label", "kind", 1)
+    (moved / "nodes.csv").write_text(table)
+    named = ["--set", "data.label=kind", "--set", "train.epochs=1", "--device", "cpu"]
+    train = ["train", "node", "--data", str(moved), "--only", "qgnn", *named]
+    assert call(*train, "--out", f"{tmp_path}/m").exit_code == 0
+    found = call("predict", f"{tmp_path}/m", str(moved))
+    assert "label,split," in found.stdout
+    assert found.stdout == call("predict", f"{tmp_path}/m").stdout
 
 
 def test_a_new_graph_without_labels_is_predicted_for(world: Path, tmp_path: Path) -> None:

@@ -89,6 +89,7 @@ def test_a_table_is_answered_as_csv_with_the_weightiest_words(model: str, world:
         "prediction",
         "probability",
         "label",
+        "split",
         "p(blame)",
         "p(praise)",
         "attention",

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,18 @@ from karate import config_of as node_config
 from on_cpu import train_in_folder
 from sklearn.metrics import accuracy_score, confusion_matrix
 
+from quatgraph.data.graph import Graphs
 from quatgraph.data.graph import read as read_graphs
+from quatgraph.data.node import load as read_nodes
 from quatgraph.data.text import TextOptions, from_list
 from quatgraph.errors import UserError
-from quatgraph.predictors import GraphPredictor, NodePredictor, TextPredictor, load
+from quatgraph.predictors import (
+    GraphPredictor,
+    NodePredictor,
+    TextPredictor,
+    load,
+    train_graphs,
+)
 from quatgraph.tasks.graph import GRAPH
 from quatgraph.tasks.node import NODE
 from quatgraph.tasks.text import TEXT
@@ -100,6 +109,65 @@ def test_training_data_is_known_wherever_it_lies(
     moved = shutil.copy(path, tmp_path / "moved.jsonl")
     assert predictor.adopt(moved)
     assert predictor.report(moved).to_dict() == predictor.report().to_dict()
+
+
+def test_predictions_for_training_data_have_labels_and_splits_wherever_it_lies(
+    graphs: tuple[Path, GraphPredictor],
+    texts: tuple[Path, TextPredictor],
+    karate: NodePredictor,
+    tmp_path: Path,
+) -> None:
+    sources: list[tuple[Path, GraphPredictor | TextPredictor]] = [graphs, texts]
+    for path, predictor in sources:
+        expected = rows_of(predictor)
+        assert "train" in {row["split"] for row in expected}
+        assert rows_of(predictor, path) == expected
+        again = load(path.parent / "m", device="cpu")  # the training data was not read before
+        assert rows_of(again, shutil.copy(path, tmp_path)) == expected
+    few = graphs[1].predict(graphs[0], ids=["chain-7", "ring-2"])
+    chosen = graphs[1].predict(ids=["chain-7", "ring-2"])
+    assert (few.known_labels, few.splits) == (chosen.known_labels, chosen.splits)
+    assert rows_of(karate, read_nodes("karate")) == rows_of(karate)
+
+
+@pytest.mark.parametrize("unused", [False, True])
+def test_training_graphs_in_memory_have_their_splits(unused: bool, tmp_path: Path) -> None:
+    collection = rings.collection(tmp_path)
+    if unused:
+        collection = replace(collection, label_names=[*collection.label_names, "star"])
+    config = rings.config_of(**{"train.epochs": 1})
+    model = train_graphs(collection, tmp_path / "m", config=config, device="cpu")
+    assert model.predict(collection).splits == model.predict().splits
+    assert model.predict(collection.select(range(20))).splits is None
+    listed = collection.to_data_list()
+    model = train_graphs(listed, tmp_path / "n", config=config, device="cpu")
+    assert model.predict(listed).splits == model.predict().splits is not None
+
+
+def test_training_texts_are_read_as_training_read_them(tmp_path: Path) -> None:
+    parts = [("train", "train", "valid", "test")[place // 2 % 4] for place in range(60)]
+    table = [(*review, part) for review, part in zip(reviews.REVIEWS, parts, strict=True)]
+    path = reviews.written(tmp_path / "reviews.csv", table, ("text", "label", "part"))
+    values = {"data.path": str(path), "data.split": "part", "data.min_count": 5}
+    train_in_folder(TEXT, [reviews.config_of(**values)], tmp_path / "m")
+    predictor = load(tmp_path / "m", device="cpu")
+    found = predictor.predict(shutil.copy(path, tmp_path / "moved.csv"))
+    assert found.splits == parts
+    assert found.notes == []
+    reviews.written(path, table[:-4], ("text", "label", "part"))
+    assert predictor.predict(path).splits is None
+
+
+def test_new_data_of_other_class_sizes_needs_no_digest(
+    graphs: tuple[Path, GraphPredictor], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = rings.written(tmp_path / "new.jsonl", rings.lines(6))
+
+    def refuse(_: object) -> str:
+        raise AssertionError("a digest of new data")
+
+    monkeypatch.setattr(Graphs, "digest", property(refuse))
+    assert graphs[1].predict(path).splits is None
 
 
 def test_new_graphs_are_measured_by_all_models(

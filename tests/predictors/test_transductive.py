@@ -44,7 +44,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @every_name
-def test_training_texts_have_the_metrics_that_the_graph_gave(bundle, name) -> None:
+def test_training_texts_have_the_metrics_that_the_graph_gave(bundle, name, tmp_path) -> None:
     predictor = load(bundle(name), device="cpu")
     recorded = predictor.card["metrics"]
     assert rounded(predictor.evaluate()) == pytest.approx(
@@ -56,6 +56,9 @@ def test_training_texts_have_the_metrics_that_the_graph_gave(bundle, name) -> No
     assert sum(right) >= 54
     some = predictor.predict(ids=["7", "3"])
     torch.testing.assert_close(some.probabilities, answer.probabilities[[7, 3]])
+    again = predictor.predict(written(tmp_path / "moved.csv"))
+    assert (again.notes, again.splits) == ([], answer.splits)
+    torch.testing.assert_close(again.probabilities, answer.probabilities)
 
 
 @every_name

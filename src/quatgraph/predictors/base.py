@@ -21,6 +21,7 @@ from quatgraph.predictors.embeddings import Embeddings
 from quatgraph.predictors.labelled import labels_of, match_labels
 from quatgraph.predictors.members import Cache, TrainedMember, combine_logits
 from quatgraph.predictors.predictions import Known, refuse_not_finite
+from quatgraph.tasks.runs import count_classes
 from quatgraph.training.bundle import Bundle
 
 Config = TypeVar("Config")
@@ -248,14 +249,25 @@ class Classifier(Predictor[Config]):
             self._data, self._cache = data, Cache()
         return True
 
+    def _is_training_data(self, data: Any) -> bool:
+        """Whether data, wherever it lies, has the digest of the training data."""
+        if data is self._data:
+            return True
+        known = self.card["data"]
+        sizes = count_classes(data.y, len(data.label_names))
+        # Most new data differs in the sizes of its classes, and then needs no digest.
+        alike = known.get("class_sizes", sizes) == sizes  # older bundles may have none
+        return alike and bool(data.digest == known["digest"])
+
     def _known(self, data: Any, places: Sequence[int] | Tensor) -> Known:
         """What is known of items: their labels and, in the training data, their split. Of several
         splits it is the first that a member has them in: an item that one was trained on is not
         for testing."""
         splits, chosen = None, torch.as_tensor(places, dtype=torch.long)  # also of none
-        if data is self._data and self.card.get("refit"):
+        is_known = self._is_training_data(data)
+        if is_known and self.card.get("refit"):
             splits = ["train" if y >= 0 else "" for y in data.y[chosen].tolist()]
-        elif data is self._data:
+        elif is_known:
             numbers = torch.full((len(data.y),), len(PARTS))
             for number, part in reversed(list(enumerate(PARTS))):
                 for member in self.members:

@@ -60,7 +60,7 @@ class NodePredictor(Classifier[NodeConfig]):
         scores = self._log_probabilities(self.members, data, places)
         ids = [data.node_ids[place] for place in places]
         notes = [] if graph is None else [*data.notes]
-        if self.smoothing is not None and not self._is_training_graph(data):
+        if self.smoothing is not None and not self._is_training_data(data):
             notes.append("no labels of a new graph are known, so its predictions are not smoothed")
         known = self._known(data, places)
         return Predictions(ids, self.classes, scores.exp().float(), notes, **known)
@@ -98,7 +98,7 @@ class NodePredictor(Classifier[NodeConfig]):
         data: "Data",
         places: Sequence[int] | Tensor,
     ) -> Tensor:
-        if self.smoothing is None or not self._is_training_graph(data):
+        if self.smoothing is None or not self._is_training_data(data):
             return super()._log_probabilities(members, data, places)
         splits: dict[int, list[TrainedMember[NodeConfig]]] = {}
         for member in members:
@@ -125,9 +125,6 @@ class NodePredictor(Classifier[NodeConfig]):
             settings=settings,
         )
         return found.cpu()
-
-    def _is_training_graph(self, data: "Data") -> bool:
-        return bool(data.digest == self.card["data"]["digest"])
 
     def _build(
         self, config: NodeConfig, card: Mapping[str, Any], tensors: dict[str, Tensor]
@@ -193,7 +190,7 @@ class NodePredictor(Classifier[NodeConfig]):
 
     def _read_new_data(self, graph: Any) -> "Data":
         data = self._read(graph, labels_needed=False)
-        if self._is_training_graph(data):
+        if self._is_training_data(data):
             return data
         if self.card["scaling"] is None:
             raise UserError(

@@ -1,6 +1,7 @@
 """Predicts the classes of texts with trained models, and explains them by their words."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -151,7 +152,7 @@ class TextPredictor(Classifier[TextConfig]):
     ) -> tuple[Documents, str, Sequence[TrainedMember[TextConfig]], Known]:
         """The documents of a query, what their ids are, members that know their words, and what is
         known of the documents."""
-        documents, id_name = self._read_documents(texts)
+        documents, id_name = self._read_query(texts)
         places = find_positions(ids, documents.ids, "there is no document {}")
         known = self._known(documents, places)
         documents = self._number(documents)
@@ -190,7 +191,7 @@ class TextPredictor(Classifier[TextConfig]):
 
     def _number(self, documents: Documents) -> Documents:
         """The documents; training documents with their indices."""
-        is_known = documents is self._data
+        is_known = self._is_training_data(documents)
         return replace(documents, corpus_index=torch.arange(len(documents)) if is_known else None)
 
     def _explain_classes(
@@ -255,7 +256,6 @@ class TextPredictor(Classifier[TextConfig]):
         model, table = member.model, member.preparation
         window = member.config.data.window if model.reads_graphs else None
         own_words = table is None and len(documents.vocabulary) > len(self.card["words"])
-
         has_nodes = model.transductive and documents.corpus_index is not None
 
         def prepare() -> Collection:
@@ -332,6 +332,18 @@ class TextPredictor(Classifier[TextConfig]):
         documents, _ = self._read_documents(data, labels_needed=True)
         documents = documents.in_vocabulary(self.card["words"])
         return replace(documents, notes=documents.notes + fold_notes(self.members))
+
+    def _read_query(self, texts: AnyTexts | None) -> tuple[Documents, str]:
+        """As :meth:`_read_documents`; training texts in the words and the split of training."""
+        documents, id_name = self._read_documents(texts)
+        is_alike = id_name == "id" and len(documents) == self.card["data"]["num_documents"]
+        if is_alike and texts is not None:
+            with suppress(UserError):  # such texts could not be trained on
+                trained = self._read_training_data(texts)
+                if self._is_training_data(trained):
+                    trained.notes[:] = documents.notes  # not those on training
+                    documents = trained
+        return documents, id_name
 
     def _read_documents(
         self, texts: AnyTexts | None, *, labels_needed: bool = False

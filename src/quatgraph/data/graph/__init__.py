@@ -154,8 +154,8 @@ def from_any(
     networkx graphs and SMILES.
     """
     if isinstance(graphs, Graphs):
+        graphs = graphs.with_present_labels()
         if labels_needed:
-            graphs = graphs.with_present_labels()
             check_labels(graphs, graphs.name)
         return graphs
     if isinstance(graphs, Path | str):

@@ -172,6 +172,8 @@ class Graphs:
         used, y = self.y.unique(return_inverse=True)
         missing = int((used < 0).any())  # -1, for unknown, sorts first
         names = [self.label_names[place] for place in used[missing:].tolist()]
+        if names == self.label_names:
+            return self
         return replace(self, y=y - missing, label_names=names)
 
     def with_degrees_as_tags(self) -> "Graphs":
