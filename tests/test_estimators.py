@@ -161,6 +161,51 @@ def test_graphs_are_fitted_predicted_and_scored(tmp_path: Path) -> None:
         model.score(unlabelled)
 
 
+@pytest.mark.parametrize("kind", ["networkx", "smiles"])
+def test_graphs_are_scored_with_labels_as_they_are_fitted(kind: str) -> None:
+    graphs: list[Any] = []
+    if kind == "smiles":
+        pytest.importorskip("rdkit")
+        graphs += ["C" * (2 + n) if n % 2 else f"c1ccccc1{'C' * n}" for n in range(24)]
+    else:
+        networkx: Any = pytest.importorskip("networkx")
+        kinds = networkx.cycle_graph, networkx.path_graph
+        graphs += [kinds[n % 2](3 + n // 2) for n in range(24)]
+    labels = [n % 2 == 0 for n in range(24)]
+    small = {"num_folds": 3, "hidden_quats": 2, "num_layers": 2, "batch_size": 8, **SMALL}
+    model = GraphClassifier(model="gin", **small).fit(graphs, labels)
+    right = accuracy_score(labels, model.predict(graphs))
+    assert model.score(graphs, labels) == model.score(graphs, np.array(labels)) == right
+    predictor = model.predictor_
+    assert predictor.report((graphs, labels)).to_dict() == predictor.report().to_dict()
+    assert predictor.report((graphs[:7], labels[:7])).num_items == 7
+    assert predictor.evaluate((graphs, labels)) == predictor.evaluate()
+    assert predictor.predict((graphs, labels)).splits == predictor.predict().splits
+    assert len(predictor.predict(tuple(graphs[:2])).ids) == 2  # no pair
+    with pytest.raises(UserError, match=r"there are 24 graphs|SMILES but 2 labels; give one to ea"):
+        model.score(graphs, labels[:2])
+    with pytest.raises(UserError, match=r"labels must be a list, one for each .*, not int"):
+        model.score(graphs, 5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="pass the data that they are of to score, too"):
+        model.score(labels=labels)
+    with pytest.raises(UserError, match=r"test, not list; give labels with their graphs, as a pa"):
+        predictor.report(graphs, labels)  # type: ignore[arg-type]
+
+
+def test_graphs_with_labels_of_their_own_take_no_list_of_labels(tmp_path: Path) -> None:
+    collection = rings.collection(tmp_path)
+    labels = ["ring"] * len(collection)
+    small = {"num_folds": 3, "hidden_quats": 2, "num_layers": 2, "batch_size": 8, **SMALL}
+    model = GraphClassifier(model="gin", **small)
+    paths = rings.written(tmp_path / "r.jsonl", rings.lines())
+    listed = collection.to_data_list()
+    model.fit(collection)
+    for graphs in (collection, paths, str(paths), listed):
+        for use in (clone(model).fit, model.score):
+            with pytest.raises(UserError, match="other graphs have their own"):
+                use(graphs, labels)
+
+
 @pytest.mark.parametrize("names", [(1, 0), (True, False), ("praise", "blame"), (1.0, 0.5)])
 def test_texts_are_fitted_predicted_and_scored(names: tuple[Any, Any], tmp_path: Path) -> None:
     labels = [names[place % 2] for place in range(60)]
@@ -172,9 +217,46 @@ def test_texts_are_fitted_predicted_and_scored(names: tuple[Any, Any], tmp_path:
     assert model.score(np.array(reviews.TEXTS), np.array(labels)) == np.mean(found == labels)
     with pytest.raises(UserError, match="there are 60 items but 2 labels"):
         model.score(reviews.TEXTS, labels[:2])
+    assert model.score(iter(reviews.TEXTS), iter(labels)) == np.mean(found == np.array(labels))
+    with pytest.raises(UserError, match="labels must be a list, one for each text, not int"):
+        model.score(reviews.TEXTS, 5)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"path or documents, not set$"):
+        model.score(set(reviews.TEXTS), labels)  # type: ignore[arg-type]
     path = reviews.written(tmp_path / "r.csv", list(zip(reviews.TEXTS, labels, strict=True)))
     if isinstance(names[0], str | int) and not isinstance(names[0], bool):
         assert model.score(path) == np.mean(found == np.array(labels))
+
+
+def test_a_table_of_texts_is_scored_by_the_columns_of_training(tmp_path: Path) -> None:
+    path = reviews.written(tmp_path / "r.csv", columns=("text", "mood"))
+    model = TextClassifier(**TEXT).fit(path)
+    assert model.score(path) == model.score(reviews.TEXTS, reviews.LABELS)
+
+
+def test_triples_are_scored_in_any_form_that_they_are_fitted_in(tmp_path: Path) -> None:
+    triples = rows()
+    model = TripleCompleter(dim_quats=2, batch_size=16, **SMALL).fit(triples)
+    expected = model.score(triples)
+    assert model.score(np.array(triples)) == expected
+    assert model.score(iter(triples)) == expected
+    assert model.score(model.predictor_.triples) == pytest.approx(expected)
+    for library in ("pandas", "polars"):
+        module: Any = pytest.importorskip(library)
+        heads, relations, tails = map(list, zip(*triples, strict=True))
+        frame = module.DataFrame({"relation": relations, "head": heads, "tail": tails})
+        assert model.score(frame) == expected
+        assert model.predictor_.report(frame).num_triples == len(set(triples))
+    for wrong, words in [
+        (5, "queries must be rows of head, relation and tail, a frame or a path, not int"),
+        ([1, 2], "query 1: 1 is not a row of head, relation and tail"),
+        ([range(99), 1], "query 1: range.0, 99. is not a row"),
+        ([list(range(99))], r"^\[0, 1, .{1,60} \.\.\. is not a row of head, relation and tail"),
+        (tmp_path, "is a folder; give one file of head, relation and tail"),
+    ]:
+        with pytest.raises(UserError, match=words):
+            model.score(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"^part must be valid or test, not list$"):
+        model.predictor_.report(part=[1])  # type: ignore[arg-type]
 
 
 def test_triples_are_fitted_completed_and_scored() -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from quatgraph.callbacks import Callback
 from quatgraph.data.graph import AnyGraphs
 from quatgraph.data.io.files import to_plain, to_word
+from quatgraph.data.labels import list_labels
 from quatgraph.errors import UserError
 from quatgraph.metrics.classification import mean_std
 from quatgraph.predictors.graph import GraphPredictor
@@ -183,8 +184,10 @@ class Estimator(ABC, Generic[PredictorT]):
             raise UserError(f"this {type(self).__name__} is not trained yet: call fit first")
         return self.predictor_
 
-    def _test_score(self) -> float:
+    def _test_score(self, labels: object = None) -> float:
         self._fitted()
+        if labels is not None:
+            raise UserError("labels belong to data: pass the data that they are of to score, too")
         if math.isnan(score := self.report_.score):
             raise UserError("the training data has no test part: pass labelled data to score")
         return score
@@ -274,11 +277,14 @@ class GraphClassifier(Classifier[GraphPredictor]):
         """Trains; see :func:`quatgraph.train_graphs`."""
         return self._train(graphs, labels)
 
-    def score(self, graphs: "AnyGraphs | None" = None) -> float:
-        """The mean test accuracy over folds, or the accuracy on labelled graphs."""
+    def score(
+        self, graphs: "AnyGraphs | None" = None, labels: Iterable[object] | None = None
+    ) -> float:
+        """The mean test accuracy over folds, or the accuracy on labelled graphs; labels as in
+        :meth:`fit`."""
         if graphs is None:
-            return self._test_score()
-        known = self._fitted()._read_new_graphs(graphs)
+            return self._test_score(labels)
+        known = self._fitted()._read_new_graphs(graphs, labels)
         names = [known.label_names[code] if code >= 0 else "" for code in known.y.tolist()]
         return self._accuracy(names, known)
 
@@ -309,16 +315,18 @@ class TextClassifier(Classifier[TextPredictor]):
     def score(self, texts: AnyTexts | None = None, labels: Iterable[object] | None = None) -> float:
         """The mean test accuracy over seeds, or the accuracy on texts with labels."""
         if texts is None:
-            return self._test_score()
+            return self._test_score(labels)
         if labels is not None:
-            names = ["" if one is None else to_word(one) or "" for one in to_plain(labels)]
+            given = list_labels(labels, "text")
+            names = ["" if one is None else to_word(one) or "" for one in given]
             return self._accuracy(names, texts)
-        known, _ = self._fitted()._read_documents(texts)
+        known, _ = self._fitted()._read_documents(texts, labels_needed=True)
         names = [known.label_names[code] if code >= 0 else "" for code in known.y.tolist()]
         return self._accuracy(names, known)
 
     def _predict(self, data: Any) -> Predictions:
-        return self._fitted().predict(to_plain(data))
+        texts = to_plain(data)
+        return self._fitted().predict(list(texts) if isinstance(texts, Iterator) else texts)
 
     def _fit(self, *arguments: Any) -> tuple[TextPredictor, Job]:
         return fit_texts(*arguments)

@@ -82,7 +82,7 @@ def test_a_part_is_measured_by_what_is_predicted_for_it(karate: NodePredictor, p
 
 
 def test_another_part_is_a_mistake(karate: NodePredictor) -> None:
-    with pytest.raises(UserError, match="part must be one of train, valid, test, got 'tset'"):
+    with pytest.raises(UserError, match="part must be train, valid or test, got 'tset'"):
         karate.report(part="tset")
 
 

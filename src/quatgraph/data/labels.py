@@ -2,13 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from shlex import quote
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
+from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.numbers import Ids, is_number
+from quatgraph.errors import UserError
 
 Label = str | int | float | bool
 """A label as the user gave it; the names of classes are text."""
@@ -38,6 +40,18 @@ def encode_numbers(values: Ids) -> tuple[Ids, list[str]]:
     """Like :func:`encode_labels`, for whole numbers, none of them missing."""
     names, codes = np.unique(values, return_inverse=True)
     return codes.astype(np.int64), [str(name) for name in names.tolist()]
+
+
+def list_labels(labels: object, what: str) -> list[Any]:
+    """The labels of a list, an array, a tensor or a generator; refuses unordered values and others.
+
+    Args:
+        what: What a label belongs to, for the message.
+    """
+    listed = to_plain(labels)
+    if isinstance(listed, str | bytes | Mapping | Set) or not isinstance(listed, Iterable):
+        raise UserError(f"labels must be a list, one for each {what}, not {type(labels).__name__}")
+    return [to_plain(label) for label in listed]
 
 
 def label_type(labels: Iterable[object]) -> LabelType:

@@ -29,6 +29,15 @@ SHOWN = ("test/accuracy", "test/mrr")
 """Metrics that a representation shows."""
 
 
+def check_part(part: object, parts: Sequence[str], remedy: str = "") -> None:
+    """Refuses what is no part of the data; the remedy is for labels in its place."""
+    known = f"{', '.join(parts[:-1])} or {parts[-1]}"
+    if not isinstance(part, str):
+        raise UserError(f"part must be {known}, not {type(part).__name__}{remedy}")
+    if part not in parts:
+        raise UserError(f"part must be {known}, got {part!r}")
+
+
 class Predictor(ABC, Generic[Config]):
     """Trained models out of a bundle, which predict as one; safe to call from several threads.
 
@@ -136,6 +145,8 @@ class Classifier(Predictor[Config]):
     """What the training data is: ``graphs``."""
     id_field: ClassVar[str]
     """The attribute of the data that holds the ids: ``graph_ids``."""
+    takes_pairs: ClassVar[bool] = True
+    """Whether data may be a pair of a list and its labels."""
 
     def __init__(self, bundle: Bundle, device: torch.device, data: Any = None) -> None:
         found = bundle.select_tensors("data").items()
@@ -151,8 +162,8 @@ class Classifier(Predictor[Config]):
         seeds; metrics of a part without data are left out.
 
         Args:
-            data: The training data, if it was moved or was in memory; texts and labels in lists as
-                a pair.
+            data: The training data, if it was moved or was in memory; a list and its labels as a
+                pair.
         """
         known = self._load_held_out(data)
         groups: dict[tuple[int, int], list[TrainedMember[Config]]] = {}
@@ -204,13 +215,14 @@ class Classifier(Predictor[Config]):
         A label that the model does not know counts as a wrong prediction, with a note.
 
         Args:
-            data: New data with labels, in any form that ``predict`` takes; the training data by
-                default, or if it has the digest of the training data.
+            data: New data with labels, in any form that ``predict`` takes, a list of graphs or
+                texts and its labels as a pair; the training data by default, or if it has the
+                digest of the training data.
             part: ``train``, ``valid`` or ``test`` of the training data. Members of several folds
                 are measured on their own, and their predictions are pooled.
         """
-        if part not in PARTS:
-            raise UserError(f"part must be one of {', '.join(PARTS)}, got {part!r}")
+        pair = f"; give labels with their {self.trained_on}, as a pair"
+        check_part(part, PARTS, pair * self.takes_pairs)
         classes = self.card["labels"]
         if data is not None and not self.adopt(data):
             source: Any = self.config.data  # type: ignore[attr-defined]

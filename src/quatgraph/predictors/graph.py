@@ -1,7 +1,7 @@
 """Predicts the classes of graphs with trained models."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -72,7 +72,8 @@ class GraphPredictor(Classifier[GraphConfig]):
 
         Args:
             graphs: A path in one of the formats of training data, PyG graphs, networkx graphs,
-                SMILES, or a collection; the training graphs by default.
+                SMILES, or a collection; the training graphs by default. A list of networkx graphs
+                or SMILES may come with its labels, as a pair ``(graphs, labels)``.
             ids: Ids of the graphs to classify; all by default.
             smiles: Molecules, or one, to classify instead of ``graphs``.
             explain: Whether to compute what each node contributes: one prediction per node.
@@ -233,8 +234,10 @@ class GraphPredictor(Classifier[GraphConfig]):
         if data is None:
             return GRAPH.load(self.config)
         settings = self.config.data
+        graphs, labels = _split_pair(data)
         return source.from_any(
-            data,
+            graphs,
+            labels=labels,
             missing=missing_labels(settings.missing),
             **settings.keys,
         )
@@ -244,10 +247,13 @@ class GraphPredictor(Classifier[GraphConfig]):
         self._refuse_huge(graphs)
         return replace(graphs, notes=[*graphs.notes, *self._report_unseen(graphs)])
 
-    def _read_new_graphs(self, graphs: AnyGraphs) -> Graphs:
+    def _read_new_graphs(self, graphs: AnyGraphs, labels: Iterable[object] | None = None) -> Graphs:
         settings = self.config.data
+        if labels is None:
+            graphs, labels = _split_pair(graphs)
         read = source.from_any(
             graphs,
+            labels=labels,
             missing=missing_labels(settings.missing),
             labels_needed=False,
             **settings.keys,
@@ -295,3 +301,9 @@ class GraphPredictor(Classifier[GraphConfig]):
         if edges is not None and self._uses_edges and (unseen := edges.unknown(graphs)):
             notes.append(UNSEEN_EDGES.format(quote_some(unseen)))
         return notes
+
+
+def _split_pair(graphs: Any) -> tuple[Any, Any]:
+    """The graphs and labels of a pair ``(graphs, labels)``; a tuple of two graphs is none."""
+    pair = isinstance(graphs, tuple) and len(graphs) == 2 and isinstance(graphs[0], list | tuple)
+    return graphs if pair else (graphs, None)

@@ -19,7 +19,7 @@ from quatgraph.metrics.ranking import ranking_metrics
 from quatgraph.metrics.report import RankingReport
 from quatgraph.models.link import GraphModel, build_model
 from quatgraph.ops import Ranks
-from quatgraph.predictors.base import Predictor
+from quatgraph.predictors.base import Predictor, check_part
 from quatgraph.predictors.candidates import top_candidates
 from quatgraph.predictors.embeddings import Embeddings, Kind, Names, embed_triples
 from quatgraph.predictors.link_combination import (
@@ -277,8 +277,9 @@ class LinkPredictor(Predictor[LinkConfig]):
         Args:
             part: ``valid`` or ``test``.
         """
+        check_part(part, PARTS[1:])
         if part not in self._problem.parts:
-            raise UserError(f"part must be valid or test, got {part!r}")
+            raise UserError(f"the model has no {part} data")
         return self._rank(self._problem.parts[part])
 
     @torch.no_grad()

@@ -46,6 +46,7 @@ class NodePredictor(Classifier[NodeConfig]):
     config_class = NodeConfig
     trained_on = "graph"
     id_field = "node_ids"
+    takes_pairs = False
 
     def predict(self, graph: Any = None, *, nodes: Sequence[str] | None = None) -> Predictions:
         """Classifies nodes.

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from quatgraph.data.formats import refuse_foreign, select_reader
 from quatgraph.data.io.columns import TRIPLE_COLUMNS
+from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.frame import Frame, is_frame, to_frame
 from quatgraph.data.io.messages import quote_some
 from quatgraph.data.io.name_table import NameTable
@@ -24,9 +25,12 @@ from quatgraph.data.link.tsv import find_part, read_any
 from quatgraph.errors import UserError
 
 Row = Sequence[str | None]
-AnyQueries = Path | str | Iterable[Row]
+AnyQueries = Path | str | Triples | Iterable[Row]
+"""Rows may also be an array, or a frame of pandas or polars."""
 OPEN = -1
 """The number of an end to predict."""
+_LONGEST = 60
+"""Characters of a row that a message shows."""
 
 
 class SingleQuery(TypedDict, total=False):
@@ -46,8 +50,8 @@ def parse_queries(
     """Numbers of head, relation and tail of each query, ``(Q, 3)``; ``OPEN`` for an end to predict.
 
     Args:
-        queries: A file in a format of :data:`quatgraph.data.link.READERS`, rows of names, or a
-            frame. Names are ids or labels.
+        queries: A file in a format of :data:`quatgraph.data.link.READERS`, rows of names, a
+            frame, or triples. Names are ids or labels.
         triples: The knowledge graph.
         notes: Gets notes on the file.
         columns: Names of the columns of the training data by role; a file that has them is read
@@ -179,6 +183,8 @@ def _read(
     """The rows of a file or in memory, each with the start of a message about it."""
     if is_frame(source):
         yield from _read_frame(to_frame(source, "the frame"), notes, columns)
+    elif isinstance(source, Triples):
+        yield from _check(_name_all(source))
     elif not isinstance(source, Path | str):
         yield from _check(source)
     else:
@@ -239,16 +245,31 @@ def _no_queries(where: str) -> UserError:
     )
 
 
+def _name_all(triples: Triples) -> list[Row]:
+    """The ids of the triples of all parts."""
+    rows = torch.cat((triples.train, triples.valid, triples.test)).tolist()
+    entities, relations = triples.entities, triples.relations
+    return [(entities[head], relations[kind], entities[tail]) for head, kind, tail in rows]
+
+
 def _check(rows: Iterable[Row]) -> Iterator[tuple[str, Row]]:
     """Rows in memory, each with the start of a message about it; a single row needs none."""
-    rows = list(rows)
+    rows = to_plain(rows)
+    if not isinstance(rows, Iterable) or isinstance(rows, bytes | Mapping):
+        raise UserError(
+            "queries must be rows of head, relation and tail, a frame or a path, not "
+            f"{type(rows).__name__}"
+        )
+    rows = [to_plain(row) for row in rows]
     if not rows:
         raise UserError("there are no queries; give rows of head, relation and tail")
     for number, row in enumerate(rows, 1):
         at = f"query {number}: " if len(rows) > 1 else ""
-        if isinstance(row, str) or len(row) != len(TRIPLE_COLUMNS):
+        if not isinstance(row, list | tuple) or len(row) != len(TRIPLE_COLUMNS):
+            shown = repr(row)
+            shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]} ..."
             raise UserError(
-                f"{at}{row!r} is not a row of head, relation and tail, None for the end to predict"
+                f"{at}{shown} is not a row of head, relation and tail, None for the end to predict"
             )
         yield at, row
 

@@ -370,7 +370,7 @@ class TextPredictor(Classifier[TextConfig]):
             return source.from_list(*split_pair(texts), options), "id"
         if not isinstance(texts, Sequence):
             raise UserError(
-                f"texts are a string, a list of them, a path or documents, got {texts!r}"
+                f"texts are a string, a list, a path or documents, not {type(texts).__name__}"
             )
         given = [texts] if isinstance(texts, str) else list(texts)
         check_texts(given)

@@ -161,12 +161,10 @@ def fit_graphs(
     """See :func:`quatgraph.train_graphs`."""
     training = Training(GRAPH, out, config, keywords)
     given = graphs
-    if not isinstance(graphs, Path | str):
+    if labels is not None or not isinstance(graphs, Path | str):
         data = training.config.data
         missing = missing_labels(data.missing)
         given = from_any(graphs, labels=labels, missing=missing, **data.keys)
-    elif labels is not None:
-        raise UserError("a list of labels is for networkx graphs and SMILES; files have their own")
     job, bundle, known = training.run(given)
     return GraphPredictor(bundle, training.device, known), job
 

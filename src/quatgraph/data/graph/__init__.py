@@ -46,7 +46,7 @@ __all__ = [
 
 AnyGraphs: TypeAlias = "Graphs | Data | Iterable[Data] | Iterable[Any] | Path | str"
 """Besides PyG's ``Data``, an iterable may hold networkx graphs or SMILES."""
-
+HAVE_LABELS = "a list of labels is for networkx graphs and SMILES; other graphs have their own"
 
 SMILES = Reader(
     "smiles",
@@ -153,6 +153,8 @@ def from_any(
     Labels of ``missing`` do not count as missing in PyG graphs. A list of ``labels`` belongs to
     networkx graphs and SMILES.
     """
+    if labels is not None and isinstance(graphs, Graphs | Path | str):
+        raise UserError(HAVE_LABELS)
     if isinstance(graphs, Graphs):
         graphs = graphs.with_present_labels()
         if labels_needed:
@@ -169,9 +171,7 @@ def from_any(
     elif isinstance(listed, list | tuple) and listed and isinstance(listed[0], str):
         found = from_smiles(listed, labels, missing=missing, labels_needed=labels_needed)
     elif labels is not None:
-        raise UserError(
-            "a list of labels is for networkx graphs and SMILES; other graphs have their own"
-        )
+        raise UserError(HAVE_LABELS)
     else:
         found = from_list(listed, labels_needed=labels_needed, own=own)
     if labels_needed:

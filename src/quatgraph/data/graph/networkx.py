@@ -7,7 +7,7 @@ from typing import Any
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.graph.jsonl import EDGE_DATA, NODE_DATA, merge_objects
 from quatgraph.data.io.files import to_plain
-from quatgraph.data.labels import label_type
+from quatgraph.data.labels import label_type, list_labels
 from quatgraph.data.node.networkx import is_networkx
 from quatgraph.errors import UserError
 
@@ -34,7 +34,7 @@ def from_networkx(
         missing: Labels that count as missing.
         labels_needed: Whether to report labels that look like a missing one.
     """
-    known = None if labels is None else list(to_plain(labels))
+    known = None if labels is None else list_labels(labels, "graph")
     if known is not None and len(known) != len(graphs):
         raise UserError(f"there are {len(graphs)} graphs but {len(known)} labels; give one to each")
     objects = []
@@ -45,7 +45,7 @@ def from_networkx(
             raise UserError(f"{where} is a {kind} among networkx graphs; give graphs of one kind")
         value = _to_object(graph, where, own)
         if known is not None:
-            value["label"] = to_plain(known[place])
+            value["label"] = known[place]
         objects.append((where, value))
     merged = merge_objects(objects, own, missing=missing, labels_needed=labels_needed)
     return replace(merged, label_type=label_type(value.get("label") for _, value in objects))

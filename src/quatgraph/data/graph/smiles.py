@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from quatgraph.data.graph.collection import Graphs
 from quatgraph.data.graph.jsonl import merge_objects
 from quatgraph.data.io.columns import find_column
-from quatgraph.data.io.files import is_unicode, to_plain
+from quatgraph.data.io.files import is_unicode
 from quatgraph.data.io.frame import read_frame
 from quatgraph.data.io.messages import count_noun, list_some, quote_some
-from quatgraph.data.labels import label_type
+from quatgraph.data.labels import label_type, list_labels
 from quatgraph.errors import UserError
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def from_smiles(
     labels_needed: bool = True,
 ) -> Graphs:
     """Molecules from a list of SMILES, which are their ids if all differ, and of labels."""
-    known = None if labels is None else list(to_plain(labels))
+    known = None if labels is None else list_labels(labels, "SMILES")
     if known is not None and len(known) != len(smiles):
         raise UserError(f"there are {len(smiles)} SMILES but {len(known)} labels; give one to each")
     distinct = len(set(smiles)) == len(smiles)
@@ -97,7 +97,7 @@ def from_smiles(
         if distinct:
             value["id"] = smiles[place]
         if known is not None:
-            value["label"] = to_plain(known[place])
+            value["label"] = known[place]
         objects.append((places[place], value))
     merged = merge_objects(objects, missing=missing, labels_needed=labels_needed)
     return replace(merged, label_type=label_type(known or ()))

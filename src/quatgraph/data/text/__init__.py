@@ -22,7 +22,7 @@ from quatgraph.data.io import store
 from quatgraph.data.io.files import to_plain
 from quatgraph.data.io.frame import JSON_SUFFIXES, is_frame
 from quatgraph.data.io.messages import count_noun
-from quatgraph.data.labels import label_notes, label_type
+from quatgraph.data.labels import label_notes, label_type, list_labels
 from quatgraph.data.splits import PARTS, SPLIT_WORDS, check_classes, drawn_note, part_numbers
 from quatgraph.data.text.cleaning import STOP_WORDS, clean, clean_corpus
 from quatgraph.data.text.corpus_graph import CorpusGraph, append_nodes, corpus_graph
@@ -194,9 +194,7 @@ def from_list(
     if listed is None:
         raise UserError(_NO_TEXTS)
     check_strings(listed)
-    given = [""] * len(listed) if labels is None else _to_list(labels)
-    if given is None:
-        raise UserError(f"labels must be a list, one for each text, not {type(labels).__name__}")
+    given = [""] * len(listed) if labels is None else list_labels(labels, "text")
     if len(given) != len(listed):
         raise UserError(f"there are {len(listed)} texts but {len(given)} labels; give one to each")
     if not listed:
