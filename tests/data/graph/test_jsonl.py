@@ -64,6 +64,32 @@ def test_labels_are_needed_only_for_learning(tmp_path):
         read(written(tmp_path, PLAIN, PLAIN))
 
 
+def test_other_keys_are_not_used_and_a_note_names_them_once(tmp_path):
+    more = {"year": 2000, "source": {"of": ["x"]}}
+    lines = {**FIRST, **more}, SECOND, {**SECOND, "year": None, "who": "me"}
+    path, plain = written(tmp_path, *lines), (FIRST, SECOND, SECOND)
+    graphs = read(path)
+    assert graphs.notes == [f"{path}: not used: 'year', 'source', 'who'"]
+    assert read(path, labels_needed=False).notes == []
+    assert graphs.digest == read(written(tmp_path, *plain)).digest
+
+
+def test_the_number_of_edges_is_no_misspelt_number_of_nodes(tmp_path):
+    path = written(tmp_path, {**PLAIN, "num_edges": 1}, {**PLAIN, "label": "b"})
+    assert read(path).notes == [f"{path}: not used: 'num_edges'"]
+
+
+def test_the_usual_key_is_not_used_if_another_one_is_named(tmp_path):
+    words = ["train", "test", "train", "test"]
+    lines = [{**PLAIN, "label": "ab"[n // 2], "part": words[n], "split": "x"} for n in range(4)]
+    path = written(tmp_path, *lines)
+    assert f"{path}: not used: 'split'" in read(path, split="part").notes
+    lines = [{**line, "part": None, "my_split": line["part"], "my_splits": 1} for line in lines]
+    path = written(tmp_path, *lines)
+    notes = read(path, split="my_split").notes
+    assert f"{path}: not used: 'part', 'split', 'my_splits'" in notes
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -74,6 +100,11 @@ def test_labels_are_needed_only_for_learning(tmp_path):
         ([PLAIN, b'{"label": "\xff"}'], "line 2 is not UTF-8"),
         ([PLAIN, b"[1]"], "line 2 is not a JSON object"),
         ([{**PLAIN, "lable": 1}], "line 1 has the unknown key 'lable'; did you mean 'label'"),
+        ([{"edgs": [[0, 1]]}], "line 1 has the unknown key 'edgs'; did you mean 'edges'"),
+        ([{**PLAIN, "node_label": [1, 2]}], "the unknown key 'node_label'; did you mean 'node_l"),
+        ([PLAIN, {"edges": [[0, 1]], "labels": "a"}], "line 2 has the unknown key 'labels'; did"),
+        ([{**PLAIN, "splits": "test"}], "line 1 has the unknown key 'splits'; did you mean 'spl"),
+        ([{"edge_index": [[0], [1]]}], "line 1 has no 'edges', its unknown keys are 'edge_index'"),
         ([{"label": 1}], "line 1 has no 'edges'"),
         ([{"edges": [[0, 1, 2]]}], "line 1: 'edges' must be pairs"),
         ([{"edges": [[0, 1], [2]]}], "line 1: 'edges' must be pairs"),

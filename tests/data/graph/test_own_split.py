@@ -83,7 +83,6 @@ def test_groups_are_numbers_and_a_graph_without_one_is_its_own(tmp_path):
         ({"split": ["test"] * 6}, {}, "has no labelled graph for the train part of its split"),
         ({"split": ["train"] * 6}, {}, "has no labelled graph for the test part of its split"),
         ({"split": ["train", "test"] * 3}, {}, "all training graphs in .* have the class 'a'"),
-        ({"part": WORDS}, {}, "line 1 has the unknown key 'part'"),
         (
             {"part": WORDS},
             {"split": "prt"},

@@ -11,11 +11,14 @@
 * ``id``: the graph's name; by default its number, from 0
 * ``split``: train, valid or test, instead of folds; absent for a graph in no part
 * ``group``: the graph's group, which folds keep whole; absent for a graph of its own
+
+Other keys are not used, and a note names them; one that looks like a misspelt key is refused.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,7 +44,11 @@ from quatgraph.errors import UserError, did_you_mean
 
 NODE_DATA = "node_labels", "node_features"
 EDGE_DATA = "edge_labels", "edge_features"
-KEYS = ("edges", *NODE_DATA, *EDGE_DATA, "num_nodes", "label", "id", "split", "group")
+KEYS = ("edges", *NODE_DATA, *EDGE_DATA, "num_nodes", "label", "id")
+"""All keys but those of split and group, which may have other names."""
+OWN = "split", "group"
+UNUSED = "num_edges", *OWN
+"""Keys that are never misspelt ones, even where they are not used."""
 Located = tuple[str, dict[str, Any]]
 """Where an object is, for messages, and the object."""
 
@@ -72,19 +79,22 @@ def read_jsonl(
     objects = list(json_objects(path, "graph"))
     if not objects:
         raise UserError(f"{path} has no graphs; write one JSON object per line")
+    keys = dict.fromkeys(key for _, value in objects for key in value)
     for name in filter(None, (split, group)):
-        keys = dict.fromkeys(key for _, value in objects for key in value)
         if name not in keys and labels_needed:
             hint = did_you_mean(name, keys) or f"; its keys are {quote_some(keys)}"
             raise UserError(f"no graph in {path} has the key {name!r}{hint}")
     own = split or "split", group or "group"
     merged = merge_objects(objects, own, missing=missing, labels_needed=labels_needed)
+    unused = [key for key in keys if key not in (*KEYS, *own)]
+    if unused and labels_needed:
+        merged.notes.append(f"{path}: not used: {quote_some(unused)}")
     return replace(merged, name=path.stem)
 
 
 def merge_objects(
     objects: Iterable[Located],
-    own: tuple[str, str] = ("split", "group"),
+    own: tuple[str, str] = OWN,
     *,
     missing: Sequence[str] = (),
     labels_needed: bool = True,
@@ -128,10 +138,7 @@ def _join_data(
 def _parse_graph(
     value: dict[str, Any], where: str, default_name: str, own: tuple[str, str]
 ) -> _Graph:
-    for key in value:
-        if key not in KEYS and key not in own:
-            hint = did_you_mean(key, KEYS) or f"; remove it, known are {', '.join(KEYS)}"
-            raise UserError(f"{where} has the unknown key {key!r}{hint}")
+    _check_keys(value, where, own)
     edges = _parse_edges(value.get("edges"), where)
     counts = {}
     if (count := value.get("num_nodes")) is not None:
@@ -176,6 +183,24 @@ def _parse_graph(
         "" if value.get(key) is None else _parse_word(value[key], where, f"{key!r}") for key in own
     )
     return _Graph(where, num_nodes, edges, labels, features, label, name, split, group)
+
+
+def _check_keys(value: dict[str, Any], where: str, own: tuple[str, str]) -> None:
+    """Refuses an unknown key if it is similar to a known one, but for those that the user named."""
+    unknown = [key for key in value if key not in KEYS and key not in own]
+    usual = tuple(key for key in OWN if key in own)
+    for key in unknown:
+        if key not in UNUSED and (hint := _suggest(key, (*KEYS, *usual))):
+            raise UserError(f"{where} has the unknown key {key!r}{hint}")
+    if unknown and value.get("edges") is None:
+        raise UserError(
+            f"{where} has no 'edges', its unknown keys are {quote_some(unknown)}; rename one of "
+            "them, or write [] for a graph without edges"
+        )
+
+
+_suggest = lru_cache(maxsize=256)(did_you_mean)
+"""Most graphs of a file have the same keys."""
 
 
 def _parse_edges(value: object, where: str) -> Ids:
