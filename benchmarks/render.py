@@ -212,12 +212,15 @@ def render_explain(folder: Path) -> str:
     if not rows:
         return _missing("explain")
     head = ["model", "predictions", "control", "drop", "of control", "difference (95 % CI)", "MRR"]
+    head += ["difference in MRR (95 % CI)"]
     lines = []
     for row in rows:
         interval = f"{row['difference']:.2f} ({row['low']:.2f} to {row['high']:.2f})"
         ranks = f"{row['mrr']:.3f}, {row['mrr_removed']:.3f}, {row['mrr_control']:.3f}"
         drops = [f"{row[key]:.2f}" for key in ("drop", "drop_control")]
-        lines.append([row["case"], row["work"], row["variant"], *drops, interval, ranks])
+        apart = f"{row['mrr_control'] - row['mrr_removed']:.3f}"
+        apart += f" ({row['mrr_low']:.3f} to {row['mrr_high']:.3f})"
+        lines.append([row["case"], row["work"], row["variant"], *drops, interval, ranks, apart])
     return markdown_table(head, lines)
 
 

@@ -24,6 +24,7 @@ def test_a_row_compares_supporting_triples_with_a_control(monkeypatch: pytest.Mo
     for row in rows:
         assert row["difference"] == pytest.approx(row["drop"] - row["drop_control"], abs=2e-3)
         assert row["low"] <= row["difference"] <= row["high"]
+        assert row["mrr_low"] <= row["mrr_control"] - row["mrr_removed"] <= row["mrr_high"]
 
 
 def test_a_control_shares_the_same_ends_and_is_not_what_was_named() -> None:
@@ -45,5 +46,6 @@ def test_supporting_triples_matter_more_than_all_controls_on_record() -> None:
             assert row["drop"] == row["drop_control"] == 0
             continue
         assert row["low"] > 0
+        assert row["mrr_low"] > 0
         assert row["mrr_removed"] < min(row["mrr_control"], row["mrr"])
     assert render_explain(RECORDS).count("\n") == 1 + len(rows)
