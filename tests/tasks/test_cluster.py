@@ -7,7 +7,9 @@ import socket
 import sys
 from collections import Counter
 from dataclasses import asdict, replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import fake_ray
@@ -231,6 +233,16 @@ def test_an_address_where_nothing_listens_is_refused_at_once(ray: FakeRay) -> No
     words = f"there is no Ray cluster at 127.0.0.1:{port}"
     with pytest.raises(UserError, match=words), connect(f"127.0.0.1:{port}"):
         pass
+
+
+def test_a_web_server_is_not_taken_for_a_cluster(ray: FakeRay) -> None:
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        Thread(target=server.handle_request).start()
+        address = f"127.0.0.1:{server.server_port}"
+        words = f"{address} is a web server, not a Ray cluster: check the address"
+        with pytest.raises(UserError, match=words), connect(address):
+            pass
+    assert ray.joined == []
 
 
 def test_a_cluster_that_refuses_to_be_joined_may_want_a_token(ray: FakeRay) -> None:

@@ -92,9 +92,21 @@ def _check_address(address: str) -> None:
     if not host or "/" in host or not port.isdecimal():
         raise UserError(f"--ray must be auto, local or HOST:PORT, got {address!r}")
     try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+        with socket.create_connection((host, int(port)), CONNECT_SECONDS) as found:
+            if _speaks_http(found):
+                raise UserError(f"{address} is a web server, not a Ray cluster: check the address")
     except (OSError, OverflowError) as error:
         raise UserError(_explain_absence(address)) from error
+
+
+def _speaks_http(connection: socket.socket) -> bool:
+    """Whether a web server answers, for whose reply Ray would wait for minutes."""
+    connection.settimeout(1)
+    try:
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        return connection.recv(5) == b"HTTP/"
+    except OSError:  # it closes the connection, or does not answer
+        return False
 
 
 def _explain_absence(address: str) -> str:
