@@ -142,5 +142,5 @@ def test_cells_of_a_table_with_rules_name_them() -> None:
 def test_table_1_is_rendered_without_records() -> None:
     lines = render(load_table("graph"), []).splitlines()
     assert len(lines) == 2 + 7 * 20
-    why = "not run: needs GPU time"
+    why = "not run: up to 0.1 H200 hours"
     assert lines[2] == f"| collab | PSCN | 72.60 ± 2.15 | {why} | {why} | {why} |  |  |  |"
