@@ -24,9 +24,9 @@ Edges = Tensor | Matrix
 
 
 def sums_first(x: Features, out_features: int) -> TypeGuard[Tensor]:
-    """Whether a convolution sums rows before it maps them: dense rows without gradients that are
-    narrower than the output. So fewer numbers are summed, and none in the backward pass."""
-    return isinstance(x, Tensor) and not x.requires_grad and x.shape[-1] < out_features
+    """Whether a convolution sums rows before it maps them: dense rows that are narrower than the
+    output. So fewer numbers are summed; without gradients of x, none in the backward pass."""
+    return isinstance(x, Tensor) and x.shape[-1] < out_features
 
 
 class QuaternionLinear(nn.Module):

@@ -120,7 +120,10 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             nodes = torch.arange(num_nodes, device=device)
             features = Adjacency.from_entries(nodes, nodes, None, (num_nodes, num_nodes))
         else:
-            x, kind, encoding = data.x.to(device), config.data.scaling, data.get("encoding")
+            x, kind, encoding = data.x, config.data.scaling, data.get("encoding")
+            few = x.count_nonzero() < SPARSE_BELOW * x.numel()
+            if not few and not config.train.samples:
+                x = x.to(device)  # what a device may not hold twice is scaled in main memory
             if kind == "auto" and encoding is not None and encoding.mixes_kinds:
                 kind = "standard"  # ages and one-hot categories have no meaningful sum
             scaling = scaling or Scaling.fit(x, kind)
@@ -131,6 +134,7 @@ class NodeTask(Task[NodeConfig, "Data", Problem]):
             few = features.count_nonzero() < SPARSE_BELOW * features.numel()
             if layout == "sparse" or (layout == "auto" and few and not config.train.samples):
                 features = Adjacency.from_dense(features)
+            features = features.to(device)
         edge_index, edge_weight = data.edge_index.to(device), data.get("edge_weight")
         if edge_weight is not None:
             edge_weight = edge_weight.to(device)
