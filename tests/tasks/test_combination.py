@@ -2,16 +2,20 @@
 
 import math
 from itertools import product
+from statistics import fmean
 
 import pytest
 import torch
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 
+from quatgraph.metrics.classification import CLASSIFICATION_METRICS, quadratic_score
 from quatgraph.tasks.combination import (
     HALF_PICKS,
     HALVINGS,
+    LEAST,
     MAX_PICKS,
+    MOST_BAGGED,
     TEMPERATURES,
     ClassifierPool,
     TrainedRun,
@@ -99,6 +103,28 @@ def test_bagged_selection_keeps_a_run_that_luck_does_not_explain() -> None:
     assert select_bagged(pool.score, 2, pool.num_valid) == (0, 1)
 
 
+def test_bagged_selection_drops_runs_with_little_weight() -> None:
+    pool = ClassifierPool(random_runs(8))
+    found = select_bagged(pool.score, 8, pool.num_valid)
+    assert min(weight for weight in found if weight) >= LEAST * max(found)
+
+
+def test_selection_among_many_items_is_not_bagged() -> None:
+    pool = ClassifierPool(random_runs(8))
+    found = select_bagged(pool.score, 8, MOST_BAGGED + 1)
+    assert found == select_weights(pool.score, 8) != select_bagged(pool.score, 8, MOST_BAGGED)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "macro-f1", "roc-auc", "average-precision"])
+def test_a_pool_selects_by_its_metric_and_by_the_quadratic_score_for_the_accuracy(
+    metric: str,
+) -> None:
+    pool = ClassifierPool(random_runs(3), metric)
+    scores, labels = pool.log_probabilities((1, 0, 1)) or (torch.empty(0), torch.empty(0))
+    measure = quadratic_score if metric == "accuracy" else CLASSIFICATION_METRICS[metric]
+    assert pool.score((1, 0, 1))[0] == measure(scores, labels)
+
+
 def test_probabilities_are_averaged() -> None:
     runs = random_runs(3)
     pool = ClassifierPool(runs)
@@ -106,8 +132,11 @@ def test_probabilities_are_averaged() -> None:
     scores, labels = pool.log_probabilities((2, 0, 1)) or (torch.empty(0), torch.empty(0))
     torch.testing.assert_close(scores.exp(), (2 * each[0] + each[2]) / 3)
     loss = torch.nn.functional.nll_loss(scores, labels)
-    accuracy = (scores.argmax(dim=1) == labels).double().mean()
-    assert pool.score((2, 0, 1)) == pytest.approx((float(accuracy), -float(loss)))
+    errors = [
+        sum((float(p) - (place == label)) ** 2 for place, p in enumerate(row))
+        for row, label in zip(scores.exp(), labels.tolist(), strict=True)
+    ]
+    assert pool.score((2, 0, 1)) == pytest.approx((1 - fmean(errors) / 2, -float(loss)))
     metrics = pool.metrics((2, 0, 1), temperature=1.0)
     assert metrics["valid/loss"] == pytest.approx(float(loss))
     assert set(metrics) == {

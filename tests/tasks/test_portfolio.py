@@ -335,8 +335,10 @@ def test_where_nothing_can_be_combined_the_best_configuration_is_bundled(tmp_pat
     }
 
 
-@pytest.mark.parametrize(("name", "bagged"), [("graph", True), ("text", False)])
-def test_only_the_selection_for_graphs_is_bagged(
+@pytest.mark.parametrize(
+    ("name", "bagged"), [("node", True), ("graph", True), ("text", True), ("link", False)]
+)
+def test_the_selection_of_classifiers_is_bagged(
     name: str, bagged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     candidates, data = MAKERS[name](tmp_path)

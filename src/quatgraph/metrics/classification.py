@@ -115,6 +115,27 @@ CLASSIFICATION_METRICS: dict[str, Callable[[Tensor, Tensor], float]] = {
 computes in float64 on the CPU. Higher is better; NaN where nothing is defined."""
 
 
+def quadratic_score(scores: Tensor, labels: Tensor) -> float:
+    r"""The quadratic score of probabilities (`Brier, 1950
+    <https://doi.org/10.1175/1520-0493(1950)078%3C0001:VOFEIT%3E2.0.CO;2>`_), as a number from 0
+    to 1, higher is better: the mean of
+    :math:`1 - \tfrac{1}{2} \lVert \mathbf{p} - \mathbf{y} \rVert^2`, with the one-hot label
+    :math:`\mathbf{y}`. NaN without items.
+
+    Shape:
+        - scores: logarithms of probabilities ``(N, C)``
+        - labels: ``(N,)``
+
+    Example:
+        >>> scores = torch.tensor([[0.75, 0.25], [0.5, 0.5]]).log()
+        >>> round(quadratic_score(scores, torch.tensor([0, 1])), 5)
+        0.84375
+    """
+    p = scores.double().exp()
+    p_label = p.gather(1, labels[:, None]).squeeze(1)
+    return float((0.5 + p_label - 0.5 * p.square().sum(dim=1)).mean())
+
+
 def mean_std(values: Sequence[float]) -> tuple[float, float]:
     """The mean and the sample standard deviation (over ``n - 1``); 0.0 for a single run.
 

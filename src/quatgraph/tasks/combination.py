@@ -3,8 +3,8 @@
 Greedy forward selection with replacement (`Caruana et al., 2004
 <https://doi.org/10.1145/1015330.1015432>`_): starting from the best run, the run that helps most on
 validation data is added again and again. A run that never helps has weight zero, and a single run
-is kept where no combination is better. Where validation items are few, selections among halves of
-the runs are averaged. Test data plays no part.
+is kept where no combination is better. Of classifiers with few validation items, selections among
+halves of the runs are averaged. Test data plays no part.
 """
 
 import math
@@ -17,12 +17,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from quatgraph.metrics.classification import CLASSIFICATION_METRICS
+from quatgraph.metrics.classification import CLASSIFICATION_METRICS, quadratic_score
 
 MAX_PICKS = 12
 """How often runs are added: the sum of the weights."""
 HALVINGS, HALF_PICKS = 10, 6
 """How often the runs are halved at random, and how often a run is added within each half."""
+LEAST = 0.2
+"""The share of the largest weight that a run needs to be kept: others take time, and add little."""
+MOST_BAGGED = 1 << 12
+"""Validation items up to which selections are bagged: among more, luck decides little."""
 TEMPERATURES = 0.2, 20.0
 """The range of temperatures: with few validation items the best one may be zero or infinite."""
 
@@ -68,7 +72,8 @@ class ClassifierPool:
 
     Args:
         runs: Runs with ``outputs`` for the same items.
-        metric: The metric to select by; ties go to the lower loss.
+        metric: The metric to select by; ties go to the lower loss. In place of the accuracy, which
+            changes in steps of an item, the quadratic score selects.
     """
 
     def __init__(self, runs: Sequence[TrainedRun], metric: str = "accuracy") -> None:
@@ -83,7 +88,9 @@ class ClassifierPool:
 
     def score(self, weights: Sequence[int]) -> Score:
         scores, labels = self._combine(weights, "valid"), self.labels["valid"]
-        value = CLASSIFICATION_METRICS[self.metric](scores, labels)
+        by_accuracy = self.metric == "accuracy"
+        measure = quadratic_score if by_accuracy else CLASSIFICATION_METRICS[self.metric]
+        value = measure(scores, labels)
         return 0.0 if math.isnan(value) else value, -_loss(scores, labels)
 
     def metrics(self, weights: Sequence[int], temperature: float) -> dict[str, float]:
@@ -148,15 +155,16 @@ def select_weights(score: Callable[[Weights], Score], count: int) -> Weights:
 
 def select_bagged(score: Callable[[Weights], Score], count: int, num_valid: int) -> Weights:
     """Selects the weights of ``count`` runs: the sum of greedy selections, each among a random half
-    of them.
+    of them, without small weights.
 
     On few validation items the best run owes much to luck, and greedy selection builds on it. Each
     run is left out of every other selection, so the sum has several good ones. Greedy selection
-    among all runs is kept where its metric is higher by more than two standard errors of a share of
-    ``num_valid`` items: there luck does not explain the difference.
+    among all runs is kept on more than :data:`MOST_BAGGED` items, and where its score, a mean of
+    numbers from 0 to 1 over ``num_valid`` items, is higher by more than two standard errors: there
+    luck does not explain the difference.
     """
     greedy = select_weights(score, count)
-    if count == 1:
+    if count == 1 or num_valid > MOST_BAGGED:
         return greedy
     random, total = Random(0), [0] * count
     for _ in range(HALVINGS):
@@ -166,10 +174,11 @@ def select_bagged(score: Callable[[Weights], Score], count: int, num_valid: int)
             for _ in range(HALF_PICKS):
                 _, weights = _add_best(score, weights, half)
             total = [a + b for a, b in zip(total, weights, strict=True)]
-    bagged = _reduce(total)
+    least = LEAST * max(total)
+    bagged = _reduce([weight if weight >= least else 0 for weight in total])
     best = score(greedy)[0]
     share = (best * num_valid + 1) / (num_valid + 2)  # not 1, which would have no error
-    error = math.sqrt(share * (1 - share) / num_valid)
+    error = math.sqrt(share * (1 - share) / num_valid)  # at most, with such a mean
     return greedy if best - score(bagged)[0] > 2 * error else bagged
 
 

@@ -77,7 +77,7 @@ class Task(ABC, Generic[ConfigT, DataT, ProblemT]):
     averages_runs: bool = False
     """Whether a bundle holds all runs of the chosen configuration, whose predictions are averaged,
     or only the best of them."""
-    bags_selection: bool = False
+    bags_selection: bool = True
     """Whether :func:`~quatgraph.tasks.combination.select_bagged` selects the weights of a
     combination, for validation data of few items."""
     monitor: str = SELECTION_SCORE

@@ -58,7 +58,6 @@ class GraphTask(Task[GraphConfig, Graphs, Problem]):
     )
     models = MODELS
     averages_runs = True
-    bags_selection = True
     evaluates_always = True  # records under `paper` hold the curves of the test folds
 
     def load(self, config: GraphConfig, *, labels_needed: bool = True) -> Graphs:

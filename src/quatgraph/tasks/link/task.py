@@ -50,6 +50,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
     )
     models = MODELS
     reported_metrics = ("mrr", "hits@10")
+    bags_selection = False  # its members are few and strong
 
     def load(self, config: LinkConfig, *, labels_needed: bool = True) -> Triples:
         settings = config.data
