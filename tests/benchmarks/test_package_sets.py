@@ -54,6 +54,13 @@ def pack(**members: str | bytes) -> bytes:
     return out.getvalue()
 
 
+def plain_table(label: str, unused: tuple[str, ...]) -> str:
+    """A table with a number, a word and columns that are left out."""
+    head = ",".join(("", "size", "colour", label, *unused))
+    rows = (f"{n},{n % 5},{('red', 'blue')[n % 2]},{n % 2}" + ",7" * len(unused) for n in range(12))
+    return "\n".join((head, *rows)) + "\n"
+
+
 @pytest.fixture
 def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small archives with the layout of the real ones."""
@@ -65,6 +72,8 @@ def archives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     tables["MASS/biopsy"] = (
         '"","ID","V1","class"\n' + '"1",77,1,"benign"\n"2",78,5,"malignant"\n' * 6
     )
+    for (member,), label, unused in (t for t in package_sets.TABLES.values() if len(t[0]) == 1):
+        tables.setdefault(member.removesuffix(".csv"), plain_table(label, unused))
     csvs = {f"resources/rdata/csv/{name}.csv": text for name, text in tables.items()}
     tweets = "1\t2.5\tGreat day.\n2\t-1.5\tMissed the train.\n"
     corpora = pack(**{"hutto_ICWSM_2014/tweets_GroundTruth.txt": tweets})
@@ -105,6 +114,8 @@ def test_every_dataset_becomes_files_that_its_task_reads(archives: Path, tmp_pat
     fishing = node.read(paths["fishing"], node.ReadOptions())
     assert fishing.x.unique().tolist() == [3.0, 6.0]  # without what tells the mode
     assert np.load(paths["biopsy"] / "features.npz")["x"].tolist()[:2] == [[1.0], [5.0]]
+    flowers = np.load(paths["flowers"] / "features.npz")["x"]
+    assert flowers.tolist()[:2] == [[0.0, 0.0, 1.0], [1.0, 1.0, 0.0]]  # blue, then red
 
     synsets = np.load(paths["synsets"] / "features.npz")["x"]  # of the two with six links
     assert synsets.sum(axis=1).tolist() == [2.0, 3.0]  # gives milk; a living thing
