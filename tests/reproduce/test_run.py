@@ -1,6 +1,8 @@
 """Filling a table: only what is missing runs, and a search runs once."""
 
 import dataclasses
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from on_cpu import changed
 from quatgraph import config as configs
 from quatgraph import presets
 from quatgraph.errors import UserError
+from quatgraph.files import unwritable
 from quatgraph.reproduce import rules
 from quatgraph.reproduce import run as running
 from quatgraph.reproduce import table as tables
@@ -98,6 +101,20 @@ def test_cells_without_data_or_memory_do_not_keep_others_from_being_run(
     with pytest.raises(IncompleteError, match="yet: cora-qgnn, cora-hgcn: cora cannot be had"):
         ran(table_of(rows=["cora", "karate"]), tmp_path)
     assert {record.dataset for record in read_results(tmp_path)} == {"karate"}
+
+
+def test_a_full_disk_stops_a_table_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def fail(path: Path, records: list[RunRecord]) -> None:
+        asked.append(path)
+        raise unwritable(path, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+
+    monkeypatch.setattr(running, "append_records", fail)
+    with pytest.raises(UserError, match="No space left") as caught:
+        ran(table_of(ablations={"qgnn": [["train.lr=0.5"]]}), tmp_path)
+    assert not isinstance(caught.value, IncompleteError)
+    assert len(asked) == 1
 
 
 def test_what_is_there_is_not_run_again(tmp_path: Path) -> None:

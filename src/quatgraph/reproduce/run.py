@@ -12,8 +12,9 @@ from quatgraph.presets import Protocol, parts, preset, protocols
 from quatgraph.reproduce.table import Table, honest_finalists, protocols_to_run, select_runs
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.config import Config
-from quatgraph.tasks.runs import run
-from quatgraph.tasks.task import AnyTask
+from quatgraph.tasks.ensembles import Problems
+from quatgraph.tasks.runs import train_ensembles
+from quatgraph.tasks.task import AnyTask, Member
 from quatgraph.training.checkpoint import remove_checkpoint
 from quatgraph.training.context import Context
 from quatgraph.training.record import RunRecord, append_records, read_records
@@ -56,13 +57,15 @@ def run_missing(
             missing = [c for c in made if not _all_runs(c, method, table.splits) <= done]
             if not missing:  # then no data is needed
                 continue
-            try:
-                for finished in _run_configs(task, missing, method, file, done, context):
-                    records += finished
-                    done |= recorded_runs(finished)
-                    yield finished
+            try:  # later mistakes, such as a full disk, concern all cells
+                trained = _run_configs(task, missing, method, file, done, context)
             except UserError as mistake:
                 mistakes.setdefault(str(mistake), []).append(f"{dataset}-{method}")
+                continue
+            for finished in trained:
+                records += finished
+                done |= recorded_runs(finished)
+                yield finished
     if mistakes:
         reasons = (f"{', '.join(cells)}: {mistake}" for mistake, cells in mistakes.items())
         raise IncompleteError(f"cannot run what is not recorded yet: {'; '.join(reasons)}")
@@ -145,7 +148,8 @@ def _run_configs(
     done: Done,
     context: Context,
 ) -> Iterator[list[RunRecord]]:
-    """Runs what is not ``done`` of configurations that share their data."""
+    """Prepares what is not ``done`` of configurations that share their data; the iterator trains
+    and records it."""
     data = task.load(candidates[0])
     missing = []
     for config in candidates:
@@ -153,11 +157,22 @@ def _run_configs(
         for member in task.members(config, data):
             if (method, digest, member.split, member.seed) not in done:
                 missing.append(member)
+    problems = Problems(task, data, context.device)
+    return _train(problems, problems.make_ensembles(missing), method, file, context)
+
+
+def _train(
+    problems: Problems[Any, Any, Any],
+    ensembles: Sequence[list[Member[Any]]],
+    method: str,
+    file: Path,
+    context: Context,
+) -> Iterator[list[RunRecord]]:
+    """Trains ensembles, and appends their records to a file."""
     checkpoints = file.parent.with_name("checkpoints")
-    outcomes = run(
-        task,
-        missing,
-        data,
+    outcomes = train_ensembles(
+        problems,
+        ensembles,
         replace(context, resume=True),
         method=method,
         checkpoint=lambda ensemble: checkpoints / ensemble,
