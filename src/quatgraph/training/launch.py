@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from textwrap import shorten
 from typing import Any
 
 import torch
@@ -95,9 +96,12 @@ class Launch:
         text = str(error)
         if "EADDRINUSE" in text or "address already in use" in text:
             return f"the port {where} is in use: choose another one with torchrun --master-port"
+        late = any(words in text.lower() for words in ("timed out", "timeout"))
+        within = f" within {seconds:g} s ({TIMEOUT})" if late else ""
+        reason = shorten(text.partition("\n")[0], 200, placeholder=" ...").rstrip(".")
         return (
-            f"rank {self.rank} cannot join the other {self.world_size - 1} at {where} within "
-            f"{seconds:g} s ({TIMEOUT}): check that all ranks were started, and the address"
+            f"rank {self.rank} cannot join the other {self.world_size - 1} at {where}{within}: "
+            f"check that all ranks were started, and the address ({reason})"
         )
 
 
