@@ -40,6 +40,8 @@ def _read_sources(*modules: ModuleType) -> list[str]:
 
 _SOURCES = _read_sources(made_triples, own_sets, rivals)
 """What decides the datasets and the rivals' results, read once."""
+_PACKAGE_SOURCES = _read_sources(package_sets)
+"""What decides, besides, the datasets of packages."""
 _OWN_SOURCES = _read_sources(combination, portfolio, selection, smoothing)
 """What decides, besides the candidates, how the defaults are selected and combined."""
 BEHIND = 2.0
@@ -179,10 +181,12 @@ def _case(task: str, source: str) -> str:
     return f"{task}: {Path(source).stem}"
 
 
-def _settings(task: str, method: str) -> str:
+def _settings(case: str, method: str) -> str:
+    task, _, name = case.partition(": ")
     tried = default_candidates(TASKS[task], {}) if method == OURS else []
     identities = [config.identity() for config in tried]
     sources = _SOURCES + _OWN_SOURCES * (method == OURS)
+    sources += _PACKAGE_SOURCES * (name in package_sets.MAKERS[task])
     return configs.digest({"candidates": identities, "sources": sources})
 
 
@@ -217,7 +221,7 @@ def _pending(
             for method in (OURS, *RIVALS[task]):
                 if (method == OURS) not in kinds:
                     continue
-                settings = _settings(task, method)
+                settings = _settings(case, method)
                 for split, values in enumerate(own):
                     part = Part(case, method, split, len(own), settings)
                     if part not in measured:
@@ -268,7 +272,7 @@ def _row(
 ) -> dict[str, Any] | None:
     """The row of a dataset with so many splits, by default as many as were measured last; None
     until all of its parts are measured."""
-    settings = {method: _settings(task, method) for method in (OURS, *RIVALS[task])}
+    settings = {method: _settings(case, method) for method in (OURS, *RIVALS[task])}
     own = {
         (part.method, part.split): found
         for part, found in measured.items()

@@ -246,9 +246,19 @@ def test_what_is_on_record_is_not_measured_again(
 
 
 def test_another_selection_counts_as_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = [own_data._settings("graph", method) for method in (own_data.OURS, "GIN")]
+    before = [own_data._settings("graph: cycles", method) for method in (own_data.OURS, "GIN")]
     monkeypatch.setattr(own_data, "_OWN_SOURCES", [*own_data._OWN_SOURCES, "changed"])
-    after = [own_data._settings("graph", method) for method in (own_data.OURS, "GIN")]
+    after = [own_data._settings("graph: cycles", method) for method in (own_data.OURS, "GIN")]
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
+
+
+def test_packages_read_in_another_way_count_as_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cases = "graph: solubility", "graph: cycles"
+    before = [own_data._settings(case, "GIN") for case in cases]
+    monkeypatch.setattr(own_data, "_PACKAGE_SOURCES", ["changed"])
+    after = [own_data._settings(case, "GIN") for case in cases]
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, True]
 
 
