@@ -70,6 +70,8 @@ def bench(
             "--only, --hidden, --folder, --archives, --splits, --jobs and --max-minutes are "
             f"options of the benchmark own_data; --only also of {' and '.join(BY_DATASET)}"
         )
+    if len(options.keys() & {"hidden", "folders", "archives"}) > 1:
+        raise UserError("--hidden, --folder and --archives are different datasets: use one of them")
     if jobs > 1 and device not in ("auto", "cpu"):
         raise UserError(f"--jobs trains on the CPU: leave it out, or --device {device}")
     if name is not None and name not in BENCHES:

@@ -291,6 +291,9 @@ def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
     assert_user_error(call("--only", "kora"), "no task or dataset 'kora'", "did you mean 'cora'?")
     assert_user_error(call("--only", "citeseer"), "no task or dataset 'citeseer' here")
     assert_user_error(call("--folder", str(tmp_path)), "is not TASK/NAME")
+    for others in (["--hidden"], ["--folder", str(tmp_path)]):
+        both = call("--archives", str(tmp_path), *others)
+        assert_user_error(both, "--hidden, --folder and --archives are different datasets")
     assert_user_error(call("--jobs", "2", "--device", "cuda"), "--jobs trains on the CPU")
     other = CliRunner().invoke(app, ["conv", "--hidden"], catch_exceptions=False)
     assert_user_error(other, "options of the benchmark own_data")
