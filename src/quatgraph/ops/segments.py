@@ -11,7 +11,7 @@ from torch import Tensor
 from quatgraph.ops.members import flatten_index
 
 TIE_BITS = 12
-"""Scores that agree in so many bits are ties when the top nodes are chosen."""
+"""Scores are rounded to this many significant bits before the top nodes are chosen."""
 
 
 def segment_ids(ptr: Tensor, count: int) -> Tensor:
@@ -44,9 +44,10 @@ def rank_nodes(order: Tensor, ptr: Tensor, graph: Tensor) -> Tensor:
 def keep_top(score: Tensor, kept: Tensor, ptr: Tensor, ratio: float) -> Tensor:
     """Which nodes of each graph are among the top share by score, as 0 or 1.
 
-    Scores are compared at :data:`TIE_BITS` bits, and equal ones keep their order: nodes that a
-    symmetry of their graph maps to each other have equal scores but for rounding, which depends on
-    the other graphs of a batch.
+    Scores are rounded to :data:`TIE_BITS` bits, and equal ones keep their order. Nodes that a
+    symmetry of their graph maps to each other have equal scores but for float rounding, which
+    depends on the other graphs of a batch. It rarely decides: only if two such scores lie on
+    either side of a boundary between rounded values.
 
     Args:
         score: ``(N,)``.
@@ -69,7 +70,7 @@ def keep_top(score: Tensor, kept: Tensor, ptr: Tensor, ratio: float) -> Tensor:
 
 
 def _round_bits(score: Tensor) -> Tensor:
-    """The scores at :data:`TIE_BITS` bits."""
+    """The scores, rounded to :data:`TIE_BITS` bits."""
     fraction, exponent = torch.frexp(score)
     steps = 2**TIE_BITS
     return torch.ldexp((fraction * steps).round() / steps, exponent)
