@@ -181,6 +181,28 @@ def test_of_two_processes_that_begin_at_once_none_writes_over_the_other(
     assert_packed(out)
 
 
+def test_what_is_packed_after_a_failure_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, write_atomic = tmp_path / "packed", packed.write_atomic
+
+    def overtaken(path: Path, content: Any) -> None:
+        try:
+            write_atomic(path, content)
+        except UserError:
+            if path.name == "edge_index.npy":  # nothing is locked any more
+                monkeypatch.undo()
+                pack(out)
+            raise
+
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(packed, "write_all", failing("test.npy", full, packed.write_all))
+    monkeypatch.setattr(packed, "write_atomic", overtaken)
+    with pytest.raises(UserError, match="No space left"):
+        pack(out)
+    assert_packed(out)
+
+
 def test_arrays_that_no_packing_left_are_kept(tmp_path: Path) -> None:
     for name in ("x.npy", ".x.npy.4242-0123abcd.tmp", ".card.json.4242-0123abcd.tmp"):
         out = tmp_path / name.strip(".")

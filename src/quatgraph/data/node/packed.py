@@ -14,7 +14,7 @@ import io
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -147,12 +147,14 @@ def _taken(path: Path) -> UserError:
 
 
 @contextmanager
-def _removed_on_failure(paths: Sequence[Path]) -> Iterator[None]:
+def _removed_on_failure(paths: list[Path]) -> Iterator[None]:
+    """Removes files, each only once, if the block fails."""
     try:
         yield
     except BaseException:
-        for path in paths:
-            path.unlink(missing_ok=True)
+        while paths:
+            paths[-1].unlink(missing_ok=True)
+            paths.pop()
         raise
 
 
