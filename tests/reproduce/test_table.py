@@ -13,6 +13,7 @@ from quatgraph.reproduce.table import (
     Cell,
     Table,
     cell,
+    honest_finalists,
     load_table,
     select_shown,
 )
@@ -177,7 +178,9 @@ def test_configurations_with_several_seeds_are_compared_by_all_of_them() -> None
     runs = rest + lucky + steady
     assert select_shown(TABLE, runs, "honest") == steady
     assert choose_by_validation(lucky + rest) == lucky
-    assert choose_by_validation(runs, count=2) == lucky + steady
+    for count, finalists in ((1, lucky), (2, lucky + steady), (9, lucky + steady + rest)):
+        table = dataclasses.replace(TABLE, finalists=count)
+        assert honest_finalists(table, runs) == finalists
 
 
 def test_among_equals_the_loss_decides_unless_the_table_takes_the_first() -> None:

@@ -13,7 +13,12 @@ from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import Protocol, names, preset, protocols
 from quatgraph.reproduce import table_values
 from quatgraph.tasks import TASKS
-from quatgraph.tasks.selection import DIVERGED, choose_by_validation, drop_diverged
+from quatgraph.tasks.selection import (
+    DIVERGED,
+    choose_by_validation,
+    drop_diverged,
+    rank_by_validation,
+)
 from quatgraph.training.record import RunRecord
 from quatgraph.training.runtime import machine
 
@@ -227,7 +232,7 @@ def select_shown(table: Table, runs: list[RunRecord], protocol: Protocol) -> lis
 
 def honest_finalists(table: Table, tried: Sequence[RunRecord]) -> list[RunRecord]:
     """The runs of the configurations that run with all seeds, the best first."""
-    return choose_by_validation(tried, table.score, table.finalists)
+    return rank_by_validation(tried, table.score, table.finalists)
 
 
 def cell(

@@ -5,7 +5,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -115,31 +115,33 @@ def select_group(records: Sequence[RunRecord]) -> RunGroup:
 Score = Callable[[RunRecord], tuple[float, ...]]
 
 
-def choose_by_validation(
-    records: Sequence[RunRecord], score: Score = score_run, count: int = 1
-) -> list[RunRecord]:
+def choose_by_validation(records: Sequence[RunRecord], score: Score = score_run) -> list[RunRecord]:
     """For each split all runs of the configuration that is best on validation data.
 
-    Configurations are ranked by their mean over the seeds that all of them have. Then each one, in
-    this order, replaces the best so far if its mean over the seeds of both is higher: a single
-    lucky seed does not beat several. With a ``count`` the runs of so many configurations as they
-    are ranked, best first.
+    Configurations are ranked as by :func:`rank_by_validation`. Then each one, in this order,
+    replaces the best so far if its mean over the seeds of both is higher: a single lucky seed does
+    not beat several.
     """
+    return [run for ranked in _rank_splits(records, score) for run in _find_best(ranked, score)]
+
+
+def rank_by_validation(records: Sequence[RunRecord], score: Score, count: int) -> list[RunRecord]:
+    """For each split all runs of the ``count`` configurations with the best mean on validation data
+    over the seeds that all configurations have, best first."""
+    splits = _rank_splits(records, score)
+    return [run for ranked in splits for runs in ranked[:count] for run in runs]
+
+
+def _rank_splits(records: Sequence[RunRecord], score: Score) -> Iterator[list[list[RunRecord]]]:
+    """For each split the runs of its configurations, best first."""
     splits: dict[int, dict[str, list[RunRecord]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         splits[record.split][record.config_digest].append(record)
-    chosen: list[RunRecord] = []
-    for split in sorted(splits):
-        ranked = _rank(list(splits[split].values()), score)
-        best = [_find_best(ranked, score)] if count == 1 else ranked[:count]
-        chosen += [run for runs in best for run in runs]
-    return chosen
-
-
-def _rank(configurations: Sequence[list[RunRecord]], score: Score) -> list[list[RunRecord]]:
-    """Sorts the runs of several configurations, best first."""
-    shared = _shared_seeds(*configurations)
-    return sorted(configurations, key=lambda runs: _mean(runs, score, shared), reverse=True)
+    for _, configurations in sorted(splits.items()):
+        shared = _shared_seeds(*configurations.values())
+        yield sorted(
+            configurations.values(), key=lambda runs: _mean(runs, score, shared), reverse=True
+        )
 
 
 def _find_best(ranked: Sequence[list[RunRecord]], score: Score) -> list[RunRecord]:
