@@ -62,7 +62,8 @@ def test_a_folder_of_nodes_is_read_by_its_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize("given", [None, 5, {"a": 1}, {"a"}, [1], b"ab"])
 def test_texts_that_are_no_list_of_strings_are_refused(given: Any, tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match=r"^texts must be a list of strings, a document each(, but text 1 is 1)?$"
+        UserError,
+        match=r"^texts must be a list of strings, a document each(, but text 1 is of type int)?$",
     ):
         train_texts(given, ["a"], tmp_path / "model")
 

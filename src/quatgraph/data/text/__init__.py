@@ -163,7 +163,7 @@ def check_strings(texts: Sequence[object]) -> None:
     """Checks that texts are strings; names the first that is none."""
     for row, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise UserError(f"{_NO_TEXTS}, but text {row} is {text!r}")
+            raise UserError(f"{_NO_TEXTS}, but text {row} is of type {type(text).__name__}")
 
 
 def from_list(
