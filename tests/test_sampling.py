@@ -85,8 +85,10 @@ def test_mistakes_are_told_in_a_sentence() -> None:
         sampler([5, 0])
     with pytest.raises(UserError, match="num_neighbors"):
         sampler([])
-    with pytest.raises(UserError, match=r"a list with a number for each hop, got 5; use \[5, 5\]"):
-        sampler(5)
+    for number, example in ((5, "5, 5"), (-1, "-1, -1"), (0, "15, 10"), (-2, "15, 10")):
+        words = rf"a list with a number for each hop, got {number}; use \[{example}\]"
+        with pytest.raises(UserError, match=words):
+            sampler(number)
     with pytest.raises(UserError, match=r"shape \(2, E\)"):
         NeighborSampler(torch.zeros(3, 4, dtype=torch.int64), 4, [1])
     with pytest.raises(UserError, match=r"node ids must be in 0\.\.59, got 60"):

@@ -84,11 +84,12 @@ class NeighborSampler:
 
     def _set_up(self, ptr: Tensor, num_neighbors: Sequence[int], seed: int) -> None:
         if isinstance(num_neighbors, int):
+            example = [num_neighbors] * 2 if _is_limit(num_neighbors) else [15, 10]
             raise UserError(
                 f"num_neighbors must be a list with a number for each hop, got {num_neighbors}; "
-                f"use {[num_neighbors] * 2} for a model of two layers"
+                f"use {example} for a model of two layers"
             )
-        if not num_neighbors or any(count < 1 and count != -1 for count in num_neighbors):
+        if not num_neighbors or not all(map(_is_limit, num_neighbors)):
             raise UserError(
                 "num_neighbors must have a number of at least 1 for each hop, or -1 for all "
                 f"neighbours, got {list(num_neighbors)}"
@@ -188,6 +189,10 @@ def draw_distinct(sizes: Tensor, bits: Tensor) -> Tensor:
         taken = (drawn[:, :column] == number[:, None]).any(dim=1)
         drawn[:, column] = torch.where(taken, top, number)
     return drawn
+
+
+def _is_limit(count: int) -> bool:
+    return count >= 1 or count == -1
 
 
 def _count(like: Tensor, start: int) -> Tensor:
