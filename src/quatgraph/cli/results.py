@@ -51,7 +51,8 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
         typer.echo(f"\n{_format_models(task, job)}")
         if job.num_bundled > 1 and _defined(found):
             alone = _format_metrics(_shorten(_defined(_summarize(reported, single)), len(single)))
-            smoothed = ", smoothed if validation data favours it" if job.smoothed else ""
+            # Whether or not the combination is: validation data decides for each.
+            smoothed = ", perhaps smoothed" if task.name == "node" else ""
             typer.echo(f"the best single model alone{smoothed}: test {alone}")
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
