@@ -42,8 +42,10 @@ def test_data_of_another_task_is_refused_before_it_is_read(
     graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "_read_data", fail)
-    refused = call("data", "pack", "snippets", "--out", "runs/packed")
-    assert_user_error(refused, "snippets is text data; only graphs of the task node are packed")
+    for name, what in (("snippets", "text"), ("glove-100d", "vectors")):
+        refused = call("data", "pack", name, "--out", "runs/packed")
+        words = f"{name} is {what} data; only graphs of the task node are packed"
+        assert_user_error(refused, words)
     assert not Path("runs").exists()
 
 

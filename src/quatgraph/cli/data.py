@@ -236,6 +236,8 @@ def _compute_statistics(name: str, set_: list[str]) -> tuple[str, dict[str, int]
         "text": text.statistics,
     }
     task, values = _choose_task(name, set_)
+    if task not in statistics:
+        raise UserError(f"{name!r} is a dataset of {task}, which has no statistics")
     found = _read_data(task, values)
     return found.name, statistics[task](found)
 
@@ -245,7 +247,6 @@ def _choose_task(name: str, set_: list[str]) -> tuple[str, "Values"]:
     from quatgraph import config as configs
     from quatgraph.data.formats import infer_task, is_molecules
     from quatgraph.data.io import store
-    from quatgraph.tasks import TASKS
 
     path = Path(name)
     own = path.exists()
@@ -265,8 +266,6 @@ def _choose_task(name: str, set_: list[str]) -> tuple[str, "Values"]:
             task = infer_task(path)
     else:
         task = store.entry(name).task
-    if task not in TASKS:
-        raise UserError(f"{name!r} is a dataset of {task}, which has no statistics")
     return task, values
 
 
