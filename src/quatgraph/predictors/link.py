@@ -278,8 +278,6 @@ class LinkPredictor(Predictor[LinkConfig]):
             part: ``valid`` or ``test``.
         """
         check_part(part, PARTS[1:])
-        if part not in self._problem.parts:
-            raise UserError(f"the model has no {part} data")
         return self._rank(self._problem.parts[part])
 
     @torch.no_grad()
