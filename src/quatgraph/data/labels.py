@@ -2,13 +2,13 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from shlex import quote
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 
-from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.files import to_list
 from quatgraph.data.io.numbers import Ids, is_number
 from quatgraph.errors import UserError
 
@@ -48,10 +48,10 @@ def list_labels(labels: object, what: str) -> list[Any]:
     Args:
         what: What a label belongs to, for the message.
     """
-    listed = to_plain(labels)
-    if isinstance(listed, str | bytes | Mapping | Set) or not isinstance(listed, Iterable):
+    listed = to_list(labels)
+    if listed is None:
         raise UserError(f"labels must be a list, one for each {what}, not {type(labels).__name__}")
-    return [to_plain(label) for label in listed]
+    return listed
 
 
 def label_type(labels: Iterable[object]) -> LabelType:

@@ -190,6 +190,7 @@ def test_texts_come_in_a_list_too():
         assert (documents.y < 0).sum() == 4
     for texts, labels, message in (
         ("a text", None, "a list of strings"),
+        (np.array("a text"), None, "a list of strings"),
         (["a", 5], None, "a list of strings, a document each, but text 2 is of type int"),
         (["a", None, "b"], ["x", "y", "x"], "but text 2 is of type NoneType"),
         (["a", ["token"] * 2000], None, "but text 2 is of type list$"),

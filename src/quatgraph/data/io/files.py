@@ -6,7 +6,7 @@ import lzma
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -115,6 +115,15 @@ def to_word(value: object) -> str | None:
 def to_plain(values: Any) -> Any:
     """An array or a tensor as Python's lists and numbers; anything else as it is."""
     return values.tolist() if hasattr(values, "tolist") else values
+
+
+def to_list(values: Any) -> list[Any] | None:
+    """The items of a list, an array, a tensor or a generator; None for text, unordered values and
+    others."""
+    items = to_plain(values)
+    if isinstance(items, str | bytes | Mapping | Set) or not isinstance(items, Iterable):
+        return None
+    return [to_plain(item) for item in items]
 
 
 def is_unicode(text: str) -> bool:

@@ -6,7 +6,7 @@ vectors.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from quatgraph.data.formats import (
     select_reader,
 )
 from quatgraph.data.io import store
-from quatgraph.data.io.files import to_plain
+from quatgraph.data.io.files import to_list
 from quatgraph.data.io.frame import JSON_SUFFIXES, is_frame
 from quatgraph.data.io.messages import count_noun
 from quatgraph.data.labels import label_notes, label_type, list_labels
@@ -190,7 +190,7 @@ def from_list(
         return _clean_texts(from_frame(texts, options), "texts", "the frame", options)
     if options.group or options.split:
         raise UserError("a list of texts has no columns; leave out data.group and data.split")
-    listed = _to_list(texts)
+    listed = to_list(texts)
     if listed is None:
         raise UserError(_NO_TEXTS)
     check_strings(listed)
@@ -213,13 +213,6 @@ def from_list(
     options = replace(options, labels_needed=labels is not None)
     documents = _clean_texts(found, "texts", "the list", options)
     return replace(documents, label_type=label_type(given))
-
-
-def _to_list(values: object) -> list[Any] | None:
-    """The items of a list, an array, a tensor or a generator; None for unordered values."""
-    if isinstance(values, str | bytes | Mapping | Set) or not isinstance(values, Iterable):
-        return None
-    return [to_plain(value) for value in to_plain(values)]
 
 
 def _clean_texts(texts: Texts, name: str, where: str, options: TextOptions) -> Documents:
