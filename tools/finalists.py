@@ -38,7 +38,7 @@ def render_finalists(table: Table, records: Sequence[RunRecord]) -> str:
             values = ("none" if settings[key] is None else str(settings[key]) for key in searched)
             row = [dataset, table.methods[method], *values]
             row += [_format_others(table, group[0], searched), f"{group[0].parameters:,}"]
-            row += [_format_mean_std(table, group, m) for m in (VALIDATION, table.metric)]
+            row += [format_runs(table, group, m) for m in (VALIDATION, table.metric)]
             row += [", ".join(f"`{p}`" for p, runs in shown.items() if group[0] in runs)]
             rows.append(row)
     return markdown_table(header, rows)
@@ -87,6 +87,7 @@ def _mean_std(runs: Sequence[RunRecord], metric: str) -> tuple[float, float]:
     return mean_std([run.metrics[metric] for run in runs])
 
 
-def _format_mean_std(table: Table, runs: Sequence[RunRecord], metric: str) -> str:
+def format_runs(table: Table, runs: Sequence[RunRecord], metric: str) -> str:
+    """Mean and deviation of a metric, and the number of runs: ``93.1 ± 0.2 (10)``."""
     values = (format_metric(value, table.metric) for value in _mean_std(runs, metric))
     return f"{' ± '.join(values)} ({len(runs)})"

@@ -8,13 +8,13 @@ from statistics import fmean
 from typing import Any
 
 from quatgraph import config as configs
-from quatgraph.metrics.classification import mean_std
 from quatgraph.presets import preset
-from quatgraph.reproduce.render import format_difference, format_metric, markdown_table
+from quatgraph.reproduce.render import format_difference, markdown_table
 from quatgraph.reproduce.table import Table, select_runs
 from quatgraph.tasks import TASKS
 from quatgraph.tasks.selection import choose_by_validation
 from quatgraph.training.record import RunRecord
+from tools.finalists import format_runs
 from tools.searches import expand_search, read_searches
 
 SEARCH, LIFT_SEARCH = "text-graphs", "text-lift"
@@ -99,8 +99,8 @@ def render_selected(table: Table, records: Sequence[RunRecord]) -> str:
                     dataset,
                     table.methods[method],
                     ", ".join(f"{_short(axis)} {value}" for axis, value in settings),
-                    _format_runs(runs, VALIDATION),
-                    _format_runs(runs, TEST),
+                    format_runs(table, runs, VALIDATION),
+                    format_runs(table, runs, TEST),
                     format_difference(pairs, TEST) if pairs else "",
                 ]
             )
@@ -129,8 +129,8 @@ def render_lift(table: Table, records: Sequence[RunRecord]) -> str:
                     [
                         dataset,
                         f"lr {flat['train.lr']}, dropout {flat['model.dropout']}",
-                        _format_runs(runs, VALIDATION),
-                        _format_runs(runs, TEST),
+                        format_runs(table, runs, VALIDATION),
+                        format_runs(table, runs, TEST),
                         _format_pairs(_pair_seeds(runs, split)),
                         _format_pairs(_pair_seeds(runs, real)),
                     ]
@@ -187,8 +187,3 @@ def _format_pairs(pairs: Pairs) -> str:
     if not pairs:
         return ""
     return " / ".join(format_difference(apart, TEST) for apart in zip(*pairs, strict=True))
-
-
-def _format_runs(runs: Sequence[RunRecord], metric: str) -> str:
-    mean, std = mean_std([run.metrics[metric] for run in runs])
-    return f"{format_metric(mean, TEST)} ± {format_metric(std, TEST)} ({len(runs)})"
