@@ -22,7 +22,7 @@ from quatgraph.data.link import Queries, Triples
 from quatgraph.models.link import LinkOptions
 from quatgraph.models.link.embeddings import EmbeddingsOptions
 from quatgraph.models.link.simqgnn import SimQGNNOptions
-from quatgraph.predictors.link_combination import CombinedModel
+from quatgraph.predictors.link_combination import CombinedModel, triple_keys
 from quatgraph.predictors.members import TrainedMember
 from quatgraph.predictors.support import find_neighbours, find_support
 from quatgraph.tasks.link import LINK
@@ -127,14 +127,8 @@ def train_models(triples: Triples, config: LinkConfig, device: torch.device) -> 
 
 def _without(triples: Triples, removed: Tensor) -> Triples:
     """The graph without some training triples, with the same entities and relations."""
-    size = triples.num_entities, triples.num_relations
-    keys, gone = (_keys(part, *size) for part in (triples.train, removed))
+    keys, gone = (triple_keys(part, triples) for part in (triples.train, removed))
     return replace(triples, train=triples.train[~torch.isin(keys, gone)])
-
-
-def _keys(part: Tensor, num_entities: int, num_relations: int) -> Tensor:
-    head, relation, tail = part.unbind(1)
-    return (head * num_relations + relation) * num_entities + tail
 
 
 def _draw(rows: Tensor, count: int, generator: torch.Generator) -> Tensor:
