@@ -30,7 +30,8 @@ SHOWN = ("test/accuracy", "test/mrr")
 
 
 def check_part(part: object, parts: Sequence[str], remedy: str = "") -> None:
-    """Refuses what is no part of the data; the remedy is for labels in its place."""
+    """Raises a UserError unless ``part`` is one of ``parts``; ``remedy`` is added if it is not a
+    string, for example if labels were passed."""
     known = f"{', '.join(parts[:-1])} or {parts[-1]}"
     if not isinstance(part, str):
         raise UserError(f"part must be {known}, not {type(part).__name__}{remedy}")

@@ -100,7 +100,7 @@ def _check_address(address: str) -> None:
 
 
 def _speaks_http(connection: socket.socket) -> bool:
-    """Whether a web server answers, for whose reply Ray would wait for minutes."""
+    """Whether the server speaks HTTP/1; Ray would wait for minutes before giving up on it."""
     connection.settimeout(1)
     try:
         connection.sendall(b"GET / HTTP/1.0\r\n\r\n")

@@ -48,7 +48,7 @@ KEYS = ("edges", *NODE_DATA, *EDGE_DATA, "num_nodes", "label", "id")
 """All keys but those of split and group, which may have other names."""
 OWN = "split", "group"
 UNUSED = "num_edges", *OWN
-"""Keys that are never misspelt ones, even where they are not used."""
+"""Keys that never count as misspellings, even if they are unused."""
 Located = tuple[str, dict[str, Any]]
 """Where an object is, for messages, and the object."""
 
