@@ -51,9 +51,7 @@ def print_results(task: "AnyTask", job: "Job", json_: bool) -> None:
         typer.echo(f"\n{_format_models(task, job)}")
         if job.num_bundled > 1 and _defined(found):
             alone = _format_metrics(_shorten(_defined(_summarize(reported, single)), len(single)))
-            # Whether or not the combination is: validation data decides for each.
-            smoothed = ", perhaps smoothed" if task.name == "node" else ""
-            typer.echo(f"the best single model alone{smoothed}: test {alone}")
+            typer.echo(f"the best single model alone: test {alone}")
     elif job.chosen_settings:
         names = (key.rpartition(".")[2].replace("_", " ") for key in job.chosen_settings)
         values = ", ".join(map("{} {}".format, names, job.chosen_settings.values()))
