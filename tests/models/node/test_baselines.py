@@ -7,7 +7,7 @@ from torch_geometric.nn import GATConv, GCNConv
 
 from quatgraph.adjacency import Adjacency
 from quatgraph.errors import UserError
-from quatgraph.models.node import GAT, GCN, MLP
+from quatgraph.models.node import GAT, GCN, MLP, PHM, QGNN
 
 N, IN, CLASSES = 6, 5, 3
 EDGES = torch.tensor([[0, 1, 1, 2, 3, 4, 1], [1, 0, 2, 1, 2, 3, 1]])
@@ -72,6 +72,16 @@ def test_dropout_acts_in_training_alone(model):
     assert not torch.equal(built(x, graph), built(x, graph))
     built.eval()
     assert torch.equal(built(x, graph), built(x, graph))
+
+
+@pytest.mark.parametrize("model", [GCN, MLP, PHM, QGNN])
+def test_features_may_have_a_dropout_rate_of_their_own(model):
+    x, graph = torch.rand(N, IN), Adjacency.of(EDGES, N)
+    for rates, kept in (({}, False), ({"input_dropout": 0.0}, True)):
+        built = model(IN, CLASSES, num_layers=1, dropout=0.5, **rates)
+        trained, evaluated = (built.train(mode).embed(x, graph) for mode in (True, False))
+        assert torch.equal(trained, evaluated) == kept
+    assert not torch.equal(built.train()(x, graph), built.eval()(x, graph))  # hidden layers have it
 
 
 @pytest.mark.parametrize("model", [GCN, GAT, MLP])

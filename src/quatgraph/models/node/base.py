@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.adjacency import Adjacency, Normalization
 from quatgraph.hops import Chunks, Hops, own_rows, run_layer
 from quatgraph.layers import QuaternionDropout
@@ -74,6 +75,15 @@ class HiddenOptions(NodeOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions(HiddenOptions):
+    """The hyperparameters of a node classifier whose features may have a dropout rate of their
+    own."""
+
+    input_dropout: Annotated[float | None, "rates"] = configs.added(None)
+    """Dropout rate on the features; model.dropout if none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResidualOptions(HiddenOptions):
     """The hyperparameters of a :class:`ResidualModel`."""
 
@@ -105,7 +115,7 @@ class ResidualOptions(HiddenOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConvOptions(HiddenOptions):
+class ConvOptions(InputOptions):
     """The hyperparameters of a stack of real convolutions."""
 
     skip: bool = True
@@ -160,6 +170,8 @@ class ConvModel(NodeModel):
     owns: nn.ModuleList
     """The skip connections: a linear map of a node's own vector per layer, or none."""
     dropout: QuaternionDropout
+    input_dropout: QuaternionDropout
+    """That of the features."""
 
     def forward(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
@@ -185,7 +197,8 @@ class ConvModel(NodeModel):
                 y = y + self.owns[layer](own_rows(x, matrix, begin))
             return ACTIVATIONS[self.activation](y) if layer < len(self.convs) - 1 else y
 
-        return run_layer(graph, layer, self.dropout(x), conv.send, receive)
+        dropout = self.dropout if layer else self.input_dropout
+        return run_layer(graph, layer, dropout(x), conv.send, receive)
 
 
 class ResidualModel(NodeModel):

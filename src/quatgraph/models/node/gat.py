@@ -61,4 +61,4 @@ class GAT(ConvModel):
         )
         self.convs.append(GraphAttention(hidden, num_classes, dropout=dropout))
         self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
-        self.dropout = QuaternionDropout(dropout)
+        self.input_dropout = self.dropout = QuaternionDropout(dropout)

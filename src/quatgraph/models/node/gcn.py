@@ -8,7 +8,7 @@ from torch import nn
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphConv
-from quatgraph.models.common import layer_sizes
+from quatgraph.models.common import build_input_dropout, layer_sizes
 from quatgraph.models.node.base import ConvModel, ConvOptions
 
 
@@ -27,6 +27,7 @@ class GCN(ConvModel):
         hidden: Width of the hidden layers.
         num_layers: Hidden layers before the prediction layer.
         dropout: Rate on the input of every layer.
+        input_dropout: Rate on the features; ``dropout`` if None.
         skip: Whether each layer adds a linear map of the node's own vector.
         bias: Whether layers have a bias.
 
@@ -48,6 +49,7 @@ class GCN(ConvModel):
         hidden: int = 16,
         num_layers: int = 1,
         dropout: float = 0.5,
+        input_dropout: float | None = None,
         skip: bool = False,
         bias: bool = True,
     ) -> None:
@@ -56,3 +58,4 @@ class GCN(ConvModel):
         self.convs = nn.ModuleList(GraphConv(a, b, bias=bias) for a, b in sizes)
         self.owns = nn.ModuleList(GlorotLinear(a, b, bias=False) for a, b in sizes if skip)
         self.dropout = QuaternionDropout(dropout)
+        self.input_dropout = build_input_dropout(input_dropout, dropout)

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
-from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import Edges, HiddenOptions, NodeModel
+from quatgraph.models.common import build_input_dropout, layer_sizes
+from quatgraph.models.node.base import Edges, InputOptions, NodeModel
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MLPOptions(HiddenOptions):
+class MLPOptions(InputOptions):
     name: Literal["mlp"] = "mlp"
 
     @property
@@ -26,7 +26,7 @@ class MLP(NodeModel):
     """A perceptron on a node's own features: a baseline that shows what the graph adds.
 
     Args:
-        in_channels, num_classes, hidden, num_layers, dropout: As in :class:`GCN`.
+        in_channels, num_classes, hidden, num_layers, dropout, input_dropout: As in :class:`GCN`.
     """
 
     Options = MLPOptions
@@ -39,11 +39,13 @@ class MLP(NodeModel):
         hidden: int = 16,
         num_layers: int = 1,
         dropout: float = 0.5,
+        input_dropout: float | None = None,
     ) -> None:
         super().__init__()
         sizes = layer_sizes(in_channels, hidden, num_layers, num_classes)
         self.linears = nn.ModuleList(GlorotLinear(a, b) for a, b in sizes)
         self.dropout = QuaternionDropout(dropout)
+        self.input_dropout = build_input_dropout(input_dropout, dropout)
 
     def forward(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
@@ -53,7 +55,7 @@ class MLP(NodeModel):
     def embed(
         self, x: Tensor | Adjacency, adjacency: Edges, edge_weight: Tensor | None = None
     ) -> Tensor:
-        y = torch.relu(self.linears[0](self.dropout(x)))
+        y = torch.relu(self.linears[0](self.input_dropout(x)))
         for linear in self.linears[1:-1]:
             y = torch.relu(linear(self.dropout(y)))
         return y

@@ -33,7 +33,8 @@ class PHM(GCN):
 
     Args:
         n, rules: As in :class:`PHMLinear`.
-        in_channels, num_classes, hidden, num_layers, dropout, skip, bias: As in :class:`GCN`.
+        in_channels, num_classes, hidden, num_layers, dropout, input_dropout, skip, bias: As in
+            :class:`GCN`.
 
     Shape:
         - as :class:`GCN`
@@ -51,6 +52,7 @@ class PHM(GCN):
         n: int = 4,
         rules: Rules = "learned",
         dropout: float = 0.5,
+        input_dropout: float | None = None,
         skip: bool = False,
         bias: bool = False,
     ) -> None:
@@ -60,6 +62,7 @@ class PHM(GCN):
             hidden=hidden,
             num_layers=num_layers,
             dropout=dropout,
+            input_dropout=input_dropout,
             skip=skip,
             bias=bias,
         )

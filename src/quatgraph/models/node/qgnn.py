@@ -11,14 +11,14 @@ from quatgraph.hops import own_rows, run_layer
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
 from quatgraph.layers.explain import Explainable
-from quatgraph.models.common import layer_sizes
-from quatgraph.models.node.base import Edges, Graph, HiddenOptions, NodeModel
+from quatgraph.models.common import build_input_dropout, layer_sizes
+from quatgraph.models.node.base import Edges, Graph, InputOptions, NodeModel
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QGNNOptions(HiddenOptions):
+class QGNNOptions(InputOptions):
     name: Literal["qgnn"] = "qgnn"
     masks: Masks = "quaternion"
     """Whether dropout masks real numbers (four per input feature) or whole quaternions."""
@@ -54,6 +54,7 @@ class QGNN(Explainable, NodeModel):
         hidden_quats: Quaternions per hidden layer.
         num_layers: QGNN layers before the prediction layer.
         dropout: Rate on the input of every layer.
+        input_dropout: Rate on the features; ``dropout`` if None.
         masks: See :class:`QuaternionDropout`; for the input see
             :func:`quatgraph.models.common.four_copies`.
         activation: g, applied to each component.
@@ -82,6 +83,7 @@ class QGNN(Explainable, NodeModel):
         hidden_quats: int = 4,
         num_layers: int = 1,
         dropout: float = 0.5,
+        input_dropout: float | None = None,
         masks: Masks = "real",
         activation: Activation = "relu",
         skip: bool = False,
@@ -100,7 +102,7 @@ class QGNN(Explainable, NodeModel):
         self.bias = nn.Parameter(torch.zeros(num_classes)) if bias else None
         self.own_prediction = nn.Linear(hidden, num_classes, bias=False) if skip else None
         # Input features are always masked one by one.
-        self.input_dropout = QuaternionDropout(dropout, masks="real")
+        self.input_dropout = build_input_dropout(input_dropout, dropout)
         self.dropout = QuaternionDropout(dropout, masks=masks)
         self.activation = ACTIVATIONS[activation]
         nn.init.xavier_uniform_(self.prediction.weight)

@@ -68,7 +68,7 @@ CPU_NUMBERS = 1 << 23
 class NodeTask(Task[NodeConfig, "Data", Problem]):
     name = "node"
     config = NodeConfig
-    varying = ("train.lr", "train.weight_decay", "model.dropout")
+    varying = ("train.lr", "train.weight_decay", "model.dropout", "model.input_dropout")
     models = MODELS
     monitor = "valid/accuracy"
 
