@@ -123,8 +123,8 @@ def test_a_paused_training_says_what_its_model_holds(
     monkeypatch.setattr(Deadline, "passed", passed)
     stopped, model = call(*some).stdout.splitlines()
     assert stopped.startswith("stopped after 1 of 40 epochs: repeat the command with --resume ")
-    assert re.match("the best model so far is in m, from 4 of 8 configurations: .* % mlp", model)
-    assert load_bundle(Path("m")).card["unfinished"] == {"configurations": 4, "of": 8}
+    assert re.match("the best model so far is in m, from 6 of 12 configurations: .* % mlp", model)
+    assert load_bundle(Path("m")).card["unfinished"] == {"configurations": 6, "of": 12}
     monkeypatch.undo()
     monkeypatch.chdir(pets.parent)
     assert call(*some, "--resume").exit_code == 0

@@ -57,12 +57,12 @@ def test_train_prints_one_object_for_programs(tmp_path: Path) -> None:
 
 
 def test_a_training_goes_to_a_folder_of_its_name_unless_told(pets: Path, tmp_path: Path) -> None:
-    fixed = ["--set", "train.lr=0.05", "--set", "model.dropout=0.1", "--seeds", "2", "--fast"]
+    fixed = ["--set", "model.dropout=0.1", "--seeds", "2", "--fast"]
     result = last_object(call("train", "node", "--data", "pets/", *SHORT, *fixed, "--json"))
     assert result["bundle"] == "quatgraph-runs/pets"
-    # What was set is not searched: only the weight decay has two values left.
-    assert (result["configs"], result["runs"]) == (2, 2)
-    assert result["config"]["train"]["lr"] == 0.05
+    # What was set is not searched: three learning rates with their weight decay are left.
+    assert (result["configs"], result["runs"]) == (3, 2)
+    assert result["config"]["model"]["dropout"] == 0.1
     result = last_object(call("train", "node/karate-qgnn", *SHORT, "--json"))
     assert result["bundle"] == "quatgraph-runs/node/karate-qgnn-honest"
     assert (tmp_path / result["bundle"] / "card.json").exists()
@@ -80,14 +80,14 @@ def test_what_was_chosen_is_told_by_what_was_tried(pets: Path) -> None:
     fixed = ["--set", "train.lr=0.05", "--out", "m", "--fast"]
     lines = call("train", "node", "--data", "pets", *SHORT, *fixed).stdout.splitlines()
     found = re.fullmatch(
-        "selected from 4 configurations of qgnn on validation data: "
-        r"weight decay (\S+), dropout (\S+)",
+        "the best of 3 configurations of qgnn on validation data: "
+        r"dropout (\S+), input dropout (\S+)",
         lines[1],
     )
     assert found
     chosen = json.loads(Path("m/card.json").read_text())["members"][0]["config"]
-    assert float(found[1]) == chosen["train"]["weight_decay"]
-    assert float(found[2]) == chosen["model"]["dropout"]
+    assert float(found[1]) == chosen["model"]["dropout"]
+    assert float(found[2]) == chosen["model"]["input_dropout"]
     assert len(call("train", "node/karate-qgnn", *SHORT).stdout.splitlines()) == 4
 
 

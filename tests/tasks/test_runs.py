@@ -108,6 +108,7 @@ def test_a_record_is_enough_to_run_it_again(karate: Data, masks: str) -> None:
             "train.lr": [0.1, 0.02],
             "train.weight_decay": [5e-4],
             "model.dropout": [0.5],
+            "model.input_dropout": [None],
             "seed": [0, 1],
             "split": [0],
         }

@@ -102,7 +102,7 @@ def test_the_identity_is_all_but_the_number_of_seeds() -> None:
 def test_what_may_vary_within_an_ensemble_are_numbers_of_the_config() -> None:
     flat = configs.flatten(configs.to_dict(NodeConfig()))
     assert set(NODE.varying) <= flat.keys()
-    assert all(isinstance(flat[key], float) for key in NODE.varying)
+    assert all(isinstance(flat[key], float | None) for key in NODE.varying)
 
 
 def test_the_default_protocol_is_honest_and_chooses_on_validation_data() -> None:
