@@ -25,10 +25,10 @@ test: lint unit
 
 # `make test` without the linters.
 unit: $(VENV)/.tested
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-all: lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 # The tests with the newest torch and PyG; all else as tested.
 test-newest:

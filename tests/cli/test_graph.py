@@ -219,7 +219,7 @@ def test_time_that_is_up_and_resumed_ends_as_if_nothing_had_been() -> None:
 
 @pytest.mark.usefixtures("mine")
 def test_ctrl_c_keeps_what_is_done_and_resume_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
-    long = ["train", "graph", "--data", "mine.jsonl", *SHORT, "--set", "train.epochs=150", "--json"]
+    long = ["train", "graph", "--data", "mine.jsonl", *SHORT, "--set", "train.epochs=60", "--json"]
     whole = last_object(call(*long, "--out", "whole"))
     environment = os.environ | {
         "PYTHONPATH": str(Path(quatgraph.__file__).parents[1]),

@@ -54,7 +54,7 @@ def features_by_hand(predictor: LinkPredictor, relation: int) -> Tensor:
     return torch.stack((tail, head, *sums, (tails > 0).float(), (heads > 0).float()), dim=2)
 
 
-@pytest.mark.parametrize("tile", [1 << 20, 2_500])
+@pytest.mark.parametrize("tile", [pytest.param(1 << 20, marks=pytest.mark.slow), 2_500])
 def test_the_best_triples_are_those_of_whole_matrices(
     predictor: LinkPredictor, monkeypatch: pytest.MonkeyPatch, tile: int
 ) -> None:

@@ -251,7 +251,7 @@ def ring_graph() -> Data:
 
 def test_a_data_is_learned_and_asked_in_three_lines(tmp_path: Path) -> None:
     data = ring_graph()
-    predictor = quatgraph.train_nodes(data, tmp_path / "model", device="cpu")
+    predictor = quatgraph.train_nodes(data, tmp_path / "model", epochs=20, device="cpu")
     answer = predictor.predict()
     assert answer.classes == [0, 1]
     # The portfolio was tried on the ring.
