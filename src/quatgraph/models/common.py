@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from quatgraph import config as configs
 from quatgraph.algebra import lift
 from quatgraph.errors import UserError
-from quatgraph.layers.dropout import QuaternionDropout
 from quatgraph.layers.linear import Features
 from quatgraph.layers.phm import Rules
 
@@ -82,11 +81,6 @@ def four_copies(x: X) -> X:
     four, the features themselves give the same product at a quarter of the cost.
     """
     return cast(X, lift(x, "tile") if isinstance(x, Tensor) else x.tiled())
-
-
-def build_input_dropout(rate: float | None, others: float) -> QuaternionDropout:
-    """Dropout of the features one by one, with a rate of their own or that of the other layers."""
-    return QuaternionDropout(others if rate is None else rate)
 
 
 def layer_sizes(

@@ -162,6 +162,11 @@ class NodeModel(Model):
         )
 
 
+def build_input_dropout(rate: float | None, others: float) -> QuaternionDropout:
+    """Dropout of the features one by one, with a rate of their own or that of the other layers."""
+    return QuaternionDropout(others if rate is None else rate)
+
+
 class ConvModel(NodeModel):
     """A stack of convolutions, with dropout before and activations between them."""
 

@@ -8,8 +8,8 @@ from torch import nn
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
 from quatgraph.layers.real import GraphConv
-from quatgraph.models.common import build_input_dropout, layer_sizes
-from quatgraph.models.node.base import ConvModel, ConvOptions
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.node.base import ConvModel, ConvOptions, build_input_dropout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

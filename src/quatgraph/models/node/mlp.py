@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from quatgraph.adjacency import Adjacency
 from quatgraph.layers import QuaternionDropout
 from quatgraph.layers.linear import GlorotLinear
-from quatgraph.models.common import build_input_dropout, layer_sizes
-from quatgraph.models.node.base import Edges, InputOptions, NodeModel
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.node.base import Edges, InputOptions, NodeModel, build_input_dropout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

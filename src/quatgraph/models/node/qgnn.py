@@ -11,8 +11,8 @@ from quatgraph.hops import own_rows, run_layer
 from quatgraph.layers import QGNNConv, QuaternionDropout, QuaternionLinear
 from quatgraph.layers.dropout import Masks
 from quatgraph.layers.explain import Explainable
-from quatgraph.models.common import build_input_dropout, layer_sizes
-from quatgraph.models.node.base import Edges, Graph, InputOptions, NodeModel
+from quatgraph.models.common import layer_sizes
+from quatgraph.models.node.base import Edges, Graph, InputOptions, NodeModel, build_input_dropout
 from quatgraph.ops.activation import ACTIVATIONS, Activation
 from quatgraph.ops.members import add_bias
 
