@@ -50,7 +50,7 @@ class LinkTask(Task[LinkConfig, Triples, Problem]):
     )
     models = MODELS
     reported_metrics = ("mrr", "hits@10")
-    bags_selection = False  # its members are few and strong
+    bags_selection = False  # measured for classifiers only
 
     def load(self, config: LinkConfig, *, labels_needed: bool = True) -> Triples:
         settings = config.data
