@@ -14,6 +14,8 @@ from tools.searches import read_searches
 
 OWN = ("model.name", "model.hidden_quats", "model.masks", "model.activation", "model.norm")
 """Settings that differ, or that GCN lacks; the matrix may differ too."""
+BASELINES = ("gcn", "structure-free")
+QGNN = ("qgnn", "qgnn-symmetric")
 SEARCHED = 12
 """Configurations of each method in that search."""
 Configuration = tuple[tuple[tuple[str, str], ...], int]
@@ -73,27 +75,31 @@ def _runs_of(
 
 def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
     """What validation data selects for each fold out of the search ``graph-methods`` alone, where
-    all of its configurations of a method are on record, and the difference to GCN."""
+    all of its configurations of a method are on record, and the differences to two baselines."""
     search = configs.flatten(configs.override({}, read_searches()["graph-methods"]["set"]))
     fixed = {key: value for key, value in search.items() if not isinstance(value, list)}
     rows = []
     for dataset in table.rows:
-        folds: dict[str, list[float]] = {}
-        for method in dict.fromkeys(["gcn", *table.columns]):
-            found = _runs_of(table, records, dataset, method)
-            tried = [
+        tried: dict[str, list[list[RunRecord]]] = {}
+        for method in dict.fromkeys([*BASELINES, *table.columns]):
+            found = [
                 [*runs.values()]
-                for (others, _), runs in found.items()
+                for (others, _), runs in _runs_of(table, records, dataset, method).items()
                 if all(dict(others).get(key) == str(value) for key, value in fixed.items())
             ]
-            if len(tried) < SEARCHED:
-                continue
-            folds[method] = validation(tried, table.metric).folds
-            pairs = zip(folds[method], folds.get("gcn", []), strict=False)
-            apart = [this - that for this, that in pairs] if method != "gcn" else []
-            difference = format_difference(apart, table.metric) if apart else ""
-            mean, std = (100 * one for one in mean_std(folds[method]))
-            name = table.methods[method]
-            rows.append([dataset, name, str(len(tried)), f"{mean:.2f} ± {std:.2f}", difference])
-    head = ["dataset", "method", "configurations", "`honest`", "difference to GCN ± s.e."]
+            if len(found) >= SEARCHED:
+                tried[table.methods[method]] = found
+        if all(table.methods[method] in tried for method in QGNN):
+            tried["both QGNN"] = [runs for one in QGNN for runs in tried[table.methods[one]]]
+        folds = {name: validation(found, table.metric).folds for name, found in tried.items()}
+        for name, own in folds.items():
+            mean, std = (100 * one for one in mean_std(own))
+            row = [dataset, name, str(len(tried[name])), f"{mean:.2f} ± {std:.2f}"]
+            for other in (table.methods[method] for method in BASELINES):
+                apart = [a - b for a, b in zip(own, folds.get(other, []), strict=False)]
+                shown = apart and name != other
+                row.append(format_difference(apart, table.metric) if shown else "")
+            rows.append(row)
+    head = ["dataset", "method", "configurations", "`honest`"]
+    head += [f"difference to {table.methods[method]} ± s.e." for method in BASELINES]
     return markdown_table(head, rows)

@@ -58,5 +58,9 @@ def test_an_equal_search_selects_among_its_own_configurations_alone() -> None:
     records = searched("gcn", 0.5) + searched("qgnn", 0.6) + searched("gin", 0.9)[10:]
     records += runs("qgnn", 8, 0.9)  # of another search
     gcn, qgnn = render_equal_search(TABLE, records).splitlines()[2:]
-    assert gcn == "| ptc | GCN | 12 | 51.00 ± 3.16 |  |"
-    assert qgnn == "| ptc | QGNN | 12 | 61.00 ± 3.16 | +10.00 ± 0.00 |"
+    assert gcn == "| ptc | GCN | 12 | 51.00 ± 3.16 |  |  |"
+    assert qgnn == "| ptc | QGNN | 12 | 61.00 ± 3.16 | +10.00 ± 0.00 |  |"
+
+    records += searched("qgnn-symmetric", 0.7) + searched("structure-free", 0.8)
+    lines = render_equal_search(TABLE, records).splitlines()[2:]
+    assert lines[-1] == "| ptc | both QGNN | 24 | 71.00 ± 3.16 | +20.00 ± 0.00 | -10.00 ± 0.00 |"
