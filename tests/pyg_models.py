@@ -36,29 +36,29 @@ def reference(model: nn.Module, x: Tensor, edges: Tensor, batch_index: Tensor) -
 
 
 def gcn(model: GraphGCN, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers, virtual = list[Tensor](), Virtual(model, batch_index)
+    layers, h, virtual = list[Tensor](), x, Virtual(model, batch_index)
     for conv in model.convs:
         theirs = pyg.GCNConv(*conv.linear.weight.mT.shape, bias=False)
-        layers.append(loaded(theirs, {"lin.weight": conv.linear.weight})(x, edges).relu())
-        x = virtual.add(layers[-1])
-    return by_layers(model, layers, batch_index)
+        layers.append(loaded(theirs, {"lin.weight": conv.linear.weight})(h, edges).relu())
+        h = virtual.add(layers[-1])
+    return by_layers(model, x, layers, batch_index)
 
 
 def sage(model: GraphSAGE, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers: list[Tensor] = []
+    layers, h = list[Tensor](), x
     for conv in model.convs:
         weights = {
             "lin_l.weight": conv.neighbours.weight,
             "lin_l.bias": conv.own.bias,
             "lin_r.weight": conv.own.weight,
         }
-        x = loaded(pyg.SAGEConv(*conv.own.weight.mT.shape), weights)(x, edges).relu()
-        layers.append(x)
-    return by_layers(model, layers, batch_index)
+        h = loaded(pyg.SAGEConv(*conv.own.weight.mT.shape), weights)(h, edges).relu()
+        layers.append(h)
+    return by_layers(model, x, layers, batch_index)
 
 
 def gat(model: GraphGAT, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:
-    layers: list[Tensor] = []
+    layers, h = list[Tensor](), x
     for conv in model.convs:
         weights = {
             "lin.weight": conv.linear.weight,
@@ -67,9 +67,9 @@ def gat(model: GraphGAT, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tenso
             "bias": conv.bias,
         }
         theirs = pyg.GATConv(conv.linear.in_features, conv.att_src.size(1), conv.heads)
-        x = F.elu(loaded(theirs, weights)(x, edges))
-        layers.append(x)
-    return by_layers(model, layers, batch_index)
+        h = F.elu(loaded(theirs, weights)(h, edges))
+        layers.append(h)
+    return by_layers(model, x, layers, batch_index)
 
 
 def gcaps(model: GraphGCAPS, x: Tensor, edges: Tensor, batch_index: Tensor) -> Tensor:

@@ -15,11 +15,16 @@ def loaded(theirs: nn.Module, weights: dict[str, Tensor]) -> nn.Module:
     return theirs
 
 
-def by_layers(model: nn.Module, layers: list[Tensor], batch_index: Tensor) -> Tensor:
+def by_layers(model: nn.Module, x: Tensor, layers: list[Tensor], batch_index: Tensor) -> Tensor:
     readout = model.readout
     layers = jumped(readout.attention, layers)
     pooled = [pool(*pair, batch_index) for pair in zip(readout.poolings, layers, strict=True)]
-    return F.linear(torch.cat(pooled, dim=1), readout.weight, readout.bias.sum(dim=0))
+    vectors = torch.cat(pooled, dim=1)
+    if readout.perceptron is not None:
+        maps = readout.perceptron
+        own = pyg.global_add_pool(maps.features(x), batch_index)
+        vectors = maps.hidden((maps.pooled(vectors) + own).relu()).relu()
+    return F.linear(vectors, readout.weight, readout.bias.sum(dim=0))
 
 
 def pool(pooling: GraphPooling, x: Tensor, batch_index: Tensor) -> Tensor:

@@ -10,14 +10,15 @@ from quatgraph.reproduce.render import format_difference, markdown_table
 from quatgraph.reproduce.rules import validation
 from quatgraph.reproduce.table import Table
 from quatgraph.training.record import RunRecord
-from tools.searches import read_searches
+from tools.searches import expand_search, read_searches
 
 OWN = ("model.name", "model.hidden_quats", "model.masks", "model.activation", "model.norm")
 """Settings that differ, or that GCN lacks; the matrix may differ too."""
 BASELINES = ("gcn", "structure-free")
 QGNN = ("qgnn", "qgnn-symmetric")
-SEARCHED = 12
-"""Configurations of each method in that search."""
+SEARCHES = {"": "graph-methods", ", perceptron": "graph-perceptron"}
+"""The searches with equal axes, by what they add to the name of a method."""
+HEAD = "model.head"
 Configuration = tuple[tuple[tuple[str, str], ...], int]
 """Settings of a configuration, and its width in quaternions."""
 
@@ -74,21 +75,15 @@ def _runs_of(
 
 
 def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
-    """What validation data selects for each fold out of the search ``graph-methods`` alone, where
-    all of its configurations of a method are on record, and the differences to two baselines."""
-    search = configs.flatten(configs.override({}, read_searches()["graph-methods"]["set"]))
-    fixed = {key: value for key, value in search.items() if not isinstance(value, list)}
+    """What validation data selects for each fold out of :data:`SEARCHES` alone, where all of their
+    configurations of a method are on record, and the differences to two baselines."""
     rows = []
     for dataset in table.rows:
         tried: dict[str, list[list[RunRecord]]] = {}
-        for method in dict.fromkeys([*BASELINES, *table.columns]):
-            found = [
-                [*runs.values()]
-                for (others, _), runs in _runs_of(table, records, dataset, method).items()
-                if all(dict(others).get(key) == str(value) for key, value in fixed.items())
-            ]
-            if len(found) >= SEARCHED:
-                tried[table.methods[method]] = found
+        for suffix, name in SEARCHES.items():
+            for method in dict.fromkeys([*BASELINES, *table.columns]):
+                if found := _runs_of_search(table, records, name, dataset, method):
+                    tried[table.methods[method] + suffix] = found
         if all(table.methods[method] in tried for method in QGNN):
             tried["both QGNN"] = [runs for one in QGNN for runs in tried[table.methods[one]]]
         folds = {name: validation(found, table.metric).folds for name, found in tried.items()}
@@ -103,3 +98,20 @@ def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
     head = ["dataset", "method", "configurations", "`honest`"]
     head += [f"difference to {table.methods[method]} ± s.e." for method in BASELINES]
     return markdown_table(head, rows)
+
+
+def _runs_of_search(
+    table: Table, records: Sequence[RunRecord], name: str, dataset: str, method: str
+) -> list[list[RunRecord]]:
+    """The runs of each configuration of a search, or none if not all are on record."""
+    search, preset = read_searches()[name], f"{table.task}/{dataset}-{method}"
+    if preset not in search["presets"]:
+        return []
+    axes = configs.flatten(configs.override({}, search["set"]))
+    fixed = {HEAD: "linear"} | {k: str(v) for k, v in axes.items() if not isinstance(v, list)}
+    found = [
+        [*runs.values()]
+        for (others, _), runs in _runs_of(table, records, dataset, method).items()
+        if fixed.items() <= ({HEAD: "linear"} | dict(others)).items()
+    ]
+    return found if len(found) == len([*expand_search(search, preset)]) else []

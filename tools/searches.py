@@ -1,6 +1,7 @@
 """Runs searches of `results/searches.toml`: `python -m tools.searches NAME ... --max-minutes 9`."""
 
 import json
+import math
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,8 +58,8 @@ def expand_search(search: dict[str, Any], name: str) -> Iterator[dict[str, Any]]
 
 
 def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:
-    """A line per configuration: the settings that the search varies, and the mean over splits and
-    seeds of the validation metric that selects."""
+    """A line per configuration with validation data: the settings that the search varies, and the
+    mean over splits and seeds of the validation metric that selects."""
     named = configs.flatten(configs.override({}, axes))
     varied = [key for key, axis in named.items() if isinstance(axis, list)]
     groups: dict[str, list[RunRecord]] = {}
@@ -70,7 +71,8 @@ def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:
         # Records leave out the defaults of settings that came later.
         settings = " ".join(f"{key}={flat.get(key, 'default')}" for key in varied)
         mean = fmean(run.metrics[f"valid/{metric}"] for run in runs)
-        lines.append(f"{settings}: validation {metric} {mean:.4f} ({len(runs)} runs)")
+        if not math.isnan(mean):
+            lines.append(f"{settings}: validation {metric} {mean:.4f} ({len(runs)} runs)")
     return lines
 
 

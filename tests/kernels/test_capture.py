@@ -185,12 +185,14 @@ def test_nor_does_a_step_on_a_rank(model: str, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("device", "dtype")
 @pytest.mark.parametrize("pooling", ["mean", "max", "set"])
 @pytest.mark.parametrize("model", ["qgnn", "gcn", "gin", "structure-free"])
-def test_nor_do_poolings_of_graphs_and_virtual_nodes(
+def test_nor_do_poolings_of_graphs_virtual_nodes_and_perceptrons(
     model: str, pooling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     values = {"model.name": model, "data.name": DATA["graph"], "model.pooling": pooling}
     if model != "structure-free":
         values["model.virtual_node"] = True
+    if model in ("qgnn", "gcn"):
+        values["model.head"] = "perceptron"
     task: Any = TASKS["graph"]
     config = settings.built(task.config, values)
     assert_captured(task, config, task.load(config), monkeypatch)

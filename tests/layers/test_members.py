@@ -24,6 +24,7 @@ from quatgraph.layers import (
     linear,
     phm_decoder,
     pooling,
+    readout,
     real,
     residual,
     virtual_node,
@@ -80,6 +81,7 @@ LAYERS: dict[str, tuple[Build, Inputs, tuple[Adjacency, ...]]] = {
         (POOL,),
     ),
     "LayerwiseReadout": (lambda: _Readout(), nodes, (POOL,)),
+    "ReadoutPerceptron": (lambda: _Readout("perceptron"), nodes, (POOL,)),
     "Set2Set": (lambda: pooling.Set2Set(F), nodes, (POOL,)),
     "max pooling": (lambda: pooling.GraphPooling(F, "max"), nodes, (POOL,)),
     "LayerAttention": (lambda: _TwoLayers(), two_of_nodes, ()),
@@ -130,12 +132,12 @@ class _TwoLayers(nn.Module):
 class _Readout(nn.Module):
     """:class:`LayerwiseReadout` of a single layer's vectors."""
 
-    def __init__(self) -> None:
+    def __init__(self, head: readout.Head = "linear") -> None:
         super().__init__()
-        self.readout = layers.LayerwiseReadout([F], 3, per_layer=True)
+        self.readout = layers.LayerwiseReadout([F], 3, per_layer=True, head=head, in_channels=F)
 
     def forward(self, x: Tensor, pool: Adjacency) -> Tensor:
-        return self.readout([x], pool)
+        return self.readout([x], pool, x)
 
 
 def members_of(build: Build, count: int) -> list[nn.Module]:
@@ -175,7 +177,7 @@ def test_stacked_members_equal_single_ones(way, name, members, device):
 def test_every_layer_is_held_to_the_law():
     modules = (
         *(layers, linear, bilinear_decoder, conv_decoder, decoder, real, hyperbolic, residual),
-        *(jumping, pooling, virtual_node),
+        *(jumping, pooling, readout, virtual_node),
     )
     exported = {
         found.__name__
@@ -186,4 +188,5 @@ def test_every_layer_is_held_to_the_law():
     tried = {type(build()).__name__ for build, *_ in LAYERS.values()}
     # Within _Readout and _TwoLayers; the others are abstract.
     abstract = {"RowDecoder", "TripleDecoder", "ResidualConv"}
-    assert exported <= tried | abstract | {"LayerwiseReadout", "LayerAttention"}
+    held = {"LayerwiseReadout", "ReadoutPerceptron", "LayerAttention"}
+    assert exported <= tried | abstract | held

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from quatgraph.reproduce.table import load_table
-from tools.equal_weights import SEARCHED, pair_runs, render_equal_search, render_equal_weights
+from tools.equal_weights import pair_runs, render_equal_search, render_equal_weights
 
 TABLE = load_table("graph")
 
@@ -47,15 +47,15 @@ def test_the_difference_is_the_mean_over_pairs_of_each_fold() -> None:
 def test_an_equal_search_selects_among_its_own_configurations_alone() -> None:
     shared = {"epochs": 100, "batch_size": 32, "smoothing": 0.1, "clip": 0.5}
 
-    def searched(method: str, best: float) -> list[Any]:
-        accuracies = [best - 0.01 * place for place in range(SEARCHED)]
+    def searched(method: str, best: float, count: int = 12) -> list[Any]:
+        accuracies = [best - 0.01 * place for place in range(count)]
         return [
             run
             for place, accuracy in enumerate(accuracies)
             for run in runs(method, 8, accuracy, lr=0.1 + place, **shared)
         ]
 
-    records = searched("gcn", 0.5) + searched("qgnn", 0.6) + searched("gin", 0.9)[10:]
+    records = searched("gcn", 0.5) + searched("qgnn", 0.6) + searched("gin", 0.9, 2)
     records += runs("qgnn", 8, 0.9)  # of another search
     gcn, qgnn = render_equal_search(TABLE, records).splitlines()[2:]
     assert gcn == "| ptc | GCN | 12 | 51.00 ± 3.16 |  |  |"
@@ -64,3 +64,15 @@ def test_an_equal_search_selects_among_its_own_configurations_alone() -> None:
     records += searched("qgnn-symmetric", 0.7) + searched("structure-free", 0.8)
     lines = render_equal_search(TABLE, records).splitlines()[2:]
     assert lines[-1] == "| ptc | both QGNN | 24 | 71.00 ± 3.16 | +20.00 ± 0.00 | -10.00 ± 0.00 |"
+
+
+def test_a_search_with_another_head_has_rows_of_its_own() -> None:
+    shared = {"epochs": 100, "batch_size": 32, "smoothing": 0.1, "clip": 0.5}
+    records = [run for place in range(6) for run in runs("gcn", 8, 0.5, lr=place, **shared)]
+    for run in records:
+        run.dataset = "dd"
+        run.config["model"]["head"] = "perceptron"
+    (line,) = render_equal_search(TABLE, records).splitlines()[2:]
+    assert line == "| dd | GCN, perceptron | 6 | 51.00 ± 3.16 |  |  |"
+    del records[0].config["model"]["head"]
+    assert not render_equal_search(TABLE, records).splitlines()[2:]

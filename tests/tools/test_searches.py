@@ -86,5 +86,7 @@ def test_a_configuration_is_described_by_what_varies_and_by_its_mean_over_splits
         "train.lr=0.1: validation accuracy 0.6000 (2 runs)",
         "train.lr=0.2: validation accuracy 0.2500 (1 runs)",
     ]
+    runs[1].metrics["valid/accuracy"] = math.nan  # without validation data
+    assert len(describe_runs(["train.lr=[0.1, 0.2]"], runs)) == 1
     (line,) = describe_runs(["model.lift=['split', 'learned']"], runs[:1])
     assert line == "model.lift=default: validation accuracy 0.5000 (1 runs)"

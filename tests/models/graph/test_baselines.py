@@ -56,6 +56,7 @@ MODELS: dict[str, tuple[type[nn.Module], tiny.Kind, dict[str, Any]]] = {
     "multiset": (StructureFree, "loops", {"vertex": True}),
     "GCN, set": (GraphGCN, "symmetric", {"pooling": "set", "virtual_node": True}),
     "GCN, max": (GraphGCN, "symmetric", {"pooling": "max", "jump": "attention"}),
+    "GCN, perceptron": (GraphGCN, "symmetric", {"head": "perceptron", "pooling": "mean"}),
     "GAT, set": (GraphGAT, "loops", {"pooling": "set", "heads": 2}),
     "GIN, mean": (GraphGIN, "loops", {"pooling": "mean", "virtual_node": True}),
     "GIN, set": (GraphGIN, "loops", {"pooling": "set", "jump": "attention"}),

@@ -5,10 +5,12 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
+from quatgraph import config as configs
 from quatgraph.layers import LayerwiseReadout, QuaternionDropout
 from quatgraph.layers.jumping import Jump
 from quatgraph.layers.linear import Features, Matrix, RealLinear
 from quatgraph.layers.pooling import Pooling
+from quatgraph.layers.readout import Head
 from quatgraph.layers.virtual_node import VirtualNode
 from quatgraph.models.common import Rate, layer_sizes
 from quatgraph.models.graph.base import ConvolutionOptions, GraphModel
@@ -23,6 +25,9 @@ class LayerwiseOptions(ConvolutionOptions):
     """Dropout rate on the input of every layer."""
     per_layer: bool = True
     """Whether to initialize the last linear map as one map per layer, each with a bias."""
+    head: Head = configs.added("linear")
+    """What maps a graph's vector to logits: a linear map, or a perceptron that also takes the sum
+    of the nodes' features."""
 
 
 class LayerwiseModel(GraphModel):
@@ -37,7 +42,7 @@ class LayerwiseModel(GraphModel):
         num_layers: Number of layers.
         dropout: Rate on the input of every layer.
         pooled_dropout: Rate on the pooled vectors.
-        per_layer, pooling, jump: See :class:`LayerwiseReadout`.
+        per_layer, pooling, jump, head: See :class:`LayerwiseReadout`.
         virtual_node: Whether there are :class:`VirtualNode` between layers.
         conv_options: Keyword arguments of :meth:`conv`.
 
@@ -64,6 +69,7 @@ class LayerwiseModel(GraphModel):
         per_layer: bool = False,
         pooling: Pooling = "sum",
         jump: Jump = "concat",
+        head: Head = "linear",
         virtual_node: bool = False,
         **conv_options: Any,
     ) -> None:
@@ -78,6 +84,9 @@ class LayerwiseModel(GraphModel):
             per_layer=per_layer,
             pooling=pooling,
             jump=jump,
+            head=head,
+            in_channels=in_channels,
+            linear=RealLinear,
         )
         self.virtual_nodes = nn.ModuleList(
             VirtualNode(hidden, self.activation, RealLinear) for _ in sizes[1:] if virtual_node
@@ -88,10 +97,10 @@ class LayerwiseModel(GraphModel):
         raise NotImplementedError
 
     def forward(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        return self.readout(self.encode(x, adjacency, pool), pool)
+        return self.readout(self.encode(x, adjacency, pool), pool, x)
 
     def embed(self, x: Features, adjacency: Matrix, pool: Matrix) -> Tensor:
-        return self.readout.pool(self.encode(x, adjacency, pool), pool)
+        return self.readout.embed(self.encode(x, adjacency, pool), pool, x)
 
     def encode(self, x: Features, adjacency: Matrix, pool: Matrix) -> list[Tensor]:
         """The vectors of all nodes after each layer, ``(N, hidden)`` each."""

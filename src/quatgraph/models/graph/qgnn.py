@@ -20,6 +20,7 @@ from quatgraph.layers.jumping import Jump
 from quatgraph.layers.linear import Features, Matrix
 from quatgraph.layers.messages import MessageGraph
 from quatgraph.layers.pooling import Pooling
+from quatgraph.layers.readout import Head
 from quatgraph.layers.virtual_node import VirtualNode
 from quatgraph.models.common import layer_sizes
 from quatgraph.models.graph.base import GraphModel
@@ -65,7 +66,8 @@ class GraphQGNN(GraphModel):
         norm: Whether to normalize each layer's output over the nodes of a batch before g. The
             released code suggests this instead of dropout; the paper does not.
         pooled_dropout: Rate on the pooled vectors; 0 in the paper, 0.5 in the released code.
-        per_layer, pooling, jump: See :class:`LayerwiseReadout`; the paper sums and concatenates.
+        per_layer, pooling, jump, head: See :class:`LayerwiseReadout`; the paper sums, concatenates
+            and has a linear map.
         virtual_node: Whether there are :class:`VirtualNode` between layers; the paper has none.
         edge_dim: Number of features of an edge. With it, a layer adds a Hamilton product of them to
             the neighbour's vector and applies a ReLU before the sum, as ``GINEConv`` does.
@@ -96,6 +98,7 @@ class GraphQGNN(GraphModel):
         per_layer: bool = False,
         pooling: Pooling = "sum",
         jump: Jump = "concat",
+        head: Head = "linear",
         virtual_node: bool = False,
         edge_dim: int = 0,
     ) -> None:
@@ -113,6 +116,8 @@ class GraphQGNN(GraphModel):
             per_layer=per_layer,
             pooling=pooling,
             jump=jump,
+            head=head,
+            in_channels=in_channels,
         )
         self.virtual_nodes = nn.ModuleList(
             VirtualNode(hidden, activation) for _ in sizes[1:] if virtual_node
@@ -126,10 +131,10 @@ class GraphQGNN(GraphModel):
         )
 
     def forward(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> Tensor:
-        return self.readout(self.encode(x, adjacency, pool), pool)
+        return self.readout(self.encode(x, adjacency, pool), pool, x)
 
     def embed(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> Tensor:
-        return self.readout.pool(self.encode(x, adjacency, pool), pool)
+        return self.readout.embed(self.encode(x, adjacency, pool), pool, x)
 
     def encode(self, x: Features, adjacency: Matrix | MessageGraph, pool: Matrix) -> list[Tensor]:
         """The vectors of all nodes after each layer, ``(N, 4 hidden_quats)`` each."""
