@@ -61,8 +61,8 @@ def test_attention_heads_must_share_the_width() -> None:
 
 
 def test_a_setting_that_a_model_does_not_read_is_refused() -> None:
-    with pytest.raises(UserError, match=r"'model\.heads'; the model 'qgnn' reads model\.name, "):
-        built(**{"model.heads": 8})
+    with pytest.raises(UserError, match=r"'model\.ratio'; the model 'qgnn' reads model\.name, "):
+        built(**{"model.ratio": 8})
     with pytest.raises(UserError, match=r"unknown key 'model\.dropout'; did you mean"):
         built(**{"model.name": "gin", "model.dropout": 0.1})
     with pytest.raises(UserError, match=r"unknown key 'model\.pooled_dropuot'; did you mean"):
