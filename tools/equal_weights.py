@@ -9,16 +9,16 @@ from quatgraph.metrics.classification import mean_std
 from quatgraph.reproduce.render import format_difference, markdown_table
 from quatgraph.reproduce.rules import validation
 from quatgraph.reproduce.table import Table
+from quatgraph.tasks import TASKS
 from quatgraph.training.record import RunRecord
 from tools.searches import expand_search, read_searches
 
 OWN = ("model.name", "model.hidden_quats", "model.masks", "model.activation", "model.norm")
 """Settings that differ, or that GCN lacks; the matrix may differ too."""
 BASELINES = ("gcn", "structure-free")
-QGNN = ("qgnn", "qgnn-symmetric")
+COMPARED = (*BASELINES, "qgnn-symmetric")
 SEARCHES = {"": "graph-methods", ", perceptron": "graph-perceptron"}
 """The searches with equal axes, by what they add to the name of a method."""
-HEAD = "model.head"
 Configuration = tuple[tuple[tuple[str, str], ...], int]
 """Settings of a configuration, and its width in quaternions."""
 
@@ -75,17 +75,25 @@ def _runs_of(
 
 
 def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
-    """What validation data selects for each fold out of :data:`SEARCHES` alone, where all of their
-    configurations of a method are on record, and the differences to two baselines."""
+    """What validation data selects for each fold out of :data:`SEARCHES` alone, and the differences
+    to two baselines. Methods are compared on the configurations that have run of all in
+    :data:`COMPARED`, by their place on the axes; a method that lacks one of them has no row."""
     rows = []
     for dataset in table.rows:
         tried: dict[str, list[list[RunRecord]]] = {}
-        for suffix, name in SEARCHES.items():
-            for method in dict.fromkeys([*BASELINES, *table.columns]):
-                if found := _runs_of_search(table, records, name, dataset, method):
-                    tried[table.methods[method] + suffix] = found
-        if all(table.methods[method] in tried for method in QGNN):
-            tried["both QGNN"] = [runs for one in QGNN for runs in tried[table.methods[one]]]
+        for suffix, search in SEARCHES.items():
+            found = {
+                method: _runs_of_search(table, records, search, dataset, method)
+                for method in dict.fromkeys([*COMPARED, *table.columns])
+            }
+            ran = [set(runs) for m in COMPARED if (runs := found[m]) is not None]
+            shared = set.intersection(*ran) if ran else set()
+            for method, runs in found.items():
+                if shared and runs is not None and shared <= runs.keys():
+                    tried[table.methods[method] + suffix] = [runs[place] for place in shared]
+        every = [name for name in tried if name.startswith(table.methods["qgnn"])]
+        if len(every) > 1:
+            tried["every QGNN"] = [runs for name in every for runs in tried[name]]
         folds = {name: validation(found, table.metric).folds for name, found in tried.items()}
         for name, own in folds.items():
             mean, std = (100 * one for one in mean_std(own))
@@ -101,17 +109,21 @@ def render_equal_search(table: Table, records: Sequence[RunRecord]) -> str:
 
 
 def _runs_of_search(
-    table: Table, records: Sequence[RunRecord], name: str, dataset: str, method: str
-) -> list[list[RunRecord]]:
-    """The runs of each configuration of a search, or none if not all are on record."""
-    search, preset = read_searches()[name], f"{table.task}/{dataset}-{method}"
-    if preset not in search["presets"]:
-        return []
-    axes = configs.flatten(configs.override({}, search["set"]))
-    fixed = {HEAD: "linear"} | {k: str(v) for k, v in axes.items() if not isinstance(v, list)}
-    found = [
-        [*runs.values()]
-        for (others, _), runs in _runs_of(table, records, dataset, method).items()
-        if fixed.items() <= ({HEAD: "linear"} | dict(others)).items()
-    ]
-    return found if len(found) == len([*expand_search(search, preset)]) else []
+    table: Table, records: Sequence[RunRecord], search: str, dataset: str, method: str
+) -> dict[int, list[RunRecord]] | None:
+    """The runs of each configuration of a search that has all folds, by its place in the search;
+    None if it does not search the method."""
+    preset, values = f"{table.task}/{dataset}-{method}", read_searches()[search]
+    if preset not in values["presets"]:
+        return None
+    runs: dict[str, dict[int, RunRecord]] = {}
+    for run in records:
+        if (run.task, run.dataset, run.method) == (table.task, dataset, method) and run.seed == 0:
+            runs.setdefault(run.config_digest, {})[run.split] = run
+    found = {}
+    for place, made in enumerate(expand_search(values, preset, "honest")):
+        config = configs.build(TASKS[table.task].config, made)
+        own = runs.get(configs.digest(config.identity()), {})
+        if len(own) == table.splits:
+            found[place] = [own[split] for split in sorted(own)]
+    return found

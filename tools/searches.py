@@ -12,7 +12,7 @@ import typer
 
 from quatgraph import config as configs
 from quatgraph.cli.common import MaxMinutes, training_context
-from quatgraph.presets import preset, protocols
+from quatgraph.presets import Protocol, preset, protocols
 from quatgraph.reproduce.run import search
 from quatgraph.tasks.selection import selection_metric
 from quatgraph.training.loop import Paused
@@ -48,13 +48,15 @@ def complete_axes(name: str, axes: list[str]) -> list[str]:
     return [*axes, *(f"{key}={json.dumps(value)}" for key, value in others.items())]
 
 
-def expand_search(search: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+def expand_search(
+    search: dict[str, Any], name: str, protocol: Protocol = "paper"
+) -> Iterator[dict[str, Any]]:
     """The settings of every configuration that a search tries of a preset."""
     for planned, settings in plan_rounds(search):
         if planned == name:
             axes = configs.flatten(configs.override({}, complete_axes(name, settings)))
             lists = {key: axis if isinstance(axis, list) else [axis] for key, axis in axes.items()}
-            yield from configs.expand_grid(preset(name), lists)
+            yield from configs.expand_grid(preset(name, protocol), lists)
 
 
 def describe_runs(axes: list[str], records: Sequence[RunRecord]) -> list[str]:

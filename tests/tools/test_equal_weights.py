@@ -1,10 +1,14 @@
 """QGNN beside the GCN of half its width."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from quatgraph import config as configs
 from quatgraph.reproduce.table import load_table
+from quatgraph.tasks import TASKS
 from tools.equal_weights import pair_runs, render_equal_search, render_equal_weights
+from tools.searches import expand_search, read_searches
 
 TABLE = load_table("graph")
 
@@ -44,35 +48,50 @@ def test_the_difference_is_the_mean_over_pairs_of_each_fold() -> None:
     assert line == "| ptc | QGNN | 2 | 1.00 | +20.00 ± 0.00 |"
 
 
+def searched(search: str, method: str, best: float, places: Sequence[int]) -> list[Any]:
+    """The runs of some configurations of a search on PTC or DD, the first one with ``best``."""
+    dataset = "ptc" if search == "graph-methods" else "dd"
+    values = [*expand_search(read_searches()[search], f"graph/{dataset}-{method}", "honest")]
+    made = []
+    for place in places:
+        config = configs.build(TASKS["graph"].config, values[place])
+        for run in runs(method, 8, best - 0.01 * place):
+            run.dataset, run.config_digest = dataset, configs.digest(config.identity())
+            made.append(run)
+    return made
+
+
 def test_an_equal_search_selects_among_its_own_configurations_alone() -> None:
-    shared = {"epochs": 100, "batch_size": 32, "smoothing": 0.1, "clip": 0.5}
+    whole = range(12)
+    records = searched("graph-methods", "gcn", 0.5, whole)
+    records += searched("graph-methods", "qgnn-symmetric", 0.6, whole)
+    assert not render_equal_search(TABLE, records).splitlines()[2:]
+    records += searched("graph-methods", "structure-free", 0.7, whole)
+    records += searched("graph-methods", "gin", 0.9, whole[1:])
+    records += runs("gcn", 8, 0.9)  # of another search
+    assert render_equal_search(TABLE, records).splitlines()[2:] == [
+        "| ptc | GCN | 12 | 51.00 ± 3.16 |  | -20.00 ± 0.00 |",
+        "| ptc | structure-free | 12 | 71.00 ± 3.16 | +20.00 ± 0.00 |  |",
+        "| ptc | QGNN, normalised adjacency | 12 | 61.00 ± 3.16 | +10.00 ± 0.00 | -10.00 ± 0.00 |",
+    ]
+    records += searched("graph-methods", "qgnn", 0.55, whole)
+    lines = render_equal_search(TABLE, records).splitlines()
+    assert lines[-1] == "| ptc | every QGNN | 24 | 61.00 ± 3.16 | +10.00 ± 0.00 | -10.00 ± 0.00 |"
 
-    def searched(method: str, best: float, count: int = 12) -> list[Any]:
-        accuracies = [best - 0.01 * place for place in range(count)]
-        return [
-            run
-            for place, accuracy in enumerate(accuracies)
-            for run in runs(method, 8, accuracy, lr=0.1 + place, **shared)
-        ]
 
-    records = searched("gcn", 0.5) + searched("qgnn", 0.6) + searched("gin", 0.9, 2)
-    records += runs("qgnn", 8, 0.9)  # of another search
-    gcn, qgnn = render_equal_search(TABLE, records).splitlines()[2:]
-    assert gcn == "| ptc | GCN | 12 | 51.00 ± 3.16 |  |  |"
-    assert qgnn == "| ptc | QGNN | 12 | 61.00 ± 3.16 | +10.00 ± 0.00 |  |"
-
-    records += searched("qgnn-symmetric", 0.7) + searched("structure-free", 0.8)
-    lines = render_equal_search(TABLE, records).splitlines()[2:]
-    assert lines[-1] == "| ptc | both QGNN | 24 | 71.00 ± 3.16 | +20.00 ± 0.00 | -10.00 ± 0.00 |"
+def test_methods_are_compared_on_the_configurations_that_all_have() -> None:
+    records = searched("graph-methods", "gcn", 0.5, range(9))
+    records += searched("graph-methods", "qgnn-symmetric", 0.6, range(1, 12))
+    records += searched("graph-methods", "structure-free", 0.7, range(12))
+    gcn, free, qgnn = render_equal_search(TABLE, records).splitlines()[2:]
+    assert gcn.startswith("| ptc | GCN | 8 | 50.00 ")
+    assert free.startswith("| ptc | structure-free | 8 | 70.00 ")
+    assert qgnn.startswith("| ptc | QGNN, normalised adjacency | 8 | 60.00 ")
 
 
 def test_a_search_with_another_head_has_rows_of_its_own() -> None:
-    shared = {"epochs": 100, "batch_size": 32, "smoothing": 0.1, "clip": 0.5}
-    records = [run for place in range(6) for run in runs("gcn", 8, 0.5, lr=place, **shared)]
-    for run in records:
-        run.dataset = "dd"
-        run.config["model"]["head"] = "perceptron"
-    (line,) = render_equal_search(TABLE, records).splitlines()[2:]
-    assert line == "| dd | GCN, perceptron | 6 | 51.00 ± 3.16 |  |  |"
-    del records[0].config["model"]["head"]
-    assert not render_equal_search(TABLE, records).splitlines()[2:]
+    records = searched("graph-perceptron", "gcn", 0.5, range(6))
+    records += searched("graph-perceptron", "qgnn-symmetric", 0.6, range(6))
+    gcn, qgnn = render_equal_search(TABLE, records).splitlines()[2:]
+    assert gcn == "| dd | GCN, perceptron | 6 | 51.00 ± 3.16 |  |  |"
+    assert qgnn == "| dd | QGNN, normalised adjacency, perceptron | 6 | 61.00 ± 3.16 |  |  |"
